@@ -1,0 +1,42 @@
+"""profile-sd3: profile inference pipelines submodule by submodule, and analyze what they did.
+
+    import profiler
+    run = profiler.load("traces/")
+    run.to_pandas().groupby("layer").duration_ns.sum()
+
+Everything here is imported on first use, so that `import profiler` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from profiler._version import __version__
+    from profiler.capture.session import profile
+    from profiler.errors import ProfilerError
+    from profiler.table.load import load
+    from profiler.table.run import Run
+
+__all__ = ["ProfilerError", "Run", "__version__", "load", "profile"]
+
+_HOME = {
+    "ProfilerError": "profiler.errors",
+    "Run": "profiler.table.run",
+    "__version__": "profiler._version",
+    "load": "profiler.table.load",
+    "profile": "profiler.capture.session",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'profiler' has no attribute {name!r}")
+    value = getattr(import_module(_HOME[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return __all__

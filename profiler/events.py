@@ -1,0 +1,146 @@
+"""The vocabulary of a profiled run, as values. Standard library only.
+
+A *run* is one profiled execution of a pipeline. The pipeline goes through *stages*; in each it
+invokes *submodules*. One invocation is a *call*; what it executes on the *tracks* of a *device*
+are *commands*. All commands of one call that share a *layer* are one *operator*.
+
+Times are int64 nanoseconds on one clock per run (CLOCK_REALTIME epoch).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal, get_args
+
+__all__ = [
+    "BRANCHES",
+    "CALLS_TRACK",
+    "CATEGORIES",
+    "HOST_TRACK",
+    "NO_CALL",
+    "NO_STEP",
+    "PIPELINE_TRACK",
+    "ROLES",
+    "ROOT_DEVICE",
+    "STAGES",
+    "UNKNOWN",
+    "Branch",
+    "Call",
+    "Category",
+    "Loss",
+    "Role",
+    "Span",
+    "SpanKind",
+    "Stage",
+    "Track",
+]
+
+Stage = Literal["encode", "denoise", "decode"]
+Branch = Literal["prompt", "negative_prompt", "cond", "uncond", "batched"]
+Category = Literal["host", "compute", "dma", "copy", "sync", "other"]
+Role = Literal[
+    "attention",
+    "qkv_projection",
+    "mlp",
+    "norm",
+    "modulation",
+    "embedding",
+    "convolution",
+    "resample",
+    "rope",
+    "residual",
+    "data_movement",
+    "other",
+]
+SpanKind = Literal["pipeline", "stage", "step"]
+
+STAGES: tuple[str, ...] = get_args(Stage)
+BRANCHES: tuple[str, ...] = get_args(Branch)
+CATEGORIES: tuple[str, ...] = get_args(Category)
+ROLES: tuple[str, ...] = get_args(Role)
+
+ROOT_DEVICE = "cpu:0"  # where the pipeline itself, and so all host work, runs
+PIPELINE_TRACK = "Pipeline"  # pipeline, stage and step spans, nested
+CALLS_TRACK = "Calls"  # one span a call, on each device
+HOST_TRACK = "Host"  # host work outside every call
+
+NO_STEP = -1  # the step of everything outside `denoise`
+NO_CALL = -1  # the call of a command that belongs to none: host work of the pipeline itself
+UNKNOWN = -1  # bytes, FLOPs or an end that nobody measured; null in the tables
+
+
+@dataclass(frozen=True, slots=True)
+class Track:
+    """A queue of a device, under its producer's own name.
+
+    `category` says what the track does (`CATEGORIES`).
+    """
+
+    device: str
+    name: str
+    category: str
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One invocation of a submodule; one `.pb` file.
+
+    `index` counts the calls of a run from 0 in the order of their start; `step` is the
+    denoising step from the scheduler, `NO_STEP` outside `denoise`; `branch` is "" where the
+    notion does not apply (VAE). `ops_traced` tells whether commands were recorded for it.
+    `input_shapes` maps input names to "dtype[d0,d1,…]".
+    """
+
+    index: int
+    submodule: str
+    stage: str
+    branch: str
+    step: int
+    device: str
+    start_ns: int
+    duration_ns: int
+    ops_traced: bool
+    input_shapes: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.duration_ns
+
+    @property
+    def file_name(self) -> str:
+        """`000_text_encoder.prompt.pb`, `006_transformer.step000.pb`, `034_vae.decode.pb`."""
+        if self.stage == "denoise":
+            branch = "" if self.branch in ("", "batched", "cond") else f".{self.branch}"
+            label = f"step{self.step:03d}{branch}"
+        else:
+            label = self.branch or self.stage
+        return f"{self.index:03d}_{self.submodule}.{label}.pb"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """Pipeline, stage or step: what encloses calls and host work. Spans of one run nest."""
+
+    kind: SpanKind
+    name: str
+    stage: str
+    step: int
+    start_ns: int
+    duration_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Something that was executed but is not, or not fully, in the trace.
+
+    `kind` is one of `truncated_file`, `dropped_events`, `untraced_call`, `unclosed_slice`,
+    `missing_file`; `count` counts what was lost (events, bytes or calls: `unit` says which),
+    `UNKNOWN` when nobody can tell.
+    """
+
+    kind: str
+    where: str
+    count: int
+    unit: str
+    detail: str

@@ -1,0 +1,157 @@
+"""Every column of a `Run`, declared once: dtype, unit, meaning and whether it may be null.
+
+`docs/columns.md` is generated from these declarations (`python -m profiler.table.columns`), and
+`checked` holds a frame against them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from profiler.events import CATEGORIES, ROLES
+
+__all__ = [
+    "CALLS",
+    "COMMANDS",
+    "COUNTERS",
+    "FLOWS",
+    "SPANS",
+    "TABLES",
+    "Column",
+    "checked",
+    "empty",
+    "markdown",
+    "schema",
+]
+
+TEXT = pl.Categorical()
+CATEGORY = pl.Enum(CATEGORIES)
+ROLE = pl.Enum(ROLES)
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null."""
+
+    name: str
+    dtype: pl.DataType
+    unit: str
+    meaning: str
+    nullable: bool = False
+
+
+_INT32, _INT64 = pl.Int32(), pl.Int64()
+
+CALLS: tuple[Column, ...] = (
+    Column("call", _INT32, "", "number of the call in its run, from 0, by start"),
+    Column("stage", TEXT, "", "phase of the pipeline: encode, denoise, decode"),
+    Column("submodule", TEXT, "", "named part of the pipeline that was invoked"),
+    Column("branch", TEXT, "", "prompt, negative_prompt, cond, uncond, batched", True),
+    Column("step", _INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
+    Column("device", TEXT, "", "where the submodule is placed"),
+    Column("start_ns", _INT64, "ns", "begin of the invocation, on the run's clock"),
+    Column("duration_ns", _INT64, "ns", "wall time of the invocation, as its caller saw it"),
+    Column("ops_traced", pl.Boolean(), "", "whether commands were recorded for this call"),
+    Column("input_shapes", pl.String(), "", 'inputs, as "name: dtype[d0,d1]; …"'),
+)
+
+COMMANDS: tuple[Column, ...] = (
+    Column("call", _INT32, "", "the call it belongs to; -1 for work of no call"),
+    Column("stage", TEXT, "", "stage of its call, or of the host work itself", True),
+    Column("step", _INT32, "", "denoising step; -1 outside denoise"),
+    Column("device", TEXT, "", "where it was executed", True),
+    Column("track", TEXT, "", "queue of the device, under its producer's own name"),
+    Column("category", CATEGORY, "", "what the track does"),
+    Column("layer", TEXT, "", "tensor-level operation: module path or node name"),
+    Column("command_index", _INT32, "", "which of its layer's commands in its call, from 0"),
+    Column("op_type", TEXT, "", "ONNX op type, kernel name, launching operator", True),
+    Column("role", ROLE, "", "what the operator is for in a diffusion model", True),
+    Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
+    Column("duration_ns", _INT64, "ns", "wall time; -1 for a command that never closed"),
+    Column("bytes_read", _INT64, "bytes", "read by the command, where known", True),
+    Column("bytes_written", _INT64, "bytes", "written by the command, where known", True),
+    Column("flops", _INT64, "", "floating-point operations, where known", True),
+    Column("shapes", TEXT, "", "shapes and types of inputs and outputs, where known", True),
+)
+
+COUNTERS: tuple[Column, ...] = (
+    Column("call", _INT32, "", "the call in whose file the sample stands; -1 for none"),
+    Column("device", TEXT, "", "the device that the counter belongs to", True),
+    Column("name", TEXT, "", "what is counted"),
+    Column("unit", TEXT, "", "unit of `value`: bytes, count", True),
+    Column("time_ns", _INT64, "ns", "when, on the run's clock"),
+    Column("value", pl.Float64(), "unit", "the value from then on"),
+)
+
+FLOWS: tuple[Column, ...] = (
+    Column("source", _INT64, "row", "row in `commands` that was waited for"),
+    Column("target", _INT64, "row", "row in `commands` that depends on it"),
+)
+
+SPANS: tuple[Column, ...] = (
+    Column("kind", TEXT, "", "pipeline, stage or step"),
+    Column("name", TEXT, "", "name of the pipeline, stage or step"),
+    Column("stage", TEXT, "", "the stage it is or lies in", True),
+    Column("step", _INT32, "", "denoising step; -1 for pipelines and stages"),
+    Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
+    Column("duration_ns", _INT64, "ns", "wall time"),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "calls": CALLS,
+    "commands": COMMANDS,
+    "counters": COUNTERS,
+    "flows": FLOWS,
+    "spans": SPANS,
+}
+
+
+def schema(columns: Sequence[Column]) -> pl.Schema:
+    """The Polars schema of a declaration."""
+    return pl.Schema({column.name: column.dtype for column in columns})
+
+
+def empty(columns: Sequence[Column]) -> pl.DataFrame:
+    """A frame with no rows and the declared columns."""
+    return pl.DataFrame(schema=schema(columns))
+
+
+def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    """`frame` with exactly the declared columns, in order; raises ValueError where it differs."""
+    expected = schema(columns)
+    found = frame.select(expected.names()).schema if set(expected) <= set(frame.columns) else None
+    if found != expected:
+        raise ValueError(f"columns differ from their declaration: {frame.schema} != {expected}")
+    frame = frame.select(expected.names())
+    for column in columns:
+        if not column.nullable and frame[column.name].null_count():
+            raise ValueError(f"column {column.name} holds nulls but is declared without")
+    return frame
+
+
+def markdown() -> str:
+    """The page `docs/columns.md`."""
+    lines = [
+        "# Columns",
+        "",
+        "The frames of a `profiler.Run`. This page is generated from `profiler/table/columns.py`:",
+        "`python -m profiler.table.columns > docs/columns.md`.",
+        "",
+        "`run.to_pandas()` gives `commands` joined with their call: `submodule`, `branch` and the",
+        "call's own `call_device`, `call_start_ns`, `call_duration_ns` beside the columns below.",
+    ]
+    for name, columns in TABLES.items():
+        lines += ["", f"## {name}", "", "| column | dtype | unit | null | meaning |"]
+        lines += ["|---|---|---|---|---|"]
+        for c in columns:
+            dtype = str(c.dtype).split("(")[0]
+            null = "yes" if c.nullable else ""
+            lines.append(f"| `{c.name}` | {dtype} | {c.unit} | {null} | {c.meaning} |")
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    print(markdown(), end="")

@@ -1,0 +1,60 @@
+"""`Run` ↔ a folder of Parquet files: one file per frame, the manifest beside them."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+
+from profiler.errors import InputError, OutputError
+from profiler.events import Loss
+from profiler.table.columns import TABLES, schema
+from profiler.table.run import Run
+from profiler.trace.manifest import RunInfo
+
+__all__ = ["is_parquet_run", "read_parquet", "write_parquet"]
+
+_RUN_NAME = "run.json"
+
+
+def is_parquet_run(path: Path) -> bool:
+    """Whether `write_parquet` wrote this folder."""
+    return (path / _RUN_NAME).is_file() and (path / "commands.parquet").is_file()
+
+
+def write_parquet(run: Run, directory: Path) -> None:
+    """Write `run` to a new or empty `directory`. Raises OutputError where that cannot be."""
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        if any(directory.iterdir()):
+            raise OutputError(f"{directory} is not empty: give a new folder, nothing is overwritten")
+        for name in TABLES:
+            getattr(run, name).write_parquet(directory / f"{name}.parquet")
+        info = {"run_id": run.run_id, "info": asdict(run.info)}
+        info["losses"] = [asdict(loss) for loss in run.losses]
+        (directory / _RUN_NAME).write_text(json.dumps(info, default=str), encoding="utf-8")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        message = f"cannot write {directory} ({reason}): give a folder you may write to"
+        raise OutputError(message) from error
+
+
+def read_parquet(directory: Path) -> Run:
+    """Read what `write_parquet` wrote. Raises InputError where a file is missing or foreign."""
+    try:
+        document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
+        info = {key: value for key, value in document["info"].items() if key != "losses"}
+        info["command_line"] = tuple(info["command_line"])
+        losses = tuple(Loss(**entry) for entry in document["losses"])
+        frames = {
+            name: pl.read_parquet(directory / f"{name}.parquet").cast(dict(schema(columns)))
+            for name, columns in TABLES.items()
+        }
+        return Run(
+            run_id=str(document["run_id"]), info=RunInfo(**info), losses=losses, **frames
+        )
+    except (OSError, pl.exceptions.PolarsError, KeyError, TypeError, ValueError) as error:
+        message = f"{directory} is not a run written as Parquet ({error}): export it again"
+        raise InputError(message) from error

@@ -1,0 +1,70 @@
+"""`Run`: one profiled execution as immutable Polars frames."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import polars as pl
+
+from profiler.events import Loss
+from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, checked
+from profiler.trace.manifest import RunInfo
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["Run"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Run:
+    """One run. Frames have the columns of `docs/columns.md`; times are int64 ns.
+
+    `calls` has one row a call, `commands` one row a command in order of call and start, `counters`
+    one row a sample, `flows` one row a dependency between two rows of `commands`, `spans` the
+    pipeline, stage and step spans. `info` is what the manifest says, `losses` everything that was
+    executed but is not in the frames.
+    """
+
+    run_id: str
+    calls: pl.DataFrame
+    commands: pl.DataFrame
+    counters: pl.DataFrame
+    flows: pl.DataFrame
+    spans: pl.DataFrame
+    info: RunInfo
+    losses: tuple[Loss, ...] = ()
+
+    def __post_init__(self) -> None:
+        tables = {
+            "calls": CALLS,
+            "commands": COMMANDS,
+            "counters": COUNTERS,
+            "flows": FLOWS,
+            "spans": SPANS,
+        }
+        for name, columns in tables.items():
+            object.__setattr__(self, name, checked(getattr(self, name), columns))
+
+    def __repr__(self) -> str:
+        return (
+            f"Run({self.run_id!r}: {len(self.calls):,} calls, {len(self.commands):,} commands, "
+            f"{len(self.counters):,} counter samples, {len(self.flows):,} flows)"
+        )
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Commands joined with their call, one row a command, strings as categoricals.
+
+        Adds to the columns of `commands`: `submodule`, `branch`, `call_device`, `call_start_ns`,
+        `call_duration_ns` and `ops_traced`, null for commands of no call. Integers with nulls are
+        pandas' `Int64`, so that nanoseconds never pass through a float.
+        """
+        renamed = {name: f"call_{name}" for name in ("device", "start_ns", "duration_ns")}
+        calls = self.calls.drop("stage", "step", "input_shapes").rename(renamed)
+        joined = self.commands.join(calls, on="call", how="left", maintain_order="left")
+        frame = joined.to_pandas()
+        for name, dtype in joined.schema.items():
+            if dtype.is_integer() and joined[name].null_count():
+                frame[name] = joined[name].to_pandas(use_pyarrow_extension_array=True).astype("Int64")
+        return frame

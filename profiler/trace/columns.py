@@ -1,0 +1,169 @@
+"""Commands and counters as columns: what producers hand to the writer.
+
+    builder = CommandBuilder()
+    builder.add(track, "transformer_blocks.0.attn.to_q", "MatMul", start_ns, duration_ns)
+    columns = builder.build()
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.events import NO_STEP, UNKNOWN, Track
+
+__all__ = ["CommandBuilder", "CommandColumns", "Counter", "Int32s", "Int64s"]
+
+Int32s = npt.NDArray[np.int32]
+Int64s = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CommandColumns:
+    """n commands in order of their start.
+
+    `track` indexes `tracks`; `layer`, `op_type`, `role`, `shapes` and `stage` index `strings`,
+    whose entry 0 is "". Times are ns; `duration_ns`, `bytes_read`, `bytes_written` and `flops`
+    are `UNKNOWN` (-1) where nobody measured them. `stage` and `step` are set for host work only:
+    commands of a call have their call's. `flows` has shape (m, 2): row of the source, row of the
+    target of each dependency.
+    """
+
+    tracks: tuple[Track, ...]
+    strings: tuple[str, ...]
+    track: Int32s
+    layer: Int32s
+    command_index: Int32s
+    op_type: Int32s
+    role: Int32s
+    shapes: Int32s
+    stage: Int32s
+    step: Int32s
+    start_ns: Int64s
+    duration_ns: Int64s
+    bytes_read: Int64s
+    bytes_written: Int64s
+    flops: Int64s
+    flows: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    @property
+    def end_ns(self) -> Int64s:
+        """Ends, int64 [n]; a command that never closed (-1) ends where it starts."""
+        return self.start_ns + np.maximum(self.duration_ns, 0)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Counter:
+    """A value over time on a device: `values[i]` holds from `times_ns[i]` on.
+
+    `unit` is "bytes" or "count".
+    """
+
+    device: str
+    name: str
+    unit: str
+    times_ns: Int64s
+    values: Int64s
+
+
+_ROW = (
+    "track",
+    "layer",
+    "op_type",
+    "role",
+    "shapes",
+    "stage",
+    "step",
+    "start_ns",
+    "duration_ns",
+    "bytes_read",
+    "bytes_written",
+    "flops",
+)
+_WIDE = frozenset(("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops"))
+
+
+@dataclass(slots=True)
+class CommandBuilder:
+    """Collects commands in any order; `build` sorts them and numbers each layer's commands."""
+
+    _tracks: dict[Track, int] = field(default_factory=dict)
+    _strings: dict[str, int] = field(default_factory=lambda: {"": 0})
+    _rows: list[tuple[int, ...]] = field(default_factory=list)
+    _flows: list[tuple[int, int]] = field(default_factory=list)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(
+        self,
+        track: Track,
+        layer: str,
+        op_type: str,
+        start_ns: int,
+        duration_ns: int,
+        *,
+        role: str = "",
+        shapes: str = "",
+        stage: str = "",
+        step: int = NO_STEP,
+        bytes_read: int = UNKNOWN,
+        bytes_written: int = UNKNOWN,
+        flops: int = UNKNOWN,
+    ) -> int:
+        """Append one command and return its row, which `link` takes."""
+        strings = self._strings
+        row = (
+            self._tracks.setdefault(track, len(self._tracks)),
+            *(strings.setdefault(s, len(strings)) for s in (layer, op_type, role, shapes, stage)),
+            step,
+            start_ns,
+            duration_ns,
+            bytes_read,
+            bytes_written,
+            flops,
+        )
+        self._rows.append(row)
+        return len(self._rows) - 1
+
+    def link(self, source: int, target: int) -> None:
+        """Record that the command in row `target` depends on the one in row `source`."""
+        self._flows.append((source, target))
+
+    def build(self) -> CommandColumns:
+        count = len(self._rows)
+        table = np.array(self._rows, dtype=np.int64).reshape(count, len(_ROW))
+        columns = dict(zip(_ROW, table.T, strict=True))
+        order = np.lexsort((np.arange(count), columns["start_ns"]))
+        position = np.empty(count, dtype=np.int64)
+        position[order] = np.arange(count)
+        flows = np.array(self._flows, dtype=np.int64).reshape(-1, 2)
+        sorted_columns = {
+            name: np.ascontiguousarray(
+                column[order], dtype=np.int64 if name in _WIDE else np.int32
+            )
+            for name, column in columns.items()
+        }
+        return CommandColumns(
+            tracks=tuple(self._tracks),
+            strings=tuple(self._strings),
+            command_index=_number_within(sorted_columns["layer"]),
+            flows=position[flows] if len(flows) else flows,
+            **sorted_columns,
+        )
+
+
+def _number_within(layer: Int32s) -> Int32s:
+    """How many earlier rows have the same layer, for each row."""
+    seen: dict[int, int] = defaultdict(int)
+    numbers = np.empty(len(layer), dtype=np.int32)
+    for row, code in enumerate(layer.tolist()):
+        numbers[row] = seen[code]
+        seen[code] += 1
+    return numbers

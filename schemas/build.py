@@ -1,0 +1,60 @@
+"""Compile the schemas into what the codec ships: `python schemas/build.py` (needs the dev extra).
+
+Writes beside `profiler/trace/schema.py`:
+
+- `schema.binpb`: the FileDescriptorSet of both .proto files, loaded into a private pool;
+- `extension.binpb`: the same extension against Perfetto's own `TrackEvent`, embedded in every
+  trace by an ExtensionDescriptor packet. A stub of `TrackEvent` that declares only its extension
+  range is enough for the Perfetto UI and trace_processor.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from pathlib import Path
+
+from google.protobuf import descriptor_pb2
+from grpc_tools import protoc
+
+SCHEMAS = Path(__file__).resolve().parent
+TARGET = SCHEMAS.parent / "profiler" / "trace"
+
+
+def compiled() -> descriptor_pb2.FileDescriptorSet:
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "schema.binpb"
+        command = ["protoc", f"-I{SCHEMAS}", f"--descriptor_set_out={out}", "profile_sd3.proto"]
+        if protoc.main([*command, "--include_imports"]) != 0:
+            raise SystemExit("protoc refused the schemas")
+        return descriptor_pb2.FileDescriptorSet.FromString(out.read_bytes())
+
+
+def for_perfetto(ours: descriptor_pb2.FileDescriptorSet) -> descriptor_pb2.FileDescriptorSet:
+    """The extension as Perfetto needs it: extending `.perfetto.protos.TrackEvent`."""
+    stub = descriptor_pb2.FileDescriptorProto(
+        name="protos/perfetto/trace/track_event/track_event.proto", package="perfetto.protos"
+    )
+    event = stub.message_type.add(name="TrackEvent")
+    event.extension_range.add(start=9900, end=10000)
+    (extension,) = [file for file in ours.file if file.name == "profile_sd3.proto"]
+    extension = descriptor_pb2.FileDescriptorProto.FromString(extension.SerializeToString())
+    extension.dependency[:] = [stub.name]
+    (wrapper,) = [message for message in extension.message_type if message.name == "Extension"]
+    for field in wrapper.extension:
+        field.extendee = ".perfetto.protos.TrackEvent"
+    return descriptor_pb2.FileDescriptorSet(file=[stub, extension])
+
+
+def main() -> None:
+    ours = compiled()
+    outputs = {"schema.binpb": ours, "extension.binpb": for_perfetto(ours)}
+    for name, descriptor_set in outputs.items():
+        data = descriptor_set.SerializeToString(deterministic=True)
+        if "--check" in sys.argv and (TARGET / name).read_bytes() != data:
+            raise SystemExit(f"{name} is stale: run python schemas/build.py")
+        (TARGET / name).write_bytes(data)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,53 @@
+"""Where a run was recorded: versions and hardware, as far as this machine tells."""
+
+from __future__ import annotations
+
+import os
+import platform
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+__all__ = ["hardware", "versions"]
+
+_PACKAGES = ("profile-sd3", "onnxruntime", "onnx", "numpy", "torch", "diffusers", "transformers")
+
+
+def versions() -> dict[str, str]:
+    """Versions of Python and of the installed packages that take part in a run."""
+    found = {"python": platform.python_version()}
+    for package in _PACKAGES:
+        try:
+            found[package] = metadata.version(package)
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def hardware() -> dict[str, Any]:
+    """CPU model, cores that the process may use, memory in bytes, operating system."""
+    affinity = getattr(os, "sched_getaffinity", None)
+    cores = sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
+    return {
+        "cpu": _cpu_name(),
+        "cores": len(cores),
+        "memory_bytes": _memory_bytes(),
+        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
+    }
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def _memory_bytes() -> int:
+    try:
+        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (ValueError, OSError, AttributeError):
+        return -1

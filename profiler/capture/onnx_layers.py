@@ -1,0 +1,181 @@
+"""Which layer an executed ONNX node belongs to: the module path that the exporter left on it.
+
+torch's exporter writes on each node `pkg.torch.onnx.name_scopes`, the module paths from the root
+to the innermost module and last the traced operation's own name. ONNX Runtime's optimizations
+rename, merge and create nodes and keep no metadata, so a node is looked up, in this order,
+
+1. by its own name;
+2. by the part of its name before a `/`, which fusions keep (`node_MatMul_3/MatMulAddFusion`);
+3. by the tensors it writes, as produced in the exported graph;
+4. by its neighbours in the optimized graph: the module path that all of them share.
+
+A node that none of these reaches keeps its own name as its layer.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from profiler.errors import InputError
+
+__all__ = ["LayerMap", "build_layer_map", "module_path", "node_count"]
+
+_NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+_CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
+_NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export passes inserted
+
+
+@dataclass(frozen=True, slots=True)
+class LayerMap:
+    """Layers of the nodes of one model; `layers` maps a node's name to its module path."""
+
+    layers: Mapping[str, str]
+
+    def layer_of(self, node: str, op_type: str) -> tuple[str, bool]:
+        """The layer of an executed node, and whether it is a module path."""
+        layer = self.layers.get(node) or self.layers.get(node.split("/", 1)[0])
+        if layer:
+            return layer, True
+        return node or op_type, False
+
+
+def build_layer_map(exported: Path | bytes, optimized: Path | None) -> LayerMap:
+    """Attribute the nodes of the model `exported` and of what ONNX Runtime made of it.
+
+    `optimized` is what `SessionOptions.optimized_model_filepath` wrote, None if there is none.
+    Raises InputError where a model cannot be parsed.
+    """
+    graph = _load(exported).graph
+    layers, producers = _exported_layers(graph)
+    _from_neighbours(graph, layers)
+    for node in _nodes(graph):
+        if node.name in layers:
+            producers |= dict.fromkeys(filter(None, node.output), layers[node.name])
+    if optimized is None or not optimized.is_file():
+        return LayerMap(layers)
+    optimized_graph = _load(optimized).graph
+    for node in _nodes(optimized_graph):
+        found = _by_name_or_output(node, layers, producers)
+        if found:
+            layers[node.name] = found
+    _from_neighbours(optimized_graph, layers)
+    return LayerMap(layers)
+
+
+def node_count(model: Path) -> tuple[int, bool]:
+    """How many nodes the model has, subgraphs included, and whether it has loops."""
+    nodes = list(_nodes(_load(model).graph))
+    return len(nodes), any(node.op_type in ("Loop", "Scan") for node in nodes)
+
+
+def module_path(node: Any) -> str:
+    """The module path on an exported node, "" where it carries none.
+
+    The root module's path is empty in the metadata; its class name stands for it.
+    """
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    scopes = _strings(metadata.get(_NAME_SCOPES, ""))
+    if len(scopes) < 2 or scopes[0].startswith(_NO_MODULE) or scopes[-2].startswith(_NO_MODULE):
+        return ""
+    if scopes[-2]:
+        return scopes[-2]
+    classes = _strings(metadata.get(_CLASS_HIERARCHY, ""))
+    return classes[0].rsplit(".", 1)[-1] if classes else ""
+
+
+def _strings(text: str) -> list[str]:
+    """A Python list of strings as the exporter prints it; anything else is no list."""
+    try:
+        value = ast.literal_eval(text) if len(text) < 1 << 16 else ()
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
+
+
+def _load(source: Path | bytes) -> Any:
+    try:
+        if isinstance(source, bytes):
+            return onnx.load_model_from_string(source)
+        return onnx.load(str(source), load_external_data=False)
+    except Exception as error:  # protobuf's DecodeError has no stable home
+        where = "the session's model" if isinstance(source, bytes) else str(source)
+        raise InputError(
+            f"{where} is not a readable ONNX model ({error}): export it again"
+        ) from error
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Every node, those of subgraphs included."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
+def _exported_layers(graph: Any) -> tuple[dict[str, str], dict[str, str]]:
+    """Layers by node name and by written tensor, where the exporter left a module path."""
+    layers: dict[str, str] = {}
+    producers: dict[str, str] = {}
+    for node in _nodes(graph):
+        path = module_path(node)
+        if path:
+            layers[node.name] = path
+            producers |= dict.fromkeys(filter(None, node.output), path)
+    return layers, producers
+
+
+def _by_name_or_output(
+    node: Any, layers: Mapping[str, str], producers: Mapping[str, str]
+) -> str | None:
+    by_name = layers.get(node.name) or layers.get(node.name.split("/", 1)[0])
+    if by_name:
+        return by_name
+    return next((producers[name] for name in node.output if name in producers), None)
+
+
+def _from_neighbours(graph: Any, layers: dict[str, str]) -> None:
+    """Give nodes without a layer the path that their neighbours share, until nothing changes."""
+    nodes = list(_nodes(graph))
+    writer = {name: node for node in nodes for name in node.output if name}
+    readers: dict[str, list[Any]] = {}
+    for node in nodes:
+        for name in node.input:
+            readers.setdefault(name, []).append(node)
+    missing = [node for node in nodes if node.name and node.name not in layers]
+    while missing:
+        found = {}
+        for node in missing:
+            before = [writer[name] for name in node.input if name in writer]
+            after = [reader for name in node.output for reader in readers.get(name, ())]
+            path = _shared(layers.get(n.name, "") for n in before) or _shared(
+                layers.get(n.name, "") for n in after
+            )
+            both = _shared(layers.get(n.name, "") for n in (*before, *after))
+            if both or path:
+                found[node.name] = both or path
+        if not found:
+            return
+        layers.update(found)
+        missing = [node for node in missing if node.name not in found]
+
+
+def _shared(paths: Iterable[str]) -> str:
+    """The longest module path that all non-empty `paths` lie in."""
+    known = [path.split(".") for path in paths if path]
+    if not known:
+        return ""
+    shared = known[0]
+    for path in known[1:]:
+        length = next(
+            (i for i, (a, b) in enumerate(zip(shared, path, strict=False)) if a != b),
+            min(len(shared), len(path)),
+        )
+        shared = shared[:length]
+    return ".".join(shared)

@@ -1,0 +1,79 @@
+"""What to trace, and where: the options of a profiled run, checked before anything starts."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from profiler.errors import InputError
+
+__all__ = ["Options", "SubmoduleOptions", "parse_config"]
+
+Ops = Literal["all", "none"]
+_KEYS = ("activate_profiler", "device")
+
+
+@dataclass(frozen=True, slots=True)
+class SubmoduleOptions:
+    """What RBLN's configuration says of one submodule: `activate_profiler` False keeps its call
+    spans and leaves out its operators; `device` is where it is expected to run, None: anywhere."""
+
+    activate_profiler: bool = True
+    device: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """`ops` "none" traces calls only; `config` holds what was said per submodule."""
+
+    ops: Ops = "all"
+    config: Mapping[str, SubmoduleOptions] = field(default_factory=dict)
+
+    def of(self, submodule: str) -> SubmoduleOptions:
+        return self.config.get(submodule, SubmoduleOptions())
+
+    def traces_operators(self, submodule: str) -> bool:
+        return self.ops == "all" and self.of(submodule).activate_profiler
+
+
+def parse_config(
+    config: Mapping[str, Mapping[str, Any]] | None, ops: str, known: Collection[str]
+) -> Options:
+    """Check a configuration of the form `{"text_encoder": {"device": 0, "activate_profiler":
+    True}, …}`. Raises InputError for unknown submodules, keys or values."""
+    if ops not in ("all", "none"):
+        raise InputError(f"ops={ops!r} is not known: use 'all' or 'none'")
+    checked: dict[str, SubmoduleOptions] = {}
+    for name, entry in (config or {}).items():
+        if name not in known:
+            raise InputError(
+                f"{name!r} is not a submodule of this pipeline; it has {', '.join(known)}"
+            )
+        checked[name] = _checked_entry(name, entry)
+    return Options("all" if ops == "all" else "none", checked)
+
+
+def _checked_entry(name: str, entry: Mapping[str, Any]) -> SubmoduleOptions:
+    if not isinstance(entry, Mapping):
+        form = '{"device": 0, "activate_profiler": True}'
+        raise InputError(f"the configuration of {name} is {entry!r}: write {form}")
+    unknown = [key for key in entry if key not in _KEYS]
+    if unknown:
+        raise InputError(
+            f"the configuration of {name} has unknown keys {', '.join(map(str, unknown))}: "
+            f"use {' and '.join(_KEYS)}"
+        )
+    activate = entry.get("activate_profiler", True)
+    if not isinstance(activate, bool):
+        raise InputError(f"activate_profiler of {name} is {activate!r}: write True or False")
+    return SubmoduleOptions(activate, _device(name, entry.get("device")))
+
+
+def _device(name: str, device: Any) -> str | None:
+    """A device as "cpu:1", or as RBLN writes it: an index, of whatever kind the pipeline uses."""
+    if device is None:
+        return None
+    if isinstance(device, bool) or not isinstance(device, (int, str)) or device == "":
+        raise InputError(f"the device of {name} is {device!r}: write an index or kind:index")
+    return str(device)

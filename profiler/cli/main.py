@@ -1,0 +1,67 @@
+"""The command line: subcommands are registered here, and errors become exit codes here.
+
+Exit codes: 0 done; 1 the answer is no (a gate failed); 2 the input or an option cannot be used,
+said in one sentence on stderr; 130 interrupted.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+from profiler._version import __version__
+from profiler.cli.analyze import analyze
+from profiler.cli.dump import dump
+from profiler.cli.import_ import import_
+from profiler.cli.merge import merge
+from profiler.cli.run import run
+from profiler.errors import ProfilerError
+
+__all__ = ["app", "main"]
+
+app = typer.Typer(
+    name="profile-sd3",
+    help="Profile inference pipelines submodule by submodule, and analyze what they did.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+app.command("run")(run)
+app.command("import")(import_)
+app.command("analyze")(analyze)
+app.command("merge")(merge)
+app.command("dump")(dump)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"profile-sd3 {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+def main() -> None:
+    """Run the command line; every ProfilerError ends as one sentence and exit code 2."""
+    try:
+        app()
+    except ProfilerError as error:
+        sentence = " ".join(str(error).split())
+        sys.stderr.write(f"profile-sd3: {sentence}\n")
+        sys.exit(2)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:  # `profile-sd3 dump … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        sys.exit(0)

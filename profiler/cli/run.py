@@ -1,0 +1,132 @@
+"""`profile-sd3 run`: run Stable Diffusion 3 on ONNX Runtime and profile it."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+
+__all__ = ["run"]
+
+
+def run(
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            help="Folder in the diffusers/optimum ONNX layout.  [default: the embedded tiny model]"
+        ),
+    ] = None,
+    prompt: Annotated[str, typer.Option(help="What the image shall show.")] = (
+        "a photograph of an astronaut riding a horse"
+    ),
+    negative_prompt: Annotated[str, typer.Option(help="What it shall not show.")] = "",
+    steps: Annotated[int, typer.Option(min=1, help="Denoising steps.")] = 28,
+    height: Annotated[int | None, typer.Option(help="Pixels.  [default: the model's]")] = None,
+    width: Annotated[int | None, typer.Option(help="Pixels.  [default: the model's]")] = None,
+    guidance: Annotated[float, typer.Option(help="Guidance scale; 1 or less: none.")] = 7.0,
+    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(help="SUBMODULE=DEVICE, such as text_encoder_3=cpu:1; may be repeated."),
+    ] = None,
+    ops: Annotated[str, typer.Option(help="Trace operators: all or none.")] = "all",
+    out: Annotated[Path, typer.Option(help="Folder of bundles; the run gets its own.")] = Path(
+        "traces"
+    ),
+    image: Annotated[Path | None, typer.Option(help="Write the image here, as PNG.")] = None,
+    warmup: Annotated[
+        int, typer.Option(min=0, help="Steps to run first, kept out of the run; 0: none.")
+    ] = 1,
+    name: Annotated[str | None, typer.Option(help="Name of the run.  [default: its time]")] = None,
+) -> None:
+    """Run Stable Diffusion 3 on ONNX Runtime, and write one trace per submodule call.
+
+    Ends with the report, its HTML page beside the traces.
+    """
+    from profiler.capture.session import profile
+
+    _check_image(image)
+    pipeline = _pipeline(model, device or [])
+    arguments: dict[str, Any] = {
+        "prompt": prompt,
+        "negative_prompt": negative_prompt,
+        "guidance_scale": guidance,
+        "height": height,
+        "width": width,
+        "seed": seed,
+    }
+    with profile(pipeline, ops=ops, out=out, name=name) as profiled:
+        if warmup:
+            with profiled.warmup():
+                pipeline(**arguments, num_inference_steps=min(warmup, steps))
+        result = _with_progress(pipeline, arguments, steps)
+    if image is not None:
+        _write_image(result.images[0], image)
+    assert profiled.path is not None
+    _report(profiled.path)
+
+
+def _pipeline(model: Path | None, device: list[str]) -> StableDiffusion3Pipeline:
+    from profiler.pipelines.devices import parse_device_options
+    from profiler.pipelines.sd3 import SUBMODULES, StableDiffusion3Pipeline
+    from profiler.pipelines.tiny import default_model_folder
+
+    devices = parse_device_options(device, SUBMODULES)
+    return StableDiffusion3Pipeline.from_folder(model or default_model_folder(), devices=devices)
+
+
+def _with_progress(pipeline: Any, arguments: dict[str, Any], steps: int) -> Any:
+    """Run the pipeline with a bar on stderr; none where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("denoising"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # Drawn from the pipeline's own thread, between steps: a refresh thread would compete with it.
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        auto_refresh=False,
+        disable=not sys.stderr.isatty(),
+    ) as bar:
+        task = bar.add_task("denoising", total=steps)
+
+        def advance(*_: Any) -> None:
+            bar.advance(task)
+            bar.refresh()
+
+        return pipeline(**arguments, num_inference_steps=steps, callback_on_step_end=advance)
+
+
+def _check_image(image: Path | None) -> None:
+    """Refuse an image path that cannot be written before the run, not after it."""
+    from profiler.errors import OutputError
+
+    if image is None:
+        return
+    if image.suffix.lower() != ".png":
+        raise OutputError(f"--image {image} does not end in .png: the image is written as PNG")
+    if not image.parent.is_dir():
+        raise OutputError(f"--image {image}: the folder {image.parent} does not exist: create it")
+
+
+def _write_image(image: Any, path: Path) -> None:
+    from profiler.errors import OutputError
+
+    try:
+        image.save(path, format="PNG")
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"cannot write {path} ({reason}): give another --image") from error
+
+
+def _report(bundle: Path) -> None:
+    from profiler.cli.analyze import analyze
+
+    analyze(bundle)

@@ -15,7 +15,7 @@ A node that none of these reaches keeps its own name as its layer.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -53,7 +53,8 @@ def build_layer_map(exported: Path | bytes, optimized: Path | None) -> LayerMap:
     """
     graph = _load(exported).graph
     layers, producers = _exported_layers(graph)
-    _from_neighbours(graph, layers)
+    root = next(filter(None, map(_root_class, graph.node)), "")
+    _from_neighbours(graph, layers, root)
     for node in _nodes(graph):
         if node.name in layers:
             producers |= dict.fromkeys(filter(None, node.output), layers[node.name])
@@ -64,7 +65,7 @@ def build_layer_map(exported: Path | bytes, optimized: Path | None) -> LayerMap:
         found = _by_name_or_output(node, layers, producers)
         if found:
             layers[node.name] = found
-    _from_neighbours(optimized_graph, layers)
+    _from_neighbours(optimized_graph, layers, root)
     return LayerMap(layers)
 
 
@@ -83,10 +84,15 @@ def module_path(node: Any) -> str:
     scopes = _strings(metadata.get(_NAME_SCOPES, ""))
     if len(scopes) < 2 or scopes[0].startswith(_NO_MODULE) or scopes[-2].startswith(_NO_MODULE):
         return ""
-    if scopes[-2]:
-        return scopes[-2]
+    return scopes[-2] or _root_class(node)
+
+
+def _root_class(node: Any) -> str:
+    """The class name of the model itself, "" where the node does not tell."""
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
     classes = _strings(metadata.get(_CLASS_HIERARCHY, ""))
-    return classes[0].rsplit(".", 1)[-1] if classes else ""
+    inserted = _strings(metadata.get(_NAME_SCOPES, ""))[:1] != [""]
+    return "" if inserted or not classes else classes[0].rsplit(".", 1)[-1]
 
 
 def _strings(text: str) -> list[str]:
@@ -140,8 +146,11 @@ def _by_name_or_output(
     return next((producers[name] for name in node.output if name in producers), None)
 
 
-def _from_neighbours(graph: Any, layers: dict[str, str]) -> None:
-    """Give nodes without a layer the path that their neighbours share, until nothing changes."""
+def _from_neighbours(graph: Any, layers: dict[str, str], root: str) -> None:
+    """Give nodes without a layer the path that their neighbours share, until nothing changes.
+
+    Neighbours that share no path share the model itself: `root`.
+    """
     nodes = list(_nodes(graph))
     writer = {name: node for node in nodes for name in node.output if name}
     readers: dict[str, list[Any]] = {}
@@ -152,27 +161,21 @@ def _from_neighbours(graph: Any, layers: dict[str, str]) -> None:
     while missing:
         found = {}
         for node in missing:
-            before = [writer[name] for name in node.input if name in writer]
-            after = [reader for name in node.output for reader in readers.get(name, ())]
-            path = _shared(layers.get(n.name, "") for n in before) or _shared(
-                layers.get(n.name, "") for n in after
-            )
-            both = _shared(layers.get(n.name, "") for n in (*before, *after))
-            if both or path:
-                found[node.name] = both or path
+            before = [writer[name].name for name in node.input if name in writer]
+            after = [reader.name for name in node.output for reader in readers.get(name, ())]
+            known = [layers[name] for name in (*before, *after) if name in layers]
+            if known:
+                found[node.name] = _shared(known) or root or known[0]
         if not found:
             return
         layers.update(found)
         missing = [node for node in missing if node.name not in found]
 
 
-def _shared(paths: Iterable[str]) -> str:
-    """The longest module path that all non-empty `paths` lie in."""
-    known = [path.split(".") for path in paths if path]
-    if not known:
-        return ""
-    shared = known[0]
-    for path in known[1:]:
+def _shared(paths: Sequence[str]) -> str:
+    """The longest module path that all `paths` lie in, "" where there is none."""
+    shared, *others = [path.split(".") for path in paths]
+    for path in others:
         length = next(
             (i for i, (a, b) in enumerate(zip(shared, path, strict=False)) if a != b),
             min(len(shared), len(path)),

@@ -1,0 +1,209 @@
+"""What the hooks record of a pipeline, to the nanosecond, on a toy with a hand-moved clock."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import profiler
+from profiler.testing import FakeClock
+
+from .toy import ToyPipeline
+
+START = 1_790_000_000_000_000_000
+
+
+def run_toy(tmp_path, steps=2, **options):
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock, guidance=options.pop("guidance", True))
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock, **options) as run:
+        pipeline(num_inference_steps=steps)
+    return profiler.load(run.path)
+
+
+def test_calls_in_order_with_labels_and_exact_times(tmp_path):
+    """Nine calls of a two-step run carry submodule, stage, branch, step, device and wall time."""
+    calls = run_toy(tmp_path).calls
+    rows = calls.select(
+        "submodule", "stage", "branch", "step", "device", "start_ns", "duration_ns"
+    ).rows()
+    assert [(*row[:5], row[5] - START, row[6]) for row in rows] == [
+        ("text_encoder", "encode", "prompt", -1, "cpu:0", 5, 100),
+        ("text_encoder_2", "encode", "prompt", -1, "cpu:0", 105, 200),
+        ("text_encoder_3", "encode", "prompt", -1, "cpu:1", 305, 300),
+        ("text_encoder", "encode", "negative_prompt", -1, "cpu:0", 610, 100),
+        ("text_encoder_2", "encode", "negative_prompt", -1, "cpu:0", 710, 200),
+        ("text_encoder_3", "encode", "negative_prompt", -1, "cpu:1", 910, 300),
+        ("transformer", "denoise", "batched", 0, "cpu:0", 1217, 1000),
+        ("transformer", "denoise", "batched", 1, "cpu:0", 2227, 1000),
+        ("vae", "decode", None, -1, "cpu:0", 3237, 500),
+    ]
+
+
+def test_stages_tile_the_pipeline_and_steps_end_with_the_scheduler(tmp_path):
+    """Stage borders are the ends of encode_prompt and of the last scheduler step."""
+    spans = run_toy(tmp_path).spans.select("kind", "name", "start_ns", "duration_ns").rows()
+    assert [(kind, name, start - START, duration) for kind, name, start, duration in spans] == [
+        ("pipeline", "ToyPipeline", 0, 3737),
+        ("stage", "encode", 0, 1210),
+        ("stage", "denoise", 1210, 2027),
+        ("step", "step 0", 1217, 1010),
+        ("step", "step 1", 2227, 1010),
+        ("stage", "decode", 3237, 500),
+    ]
+
+
+def test_host_work_is_recorded_once_with_its_stage_and_step(tmp_path):
+    """Tokenizers and scheduler steps stand on the host track of the root device, in no call."""
+    host = run_toy(tmp_path).commands
+    assert set(host["call"]) == {-1}
+    assert set(host["device"]) == {"cpu:0"}
+    assert set(host["track"]) == {"Host"}
+    rows = host.filter(host["layer"].is_in(["tokenizer", "scheduler.step"]))
+    assert rows.select("layer", "stage", "step", "duration_ns").rows() == [
+        ("tokenizer", "encode", -1, 5),
+        ("tokenizer", "encode", -1, 5),
+        ("scheduler.step", "denoise", 0, 10),
+        ("scheduler.step", "denoise", 1, 10),
+    ]
+
+
+def test_call_files_are_named_by_submodule_branch_and_step(tmp_path):
+    """The files of a run say what they hold, in call order."""
+    run_toy(tmp_path, name="toy")
+    assert sorted(path.name for path in (tmp_path / "toy").iterdir()) == [
+        "000_text_encoder.prompt.pb",
+        "001_text_encoder_2.prompt.pb",
+        "002_text_encoder_3.prompt.pb",
+        "003_text_encoder.negative_prompt.pb",
+        "004_text_encoder_2.negative_prompt.pb",
+        "005_text_encoder_3.negative_prompt.pb",
+        "006_transformer.step000.pb",
+        "007_transformer.step001.pb",
+        "008_vae.decode.pb",
+        "host.pb",
+        "manifest.json",
+        "merged.pb",
+    ]
+
+
+def test_without_guidance_there_is_no_negative_prompt_and_the_denoiser_is_cond(tmp_path):
+    """Branches come from the prompt order and from whether guidance doubles the batch."""
+    calls = run_toy(tmp_path, guidance=False).calls
+    assert calls["branch"].to_list() == ["prompt", "prompt", "prompt", "cond", "cond", None]
+
+
+def test_input_shapes_are_recorded(tmp_path):
+    """A call span says dtype and shape of each array it was given."""
+    calls = run_toy(tmp_path).calls
+    assert calls["input_shapes"][0] == "input_ids: int64[1,77]"
+    assert calls["input_shapes"][6] == "hidden_states: float32[2,16,4,4]"
+
+
+def test_two_pipeline_calls_append(tmp_path):
+    """A second call of the pipeline in one run adds its calls and spans; nothing is overwritten."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock) as profiled:
+        pipeline(num_inference_steps=1)
+        pipeline(num_inference_steps=1)
+    run = profiler.load(profiled.path)
+    assert len(run.calls) == 16
+    assert run.spans["kind"].to_list().count("pipeline") == 2
+    assert run.calls["step"].to_list().count(0) == 2
+
+
+def test_warm_up_is_kept_apart(tmp_path):
+    """What runs in warm-up is in no table, and the manifest says how long it took."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock) as profiled:
+        with profiled.warmup():
+            pipeline(num_inference_steps=1)
+        pipeline(num_inference_steps=1)
+    run = profiler.load(profiled.path)
+    assert len(run.calls) == 8
+    assert run.info.warmup == {"runs": 1, "duration_ns": 2727}
+
+
+def test_the_pipeline_is_left_as_it_was(tmp_path):
+    """Detaching restores the class, every attribute and every session."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    before = {name: dict(vars(value)) for name, value in vars(pipeline).items() if _has_vars(value)}
+    attributes, kind = dict(vars(pipeline)), type(pipeline)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock):
+        assert isinstance(pipeline, kind)
+        assert pipeline.tokenizer.model_max_length == 77
+    assert vars(pipeline) == attributes
+    assert type(pipeline) is kind
+    after = {name: dict(vars(value)) for name, value in vars(pipeline).items() if _has_vars(value)}
+    assert after == before
+
+
+def _has_vars(value):
+    return hasattr(value, "__dict__") and not callable(value)
+
+
+def test_an_exception_keeps_finished_calls_and_is_reported(tmp_path):
+    """A run that fails in its second step leaves seven whole calls and says how it ended."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock, fail_at=1)
+    profiled = profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock)
+    with pytest.raises(RuntimeError, match="out of memory"), profiled:
+        pipeline(num_inference_steps=2)
+    run = profiler.load(profiled.path)
+    assert len(run.calls) == 7
+    assert [loss.kind for loss in run.losses] == ["aborted_run"]
+    assert "out of memory" in run.losses[0].detail
+    assert "forward" not in vars(pipeline.transformer)
+
+
+def test_as_decorator_each_call_is_a_run(tmp_path):
+    """A decorated function writes a bundle of its own every time it is called."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+
+    @profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock, name="toy")
+    def infer(steps):
+        return pipeline(num_inference_steps=steps)
+
+    infer(1)
+    infer(2)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["toy", "toy-2"]
+    assert len(profiler.load(tmp_path / "toy-2").calls) == 9
+
+
+@pytest.mark.parametrize(
+    ("config", "sentence"),
+    [
+        ({"unet_9": {}}, "'unet_9' is not a submodule of this pipeline; it has text_encoder"),
+        ({"vae": {"activate": True}}, "has unknown keys activate: use activate_profiler and"),
+        ({"vae": {"activate_profiler": 1}}, "activate_profiler of vae is 1: write True or False"),
+        ({"vae": {"device": 3.5}}, "device of vae is 3.5: write an index or kind:index"),
+        ({"vae": True}, "the configuration of vae is True"),
+        ({"text_encoder_3": {"device": 0}}, "is configured for device 0 but runs on cpu:1"),
+    ],
+)
+def test_a_wrong_configuration_gets_one_sentence(tmp_path, config, sentence):
+    """Unknown submodules, keys, values and devices are refused before anything is written."""
+    pipeline = ToyPipeline(FakeClock(START))
+    with pytest.raises(profiler.ProfilerError, match=sentence):
+        profiler.profile(pipeline, config=config, out=tmp_path / "new")
+    assert not (tmp_path / "new").exists()
+
+
+def test_something_that_is_no_pipeline_is_refused(tmp_path):
+    """An object without any known submodule gets a sentence, not an AttributeError."""
+    with pytest.raises(profiler.ProfilerError, match="shaped like diffusers"):
+        profiler.profile(np.zeros(3), out=tmp_path)
+
+
+def test_operators_of_a_part_without_session_cannot_be_traced(tmp_path):
+    """Asking for operators of a part that has no ONNX Runtime session says what to do, and
+    leaves neither wraps nor an empty bundle behind."""
+    pipeline = ToyPipeline(FakeClock(START))
+    with pytest.raises(profiler.ProfilerError, match="ops='none'"):
+        profiler.profile(pipeline, out=tmp_path).__enter__()
+    assert list(tmp_path.iterdir()) == []
+    assert type(pipeline) is ToyPipeline

@@ -18,11 +18,11 @@ import numpy as np
 __all__ = ["OPERATOR_METHOD", "operator_event_ns"]
 
 OPERATOR_METHOD = (
-    "ONNX Runtime's cost per recorded node, measured on this machine on a chain of 400 "
+    "ONNX Runtime's cost per recorded node, measured on this machine on a chain of 200 "
     "elementwise nodes on all cores, with and without profiling in turn (median of pairs), times "
-    "the operator events of the run; hooks: the time spent in the profiler's own code inside the run"
+    "the operator events of the run; hooks: time in the profiler's own code inside the run"
 )
-_NODES, _PAIRS = 400, 15
+_NODES, _PAIRS = 200, 11
 _SHAPE = [256, 256]  # large enough that ONNX Runtime spreads a node over its threads
 
 

@@ -1,0 +1,15 @@
+"""A small Stable Diffusion 3: the real architecture, random weights, shipped with the package.
+
+`default_model_folder` says where it lies; `build` makes it again. Only `build` and the modules it
+imports (`architecture`, `export`, `vocabulary`) need torch, diffusers, transformers and onnx.
+"""
+
+from importlib.resources import files
+from pathlib import Path
+
+__all__ = ["default_model_folder"]
+
+
+def default_model_folder() -> Path:
+    """Return the folder of the embedded model, in the diffusers/optimum ONNX layout."""
+    return Path(str(files(__name__).joinpath("model")))

@@ -1,0 +1,235 @@
+"""Tokenizers of Stable Diffusion 3: text to ids, with the `tokenizers` library alone.
+
+CLIP's come from vocab.json and merges.txt (or tokenizer.json), T5's from tokenizer.json; the ids
+equal those of transformers' `CLIPTokenizer` and `T5TokenizerFast`.
+"""
+
+import json
+import logging
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
+
+from profiler.errors import InputError
+from profiler.pipelines.model_folder import Settings, read_json
+
+__all__ = ["PromptTokenizer", "clip_tokenizer", "t5_tokenizer"]
+
+_log = logging.getLogger(__name__)
+
+_CLIP_PATTERN = (
+    r"<\|startoftext\|>|<\|endoftext\|>|'s|'t|'re|'ve|'m|'ll|'d|[\p{L}]+|[\p{N}]|[^\s\p{L}\p{N}]+"
+)
+_CLIP_DEFAULTS = {
+    "bos_token": "<|startoftext|>",
+    "eos_token": "<|endoftext|>",
+    "unk_token": "<|endoftext|>",
+    "pad_token": "<|endoftext|>",
+}
+_T5_DEFAULTS = {"eos_token": "</s>", "unk_token": "<unk>", "pad_token": "<pad>"}
+
+
+@dataclass(frozen=True)
+class PromptTokenizer:
+    """Turns texts into rows of ids of one length: begin, text, end, padding.
+
+    `backend` splits text and knows the vocabulary; `bos_id` is None where texts have no begin.
+    """
+
+    name: str
+    backend: Tokenizer
+    bos_id: int | None
+    eos_id: int
+    pad_id: int
+    model_max_length: int
+
+    def __call__(
+        self, texts: str | Sequence[str], max_length: int | None = None
+    ) -> NDArray[np.int64]:
+        """Return ids int64 [batch, max_length] (default: `model_max_length`).
+
+        Longer texts are cut and a warning is logged. Raises `InputError` if `max_length` leaves
+        no room for text.
+        """
+        batch = [texts] if isinstance(texts, str) else list(texts)
+        length = self.model_max_length if max_length is None else max_length
+        before = [] if self.bos_id is None else [self.bos_id]
+        room = length - len(before) - 1
+        if room < 1:
+            raise InputError(f"{length} tokens leave no room for text; use at least 3")
+        rows = np.full((len(batch), length), self.pad_id, dtype=np.int64)
+        for row, encoding in zip(
+            rows, self.backend.encode_batch(batch, add_special_tokens=False), strict=True
+        ):
+            ids = encoding.ids
+            if len(ids) > room:
+                _log.warning(
+                    "%s cuts a prompt of %d tokens to %d; the rest has no effect",
+                    self.name,
+                    len(ids),
+                    room,
+                )
+            full = [*before, *ids[:room], self.eos_id]
+            row[: len(full)] = full
+        return rows
+
+
+def clip_tokenizer(folder: Path) -> PromptTokenizer:
+    """Load a CLIP tokenizer folder; raises `InputError` if a file is missing or malformed."""
+    special = _special_tokens(folder, _CLIP_DEFAULTS)
+    if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
+        backend = _clip_backend(folder, special["unk_token"].content)
+    elif (folder / "tokenizer.json").is_file():
+        backend = _backend_from_json(folder / "tokenizer.json")
+    else:
+        raise InputError(
+            f"{folder} holds neither vocab.json with merges.txt nor tokenizer.json; "
+            "export the model again or copy the folder whole"
+        )
+    return _assemble(folder, backend, special, default_length=77)
+
+
+def t5_tokenizer(folder: Path) -> PromptTokenizer:
+    """Load a T5 tokenizer folder; raises `InputError` if a file is missing or malformed."""
+    path = folder / "tokenizer.json"
+    if not path.is_file():
+        raise InputError(
+            f"{path} is missing; save the tokenizer with transformers' T5TokenizerFast, which "
+            "writes it"
+        )
+    backend = _backend_from_json(path)
+    return _assemble(folder, backend, _special_tokens(folder, _T5_DEFAULTS), default_length=512)
+
+
+def _assemble(
+    folder: Path, backend: Tokenizer, special: Mapping[str, AddedToken], default_length: int
+) -> PromptTokenizer:
+    """Add the special tokens to `backend` and look their ids up."""
+    backend.no_padding()
+    backend.no_truncation()
+    ids = {key: _id_of(folder, backend, token) for key, token in special.items()}
+    backend.add_special_tokens(list(special.values()))
+    settings = _settings(folder)
+    length = settings.integer("model_max_length", default_length)
+    return PromptTokenizer(
+        name=folder.name,
+        backend=backend,
+        bos_id=ids.get("bos_token"),
+        eos_id=ids["eos_token"],
+        pad_id=ids["pad_token"],
+        # transformers writes a huge number where a tokenizer has no limit of its own
+        model_max_length=length if length <= 1_000_000 else default_length,
+    )
+
+
+def _id_of(folder: Path, backend: Tokenizer, token: AddedToken) -> int:
+    """Return the id of a special token; a vocabulary without it raises `InputError`."""
+    found = backend.token_to_id(token.content)
+    if found is None:
+        raise InputError(
+            f"{folder}: the vocabulary lacks the special token {token.content!r}; fetch it"
+        )
+    return found
+
+
+def _clip_backend(folder: Path, unknown: str) -> Tokenizer:
+    """Build CLIP's byte-level BPE from vocab.json and merges.txt."""
+    vocabulary = read_json(folder / "vocab.json")
+    merges = list(_read_merges(folder / "merges.txt"))
+    numbered = {token: index for token, index in vocabulary.items() if isinstance(index, int)}
+    if len(numbered) != len(vocabulary):
+        raise InputError(f"{folder / 'vocab.json'} must map tokens to integers; fetch it again")
+    try:
+        model = models.BPE(
+            vocab=numbered,
+            merges=merges,
+            continuing_subword_prefix="",
+            end_of_word_suffix="</w>",
+            fuse_unk=False,
+            unk_token=unknown,
+        )
+    except Exception as error:  # the library raises nothing narrower
+        raise InputError(
+            f"{folder}: vocab.json and merges.txt do not fit ({error}); fetch both"
+        ) from error
+    backend = Tokenizer(model)
+    backend.normalizer = normalizers.Sequence(
+        [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
+    )
+    backend.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_CLIP_PATTERN), behavior="removed", invert=True),
+            pre_tokenizers.ByteLevel(add_prefix_space=False),
+        ]
+    )
+    return backend
+
+
+def _read_merges(path: Path) -> Iterable[tuple[str, str]]:
+    """Yield the pairs of merges.txt; raises `InputError` at a line that is no pair."""
+    try:
+        lines = path.read_text(encoding="utf-8").split("\n")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path} cannot be read ({error}); fetch it again") from error
+    for number, line in enumerate(lines, start=1):
+        if not line.strip() or (number == 1 and line.startswith("#version")):
+            continue
+        pair = line.rstrip("\r").split(" ")
+        if len(pair) != 2:
+            raise InputError(
+                f"{path}, line {number}: {line!r} is no pair of tokens; fetch it again"
+            )
+        yield pair[0], pair[1]
+
+
+def _backend_from_json(path: Path) -> Tokenizer:
+    """Load tokenizer.json; raises `InputError` if it is malformed."""
+    try:
+        return Tokenizer.from_file(str(path))
+    except Exception as error:  # the library raises nothing narrower
+        raise InputError(f"{path} is not a tokenizer ({error}); fetch it again") from error
+
+
+def _settings(folder: Path) -> Settings:
+    """Return tokenizer_config.json, or nothing where it does not exist."""
+    path = folder / "tokenizer_config.json"
+    return Settings.read(path) if path.is_file() else Settings(path, {})
+
+
+def _special_tokens(folder: Path, defaults: Mapping[str, str]) -> dict[str, AddedToken]:
+    """Return role (`eos_token`, …) → token, from the folder's settings over `defaults`."""
+    settings = _settings(folder).values
+    map_path = folder / "special_tokens_map.json"
+    fallback = read_json(map_path) if map_path.is_file() else {}
+    found: dict[str, AddedToken] = {}
+    for role, default in defaults.items():
+        entry = settings.get(role) or fallback.get(role) or default
+        content = entry.get("content") if isinstance(entry, dict) else entry
+        if not isinstance(content, str):
+            raise InputError(
+                f"{role} in {folder / 'tokenizer_config.json'} must be a text, "
+                f"not {json.dumps(entry)}"
+            )
+        flags = entry if isinstance(entry, dict) else _added_flags(settings, content)
+        found[role] = AddedToken(
+            content,
+            single_word=flags.get("single_word") is True,
+            lstrip=flags.get("lstrip") is True,
+            rstrip=flags.get("rstrip") is True,
+            normalized=flags.get("normalized") is True,
+            special=True,
+        )
+    return found
+
+
+def _added_flags(settings: Mapping[str, object], content: str) -> Mapping[str, object]:
+    """Return how tokenizer_config.json says the special token `content` is to be matched."""
+    added = settings.get("added_tokens_decoder")
+    for entry in added.values() if isinstance(added, dict) else ():
+        if isinstance(entry, dict) and entry.get("content") == content:
+            return entry
+    return {}

@@ -121,6 +121,8 @@ class _Hooks:
         if self._recorder.pipeline is not None:
             return original(*args, **kwargs)
         self._encoded.clear()
+        if self._recorder.recording:
+            self._recorder.settings = _numbers(original, args, kwargs)
         self._recorder.begin_pipeline(type(self._pipeline).__name__)
         try:
             return original(*args, **kwargs)
@@ -205,6 +207,16 @@ class _Hooks:
     def _count(self, duration_ns: int) -> None:
         if self._recorder.recording and self._recorder.pipeline is not None:
             self._recorder.hooks_ns += duration_ns
+
+
+def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """The numbers and switches among a call's arguments, defaults included; no text of the user."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {}
+    bound.apply_defaults()
+    return {k: v for k, v in bound.arguments.items() if isinstance(v, (bool, int, float))}
 
 
 def _parameter_names(function: Any) -> list[str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from profiler.capture.clock import Clock
 from profiler.events import NO_STEP, Call, Span
@@ -106,6 +107,7 @@ class Recorder:
         self.clock = clock
         self.recording = True
         self.hooks_ns = 0  # spent in our own code inside the pipeline
+        self.settings: dict[str, Any] = {}  # numbers that the last pipeline call was given
         self.pipelines: list[PipelineCall] = []
         self.invocations: list[Invocation] = []
         self.host_work: list[HostWork] = []

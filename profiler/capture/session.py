@@ -240,7 +240,7 @@ class Profile:
             hardware=environment.hardware(),
             devices=self._devices(),
             submodules={e.submodule: self._submodule(e) for e in entries(self._pipeline)},
-            settings=dict(getattr(self._pipeline, "last_settings", None) or {}),
+            settings=self.recorder.settings,
             clocks={
                 "clock": "CLOCK_REALTIME",
                 "monotonic_offset_ns": self._clock.monotonic_offset_ns,

@@ -80,6 +80,11 @@ class StableDiffusion3Pipeline:
         return cls(load_components(path, devices or {}, providers))
 
     @property
+    def name_or_path(self) -> str:
+        """The name of the model folder, as diffusers calls it."""
+        return self.folder.resolve().name
+
+    @property
     def parts(self) -> dict[str, OnnxPart]:
         """Submodule name → part, in the order in which a run calls them; `vae` is its decoder."""
         named = {

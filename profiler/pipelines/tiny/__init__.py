@@ -12,4 +12,4 @@ __all__ = ["default_model_folder"]
 
 def default_model_folder() -> Path:
     """Return the folder of the embedded model, in the diffusers/optimum ONNX layout."""
-    return Path(str(files(__name__).joinpath("model")))
+    return Path(str(files(__name__).joinpath("tiny-sd3")))

@@ -138,6 +138,8 @@ class OnnxPart:
         """
         options = onnxruntime.SessionOptions()
         options.log_severity_level = 3
+        # The threads of the submodule that ran before would spin on this one's cores.
+        options.add_session_config_entry("session.intra_op.allow_spinning", "0")
         cores = self.share.cores
         if cores:
             options.intra_op_num_threads = len(cores)

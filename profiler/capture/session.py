@@ -235,7 +235,7 @@ class Profile:
             producer="capture",
             model=str(getattr(self._pipeline, "name_or_path", "") or ""),
             pipeline=type(self._pipeline).__name__,
-            command_line=tuple(sys.argv),
+            command_line=_command_line(),
             versions=environment.versions(),
             hardware=environment.hardware(),
             devices=self._devices(),
@@ -299,6 +299,13 @@ class Profile:
             yield Loss("untraced_call", "run", unfinished, "calls", detail)
         if failure:
             yield Loss("aborted_run", "run", 1, "runs", f"the run ended with {failure}")
+
+
+def _command_line() -> tuple[str, ...]:
+    """How the program was started, without the folder that it lies in."""
+    program, *arguments = sys.argv or [""]
+    name = Path(program).name
+    return ("profile-sd3" if name == "__main__.py" else name, *arguments)
 
 
 def _lend_session(wraps: Wraps, part: Any, session: Any) -> None:

@@ -1,0 +1,103 @@
+"""`analyze`: one run → everything its reports show."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import polars as pl
+
+from profiler.analysis.accounting import account
+from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.devices import device_table
+from profiler.analysis.operators import fold, operator_table
+from profiler.analysis.result import Analysis, RunSummary
+from profiler.analysis.selection import Selection, select, steps_of
+from profiler.analysis.steps import step_summary, step_table
+from profiler.analysis.submodules import call_table, submodule_table
+from profiler.table.run import Run
+
+__all__ = ["analyze"]
+
+_TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01: clocks that count from boot stay below
+
+
+def analyze(run: Run, selection: Selection = Selection()) -> Analysis:  # noqa: B008 (frozen)
+    """Analyze `run`, its tables limited to `selection`.
+
+    The accounting and the stages stay those of the whole run. Raises InputError where the
+    selection names what the run does not have.
+    """
+    if not run.calls["call"].is_sorted():
+        run = replace(run, calls=run.calls.sort("call"))
+    calls, frame = select(run, selection)
+    everything = CommandArrays.of(run.commands, run.calls)
+    commands = CommandArrays.of(frame, calls) if selection else everything
+    accounting, stages = account(run)
+    folds = fold(calls, frame, commands)
+    call_rows = call_table(calls, commands, folds.call)
+    operators = pl.DataFrame({"submodule": folds.submodules}, schema={"submodule": pl.String})
+    submodules = submodule_table(call_rows, operators, accounting.end_to_end_ns)
+    steps = _selected_steps(run, step_table(run, everything), selection)
+    from_spans = bool((run.spans["kind"] == "step").any())
+    return Analysis(
+        run=_summary(run, selection, calls, frame),
+        accounting=accounting,
+        stages=stages,
+        devices=device_table(calls, commands, run.info.devices),
+        submodules=submodules,
+        calls=call_rows,
+        steps=steps,
+        step_summary=step_summary(steps, from_spans=from_spans),
+        operators=operator_table(
+            folds, frame, commands, submodules.select("submodule", "calibration")
+        ),
+        losses=run.losses,
+    )
+
+
+def _selected_steps(run: Run, steps: pl.DataFrame, selection: Selection) -> pl.DataFrame:
+    """The steps that the selection of steps and stages keeps, as they were in the whole run."""
+    if selection.stage and "denoise" not in selection.stage:
+        return steps.clear()
+    if selection.step:
+        return steps.filter(pl.col("step").is_in(sorted(steps_of(run, selection.step))))
+    return steps
+
+
+def _summary(
+    run: Run, selection: Selection, calls: pl.DataFrame, commands: pl.DataFrame
+) -> RunSummary:
+    info = run.info
+    return RunSummary(
+        run_id=run.run_id,
+        model=info.model,
+        pipeline=info.pipeline,
+        producer=info.producer,
+        started=_started(run),
+        command_line=info.command_line,
+        versions=info.versions,
+        hardware=info.hardware,
+        devices=info.devices,
+        submodules=info.submodules,
+        settings=info.settings,
+        overhead=info.overhead,
+        warmup=info.warmup,
+        attribution=info.attribution,
+        calls=len(run.calls),
+        traced_calls=int(run.calls["ops_traced"].sum()),
+        commands=len(run.commands),
+        selection=selection,
+        selected_calls=len(calls),
+        selected_commands=len(commands),
+    )
+
+
+def _started(run: Run) -> str:
+    frames = (run.spans, run.calls, run.commands)
+    firsts = [frame["start_ns"].min() for frame in frames if len(frame)]
+    first = min((int(ns) for ns in firsts if isinstance(ns, int)), default=0)
+    if first < _TIME_OF_DAY:
+        return ""
+    moment = datetime.fromtimestamp(first // 1_000_000_000, UTC)
+    return moment.isoformat(timespec="seconds")

@@ -1,0 +1,136 @@
+"""Every column of the tables of an `Analysis`, declared once like those of a `Run`.
+
+`docs/json.md` documents the same columns for `--json`; a test holds the two together.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.table.columns import Column
+
+__all__ = ["CALLS", "DEVICES", "OPERATORS", "STAGES", "STEPS", "SUBMODULES", "TABLES"]
+
+_TEXT, _FLAG = pl.String(), pl.Boolean()
+_INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
+
+STAGES: tuple[Column, ...] = (
+    Column("stage", _TEXT, "", "phase of the pipeline, in order of its first start"),
+    Column(
+        "start_ns", _INT64, "ns", "begin of the first span of the stage, else of its first call"
+    ),
+    Column("duration_ns", _INT64, "ns", "wall union of the spans of the stage", True),
+    Column("calls", _INT64, "", "calls in the stage"),
+    Column("calls_ns", _INT64, "ns", "wall union of the stage's calls"),
+    Column("host_ns", _INT64, "ns", "wall union of the stage's work in no call, less calls", True),
+    Column(
+        "idle_ns", _INT64, "ns", "time inside the stage's spans where nothing was recorded", True
+    ),
+    Column("share", _REAL, "ratio", "duration_ns / end-to-end time", True),
+)
+
+DEVICES: tuple[Column, ...] = (
+    Column("device", _TEXT, "", "a place that executes commands"),
+    Column("hardware", _TEXT, "", "name of the hardware, where the run knows it", True),
+    Column("calls", _INT64, "", "calls placed there"),
+    Column("commands", _INT64, "", "commands executed there"),
+    Column("calls_ns", _INT64, "ns", "wall union of the calls placed there"),
+    Column("busy_ns", _INT64, "ns", "wall union of its commands of every category but host"),
+    Column("compute_ns", _INT64, "ns", "wall union of its compute commands"),
+    Column("dma_ns", _INT64, "ns", "wall union of its dma commands"),
+    Column("copy_ns", _INT64, "ns", "wall union of its copy commands"),
+    Column("sync_ns", _INT64, "ns", "wall union of its sync commands"),
+    Column("other_ns", _INT64, "ns", "wall union of its commands of category other"),
+    Column("host_ns", _INT64, "ns", "wall union of its host commands"),
+    Column("span_ns", _INT64, "ns", "from its first command or call to the end of its last"),
+    Column(
+        "idle_ns",
+        _INT64,
+        "ns",
+        "span_ns - busy_ns; null where calls were not traced, or nothing but host work ran",
+        True,
+    ),
+    Column("utilization", _REAL, "ratio", "busy_ns / span_ns; null as idle_ns", True),
+)
+
+SUBMODULES: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "named part of the pipeline, in order of its first call"),
+    Column("stage", _TEXT, "", "stages that call it, joined with commas"),
+    Column("device", _TEXT, "", "devices that its calls are placed on, joined with commas"),
+    Column("calls", _INT64, "", "calls of it"),
+    Column("traced_calls", _INT64, "", "calls whose commands were recorded"),
+    Column("total_ns", _INT64, "ns", "sum of its calls' durations"),
+    Column("first_ns", _INT64, "ns", "duration of its first call"),
+    Column("min_ns", _INT64, "ns", "shortest steady call"),
+    Column("median_ns", _INT64, "ns", "median of the steady calls"),
+    Column("max_ns", _INT64, "ns", "longest steady call"),
+    Column("share", _REAL, "ratio", "total_ns / end-to-end time", True),
+    Column("commands", _INT64, "", "commands of its calls"),
+    Column("operators", _INT64, "", "different operators in its calls"),
+    Column("busy_ns", _INT64, "ns", "device time: sum over its calls of their busy_ns"),
+    Column(
+        "calibration",
+        _REAL,
+        "ratio",
+        "median untraced / median traced steady call; null unless both kinds exist",
+        True,
+    ),
+)
+
+CALLS: tuple[Column, ...] = (
+    Column("call", _INT32, "", "number of the call in its run"),
+    Column("submodule", _TEXT, "", "named part of the pipeline that was invoked"),
+    Column("stage", _TEXT, "", "phase of the pipeline"),
+    Column("branch", _TEXT, "", "prompt, negative_prompt, cond, uncond, batched", True),
+    Column("step", _INT32, "", "denoising step; -1 outside denoise"),
+    Column("device", _TEXT, "", "where the submodule is placed"),
+    Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
+    Column("duration_ns", _INT64, "ns", "wall time, as the caller saw it; 0 where it is not known"),
+    Column("commands", _INT64, "", "commands of the call"),
+    Column("operators", _INT64, "", "operators of the call"),
+    Column("busy_ns", _INT64, "ns", "wall union of its commands of every category but host"),
+    Column("first", _FLAG, "", "whether it is the first call of its submodule in the run"),
+    Column("ops_traced", _FLAG, "", "whether commands were recorded for it"),
+)
+
+STEPS: tuple[Column, ...] = (
+    Column("pipeline", _INT32, "", "number of the pipeline call in the run, from 0"),
+    Column("step", _INT32, "", "denoising step from the scheduler"),
+    Column("start_ns", _INT64, "ns", "begin of the step"),
+    Column("duration_ns", _INT64, "ns", "wall time of the step"),
+    Column("calls", _INT64, "", "calls in the step"),
+    Column("calls_ns", _INT64, "ns", "wall union of the step's calls"),
+    Column("host_ns", _INT64, "ns", "wall union of the step's work in no call, less calls"),
+    Column("idle_ns", _INT64, "ns", "time inside the step where nothing was recorded"),
+    Column("busy_ns", _INT64, "ns", "wall union of the step's commands that are not host"),
+    Column("outlier", _FLAG, "", "whether it took longer than the rule of the summary allows"),
+)
+
+OPERATORS: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule of its calls; null for host work in no call", True),
+    Column("layer", _TEXT, "", "tensor-level operation: module path or node name"),
+    Column("host", _FLAG, "", "whether these are the layer's commands of category host"),
+    Column("op_types", _TEXT, "", "op types, most time first, joined with commas"),
+    Column("devices", _TEXT, "", "devices it ran on, joined with commas"),
+    Column("tracks", _INT64, "", "different tracks it ran on"),
+    Column("calls", _INT64, "", "calls it ran in; for host work in no call, steps"),
+    Column("commands", _INT64, "", "its commands over all calls"),
+    Column("commands_per_call", _REAL, "", "commands / calls"),
+    Column("wall_union_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
+    Column("busy_sum_ns", _INT64, "ns", "sum of its commands' durations"),
+    Column("parallel_efficiency", _REAL, "ratio", "busy sum / (wall union * tracks)", True),
+    Column("imbalance", _REAL, "ratio", "busiest track / mean of the tracks", True),
+    Column("share", _REAL, "ratio", "busy_sum_ns / that of all with the same `host`", True),
+    Column("first_ns", _INT64, "ns", "wall union in the first call it ran in"),
+    Column("median_ns", _INT64, "ns", "median wall union of the later calls, else first_ns"),
+    Column("calibrated_ns", _INT64, "ns", "busy_sum_ns * calibration of its submodule", True),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {
+    "stages": STAGES,
+    "devices": DEVICES,
+    "submodules": SUBMODULES,
+    "calls": CALLS,
+    "steps": STEPS,
+    "operators": OPERATORS,
+}

@@ -1,0 +1,109 @@
+"""Devices: how busy each was, with what."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.arrays import HOST, CommandArrays, ends, text_codes
+from profiler.analysis.columns import DEVICES
+from profiler.analysis.intervals import Codes, Times, union_by
+from profiler.events import CATEGORIES
+from profiler.table.columns import schema
+
+__all__ = ["device_table"]
+
+
+def device_table(
+    calls: pl.DataFrame, commands: CommandArrays, known: Mapping[str, Mapping[str, Any]]
+) -> pl.DataFrame:
+    """One row a device that has calls or commands (`columns.DEVICES`), by name.
+
+    `known` is `RunInfo.devices`. Commands on no device are left out. How idle a device was is
+    known where it executed something but host work, and every call placed there (of a device
+    without any: every call) was traced: else `idle_ns` and `utilization` are null.
+    """
+    codes, placed = text_codes(calls["device"])
+    names = sorted({*commands.devices, *placed})
+    groups = len(names)
+    call_device = _renumbered(codes, placed, names)
+    device = _renumbered(commands.device, commands.devices, names)
+    on_device = commands.where(device >= 0)
+    device = device[device >= 0]
+    call_start, call_end = calls["start_ns"].to_numpy(), ends(calls)
+    by_category = _by_category(on_device, device, groups)
+    span = _extent(
+        np.concatenate((on_device.start, call_start)),
+        np.concatenate((on_device.end, call_end)),
+        np.concatenate((device, call_device)),
+        groups,
+    )
+    busy = _busy(on_device, device, groups)
+    count = np.bincount(device, minlength=groups)
+    known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
+    table = pl.DataFrame(
+        {
+            "device": names,
+            "hardware": [_hardware(known.get(name, {})) for name in names],
+            "calls": np.bincount(call_device, minlength=groups),
+            "commands": count,
+            "calls_ns": union_by(call_start, call_end, call_device, groups),
+            "busy_ns": busy,
+            **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
+            "span_ns": span,
+            "idle_ns": span - busy,
+            "utilization": busy / np.maximum(span, 1),
+        },
+    )
+    idle = [
+        pl.when(pl.Series(known_idle)).then(name).alias(name) for name in ("idle_ns", "utilization")
+    ]
+    return table.with_columns(idle).select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
+
+
+def _renumbered(codes: Codes, of: list[str] | tuple[str, ...], names: list[str]) -> Codes:
+    """Codes into `names` from codes into `of`; -1 for the code behind the last."""
+    position = {name: number for number, name in enumerate(names)}
+    return np.array([*(position[name] for name in of), -1], dtype=np.int32)[codes]
+
+
+def _by_category(commands: CommandArrays, device: Codes, groups: int) -> Times:
+    """Wall union by device and category, int64 [groups, categories]."""
+    kinds = len(CATEGORIES)
+    codes = device * kinds + commands.category
+    return union_by(commands.start, commands.end, codes, groups * kinds).reshape(groups, kinds)
+
+
+def _busy(commands: CommandArrays, device: Codes, groups: int) -> Times:
+    working = np.where(commands.category == HOST, np.int32(-1), device)
+    return union_by(commands.start, commands.end, working, groups)
+
+
+def _has_untraced(
+    calls: pl.DataFrame, call_device: Codes, groups: int
+) -> np.ndarray[Any, np.dtype[np.bool_]]:
+    """Whether calls that may have used a device were not traced, bool [groups]."""
+    untraced = ~calls["ops_traced"].to_numpy()
+    placed = np.bincount(call_device, minlength=groups) > 0
+    here = np.bincount(call_device[untraced], minlength=groups) > 0
+    return np.where(placed, here, untraced.any())
+
+
+def _extent(start: Times, end: Times, codes: Codes, groups: int) -> Times:
+    """From the first start to the last end of each group; 0 for a group without any."""
+    first = np.full(groups, np.iinfo(np.int64).max)
+    last = np.full(groups, np.iinfo(np.int64).min)
+    frame = pl.DataFrame({"code": codes, "start": start, "end": end})
+    found = frame.group_by("code").agg(pl.col("start").min(), pl.col("end").max())
+    first[found["code"].to_numpy()] = found["start"].to_numpy()
+    last[found["code"].to_numpy()] = found["end"].to_numpy()
+    extent: Times = last - first
+    return extent
+
+
+def _hardware(known: object) -> str | None:
+    name = known.get("hardware") if isinstance(known, Mapping) else None
+    return str(name) if name else None

@@ -1,0 +1,153 @@
+"""What an analysis finds: small frozen values and Polars frames, the input of every report.
+
+Times are int64 nanoseconds; shares, efficiencies and utilizations are ratios (1.0 is all of it).
+The columns of the frames are declared in `profiler.analysis.columns`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.columns import TABLES
+from profiler.analysis.selection import Selection
+from profiler.events import Loss
+from profiler.table.columns import checked
+
+__all__ = [
+    "Accounting",
+    "Analysis",
+    "RunSummary",
+    "StageAccount",
+    "StepSummary",
+    "SubmoduleTime",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class RunSummary:
+    """What ran. The mappings are those of `RunInfo`, as the run's producer filled them.
+
+    `started` is the UTC time of the first event, ISO 8601 to the second, "" where the trace's
+    clock is not the time of day. `calls`, `traced_calls` (with `ops_traced`) and `commands` count
+    the whole run, `selected_calls` and `selected_commands` what `selection` left for the tables.
+    """
+
+    run_id: str
+    model: str
+    pipeline: str
+    producer: str
+    started: str
+    command_line: tuple[str, ...]
+    versions: Mapping[str, str]
+    hardware: Mapping[str, Any]
+    devices: Mapping[str, Mapping[str, Any]]
+    submodules: Mapping[str, Mapping[str, Any]]
+    settings: Mapping[str, Any]
+    overhead: Mapping[str, Any]
+    warmup: Mapping[str, Any]
+    attribution: Mapping[str, Any]
+    calls: int
+    traced_calls: int
+    commands: int
+    selection: Selection
+    selected_calls: int
+    selected_commands: int
+
+
+@dataclass(frozen=True, slots=True)
+class StageAccount:
+    """Where the time of one stage went: `calls_ns + host_ns + idle_ns`, see `Accounting`."""
+
+    stage: str
+    duration_ns: int
+    calls_ns: int
+    host_ns: int
+    idle_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class SubmoduleTime:
+    """Wall union of one submodule's calls in the whole run, and its share of end to end."""
+
+    submodule: str
+    wall_ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class Accounting:
+    """End-to-end time against what the stages account for; always of the whole run.
+
+    `residual_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`, and it is explained:
+    `residual_ns = gap_ns - outside_ns - overlap_ns`, where `gap_ns` is pipeline time in no stage,
+    `outside_ns` what sticks out (calls and host work of their stage, stages of the pipeline) and
+    `overlap_ns` time that several stages claim. `residual_share` is
+    `(gap_ns + outside_ns + overlap_ns) / end_to_end_ns`: errors of opposite sign do not cancel.
+
+    `possible` is False, with the reason in `why_not`, where the run holds no pipeline or stage
+    spans; then `stages` is empty and the parts are 0, and so is `end_to_end_ns` without a
+    pipeline span. `submodules` is known all the same, longest first.
+    """
+
+    end_to_end_ns: int
+    pipelines: int
+    steps: int
+    stages: tuple[StageAccount, ...]
+    residual_ns: int
+    residual_share: float
+    gap_ns: int
+    outside_ns: int
+    overlap_ns: int
+    submodules: tuple[SubmoduleTime, ...]
+    possible: bool = True
+    why_not: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """Statistics over the rows of `steps`; times are 0 where there are none.
+
+    `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
+    several) that `rule` singles out. `measured_by` is `"step spans"`, or `"calls"` where the run
+    has no step spans and a step is taken to last from its first call's begin to its last's end.
+    """
+
+    count: int
+    min_ns: int
+    median_ns: int
+    max_ns: int
+    mean_ns: int
+    outliers: tuple[str, ...]
+    rule: str
+    measured_by: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Analysis:
+    """Everything that a report shows.
+
+    `accounting` and `stages` describe the whole run, `steps` the selected steps as they were in
+    the whole run, the other tables what `run.selection` left. `operators` is sorted by
+    `busy_sum_ns`, longest first, and holds all of them; `stages`, `submodules`, `calls` and
+    `steps` are in order of time, `devices` by name. `losses` is what was executed but is not
+    in the trace.
+    """
+
+    run: RunSummary
+    accounting: Accounting
+    stages: pl.DataFrame
+    devices: pl.DataFrame
+    submodules: pl.DataFrame
+    calls: pl.DataFrame
+    steps: pl.DataFrame
+    step_summary: StepSummary
+    operators: pl.DataFrame
+    losses: tuple[Loss, ...]
+
+    def __post_init__(self) -> None:
+        for name, columns in TABLES.items():
+            object.__setattr__(self, name, checked(getattr(self, name), columns))

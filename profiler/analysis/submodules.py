@@ -1,0 +1,79 @@
+"""Calls and the submodules they are calls of."""
+
+from __future__ import annotations
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.arrays import HOST, CommandArrays
+from profiler.analysis.columns import CALLS, SUBMODULES
+from profiler.analysis.intervals import Codes, union_by
+from profiler.table.columns import schema
+
+__all__ = ["call_table", "submodule_table"]
+
+
+def call_table(calls: pl.DataFrame, commands: CommandArrays, operators: Codes) -> pl.DataFrame:
+    """One row a call (`columns.CALLS`), in the order of `calls`.
+
+    `operators` holds the row in `calls` of every operator of every call, -1 for none. `first`
+    marks the first call of each submodule.
+    """
+    groups = len(calls)
+    in_call = commands.where(commands.call >= 0)
+    work = in_call.where(in_call.category != HOST)
+    names = [name for name, dtype in schema(CALLS).items() if dtype == pl.String()]
+    return (
+        calls.with_columns(pl.col(names).cast(pl.String), pl.col("duration_ns").clip(0))
+        .with_columns(
+            commands=np.bincount(in_call.call, minlength=groups),
+            operators=np.bincount(operators[operators >= 0], minlength=groups),
+            busy_ns=union_by(work.start, work.end, work.call, groups),
+            first=pl.col("submodule").is_first_distinct(),
+        )
+        .select(pl.col(name).cast(dtype) for name, dtype in schema(CALLS).items())
+    )
+
+
+def submodule_table(
+    calls: pl.DataFrame, operators: pl.DataFrame, end_to_end_ns: int
+) -> pl.DataFrame:
+    """One row a submodule (`columns.SUBMODULES`), in order of first calls.
+
+    `calls` is the call table, `operators` has a row `submodule, layer` for every operator. Steady
+    calls are all but the first, where there are more than one: the first pays for
+    initialization. `calibration` compares traced with untraced calls of the same kind: the steady
+    ones where both have such, else all.
+    """
+    steady = pl.col("duration_ns").filter(~pl.col("first") | (pl.len() == 1))
+    count = operators.drop_nulls("submodule").group_by("submodule").agg(operators=pl.len())
+    table = (
+        calls.group_by("submodule", maintain_order=True)
+        .agg(
+            stage=pl.col("stage").unique(maintain_order=True).str.join(", "),
+            device=pl.col("device").unique().sort().str.join(", "),
+            calls=pl.len(),
+            traced_calls=pl.col("ops_traced").sum(),
+            total_ns=pl.col("duration_ns").sum(),
+            first_ns=pl.col("duration_ns").first(),
+            min_ns=steady.min(),
+            median_ns=steady.median(),
+            max_ns=steady.max(),
+            commands=pl.col("commands").sum(),
+            busy_ns=pl.col("busy_ns").sum(),
+            calibration=_median_of(traced=False) / _median_of(traced=True),
+        )
+        .join(count, on="submodule", how="left", maintain_order="left")
+        .with_columns(
+            pl.col("operators").fill_null(0),
+            share=pl.col("total_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
+        )
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(SUBMODULES).items())
+
+
+def _median_of(*, traced: bool) -> pl.Expr:
+    """Median duration of the traced or untraced calls: of the steady ones, if any; else null."""
+    of_kind = pl.col("ops_traced") == traced
+    steady = pl.col("duration_ns").filter(of_kind & ~pl.col("first")).median()
+    return pl.coalesce(steady, pl.col("duration_ns").filter(of_kind).median())

@@ -1,0 +1,52 @@
+"""Devices: busy, idle, and when nobody can tell."""
+
+from profiler.analysis.analyze import analyze
+from tests.runs import Command, make_call, make_run, tiny_run
+
+
+def _rows(run):
+    return {row["device"]: row for row in analyze(run).devices.iter_rows(named=True)}
+
+
+def test_busy_is_a_union_of_everything_but_host_work():
+    """rbln:0 computes 470 ns and copies 10, 5 of them meanwhile, between 210 and 990."""
+    row = _rows(tiny_run())["rbln:0"]
+    assert (row["hardware"], row["calls"], row["commands"]) == ("CA22", 3, 8)
+    assert (row["busy_ns"], row["compute_ns"], row["dma_ns"]) == (475, 470, 10)
+    assert (row["calls_ns"], row["span_ns"], row["idle_ns"]) == (580, 780, 305)
+    assert row["utilization"] == 475 / 780
+
+
+def test_host_work_is_not_busy():
+    """cpu:0 did host work only: how idle it was is not known."""
+    row = _rows(tiny_run())["cpu:0"]
+    assert (row["commands"], row["host_ns"], row["busy_ns"], row["span_ns"]) == (3, 90, 0, 800)
+    assert (row["idle_ns"], row["utilization"]) == (None, None)
+
+
+def test_device_with_untraced_calls_has_no_utilization():
+    """Commands of one of two calls say nothing about the other."""
+    calls = [make_call(0, "t", 0, 100), make_call(1, "t", 100, 200, traced=False)]
+    row = _rows(make_run(calls, [Command(0, "rbln:0", "C", "compute", "mlp", 0, 60)]))["rbln:0"]
+    assert (row["busy_ns"], row["span_ns"]) == (60, 200)
+    assert (row["idle_ns"], row["utilization"]) == (None, None)
+
+
+def test_device_without_calls_depends_on_every_call():
+    """A second accelerator that calls reach into is known only where all calls were traced."""
+    commands = [Command(0, "rbln:1", "C", "compute", "mlp", 0, 60)]
+    traced = [make_call(0, "t", 0, 100)]
+    assert _rows(make_run(traced, commands))["rbln:1"]["utilization"] == 1.0
+    mixed = [*traced, make_call(1, "t", 100, 200, traced=False)]
+    assert _rows(make_run(mixed, commands))["rbln:1"]["utilization"] is None
+
+
+def test_device_with_calls_and_no_command():
+    """A run at call level still lists where its submodules were placed."""
+    row = _rows(make_run([make_call(0, "t", 0, 100, traced=False)]))["rbln:0"]
+    assert (row["calls"], row["commands"], row["calls_ns"], row["busy_ns"]) == (1, 0, 100, 0)
+
+
+def test_devices_by_name():
+    """In a fixed order, whatever the order of their commands."""
+    assert list(_rows(tiny_run())) == ["cpu:0", "rbln:0", "rbln:1"]

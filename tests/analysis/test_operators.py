@@ -1,0 +1,211 @@
+"""Operators: commands folded by layer, what their numbers mean and what they never do."""
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.analysis import operators
+from profiler.analysis.analyze import analyze
+from tests.runs import Command, make_call, make_run, tiny_run
+
+
+def _compute(call, layer, start, duration, track="Cluster 0", **more):
+    return Command(call, "rbln:0", track, "compute", layer, start, duration, **more)
+
+
+def _row(run, layer, *, host=False):
+    found = analyze(run).operators.filter((pl.col("layer") == layer) & (pl.col("host") == host))
+    assert len(found) == 1
+    return found.row(0, named=True)
+
+
+def test_split_operator():
+    """attn ran on two tracks in two calls: unions 100 + 80, sums 160 + 140."""
+    row = _row(tiny_run(), "blocks.0.attn")
+    assert (row["submodule"], row["calls"], row["commands"]) == ("transformer", 2, 4)
+    assert (row["tracks"], row["devices"], row["commands_per_call"]) == (2, "rbln:0", 2.0)
+    assert (row["wall_union_ns"], row["busy_sum_ns"]) == (180, 300)
+    assert row["parallel_efficiency"] == pytest.approx(300 / 360)
+    assert row["imbalance"] == pytest.approx((100 + 80) / (80 + 70))
+    assert (row["first_ns"], row["median_ns"]) == (100, 80)
+
+
+def test_operator_on_one_track_is_perfectly_even():
+    """One command a call: union and sum agree, efficiency and imbalance are 1."""
+    row = _row(tiny_run(), "blocks.0.mlp")
+    assert (row["wall_union_ns"], row["busy_sum_ns"]) == (230, 230)
+    assert (row["parallel_efficiency"], row["imbalance"]) == (1.0, 1.0)
+
+
+def test_op_types_most_time_first():
+    """MatMul and Softmax take 160 and 140 ns of attn."""
+    assert _row(tiny_run(), "blocks.0.attn")["op_types"] == "MatMul, Softmax"
+
+
+def test_longest_operator_first_and_all_of_them():
+    """Sorted by busy sum; equal ones by submodule."""
+    table = analyze(tiny_run()).operators.filter(~pl.col("host"))
+    assert table["layer"].to_list() == ["blocks.0.attn", "blocks.0.mlp", "layers.0", "conv"]
+
+
+def test_shares_of_devices_and_of_the_host_add_up_apart():
+    """Host work does not dilute the operators of the devices."""
+    table = analyze(tiny_run()).operators
+    sums = dict(table.group_by("host").agg(pl.col("share").sum()).iter_rows())
+    assert sums == {False: pytest.approx(1.0), True: pytest.approx(1.0)}
+    assert _row(tiny_run(), "blocks.0.attn")["share"] == pytest.approx(300 / 670)
+
+
+def test_launches_of_a_layer_stand_apart_from_its_kernels():
+    """A launch of 50 ns before a kernel of 20 ns does not make the operator 70 ns long."""
+    call = make_call(0, "transformer", 0, 100)
+    launch = Command(0, "cpu:0", "python", "host", "attn", 0, 50)
+    run = make_run([call], [launch, _compute(0, "attn", 60, 20)])
+    assert _row(run, "attn")["wall_union_ns"] == 20
+    assert _row(run, "attn", host=True)["wall_union_ns"] == 50
+
+
+def test_work_of_no_call_is_folded_by_step():
+    """scheduler.step ran after each of two steps; it belongs to no submodule."""
+    row = _row(tiny_run(), "scheduler.step", host=True)
+    assert (row["submodule"], row["calls"], row["commands"]) == (None, 2, 2)
+    assert (row["wall_union_ns"], row["first_ns"], row["median_ns"]) == (80, 40, 40)
+
+
+def test_same_layer_in_two_submodules_is_two_operators():
+    """Layer names repeat between text encoders."""
+    calls = [make_call(0, "a", 0, 50), make_call(1, "b", 50, 100)]
+    table = analyze(
+        make_run(calls, [_compute(0, "mlp", 0, 10), _compute(1, "mlp", 50, 20)])
+    ).operators
+    assert table.select("submodule", "busy_sum_ns").rows() == [("b", 20), ("a", 10)]
+
+
+def test_same_track_name_on_two_devices_is_two_tracks():
+    """stream 7 of cuda:0 is not stream 7 of cuda:1."""
+    call = make_call(0, "t", 0, 100)
+    commands = [Command(0, d, "stream 7", "compute", "mlp", 0, 40) for d in ("cuda:1", "cuda:0")]
+    row = _row(make_run([call], commands), "mlp")
+    assert (row["tracks"], row["devices"]) == (2, "cuda:0, cuda:1")
+    assert (row["parallel_efficiency"], row["imbalance"]) == (1.0, 1.0)
+
+
+def test_command_that_never_closed_has_no_duration():
+    """-1 counts as nothing, and ratios of nothing are null."""
+    call = make_call(0, "t", 0, 100)
+    row = _row(make_run([call], [_compute(0, "mlp", 10, -1)]), "mlp")
+    assert (row["busy_sum_ns"], row["wall_union_ns"]) == (0, 0)
+    assert row["parallel_efficiency"] is None
+    assert row["share"] is None
+
+
+def test_calibrated_to_untraced_calls():
+    """Traced steady calls take 100 ns, untraced ones 80: operators count four fifths."""
+    times = [(0, 150, True), (200, 300, True), (300, 400, True), (400, 480, False)]
+    calls = [make_call(i, "t", a, b, traced=traced) for i, (a, b, traced) in enumerate(times)]
+    commands = [_compute(i, "mlp", times[i][0], 50) for i in range(3)]
+    row = _row(make_run(calls, commands), "mlp")
+    assert (row["busy_sum_ns"], row["calibrated_ns"]) == (150, 120)
+
+
+def test_run_without_commands_has_no_operators():
+    """Calls alone, recorded at call level."""
+    run = make_run([make_call(0, "t", 0, 100, traced=False)])
+    assert analyze(run).operators.is_empty()
+
+
+_COMMANDS = st.lists(
+    st.tuples(
+        st.integers(0, 2),  # call, of 100 ns each
+        st.sampled_from(["attn", "mlp", "norm"]),
+        st.sampled_from(["Cluster 0", "Cluster 1", "DMA"]),
+        st.integers(0, 99),
+        st.integers(0, 99),
+        st.sampled_from(["compute", "dma", "host"]),
+    ),
+    min_size=1,
+    max_size=40,
+)
+
+
+@settings(deadline=None, max_examples=40)
+@given(_COMMANDS)
+def test_invariants_of_operators(rows):
+    """For any commands within their calls: union ≤ sum, union ≤ calls, shares add up to 1."""
+    calls = [make_call(i, "t", 100 * i, 100 * i + 100) for i in range(3)]
+    commands = [
+        Command(call, "rbln:0", track, kind, layer, 100 * call + min(a, b), max(a, b) - min(a, b))
+        for call, layer, track, a, b, kind in rows
+    ]
+    analysis = analyze(make_run(calls, commands))
+    table = analysis.operators
+    assert (table["wall_union_ns"] <= table["busy_sum_ns"]).all()
+    assert (table["wall_union_ns"] <= 100 * table["calls"]).all()
+    assert table["commands"].sum() == len(rows)
+    assert table["busy_sum_ns"].sum() == sum(command.duration for command in commands)
+    for _, group in table.group_by("host"):
+        if group["busy_sum_ns"].sum():
+            assert group["share"].sum() == pytest.approx(1.0)
+    assert (analysis.calls["busy_ns"] <= analysis.calls["duration_ns"]).all()
+    assert (table["imbalance"].drop_nulls() >= 1 - 1e-9).all()
+
+
+def _expected(commands):
+    """(layer, host) → union, sum, efficiency, imbalance, one nanosecond and fold at a time."""
+    folds = {}
+    for command in commands:
+        key = (command.layer, command.category == "host", command.call)
+        folds.setdefault(key, {}).setdefault(command.track, []).append(command)
+    found = {}
+    for (layer, host, _), tracks in folds.items():
+        covered = {
+            t
+            for part in tracks.values()
+            for c in part
+            for t in range(c.start, c.start + c.duration)
+        }
+        busy = [sum(c.duration for c in part) for part in tracks.values()]
+        sums = found.setdefault((layer, host), [0, 0, 0, 0, 0.0])
+        parts = (len(covered), sum(busy), len(covered) * len(busy), max(busy))
+        for i, part in enumerate((*parts, sum(busy) / len(busy))):
+            sums[i] += part
+    return found
+
+
+@settings(deadline=None, max_examples=40)
+@given(rows=_COMMANDS, batch=st.sampled_from([1, 20, 1 << 20]))
+def test_operators_against_counting(rows, batch):
+    """Union, sum, efficiency and imbalance, whatever the size of the batches inside."""
+    calls = [make_call(i, "t", 100 * i, 100 * i + 100) for i in range(3)]
+    commands = [
+        Command(call, "rbln:0", track, kind, layer, 100 * call + a, b)
+        for call, layer, track, a, b, kind in rows
+    ]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(operators, "_BATCH", batch)
+        table = analyze(make_run(calls, commands)).operators
+    found = {(row["layer"], row["host"]): row for row in table.iter_rows(named=True)}
+    expected = _expected(commands)
+    assert found.keys() == expected.keys()
+    for key, (union, busy, possible, busiest, even) in expected.items():
+        row = found[key]
+        assert (row["wall_union_ns"], row["busy_sum_ns"]) == (union, busy)
+        if busy:
+            assert row["parallel_efficiency"] == pytest.approx(busy / possible)
+            assert row["imbalance"] == pytest.approx(busiest / even)
+
+
+@settings(deadline=None, max_examples=40)
+@given(_COMMANDS)
+def test_order_of_the_rows_does_not_matter(rows):
+    """Commands from a shuffled Parquet file give the same operators."""
+    calls = [make_call(i, "t", 100 * i, 100 * i + 100) for i in range(3)]
+    commands = [
+        Command(call, "rbln:0", track, kind, layer, 100 * call + a, b)
+        for call, layer, track, a, b, kind in rows
+    ]
+    forward, backward = (
+        analyze(make_run(calls, order)).operators for order in (commands, commands[::-1])
+    )
+    assert forward.equals(backward)

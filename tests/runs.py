@@ -1,0 +1,206 @@
+"""Small runs with numbers that fit in a head, for the tests of analysis, reports and commands.
+
+`tiny_run` is one pipeline call of 1000 ns on two accelerators; its timeline, in ns from `EPOCH`:
+
+    pipeline       0 ──────────────────────────────────────────────────────── 1000
+    stages         0 encode 200 ───────────── denoise ─────────── 900 decode 1000
+    steps                   200 ── 0 ── 550 ─────── 1 ─────── 810
+    host           0-10 tokenizer       510-550 scheduler.step   760-800 scheduler.step
+    rbln:1         10-100 text_encoder
+    rbln:0                  210-510 transformer   560-760 transformer   910-990 vae
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import polars as pl
+
+from profiler.events import HOST_TRACK, NO_CALL, NO_STEP, ROOT_DEVICE, Call, Loss, Span, Track
+from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
+from profiler.table.run import Run
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder
+from profiler.trace.manifest import RunInfo
+
+__all__ = [
+    "EPOCH",
+    "TINY_CALLS",
+    "TINY_COMMANDS",
+    "TINY_INFO",
+    "TINY_SPANS",
+    "Command",
+    "make_call",
+    "make_run",
+    "make_span",
+    "tiny_run",
+    "write_tiny_bundle",
+]
+
+EPOCH = 1_800_000_000_000_000_000  # 2027-01-15 08:00:00 UTC
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command in few words; `call` -1 is host work, whose stage and step are its own."""
+
+    call: int
+    device: str
+    track: str
+    category: str
+    layer: str
+    start: int
+    duration: int
+    op_type: str = ""
+    stage: str = ""
+    step: int = NO_STEP
+
+
+def make_call(
+    index: int,
+    submodule: str,
+    start: int,
+    end: int,
+    *,
+    stage: str = "denoise",
+    step: int = NO_STEP,
+    device: str = "rbln:0",
+    branch: str = "",
+    traced: bool = True,
+) -> Call:
+    """A call from `start` to `end`, in ns from `EPOCH`."""
+    begin = EPOCH + start
+    return Call(index, submodule, stage, branch, step, device, begin, end - start, traced)
+
+
+def make_span(kind: str, name: str, start: int, end: int, step: int = NO_STEP) -> Span:
+    """A span from `start` to `end`, in ns from `EPOCH`; steps lie in `denoise`."""
+    stage = {"pipeline": "", "stage": name, "step": "denoise"}[kind]
+    return Span(kind, name, stage, step, EPOCH + start, end - start)
+
+
+TINY_SPANS = (
+    make_span("pipeline", "StableDiffusion3Pipeline", 0, 1000),
+    make_span("stage", "encode", 0, 200),
+    make_span("stage", "denoise", 200, 900),
+    make_span("step", "step 0", 200, 550, 0),
+    make_span("step", "step 1", 550, 810, 1),
+    make_span("stage", "decode", 900, 1000),
+)
+
+TINY_CALLS = (
+    make_call(0, "text_encoder", 10, 100, stage="encode", branch="prompt", device="rbln:1"),
+    make_call(1, "transformer", 210, 510, step=0, branch="batched"),
+    make_call(2, "transformer", 560, 760, step=1, branch="batched"),
+    make_call(3, "vae", 910, 990, stage="decode"),
+)
+
+_LEFT, _RIGHT = "Cluster 0", "Cluster 1"
+TINY_COMMANDS = (
+    Command(-1, ROOT_DEVICE, HOST_TRACK, "host", "tokenizer", 0, 10, stage="encode"),
+    Command(-1, ROOT_DEVICE, HOST_TRACK, "host", "scheduler.step", 510, 40, "", "denoise", 0),
+    Command(-1, ROOT_DEVICE, HOST_TRACK, "host", "scheduler.step", 760, 40, "", "denoise", 1),
+    Command(0, "rbln:1", _LEFT, "compute", "layers.0", 20, 70, "Gemm"),
+    Command(1, "rbln:0", _LEFT, "compute", "blocks.0.attn", 220, 100, "MatMul"),
+    Command(1, "rbln:0", _RIGHT, "compute", "blocks.0.attn", 240, 60, "Softmax"),
+    Command(1, "rbln:0", _LEFT, "compute", "blocks.0.mlp", 330, 150, "Gemm"),
+    Command(2, "rbln:0", _LEFT, "compute", "blocks.0.attn", 570, 60, "MatMul"),
+    Command(2, "rbln:0", _RIGHT, "compute", "blocks.0.attn", 570, 80, "Softmax"),
+    Command(2, "rbln:0", _LEFT, "compute", "blocks.0.mlp", 660, 80, "Gemm"),
+    Command(3, "rbln:0", "Task DMA", "dma", "conv", 915, 10, "copy"),
+    Command(3, "rbln:0", _LEFT, "compute", "conv", 920, 60, "Conv"),
+)
+
+TINY_INFO = RunInfo(
+    producer="capture",
+    model="tiny-sd3",
+    pipeline="StableDiffusion3Pipeline",
+    command_line=("profile-sd3", "run"),
+    versions={"profile-sd3": "0.1.0", "onnxruntime": "1.20.0"},
+    hardware={"cpu": "Example CPU", "cores": 2},
+    devices={"cpu:0": {"hardware": "Example CPU", "cores": [0, 1]}, "rbln:0": {"hardware": "CA22"}},
+    submodules={"transformer": {"device": "rbln:0"}},
+    settings={"steps": 2},
+    overhead={
+        "hooks_ns": 4,
+        "operator_events": 9,
+        "operator_event_ns": 0.5,
+        "operators_ns": 5,
+        "share": 0.009,
+        "conversion_ns": 2_000_000,
+        "method": "measured before the run",
+    },
+    warmup={"runs": 1, "duration_ns": 800, "calls": 4},
+    attribution={"transformer": {"attributed_ns": 99, "total_ns": 100, "share": 0.99}},
+)
+
+
+def make_run(
+    calls: Sequence[Call] = (),
+    commands: Iterable[Command] = (),
+    spans: Sequence[Span] = (),
+    *,
+    info: RunInfo | None = None,
+    losses: tuple[Loss, ...] = (),
+) -> Run:
+    """A run straight from values, without files."""
+    of_call = {call.index: call for call in calls}
+    return Run(
+        run_id="tiny",
+        calls=pl.DataFrame([_call_row(c) for c in calls], schema=schema(CALLS), orient="row"),
+        commands=pl.DataFrame(
+            [_command_row(c, of_call.get(c.call)) for c in commands],
+            schema=schema(COMMANDS),
+            orient="row",
+        ),
+        counters=empty(COUNTERS),
+        flows=empty(FLOWS),
+        spans=pl.DataFrame([_span_row(s) for s in spans], schema=schema(SPANS), orient="row"),
+        info=info or RunInfo(producer="test"),
+        losses=losses,
+    )
+
+
+def _call_row(call: Call) -> tuple:
+    place = (call.index, call.stage, call.submodule, call.branch or None, call.step, call.device)
+    return (*place, call.start_ns, call.duration_ns, call.ops_traced, "")
+
+
+def _command_row(command: Command, call: Call | None) -> tuple:
+    stage, step = (call.stage, call.step) if call else (command.stage or None, command.step)
+    place = (command.call, stage, step, command.device, command.track, command.category)
+    times = (EPOCH + command.start, command.duration)
+    return (*place, command.layer, 0, command.op_type or None, None, *times, *[None] * 4)
+
+
+def _span_row(span: Span) -> tuple:
+    return (span.kind, span.name, span.stage or None, span.step, span.start_ns, span.duration_ns)
+
+
+def tiny_run(**changes) -> Run:
+    """The run of this module's docstring; `changes` replace arguments of `make_run`."""
+    given = {"calls": TINY_CALLS, "commands": TINY_COMMANDS, "spans": TINY_SPANS}
+    return make_run(**{**given, "info": TINY_INFO, **changes})
+
+
+def write_tiny_bundle(parent: Path, run_id: str = "20270115-080000-tiny", **info) -> Path:
+    """Write the tiny run as a bundle below `parent`; `info` replaces fields of its `RunInfo`."""
+    with BundleWriter.create(parent, run_id) as bundle:
+        for call in TINY_CALLS:
+            bundle.write_call(call, _builder(call.index).build())
+        bundle.write_host(TINY_SPANS, _builder(NO_CALL).build(), ROOT_DEVICE)
+        fields = {name: getattr(TINY_INFO, name) for name in TINY_INFO.__slots__}
+        return bundle.finish(RunInfo(**{**fields, **info}))
+
+
+def _builder(call: int) -> CommandBuilder:
+    builder = CommandBuilder()
+    for command in TINY_COMMANDS:
+        if command.call == call:
+            track = Track(command.device, command.track, command.category)
+            where = {"stage": command.stage, "step": command.step} if call == NO_CALL else {}
+            start = EPOCH + command.start
+            builder.add(track, command.layer, command.op_type, start, command.duration, **where)
+    return builder

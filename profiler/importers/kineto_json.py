@@ -1,0 +1,244 @@
+"""torch.profiler's Chrome JSON (Kineto), plain or gzip → events with int64 nanoseconds.
+
+Format: pytorch/kineto, libkineto/src/output_json.cpp. Complete events (`"ph": "X"`) carry `ts` and
+`dur` in µs with three decimals, `ts` counted from the file's `baseTimeNanoseconds`; files written
+before that key existed count from the epoch.
+"""
+
+from __future__ import annotations
+
+import gzip
+import re
+import zlib
+from collections import defaultdict
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+import numpy as np
+
+from profiler.errors import InputError
+from profiler.trace.columns import Int32s, Int64s
+
+__all__ = ["SIZE_LIMIT", "Args", "Event", "Header", "KinetoTrace", "Scalar", "read_kineto"]
+
+SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
+_CHUNK = 4 << 20  # bytes
+_GZIP = b"\x1f\x8b"
+_EXACT_BELOW_US = float(2**42)  # a float64 holds three decimals below; 51 days
+_LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
+_NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
+_CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
+_REMEDY = "give the file that torch.profiler's export_chrome_trace wrote"
+
+Scalar = int | float | str | None
+
+
+class Args(
+    msgspec.Struct,
+    gc=False,
+    rename={"external_id": "External id", "dims": "Input Dims", "types": "Input type"},
+):
+    """What the importer needs of an event's `args`; `dims` and `types` are JSON, not decoded."""
+
+    external_id: Scalar = None
+    correlation: Scalar = None
+    device: Scalar = None
+    stream: Scalar = None
+    bytes: Scalar = None
+    name: Scalar = None
+    dims: msgspec.Raw = msgspec.Raw(b"")
+    types: msgspec.Raw = msgspec.Raw(b"")
+
+
+class Event(msgspec.Struct, gc=False):
+    """One entry of `traceEvents`; times are in `KinetoTrace`."""
+
+    ph: str = ""
+    cat: str = ""
+    name: str = ""
+    pid: Scalar = None
+    tid: Scalar = None
+    ts: float | None = None
+    dur: float | None = None
+    args: Args | None = None
+
+
+class Header(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
+    """What the importer needs of the file beside its events."""
+
+    traceEvents: list[Event]  # noqa: N815  the key's own name
+    deviceProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    base_ns: Scalar = None
+    schemaVersion: Scalar = None  # noqa: N815
+    record_shapes: Scalar = None
+    with_stack: Scalar = None
+    with_modules: Scalar = None
+    profile_memory: Scalar = None
+    cuda_runtime_version: Scalar = None
+    cuda_driver_version: Scalar = None
+    cupti_version: Scalar = None
+    hip_runtime_version: Scalar = None
+    hip_driver_version: Scalar = None
+    roctracer_version: Scalar = None
+
+
+class _Time(msgspec.Struct, gc=False):
+    ph: str = ""
+    ts: Decimal | None = None
+
+
+class _Times(msgspec.Struct):
+    traceEvents: list[_Time]  # noqa: N815
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class KinetoTrace:
+    """The n complete events of a file, in its order.
+
+    `start_ns` and `duration_ns` are int64 [n] on CLOCK_REALTIME; `thread` is int32 [n] and indexes
+    `threads`, the (pid, tid) pairs; `thread_names` has those that the file names. `rows` maps a
+    category to the rows of its events, ascending.
+    """
+
+    where: str
+    header: Header
+    events: list[Event]
+    start_ns: Int64s
+    duration_ns: Int64s
+    thread: Int32s
+    threads: tuple[tuple[Scalar, Scalar], ...]
+    thread_names: dict[tuple[Scalar, Scalar], str]
+    rows: dict[str, Int64s]
+
+    @property
+    def end_ns(self) -> Int64s:
+        """Ends, int64 [n]."""
+        return self.start_ns + self.duration_ns
+
+    def rows_of(self, *categories: str) -> Int64s:
+        """Rows of the events of all these categories, ascending, int64."""
+        found = [self.rows[name] for name in categories if name in self.rows]
+        return np.sort(np.concatenate(found)) if found else np.empty(0, dtype=np.int64)
+
+
+def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
+    """Read a Kineto trace of at most `limit` bytes of JSON.
+
+    Raises InputError, in one sentence, for everything that is not such a file.
+    """
+    try:
+        with path.open("rb") as file:
+            data = _read(path, file, limit)
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): {_REMEDY}") from error
+    header, data = _decode(path, data)
+    complete = [event for event in header.traceEvents if event.ph == "X"]
+    start_ns, duration_ns = _times(path, header, complete, data)
+    codes: dict[tuple[Scalar, Scalar], int] = {}
+    thread = [codes.setdefault((event.pid, event.tid), len(codes)) for event in complete]
+    return KinetoTrace(
+        where=str(path),
+        header=header,
+        events=complete,
+        start_ns=start_ns,
+        duration_ns=duration_ns,
+        thread=np.array(thread, dtype=np.int32),
+        threads=tuple(codes),
+        thread_names=_thread_names(header.traceEvents),
+        rows=_rows(complete),
+    )
+
+
+def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
+    """The JSON text, decompressed where it is gzip; never more than `limit` in memory."""
+    compressed = file.read(2) == _GZIP
+    file.seek(0)
+    data = bytearray()
+    try:
+        stream = gzip.GzipFile(fileobj=file) if compressed else file
+        while chunk := stream.read(_CHUNK):
+            if not data and chunk.lstrip()[:1] not in (b"{", b"["):
+                raise InputError(f"{path} is not JSON: {_REMEDY}")
+            data += chunk
+            if len(data) > limit:
+                size = "when decompressed " if compressed else ""
+                raise InputError(
+                    f"{path} is {size}larger than the limit of {limit:,} bytes: "
+                    "record fewer steps, or without memory profiling"
+                )
+    except EOFError as error:
+        raise InputError(f"{path} is cut, its gzip stream has no end: copy it again") from error
+    except (gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(f"{path} is damaged ({error}): copy it again") from error
+    if not data:
+        raise InputError(f"{path} is empty: {_REMEDY}")
+    return data
+
+
+def _decode(path: Path, data: bytes | bytearray) -> tuple[Header, bytes | bytearray]:
+    """The file's header and the text that could be decoded.
+
+    A file that is no valid JSON is read once more with what Kineto is known to write wrongly put
+    right: `inf` and `nan` (pytorch/kineto#105), raw control characters in frame names
+    (pytorch/pytorch#130622), numbers as strings (Ascend/pytorch#133).
+    """
+    try:
+        return msgspec.json.Decoder(Header).decode(data), data
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        repaired = _NOT_A_NUMBER.sub(b":null", data.translate(_CONTROL))
+    try:
+        return msgspec.json.Decoder(Header, strict=False).decode(repaired), repaired
+    except msgspec.ValidationError as error:
+        raise InputError(f"{path} is not a torch.profiler trace ({error}): {_REMEDY}") from error
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not valid JSON ({error}): export or copy it again") from error
+
+
+def _times(
+    path: Path, header: Header, events: list[Event], data: bytes | bytearray
+) -> tuple[Int64s, Int64s]:
+    """Starts and durations in ns, int64 [n] each; nothing is lost to floating point."""
+    base_ns = _base_ns(path, header)
+    starts = np.array([event.ts or 0.0 for event in events], dtype=np.float64)
+    durations = np.array([event.dur or 0.0 for event in events], dtype=np.float64)
+    limit_us = _LATEST_NS / 1000
+    if len(events) and max(np.abs(starts).max(), np.abs(durations).max()) >= limit_us:
+        raise InputError(f"{path} has an event whose time is out of range: {_REMEDY}")
+    if len(events) and starts.max() >= _EXACT_BELOW_US:
+        times = msgspec.json.Decoder(_Times, strict=False).decode(data).traceEvents
+        exact = [round((time.ts or Decimal()) * 1000) for time in times if time.ph == "X"]
+        start_ns = np.array(exact, dtype=np.int64) + base_ns
+    else:
+        start_ns = np.rint(starts * 1000).astype(np.int64) + base_ns
+    duration_ns = np.maximum(np.rint(durations * 1000).astype(np.int64), 0)
+    if len(events) and (start_ns.min() < 0 or (start_ns + duration_ns).max() >= _LATEST_NS):
+        raise InputError(f"{path} has an event whose time is out of range: {_REMEDY}")
+    return start_ns, duration_ns
+
+
+def _base_ns(path: Path, header: Header) -> int:
+    try:
+        base_ns = int(header.base_ns or 0)
+    except (ValueError, OverflowError):
+        base_ns = -1
+    if not 0 <= base_ns < _LATEST_NS:
+        raise InputError(f"{path}: baseTimeNanoseconds is no time since the epoch: {_REMEDY}")
+    return base_ns
+
+
+def _thread_names(events: list[Event]) -> dict[tuple[Scalar, Scalar], str]:
+    return {
+        (event.pid, event.tid): str(event.args.name).strip()
+        for event in events
+        if event.ph == "M" and event.name == "thread_name" and event.args and event.args.name
+    }
+
+
+def _rows(events: list[Event]) -> dict[str, Int64s]:
+    found: defaultdict[str, list[int]] = defaultdict(list)
+    for row, event in enumerate(events):
+        found[event.cat].append(row)
+    return {name: np.array(rows, dtype=np.int64) for name, rows in found.items()}

@@ -1,0 +1,89 @@
+"""Ranges that nest on the threads that recorded them: what lies in what, what is around a time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from profiler.trace.columns import Int32s, Int64s
+
+__all__ = ["Bools", "Ranges"]
+
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Ranges:
+    """n ranges `[start_ns, end_ns)` in order of thread, start, and outer before inner.
+
+    `row` is whatever the ranges stand for, int64 [n]; `parent` is the index of the innermost
+    range around each, -1 for none.
+    """
+
+    row: Int64s
+    thread: Int32s
+    start_ns: Int64s
+    end_ns: Int64s
+    parent: Int64s
+
+    @classmethod
+    def of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
+        """Sort and nest ranges given in any order; equal ones nest in the order given."""
+        order = np.lexsort((-end_ns, start_ns, thread))
+        thread, start_ns, end_ns = thread[order], start_ns[order], end_ns[order]
+        return cls(row[order], thread, start_ns, end_ns, _parents(thread, start_ns, end_ns))
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+    def innermost(self, thread: Int32s, time_ns: Int64s) -> Int64s:
+        """The index of the innermost range around each time on its thread, -1 for none."""
+        found = np.full(len(time_ns), -1, dtype=np.int64)
+        for code in np.unique(thread).tolist():
+            first, last = np.searchsorted(self.thread, (code, code + 1))
+            here = thread == code
+            begun = np.searchsorted(self.start_ns[first:last], time_ns[here], side="right")
+            found[here] = np.where(begun > 0, begun - 1 + first, -1)
+        over = found >= 0
+        over[over] = self.end_ns[found[over]] <= time_ns[over]
+        while over.any():
+            found[over] = self.parent[found[over]]
+            over &= found >= 0
+            over[over] = self.end_ns[found[over]] <= time_ns[over]
+        return found
+
+    def outermost_marked(self, marked: Bools) -> Int64s:
+        """For each range the outermost marked one among it and those around it, -1 for none."""
+        found: list[int] = []
+        for index, (parent, mark) in enumerate(
+            zip(self.parent.tolist(), marked.tolist(), strict=True)
+        ):
+            above = found[parent] if parent >= 0 else -1
+            found.append(index if above < 0 and mark else above)
+        return np.array(found, dtype=np.int64)
+
+    def select(self, kept: Bools) -> Ranges:
+        """Some of the ranges, nested anew."""
+        return Ranges.of(self.row[kept], self.thread[kept], self.start_ns[kept], self.end_ns[kept])
+
+    def outermost(self) -> Ranges:
+        """The ranges that lie in no other."""
+        return self.select(self.parent < 0)
+
+
+def _parents(thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Int64s:
+    parents: list[int] = []
+    stack: list[int] = []
+    current = -1
+    ends = end_ns.tolist()
+    for index, (code, start) in enumerate(zip(thread.tolist(), start_ns.tolist(), strict=True)):
+        if code != current:
+            stack.clear()
+            current = code
+        while stack and ends[stack[-1]] <= start:
+            stack.pop()
+        parents.append(stack[-1] if stack else -1)
+        stack.append(index)
+    return np.array(parents, dtype=np.int64)

@@ -1,0 +1,267 @@
+"""`profile-sd3 analyze`: the report of a run, in the terminal, as a page and as data."""
+
+from __future__ import annotations
+
+import io
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from profiler.analysis.result import Analysis
+    from profiler.events import Loss
+    from profiler.table.run import Run
+
+__all__ = ["analyze"]
+
+_DAMAGE = ("truncated_file", "missing_file")
+_OURS = ("manifest.json", "run.json")
+_NAMED = 4  # other bundles that are named
+
+
+def analyze(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="A bundle, a folder of bundles (the newest is taken), one .pb, or a Parquet run.",
+        ),
+    ] = Path("traces"),
+    top: Annotated[int, typer.Option(metavar="N", min=0, help="Operators to print; 0: none.")] = 15,
+    stage: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this stage; may be repeated.")
+    ] = None,
+    submodule: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Only this submodule; may be repeated."),
+    ] = None,
+    device: Annotated[
+        list[str] | None, typer.Option(metavar="NAME", help="Only this device; may be repeated.")
+    ] = None,
+    step: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STEPS", help="Only these steps: 7, 0-3 or last; may be repeated."),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the report as JSON, over FILE if it exists; -: to stdout, and only that.",
+        ),
+    ] = None,
+    csv_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--csv", metavar="DIR", help="Write one CSV a table into DIR, over those of before."
+        ),
+    ] = None,
+    parquet_dir: Annotated[
+        Path | None,
+        typer.Option(
+            "--parquet",
+            metavar="DIR",
+            help="Write the run and its tables as Parquet into DIR, which is new or empty.",
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write the page there, over FILE if it exists.  [default: report.html in the "
+            "bundle; beside a single .pb under its name]",
+        ),
+    ] = None,
+    no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+) -> None:
+    """Report on a run: per stage, device, submodule, step and operator.
+
+    Prints the report and writes it as a self-contained page. Files of the trace itself are never
+    written over.
+    """
+    from profiler.analysis.analyze import analyze as find
+    from profiler.analysis.selection import Selection
+
+    outputs = _Outputs(json_file, csv_dir, parquet_dir, html)
+    outputs.check()
+    given = _open(path)
+    selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
+    analysis = find(given.run, selection)
+    if not outputs.only_json:
+        _print(analysis, top, given.notes)
+    written = outputs.write(given.run, analysis)
+    if not no_html:
+        written.append(_write_page(given, analysis, html))
+    if not outputs.only_json:
+        _name(written)
+    _raise_damage(given)
+
+
+@dataclass(frozen=True, slots=True)
+class _Given:
+    """The run that was found, where, and lines about how it was chosen."""
+
+    run: Run
+    source: Path
+    notes: tuple[str, ...] = ()
+
+
+def _open(path: Path) -> _Given:
+    """Load the run at `path`; raises InputError where it holds no call."""
+    from profiler.table.load import load_bundle, load_trace
+    from profiler.table.parquet import is_parquet_run, read_parquet
+    from profiler.trace.bundle import find_bundles
+
+    if path.is_file():
+        given = _Given(load_trace(path), path)
+    elif is_parquet_run(path):
+        given = _Given(read_parquet(path), path)
+    else:
+        newest, *others = find_bundles(path)
+        given = _Given(load_bundle(newest), newest, (*_others(path, others), *_unmerged(path)))
+    if given.run.calls.is_empty():
+        raise InputError(_without_calls(path, given))
+    return given
+
+
+def _without_calls(path: Path, given: _Given) -> str:
+    from profiler.trace.manifest import MANIFEST_NAME
+
+    if not path.is_file():
+        return f"{given.source} holds no call: the run ended before its first, record it again"
+    if (path.parent / MANIFEST_NAME).is_file():
+        return f"{path} holds no call of its run: give the whole bundle {path.parent}"
+    return (
+        f"{path} is a Perfetto trace but holds no profile-sd3 call: convert it with "
+        f"`profile-sd3 import {path}`, or look at its slices with profiler.load"
+    )
+
+
+def _others(path: Path, others: list[Path]) -> Iterable[str]:
+    if others:
+        names = ", ".join(bundle.name for bundle in others[:_NAMED])
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        yield f"the newest of {len(others) + 1} runs in {path}; others: {names}{more}"
+
+
+def _unmerged(path: Path) -> Iterable[str]:
+    """Runs that were killed and so have no manifest: the newest run may be one of them."""
+    from profiler.trace.bundle import call_files
+    from profiler.trace.manifest import MANIFEST_NAME
+
+    below = sorted(entry for entry in path.iterdir() if entry.is_dir())
+    for entry in below:
+        if not (entry / MANIFEST_NAME).is_file() and call_files(entry):
+            yield f"{entry} has no manifest and was left out: `profile-sd3 merge {entry}`"
+
+
+def _print(analysis: Analysis, top: int, notes: tuple[str, ...]) -> None:
+    from rich.console import Console
+
+    from profiler.report.text import print_report
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without µ or … still gets a report
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    print_report(console, analysis, top=top, notes=notes)
+
+
+def _name(written: list[Path]) -> None:
+    if written:
+        typer.echo()
+    for path in written:
+        typer.echo(f"wrote {path}")
+
+
+@dataclass(frozen=True, slots=True)
+class _Outputs:
+    """The files and folders that were asked for; "-" as JSON file is stdout."""
+
+    json: Path | None
+    csv: Path | None
+    parquet: Path | None
+    html: Path | None
+
+    @property
+    def only_json(self) -> bool:
+        """Whether the JSON document is all that goes to stdout."""
+        return self.json == Path("-")
+
+    def check(self) -> None:
+        """Refuse, before any work, to write over what is a trace and no report."""
+        for path in (self.json, self.html):
+            if path is not None and path.exists() and (path.suffix == ".pb" or path.name in _OURS):
+                raise OutputError(f"{path} is part of a trace: give another file to write to")
+
+    def write(self, run: Run, analysis: Analysis) -> list[Path]:
+        """Write what was asked for; returns what was written to disk."""
+        from profiler.report.tables import write_csv_tables, write_parquet_tables
+
+        written: list[Path] = []
+        if self.json is not None:
+            written.extend(_write_json(analysis, self.json))
+        if self.csv is not None:
+            write_csv_tables(analysis, self.csv)
+            written.append(self.csv)
+        if self.parquet is not None:
+            write_parquet_tables(run, analysis, self.parquet)
+            written.append(self.parquet)
+        return written
+
+
+def _write_json(analysis: Analysis, path: Path) -> list[Path]:
+    from profiler.report.document import to_json
+    from profiler.trace.bundle import write_atomically
+
+    text = to_json(analysis)
+    if path == Path("-"):
+        sys.stdout.write(text)
+        return []
+    write_atomically(path, text.encode())
+    return [path]
+
+
+def _write_page(given: _Given, analysis: Analysis, asked: Path | None) -> Path:
+    """Write the HTML page where it was asked for, or beside the trace; returns its path."""
+    from profiler.report.html import write_html
+
+    path = asked or _page_path(given.source)
+    try:
+        write_html(given.run, analysis, path)
+    except (OSError, OutputError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        remedy = "give another place with --html FILE, or --no-html to leave it out"
+        raise OutputError(f"the page {path} was not written ({reason}): {remedy}") from error
+    return path
+
+
+def _page_path(source: Path) -> Path:
+    """`report.html` in a bundle; beside a single trace its name, unless that is not our page."""
+    if source.is_dir():
+        return source / "report.html"
+    path = source.with_suffix(".html")
+    if path.is_file() and b"profile-sd3" not in path.read_bytes()[:4096]:
+        raise OutputError(f"{path} is there already and is no page of ours: give --html FILE")
+    return path
+
+
+def _raise_damage(given: _Given) -> None:
+    """End with one sentence where files of the trace are cut or missing; the report is out."""
+    damaged = [loss for loss in given.run.losses if loss.kind in _DAMAGE]
+    if damaged:
+        more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+        raise InputError(_damage(given.source, damaged[0]) + more)
+
+
+def _damage(source: Path, loss: Loss) -> str:
+    path = source if source.is_file() else source / loss.where
+    if loss.kind == "missing_file":
+        return f"{path} is missing, so the report lacks it: copy it back or record the run again"
+    detail = loss.detail.removesuffix(": copy it again")
+    return f"{path} is not whole ({detail}): copy it again or record the run again"

@@ -1,0 +1,56 @@
+"""The report as one JSON document; `docs/json.md` describes every key.
+
+Times are integers in nanoseconds, shares and other ratios numbers with 1.0 for all of it; what is
+not known is null.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, is_dataclass
+from typing import Any
+
+from profiler.analysis.columns import TABLES
+from profiler.analysis.result import Analysis
+
+__all__ = ["DOCUMENT_VERSION", "document", "to_json"]
+
+DOCUMENT_VERSION = 1  # rises when a key goes or changes its meaning
+
+
+def document(analysis: Analysis) -> dict[str, Any]:
+    """The analysis as plain values: mappings, lists, text, numbers, booleans, None."""
+    tables = {name: getattr(analysis, name).to_dicts() for name in TABLES}
+    return {
+        "version": DOCUMENT_VERSION,
+        "run": _plain(analysis.run),
+        "accounting": _plain(analysis.accounting),
+        "stages": tables["stages"],
+        "devices": tables["devices"],
+        "submodules": tables["submodules"],
+        "calls": tables["calls"],
+        "steps": tables["steps"],
+        "step_summary": _plain(analysis.step_summary),
+        "operators": tables["operators"],
+        "losses": [_plain(loss) for loss in analysis.losses],
+    }
+
+
+def to_json(analysis: Analysis) -> str:
+    """The document as JSON text that ends with a newline; no NaN, no Infinity."""
+    return json.dumps(document(analysis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _plain(value: Any) -> Any:
+    """`value` as JSON has it; numbers that JSON lacks become None, foreign types text."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return _plain(asdict(value))
+    if isinstance(value, Mapping):
+        return {str(key): _plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_plain(part) for part in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return value if value is None or isinstance(value, (str, int, bool)) else str(value)

@@ -1,0 +1,225 @@
+"""What every report says before its tables: one sentence, key figures, and what ran.
+
+Plain text throughout; whoever shows it escapes it for where it goes. Everything that comes from a
+manifest is taken as it is found: a wrong type is shown, never trusted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from profiler.analysis.result import Analysis
+from profiler.report.units import count, counted, duration, percent, size
+
+__all__ = ["Fact", "Group", "details", "headline", "key_facts"]
+
+_NAMED = 4  # names that the headline lists
+_RESIDUAL_LIMIT = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A key figure: `value` under `label`, explained by `note`; `alert` where it is bad news."""
+
+    label: str
+    value: str
+    note: str = ""
+    alert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pairs of name and value under a title."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
+
+
+def headline(analysis: Analysis, span_ns: int) -> str:
+    """`"28 steps in 2.31 s: transformer 92 %, text encoders 5.0 %, vae 3.0 %"`.
+
+    `span_ns` lasts from the first event of the run to its last; it stands in for the end-to-end
+    time where the run has no pipeline span.
+    """
+    account = analysis.accounting
+    total = account.end_to_end_ns or span_ns
+    shares = _grouped(
+        (part.submodule, part.wall_ns / total) for part in account.submodules if total
+    )
+    if not shares:
+        busy = [(row["device"], row["busy_ns"]) for row in analysis.devices.iter_rows(named=True)]
+        shares = sorted(((name, ns / total) for name, ns in busy if total), key=lambda p: -p[1])
+    named = [f"{name} {percent(share)}" for name, share in shares[:_NAMED]]
+    rest = ["…"] if len(shares) > _NAMED else []
+    return (
+        f"{_what(analysis)} in {duration(total)}"
+        + (": " if named else "")
+        + ", ".join([*named, *rest])
+    )
+
+
+def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
+    """Several text encoders as one, the largest share first."""
+    found = list(shares)
+    encoders = [share for name, share in found if name.startswith("text_encoder")]
+    if len(encoders) > 1:
+        found = [part for part in found if not part[0].startswith("text_encoder")]
+        found.append(("text encoders", sum(encoders)))
+    return sorted(found, key=lambda part: -part[1])
+
+
+def _what(analysis: Analysis) -> str:
+    account = analysis.accounting
+    parts = []
+    if account.pipelines > 1:
+        parts.append(counted(account.pipelines, "pipeline call"))
+    if account.steps:
+        parts.append(counted(account.steps, "step"))
+    if not parts and analysis.run.calls:
+        parts.append(counted(analysis.run.calls, "call"))
+    if not parts:
+        parts.append(counted(analysis.run.commands, "command"))
+    return ", ".join(parts)
+
+
+def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
+    """The figures that qualify everything else in the report."""
+    return (
+        _end_to_end(analysis, span_ns),
+        *_steps(analysis),
+        _commands(analysis),
+        _cost(analysis.run.overhead),
+        *_attributed(analysis.run.attribution),
+        _residual(analysis),
+        _losses(analysis),
+    )
+
+
+def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
+    account = analysis.accounting
+    if account.end_to_end_ns:
+        pipelines = counted(account.pipelines, "pipeline call")
+        return Fact("End to end", duration(account.end_to_end_ns), pipelines)
+    return Fact("First to last event", duration(span_ns), "the run has no pipeline span")
+
+
+def _steps(analysis: Analysis) -> Iterator[Fact]:
+    steps = analysis.step_summary
+    if steps.count:
+        spread = f"{duration(steps.min_ns)} to {duration(steps.max_ns)}"
+        found = f", {counted(len(steps.outliers), 'outlier')}" if steps.outliers else ""
+        yield Fact("Median step", duration(steps.median_ns), spread + found)
+
+
+def _commands(analysis: Analysis) -> Fact:
+    run = analysis.run
+    untraced = run.calls - run.traced_calls
+    note = counted(run.calls, "call") + (
+        f", {count(untraced)} without commands" if untraced else ""
+    )
+    return Fact("Commands", count(run.commands), note)
+
+
+def _cost(overhead: Mapping[str, Any]) -> Fact:
+    share = _real(overhead, "share")
+    if share is None:
+        return Fact("Cost of tracing", "not measured", "by the producer of this run")
+    event = _real(overhead, "operator_event_ns")
+    note = "of end to end" + (f", {duration(event)} a recorded operator" if event else "")
+    return Fact("Cost of tracing", percent(share), note)
+
+
+def _attributed(attribution: Mapping[str, Any]) -> Iterator[Fact]:
+    parts = [part for part in attribution.values() if isinstance(part, Mapping)]
+    total = sum(_real(part, "total_ns") or 0.0 for part in parts)
+    if total:
+        share = sum(_real(part, "attributed_ns") or 0.0 for part in parts) / total
+        yield Fact("Attributed", percent(share), "of operator time has a layer")
+
+
+def _residual(analysis: Analysis) -> Fact:
+    account = analysis.accounting
+    if not account.possible:
+        return Fact("Unaccounted", "unknown", account.why_not)
+    bad = account.residual_share > _RESIDUAL_LIMIT
+    note = "of end to end is in no stage" + (", more than 1 %" if bad else "")
+    return Fact("Unaccounted", percent(account.residual_share), note, alert=bad)
+
+
+def _losses(analysis: Analysis) -> Fact:
+    if not analysis.losses:
+        return Fact("Lost", "nothing", "all that was executed is here")
+    kinds = sorted({loss.kind.replace("_", " ") for loss in analysis.losses})
+    return Fact("Lost", counted(len(analysis.losses), "record"), ", ".join(kinds), alert=True)
+
+
+def details(analysis: Analysis) -> tuple[Group, ...]:
+    """What ran, on what, with which versions and settings; empty groups are left out."""
+    run = analysis.run
+    head = {
+        "run": run.run_id,
+        "model": run.model,
+        "pipeline": run.pipeline,
+        "producer": run.producer,
+        "started": run.started.replace("T", " ").replace("+00:00", " UTC"),
+        "command line": " ".join(run.command_line),
+    }
+    groups = (
+        Group("Run", _pairs({name: value for name, value in head.items() if value})),
+        Group("Settings", _pairs(run.settings)),
+        Group("Devices", _nested(run.devices)),
+        Group("Submodules", _nested(run.submodules)),
+        Group("Hardware", _pairs(run.hardware)),
+        Group("Versions", _pairs(run.versions)),
+        Group("Cost of tracing", _pairs(run.overhead)),
+        Group("Attribution", _nested(run.attribution)),
+        Group("Warm-up, not in this run", _pairs(run.warmup)),
+    )
+    return tuple(group for group in groups if group.rows)
+
+
+def _pairs(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    return tuple(_pair(str(key), value) for key, value in mapping.items())
+
+
+def _nested(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
+    rows = []
+    for name, value in mapping.items():
+        pairs = _pairs(value) if isinstance(value, Mapping) else (("", str(value)),)
+        rows.append(
+            (str(name), ", ".join(" ".join(filter(None, pair)) for pair in pairs if pair[1]))
+        )
+    return tuple(rows)
+
+
+def _pair(key: str, value: Any) -> tuple[str, str]:
+    """A key without its unit, and its value with it: `("hooks", "1.43 ms")`."""
+    for suffix, text in (("_ns", duration), ("_bytes", size), ("share", percent)):
+        if key.endswith(suffix) and _is_number(value):
+            name = key.removesuffix(suffix) if suffix.startswith("_") else key
+            return name.replace("_", " "), text(value)
+    return key.replace("_", " "), _text(value)
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(_text(part) for part in value)
+    return str(value)
+
+
+def _real(mapping: Mapping[str, Any], key: str) -> float | None:
+    value = mapping.get(key)
+    return float(value) if _is_number(value) else None
+
+
+def _is_number(value: Any) -> bool:
+    """A finite number: JSON readers accept NaN and Infinity."""
+    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return numeric and abs(value) < float("inf")
+

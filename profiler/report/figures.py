@@ -1,0 +1,134 @@
+"""Plotly figures of a run and its analysis, for notebooks.
+
+    from profiler.report import figures
+    figures.steps(analysis).show()
+    figures.timeline(run, call=6).show()
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import plotly.graph_objects as go
+import polars as pl
+
+from profiler.analysis.result import Analysis
+from profiler.errors import InputError
+from profiler.report import charts
+from profiler.report.charts import Chart, escaped, shortened
+from profiler.report.palette import CATEGORY_COLOURS, ROLE_COLOURS, Theme, submodule_colours
+from profiler.report.timeline import extent
+from profiler.report.units import count, duration
+from profiler.table.run import Run
+
+__all__ = ["TIMELINE_LIMIT", "devices", "operators", "stages", "steps", "timeline"]
+
+TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the longest are kept
+
+
+def stages(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """One bar a stage: its submodules' calls, the host work between them, and idle time."""
+    return go.Figure(charts.stages(analysis, theme))
+
+
+def devices(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """For each device how long its commands of each category ran, as wall unions."""
+    return go.Figure(charts.devices(analysis, theme))
+
+
+def operators(
+    analysis: Analysis, top: int = 15, theme: Theme = "light", *, patterns: bool = True
+) -> go.Figure:
+    """The `top` operators by busy sum; with `patterns`, equal layers of repeated blocks are one."""
+    return go.Figure(charts.operators(analysis, top, theme, patterns=patterns))
+
+
+def steps(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """Duration of each step from 0, the median as a line, outliers in another colour."""
+    return go.Figure(charts.steps(analysis, theme))
+
+
+def timeline(run: Run, call: int | None = None, theme: Theme = "light") -> go.Figure:
+    """The calls of `run`, a lane a device, or the commands of one `call`, a lane a track.
+
+    Commands have the colour of their role, or of their track's category where they have none. Of
+    more than `TIMELINE_LIMIT` the longest are drawn and the title says so. A run without calls
+    shows its commands. Raises InputError where `call` is not in the run.
+    """
+    if call is None and len(run.calls):
+        return go.Figure(_calls_chart(run, theme))
+    if call is not None and call not in run.calls["call"]:
+        last = len(run.calls) - 1
+        raise InputError(f"{run.run_id} has no call {call}: choose one from 0 to {last}")
+    return go.Figure(_commands_chart(run, call, theme))
+
+
+def _calls_chart(run: Run, theme: Theme) -> Chart:
+    begin, _ = extent(run)
+    colours = submodule_colours(run.calls["submodule"].unique().to_list())
+    rows = [
+        {
+            **row,
+            "lane": row["device"],
+            "kind": row["submodule"],
+            "colour": colours[row["submodule"]].on(theme),
+            "text": f"{row['submodule']} {row['branch'] or ''}\ncall {row['call']}"
+            + (f", step {row['step']}" if row["step"] >= 0 else "")
+            + f"\n{duration(row['duration_ns'])}",
+        }
+        for row in run.calls.iter_rows(named=True)
+    ]
+    return _chart(rows, begin, theme, f"{count(len(rows))} calls")
+
+
+def _commands_chart(run: Run, call: int | None, theme: Theme) -> Chart:
+    frame = run.commands if call is None else run.commands.filter(pl.col("call") == call)
+    drawn = frame.top_k(TIMELINE_LIMIT, by="duration_ns") if len(frame) > TIMELINE_LIMIT else frame
+    ordered = drawn.sort("device", "category", "track", "start_ns")
+    rows = [
+        {
+            **row,
+            "lane": f"{row['device'] or ''} {row['track']}".strip(),
+            "kind": row["role"] or row["category"],
+            "colour": (ROLE_COLOURS.get(row["role"]) or CATEGORY_COLOURS[row["category"]]).on(theme),
+            "text": f"{shortened(row['layer'], 120)}\n{row['op_type'] or ''}\n"
+            f"command {row['command_index']}, {duration(max(row['duration_ns'], 0))}",
+        }
+        for row in ordered.iter_rows(named=True)
+    ]
+    if call is None:
+        begin, of = extent(run)[0], ""
+    else:
+        found = run.calls.row(by_predicate=pl.col("call") == call, named=True)
+        begin, of = found["start_ns"], f" of call {call}, {found['submodule']}"
+    total = f" of {count(len(frame))}, the longest" if len(drawn) < len(frame) else ""
+    return _chart(rows, begin, theme, f"{count(len(drawn))}{total} commands{of}")
+
+
+def _chart(rows: list[dict[str, Any]], begin: int, theme: Theme, title: str) -> Chart:
+    """Bars from start to end in lanes; rows of one kind share a trace and its legend entry."""
+    kinds: dict[str, list[dict[str, Any]]] = {}
+    for row in rows:
+        kinds.setdefault(row["kind"], []).append(row)
+    longest = max((row["start_ns"] + row["duration_ns"] - begin for row in rows), default=0)
+    unit = charts.unit_for(longest)
+    data = [
+        {
+            "type": "bar",
+            "orientation": "h",
+            "name": escaped(kind),
+            "y": [escaped(row["lane"]) for row in group],
+            "base": [(row["start_ns"] - begin) * unit.per_ns for row in group],
+            "x": [max(row["duration_ns"], 0) * unit.per_ns for row in group],
+            "marker": {"color": group[0]["colour"], "line": {"width": 0}},
+            "customdata": [escaped(row["text"]) for row in group],
+            "hovertemplate": charts.HOVER,
+        }
+        for kind, group in kinds.items()
+    ]
+    lanes = [*dict.fromkeys(row["lane"] for row in rows)]
+    layout = charts.bars_layout(theme, lanes, longest, row=34)
+    layout["xaxis"] |= {"range": None, "fixedrange": False}
+    layout["margin"] |= {"t": 76}
+    heading = {"text": escaped(title), "font": {"size": 15}, "x": 0, "xref": "paper"}
+    return {"data": data, "layout": layout | {"barmode": "overlay", "title": heading}}

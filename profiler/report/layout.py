@@ -1,0 +1,177 @@
+"""Tables for a terminal: numbers under one unit a column, and columns that give way when narrow."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from rich.cells import cell_len, set_cell_size
+from rich.table import Table
+from rich.text import Text
+
+__all__ = [
+    "Column",
+    "clean",
+    "numbers",
+    "percents",
+    "ratios",
+    "shorten",
+    "sparkline",
+    "table",
+    "texts",
+    "times",
+]
+
+_GAP = 2  # blanks between columns
+_NARROWEST = 8  # characters of a column that must shrink
+_NOTHING = "-"
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
+_BARS = "▁▂▃▄▅▆▇█"
+_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """One column. `rank` 0 always stays; of the others the highest goes first where the table is
+    too wide. A column with `shrink` is cut down to that many characters before another goes, and
+    further where none is left to go."""
+
+    header: str
+    cells: tuple[str, ...]
+    right: bool = True
+    rank: int = 0
+    shrink: int = 0
+
+    @property
+    def width(self) -> int:
+        return max(cell_len(text) for text in (self.header, *self.cells))
+
+
+def texts(header: str, values: Iterable[object], *, rank: int = 0, shrink: int = 0) -> Column:
+    """Names, left-aligned, control characters removed."""
+    cells = tuple(_NOTHING if v is None or v == "" else clean(str(v)) for v in values)
+    return Column(header, cells, right=False, rank=rank, shrink=shrink)
+
+
+def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
+    """Counts with thousands separators; fractions with one digit, where there are any."""
+    values = list(values)
+    whole = all(v is None or float(v).is_integer() for v in values)
+    cells = (_NOTHING if v is None else f"{v:,.0f}" if whole else f"{v:,.1f}" for v in values)
+    return Column(header, tuple(cells), rank=rank)
+
+
+def ratios(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
+    """Ratios with two digits."""
+    return Column(header, tuple(_NOTHING if v is None else f"{v:.2f}" for v in values), rank=rank)
+
+
+def percents(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
+    """Ratios as per cent with one digit, the unit in the header."""
+    cells = (_NOTHING if v is None else _fixed(v * 100, 1) for v in values)
+    return Column(f"{header} %", tuple(cells), rank=rank)
+
+
+def times(
+    header: str, values: Iterable[int | None], *, rank: int = 0, like_ns: int | None = None
+) -> Column:
+    """Nanoseconds in the unit that suits the column's largest, or `like_ns`: the header has it."""
+    values = list(values)
+    largest = max((abs(v) for v in values if v is not None), default=0)
+    factor, unit = _unit(largest if like_ns is None else like_ns)
+    digits = max(0, min(3, 2 - math.floor(math.log10(max(largest / factor, 1)))))
+    digits = 0 if factor == 1 else max(digits, 1)
+    cells = (_NOTHING if v is None else _fixed(v / factor, digits) for v in values)
+    return Column(f"{header} {unit}", tuple(cells), rank=rank)
+
+
+def _unit(largest_ns: float) -> tuple[float, str]:
+    """Seconds from 100 s on, else the unit in which the largest is at least 1."""
+    if largest_ns >= 100e9:
+        return _UNITS[0]
+    return next((pair for pair in _UNITS[1:] if largest_ns >= pair[0]), _UNITS[-1])
+
+
+def _fixed(value: float, digits: int) -> str:
+    """A fixed number of digits; what would round to zero but is more says so."""
+    if value == 0:
+        return "0"
+    text = f"{value:,.{digits}f}"
+    if not text.strip("-0.,"):
+        return f"<{10**-digits:.{digits}f}" if value > 0 else text
+    return text
+
+
+def table(columns: Sequence[Column], width: int, *, strong: Iterable[int] = ()) -> Table:
+    """The columns as a table of at most `width` characters where they can; `strong` rows bold."""
+    columns, limits = _fit(list(columns), width)
+    grid = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
+    for column, limit in zip(columns, limits, strict=True):
+        header = Text(shorten(column.header, limit))
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        grid.add_column(header, justify=side, no_wrap=True, min_width=min(limit, column.width))
+    marked = set(strong)
+    for number, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
+        cells = [Text(shorten(text, limit)) for text, limit in zip(row, limits, strict=True)]
+        grid.add_row(*cells, style="bold" if number in marked else None)
+    return grid
+
+
+def _fit(columns: list[Column], width: int) -> tuple[list[Column], list[int]]:
+    """Drop columns until the rest fits at its smallest; then the width of each."""
+    while _smallest(columns) > width and any(column.rank for column in columns):
+        columns.remove(max(columns, key=lambda column: column.rank))
+    limits = [_least(column) for column in columns]
+    spare = width - _smallest(columns)
+    for number, column in enumerate(columns):
+        if spare >= 0:
+            change = min(spare, column.width - limits[number])
+        else:
+            change = max(spare, min(_NARROWEST - limits[number], 0)) if column.shrink else 0
+        limits[number] += change
+        spare -= change
+    return columns, limits
+
+
+def _smallest(columns: Sequence[Column]) -> int:
+    return sum(_least(column) for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _least(column: Column) -> int:
+    return min(column.width, column.shrink) if column.shrink else column.width
+
+
+def shorten(text: str, width: int) -> str:
+    """`text` in at most `width` characters, its middle replaced by … where it is too long."""
+    if cell_len(text) <= width:
+        return text
+    if width < 2 or cell_len(text) != len(text):
+        return set_cell_size(text, max(width - 1, 0)) + "…"
+    head = (width - 1) // 3
+    return f"{text[:head]}…{text[head + 1 - width :]}"
+
+
+def sparkline(values: Sequence[float], width: int) -> str:
+    """One bar a value, the longest of each group where there are more values than `width`.
+
+    The lowest bar is the smallest value, or 90 % of the largest where they differ by less: noise
+    shall not look like a mountain.
+    """
+    if not values or width < 1:
+        return ""
+    count = min(len(values), width)
+    cuts = [round(i * len(values) / count) for i in range(count + 1)]
+    groups = [max(values[a:b]) for a, b in pairwise(cuts)]
+    high = max(groups)
+    low = min(*groups, 0.9 * high)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((value - low) * scale)] for value in groups)
+
+
+def clean(text: str) -> str:
+    """`text` without characters that would steer a terminal."""
+    return _CONTROL.sub("�", text)

@@ -1,0 +1,55 @@
+"""Operators of repeated blocks, folded: `transformer_blocks.7.ff` → `transformer_blocks.*.ff`.
+
+A transformer of 24 equal blocks fills the top of an operator table with 24 equal rows. Folding
+the numbers in layer names shows the operation once, with how many layers it stands for.
+"""
+
+from __future__ import annotations
+
+import polars as pl
+
+__all__ = ["by_pattern", "pattern"]
+
+_INDEX = r"(^|[^0-9A-Za-z])[0-9]+($|[^0-9A-Za-z])"
+
+
+def pattern(layer: pl.Expr) -> pl.Expr:
+    """Layer names with every number that stands alone replaced by `*`; `conv1` stays."""
+    replaced = layer.str.replace_all(_INDEX, "${1}*${2}")
+    return replaced.str.replace_all(_INDEX, "${1}*${2}")  # "0.1": neighbours share a separator
+
+
+def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
+    """`Analysis.operators` with one row a submodule, pattern and host.
+
+    Adds `layers`, how many rows stand for one; `op_types` are those of the longest of them.
+    Times, commands and shares are sums; `calls` is the largest; `tracks` too; the parallel
+    efficiency is that of the sums. Imbalance does not add up and is null, except where a row
+    stands for itself.
+    """
+    possible = pl.col("busy_sum_ns") / pl.col("parallel_efficiency")
+    devices = pl.col("devices").str.split(", ").explode().unique().sort().str.join(", ")
+    folded = (
+        operators.with_columns(layer=pattern(pl.col("layer")), _possible=possible)
+        .group_by("submodule", "layer", "host", maintain_order=True)
+        .agg(
+            pl.len().alias("layers"),
+            devices,
+            pl.col("op_types").first(),
+            pl.col("tracks", "calls").max(),
+            pl.col("commands", "wall_union_ns", "busy_sum_ns", "share", "_possible").sum(),
+            pl.col("first_ns", "median_ns").sum(),
+            calibrated_ns=pl.when(pl.col("calibrated_ns").is_not_null().all()).then(
+                pl.col("calibrated_ns").sum()
+            ),
+            imbalance=pl.when(pl.len() == 1).then(pl.col("imbalance").first()),
+        )
+        .with_columns(
+            commands_per_call=pl.col("commands") / pl.col("calls"),
+            parallel_efficiency=pl.when(pl.col("_possible") > 0).then(
+                pl.col("busy_sum_ns") / pl.col("_possible")
+            ),
+        )
+    )
+    ordered = folded.sort("busy_sum_ns", descending=True, maintain_order=True)
+    return ordered.select(*operators.columns, "layers")

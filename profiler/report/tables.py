@@ -1,0 +1,80 @@
+"""The tables of an analysis as files: CSV for spreadsheets, Parquet for notebooks."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict
+from pathlib import Path
+
+import polars as pl
+
+from profiler.analysis.columns import TABLES
+from profiler.analysis.result import Analysis
+from profiler.errors import OutputError
+from profiler.events import Loss
+from profiler.table.parquet import write_parquet
+from profiler.table.run import Run
+
+__all__ = ["result_tables", "write_csv_tables", "write_parquet_tables"]
+
+_LOSS_SCHEMA = {
+    "kind": pl.String,
+    "where": pl.String,
+    "count": pl.Int64,
+    "unit": pl.String,
+    "detail": pl.String,
+}
+
+
+def result_tables(analysis: Analysis) -> dict[str, pl.DataFrame]:
+    """Every table of the analysis by name: those of `columns.TABLES`, and `losses`."""
+    return {name: getattr(analysis, name) for name in TABLES} | {"losses": _losses(analysis.losses)}
+
+
+def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
+    """Write `stages.csv`, `devices.csv`, … into `directory`, over files of these names.
+
+    Returns the paths. Raises OutputError where that cannot be.
+    """
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _not_writable(directory, error) from error
+    paths = []
+    for name, frame in result_tables(analysis).items():
+        paths.append(directory / f"{name}.csv")
+        _replace(paths[-1], frame.write_csv)
+    return paths
+
+
+def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[Path]:
+    """Write the run to a new or empty `directory`, so that `profiler.load` reads it back, and the
+    tables of the analysis beside it as `analysis_stages.parquet`, ….
+
+    Returns the paths of the latter. Raises OutputError where that cannot be.
+    """
+    write_parquet(run, directory)
+    paths = []
+    for name, frame in result_tables(analysis).items():
+        paths.append(directory / f"analysis_{name}.parquet")
+        _replace(paths[-1], frame.write_parquet)
+    return paths
+
+
+def _replace(path: Path, write: Callable[[Path], object]) -> None:
+    """Write beside `path` and rename, so that a name that exists is complete."""
+    part = path.with_name(f".{path.name}.part")
+    try:
+        write(part)
+        part.replace(path)
+    except OSError as error:
+        raise _not_writable(path, error) from error
+
+
+def _losses(losses: tuple[Loss, ...]) -> pl.DataFrame:
+    return pl.DataFrame([asdict(loss) for loss in losses], schema=_LOSS_SCHEMA)
+
+
+def _not_writable(path: Path, error: OSError) -> OutputError:
+    reason = error.strerror or str(error)
+    return OutputError(f"cannot write {path} ({reason}): give a folder you may write to")

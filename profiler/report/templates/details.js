@@ -1,0 +1,196 @@
+// Everything known about an event: the hover card, and below the timeline the operators of a call.
+
+class Details {
+  constructor(timeline) {
+    this.timeline = timeline;
+    this.place = document.getElementById("timeline-details");
+  }
+
+  clear() {
+    this.place.hidden = true;
+    this.place.replaceChildren();
+  }
+
+  show(found) {
+    this.place.hidden = false;
+    const closing = element("button", { type: "button", class: "quiet", onclick: () => {
+      this.clear();
+      this.timeline.selected = null;
+      this.timeline.draw();
+    } }, "Close");
+    const parts = [element("div", { class: "card" }, closing, this.card(found, false))];
+    if (found.lane.kind === "calls") {
+      const holder = element("div", { class: "operators" });
+      parts.push(holder);
+      this.place.replaceChildren(...parts);
+      this.operators(holder, found);
+    } else this.place.replaceChildren(...parts);
+  }
+
+  card({ lane, i }, brief) {
+    const at = lane.first + i;
+    const fields = {
+      calls: this.ofCall, commands: this.ofCommand, spans: this.ofSpan, modules: this.ofModule,
+      counters: this.ofCounter,
+    }[lane.kind]
+      .call(this, lane, at);
+    const title = fields.shift();
+    const rows = fields.filter(([, value]) => value !== "" && value !== undefined);
+    return [
+      element("p", { class: "title", title }, brief ? shortened(title, 160) : title),
+      element("dl", {}, rows.map(([name, value]) =>
+        element("div", { class: value.length > 24 && "wide" }, element("dt", {}, name),
+          element("dd", {}, brief ? shortened(value, 200) : value)))),
+    ];
+  }
+
+  known(code) { return code < 0 ? "" : this.timeline.text[code]; }
+
+  ofSpan(lane, at) {
+    const { spans } = this.timeline.tables;
+    return [
+      this.known(spans.name[at]),
+      ["stage", this.known(spans.stage[at])],
+      ["start", format.instant(spans.start[at])],
+      ["duration", format.duration(spans.duration[at])],
+    ];
+  }
+
+  ofCounter(lane, at) {
+    return [
+      lane.track,
+      ["value", counted(lane, lane.value(at - lane.first))],
+      ["from", format.instant(lane.start(at - lane.first))],
+      ["highest", counted(lane, lane.most)],
+      ["device", lane.device],
+    ];
+  }
+
+  ofModule(lane, at) {
+    const { modules, calls } = this.timeline.tables;
+    const call = modules.call[at];
+    return [
+      this.known(modules.name[at]),
+      ["duration", format.duration(modules.duration[at])],
+      ["start", format.instant(modules.start[at])],
+      ["submodule", this.known(calls.submodule[call])],
+      ["call", String(calls.call[call])],
+      ["device", lane.device],
+    ];
+  }
+
+  ofCall(lane, at) {
+    const { calls } = this.timeline.tables;
+    return [
+      this.known(calls.submodule[at]),
+      ["call", String(calls.call[at])],
+      ["duration", format.duration(calls.duration[at])],
+      ["start", format.instant(calls.start[at])],
+      ["stage", this.known(calls.stage[at])],
+      ["step", calls.step[at] < 0 ? "" : String(calls.step[at])],
+      ["branch", this.known(calls.branch[at])],
+      ["device", lane.device],
+      ["commands", calls.traced[at] ? "" : "not traced"],
+      ["inputs", this.known(calls.input_shapes[at])],
+    ];
+  }
+
+  ofCommand(lane, at) {
+    const { commands, calls } = this.timeline.tables;
+    const call = commands.call[at];
+    const flows = this.timeline.flowsOf({ lane, i: at - lane.first });
+    const earlier = flows.filter(({ target }) => target.lane.first + target.i === at).length;
+    const of = (column, show) => (commands[column][at] < 0 ? "" : show(commands[column][at]));
+    return [
+      this.known(commands.layer[at]),
+      ["op type", this.known(commands.op_type[at])],
+      ["role", this.known(commands.role[at])],
+      ["command index", String(commands.index[at])],
+      ["duration", commands.duration[at] < 0 ? "never closed" : format.duration(commands.duration[at])],
+      ["start", format.instant(commands.start[at])],
+      ["submodule", call < 0 ? "no call" : this.known(calls.submodule[call])],
+      ["call", call < 0 ? "" : String(calls.call[call])],
+      ["stage", this.known(commands.stage[at])],
+      ["step", of("step", String)],
+      ["branch", call < 0 ? "" : this.known(calls.branch[call])],
+      ["device", lane.device],
+      ["track", lane.track],
+      ["category", lane.category],
+      ["read", of("bytes_read", format.size)],
+      ["written", of("bytes_written", format.size)],
+      ["work", of("flops", format.flops)],
+      ["waits for", earlier ? `${format.count(earlier)} commands` : ""],
+      ["needed by", flows.length > earlier ? `${format.count(flows.length - earlier)} commands` : ""],
+      ["shapes", this.known(commands.shapes[at])],
+    ];
+  }
+
+  // Fold the commands of one call that share a layer, as the operator table does for all calls.
+  operators(holder, found) {
+    const { commands } = this.timeline.tables;
+    const call = found.lane.first + found.i, events = [];
+    for (const lane of this.timeline.lanes) {
+      if (lane.kind !== "commands") continue;
+      for (let at = lane.first; at < lane.first + lane.count; at++) {
+        if (commands.call[at] !== call) continue;
+        events.push({ start: commands.start[at], duration: Math.max(commands.duration[at], 0), at, lane });
+      }
+    }
+    if (!events.length) {
+      holder.append(element("p", { class: "lead" }, "No commands were recorded for this call."));
+      return;
+    }
+    const single = this.rows(events, (layer) => layer), folded = this.rows(events, pattern);
+    const several = folded.layer.length < single.layer.length;
+    new DataTable(holder, {
+      name: "operators of this call", columns: page.call_columns, values: several ? folded : single,
+      sort: "busy_sum_ns", shown: 10, search: true,
+      variants: several && [
+        { label: "operation, blocks folded", values: folded }, { label: "operator", values: single },
+      ],
+    });
+  }
+
+  // Columns of the table: a row for each name that `named` makes of layers, host work apart.
+  rows(events, named) {
+    const layer = this.timeline.tables.commands.layer, groups = new Map();
+    for (const event of events) {
+      const host = event.lane.category === "host";
+      const key = `${host}\n${named(this.known(layer[event.at]))}`;
+      if (!groups.has(key)) groups.set(key, []);
+      groups.get(key).push(event);
+    }
+    const rows = [...groups.values()].map((group) => this.fold(group, named));
+    const total = rows.reduce((sum, row) => sum + row.busy_sum_ns, 0);
+    for (const row of rows) row.share = total ? row.busy_sum_ns / total : null;
+    return Object.fromEntries(page.call_columns.map(({ name }) => [name, rows.map((row) => row[name])]));
+  }
+
+  fold(events, named) {
+    events.sort((a, b) => a.start - b.start);
+    let union = 0, reach = -Infinity, busy = 0;
+    for (const { start, duration } of events) {
+      union += Math.max(start + duration - Math.max(start, reach), 0);
+      reach = Math.max(reach, start + duration);
+      busy += duration;
+    }
+    const columns = this.timeline.tables.commands;
+    const distinct = (column) => [...new Set(events.map(({ at }) => this.known(columns[column][at])))];
+    const layers = distinct("layer");
+    return {
+      layer: named(layers[0]),
+      layers: layers.length,
+      op_types: distinct("op_type").filter(Boolean).join(", "),
+      role: distinct("role").filter(Boolean).join(", "),
+      tracks: [...new Set(events.map(({ lane }) => lane.track))].join(", "),
+      commands: events.length,
+      wall_union_ns: union,
+      busy_sum_ns: busy,
+    };
+  }
+}
+
+// The layer of a repeated block without its number, as profiler/report/patterns.py folds it.
+function pattern(layer) {
+  return layer.replace(/(^|[^0-9A-Za-z])[0-9]+(?=$|[^0-9A-Za-z])/g, "$1*");
+}

@@ -1,0 +1,247 @@
+"""The report in the terminal.
+
+    print_report(Console(highlight=False), analysis, top=15)
+
+Fits the console's width: tables drop what matters least and shorten layer names in the middle.
+Every string that came from a trace is stripped of control characters on its way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from textwrap import wrap
+
+import polars as pl
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from profiler.analysis.result import Analysis
+from profiler.report.facts import headline
+from profiler.report.layout import (
+    Column,
+    clean,
+    numbers,
+    percents,
+    ratios,
+    sparkline,
+    table,
+    texts,
+    times,
+)
+from profiler.report.lines import Line, accounting_lines, describe, of_all
+from profiler.report.patterns import by_pattern
+
+__all__ = ["print_report"]
+
+_ALERT = "bold red"
+_HOST_ROWS = 5
+_PATTERN_ROWS = 10
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_LABEL = 13  # characters
+_CATEGORY_RANKS = {"compute": 1, "dma": 2, "copy": 5, "sync": 6, "other": 7, "host": 3}
+_PARTS = ("calls", "calls_ns", "host_ns", "idle_ns")
+
+
+def print_report(
+    console: Console, analysis: Analysis, *, top: int = 15, notes: Sequence[str] = ()
+) -> None:
+    """Print the report: what ran, where the time went, tables, the `top` operators.
+
+    `notes` are lines about how the run was chosen.
+    """
+    for line in wrap(clean(headline(analysis, _span_ns(analysis))), console.width):
+        console.print(Text(line.replace(_NO_BREAK, " "), style="bold"))
+    for note in notes:
+        console.print(Text(clean(note), style="dim"), soft_wrap=True)  # paths stay whole
+    console.print()
+    width = console.width
+    console.print(_lines(describe(analysis), width))
+    _section(console, "Where the time went, whole run", *_accounting(analysis, width))
+    _section(console, "Devices", _devices(analysis.devices, width))
+    if len(analysis.submodules):
+        _section(console, "Submodules", _submodules(analysis.submodules, width))
+    if len(analysis.steps):
+        _section(console, "Steps", *_steps(analysis, width))
+    for title, part in _operator_sections(analysis.operators, top, width):
+        _section(console, title, part)
+
+
+def _span_ns(analysis: Analysis) -> int:
+    """From the begin of the first call to the end of the last."""
+    if analysis.calls.is_empty():
+        return 0
+    start, duration_ns = analysis.calls["start_ns"], analysis.calls["duration_ns"]
+    return int((start + duration_ns).to_numpy().max() - start.to_numpy().min())
+
+
+def _lines(lines: Iterable[Line], width: int) -> Text:
+    """Names in one column, their texts beside, wrapped between number and number, not unit."""
+    laid = []
+    for line in lines:
+        style = _ALERT if line.alert else ""
+        for number, part in enumerate(wrap(clean(line.text), max(width - _LABEL, 20))):
+            label = "" if number else clean(line.label)
+            text = Text(f"{label:<{_LABEL}}", style=style or "dim")
+            laid.append(text.append(part.replace(_NO_BREAK, " "), style=style or "not dim"))
+    return Text("\n").join(laid)
+
+
+def _section(console: Console, title: str, *parts: Table | Text) -> None:
+    console.print()
+    console.print(Text(title, style="bold"))
+    for part in parts:
+        console.print(part)
+
+
+def _accounting(analysis: Analysis, width: int) -> Iterator[Table | Text]:
+    account = analysis.accounting
+    if account.possible:
+        yield _stages(analysis, width)
+    for line in accounting_lines(account):
+        yield _lines([line], width)
+
+
+def _stages(analysis: Analysis, width: int) -> Table:
+    account = analysis.accounting
+    stages = analysis.stages
+    total = account.end_to_end_ns
+    shares = (account.residual_ns / total, 1.0) if total else (None, None)
+    sums = {name: [*stages[name], None, stages[name].sum()] for name in _PARTS}
+    columns = [
+        texts("stage", [*stages["stage"], "residual", "end to end"]),
+        numbers("calls", sums["calls"], rank=1),
+        times("time", [*stages["duration_ns"], account.residual_ns, total]),
+        times("in calls", sums["calls_ns"], like_ns=total),
+        times("host work", sums["host_ns"], like_ns=total),
+        times("idle", sums["idle_ns"], like_ns=total),
+        percents("share", [*stages["share"], *shares], rank=2),
+    ]
+    return table(columns, width, strong=[len(stages) + 1])
+
+
+def _devices(devices: pl.DataFrame, width: int) -> Table:
+    categories = {n: r for n, r in _CATEGORY_RANKS.items() if devices[f"{n}_ns"].sum()}
+    longest = max(devices["span_ns"], default=0)
+    columns = [
+        texts("device", devices["device"]),
+        numbers("calls", devices["calls"], rank=9),
+        numbers("commands", devices["commands"]),
+        times("in calls", devices["calls_ns"], rank=8, like_ns=longest),
+        times("busy", devices["busy_ns"], like_ns=longest),
+        *(
+            times(name, devices[f"{name}_ns"], rank=rank, like_ns=longest)
+            for name, rank in categories.items()
+        ),
+        times("idle", devices["idle_ns"], rank=4, like_ns=longest),
+        percents("utilized", devices["utilization"]),
+    ]
+    return table(columns, width)
+
+
+def _submodules(submodules: pl.DataFrame, width: int) -> Table:
+    columns = [
+        texts("submodule", submodules["submodule"], shrink=12),
+        texts("device", submodules["device"], rank=1, shrink=8),
+        numbers("calls", submodules["calls"]),
+        times("total", submodules["total_ns"]),
+        times("first", submodules["first_ns"]),
+        times("min", submodules["min_ns"], rank=2),
+        times("median", submodules["median_ns"]),
+        times("max", submodules["max_ns"], rank=2),
+        times("busy", submodules["busy_ns"], rank=3),
+        numbers("commands", submodules["commands"], rank=4),
+        numbers("operators", submodules["operators"], rank=5),
+        *_calibration(submodules),
+        percents("share", submodules["share"]),
+    ]
+    return table(columns, width)
+
+
+def _calibration(submodules: pl.DataFrame) -> list[Column]:
+    """Untraced over traced time, where calls of both kinds exist."""
+    known = submodules["calibration"].is_not_null().any()
+    return [ratios("untraced/traced", submodules["calibration"], rank=3)] if known else []
+
+
+def _steps(analysis: Analysis, width: int) -> Iterator[Table | Text]:
+    steps, summary = analysis.steps, analysis.step_summary
+    several = steps["pipeline"].n_unique() > 1
+    named = ", ".join(summary.outliers[:12]) + (", …" if len(summary.outliers) > 12 else "")
+    columns = [
+        numbers("steps", [summary.count]),
+        times("min", [summary.min_ns]),
+        times("median", [summary.median_ns]),
+        times("max", [summary.max_ns]),
+        times("mean", [summary.mean_ns], rank=1),
+        texts("outliers (call:step)" if several else "outliers", [named or "none"], shrink=12),
+    ]
+    yield table(columns, width)
+    yield Text(sparkline(steps["duration_ns"].to_list(), width))
+    if summary.measured_by != "step spans":
+        yield Text("from first to last call of a step: the run has no step spans", style="dim")
+
+
+def _operator_sections(
+    operators: pl.DataFrame, top: int, width: int
+) -> Iterator[tuple[str, Table]]:
+    """Operators of repeated blocks as one, the longest single ones, and what the host did."""
+    on_devices = operators.filter(~pl.col("host"))
+    on_host = operators.filter("host")
+    folded = by_pattern(on_devices)
+    if top and len(folded) < len(on_devices):
+        shown = min(top, _PATTERN_ROWS, len(folded))
+        title = f"Operators with equal blocks folded, {of_all(shown, len(folded))} by busy time"
+        yield title, _operators(folded.head(shown), width)
+    if top and len(on_devices):
+        shown = min(top, len(on_devices))
+        title = f"Operators, {of_all(shown, len(on_devices))} by busy time"
+        yield title, _operators(on_devices.head(shown), width)
+    if top and len(on_host):
+        shown = min(top, _HOST_ROWS, len(on_host))
+        title = f"Host work, {of_all(shown, len(on_host))} by time"
+        yield title, _host_work(on_host.head(shown), width)
+
+
+def _operators(operators: pl.DataFrame, width: int) -> Table:
+    calibrated = operators["calibrated_ns"]
+    longest = max(operators["busy_sum_ns"], default=0)
+    split = (operators["tracks"] > 1).any()  # else union and busy, efficiency and 1 are the same
+    layers = [numbers("layers", operators["layers"])] if "layers" in operators.columns else []
+    several = operators["submodule"].n_unique() > 1
+    named = texts(
+        "submodule",
+        operators["submodule"],
+        rank=0 if several else 4,
+        shrink=11 if several else 0,
+    )
+    columns = [
+        texts("layer", operators["layer"], shrink=32),
+        *layers,
+        named,
+        texts("type", operators["op_types"], rank=5, shrink=14),
+        numbers("tracks", operators["tracks"], rank=7),
+        numbers("calls", operators["calls"], rank=6),
+        numbers("commands", operators["commands"], rank=3 if layers else 0),
+        times("union", operators["wall_union_ns"], rank=0 if split else 1, like_ns=longest),
+        times("busy", operators["busy_sum_ns"], like_ns=longest),
+        *([times("untraced", calibrated, rank=2)] if calibrated.is_not_null().any() else []),
+        times("median", operators["median_ns"], rank=8),
+        ratios("parallel", operators["parallel_efficiency"], rank=0 if split else 2),
+        ratios("imbalance", operators["imbalance"], rank=3),
+        percents("share", operators["share"]),
+    ]
+    return table(columns, width)
+
+
+def _host_work(operators: pl.DataFrame, width: int) -> Table:
+    columns = [
+        texts("layer", operators["layer"], shrink=24),
+        texts("submodule", operators["submodule"], shrink=14),
+        numbers("commands", operators["commands"]),
+        times("union", operators["wall_union_ns"]),
+        times("busy", operators["busy_sum_ns"]),
+        times("median", operators["median_ns"], rank=1),
+        percents("share", operators["share"]),
+    ]
+    return table(columns, width)

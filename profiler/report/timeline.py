@@ -1,0 +1,319 @@
+"""What the page's timeline draws: lanes of a run, and its events as integer columns.
+
+Times become ns from the first event of the run, so that a browser's doubles hold them exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.arrays import text_codes
+from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
+from profiler.report.pack import Table
+from profiler.table.run import Run
+
+__all__ = ["COMMAND_LIMIT", "Timeline", "extent", "timeline_of"]
+
+COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
+_SPAN_KINDS = ("pipeline", "stage", "step")
+_MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"  # "transformer_blocks.7" of "transformer_blocks.7.ff.net"
+_WORTH = 4  # commands that a module must hold on average for its lane to say anything
+_Codes = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """`document` goes into the page as JSON, `tables` as packed columns.
+
+    A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`. Text columns
+    hold indices into `document["strings"]`, -1 for null.
+    """
+
+    document: dict[str, Any]
+    tables: dict[str, Table]
+
+
+def extent(run: Run) -> tuple[int, int]:
+    """First and last instant of the run, ns on its clock; (0, 0) where it holds nothing."""
+    starts, ends = [], []
+    for frame in (run.spans, run.calls, run.commands):
+        if len(frame):
+            end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
+            first, last = frame.select(pl.col("start_ns").min(), end.max().alias("end")).row(0)
+            starts.append(first)
+            ends.append(last)
+    if len(run.counters):
+        first, last = run.counters.select(
+            pl.col("time_ns").min(), pl.col("time_ns").max().alias("end")
+        ).row(0)
+        starts.append(first)
+        ends.append(last)
+    return min(starts, default=0), max(ends, default=0)
+
+
+def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
+    """The timeline of `run` with at most `limit` commands, the longest of them."""
+    begin, end = extent(run)
+    strings = _Strings()
+    commands = run.commands.with_row_index("_row_of_run")
+    if len(commands) > limit:
+        commands = commands.top_k(limit, by="duration_ns")
+    tables: dict[str, Table] = {}
+    lanes = [
+        *_span_lanes(run.spans, begin, strings, tables),
+        *_device_lanes(run, commands, begin, strings, tables),
+    ]
+    lanes = _with_counters(lanes, run.counters, begin, tables)
+    document = {
+        "span": end - begin,
+        "commands": len(run.commands),
+        "devices": {name: _hardware(run, name) for name in {lane["device"] for lane in lanes}},
+        "lanes": lanes,
+        "strings": strings.values,
+    }
+    return Timeline(document, tables)
+
+
+class _Strings:
+    """Strings of all text columns, each once."""
+
+    def __init__(self) -> None:
+        self.values: list[str] = []
+        self._index: dict[str, int] = {}
+
+    def codes(self, column: pl.Series) -> _Codes:
+        """Index of each value, -1 for null."""
+        if column.dtype == pl.String:
+            column = column.cast(pl.Categorical())
+        codes, names = text_codes(column)
+        return np.array([*map(self._intern, names), -1], dtype=np.int64)[codes]
+
+    def _intern(self, text: str) -> int:
+        index = self._index.setdefault(text, len(self.values))
+        if index == len(self.values):
+            self.values.append(text)
+        return index
+
+
+def _span_lanes(
+    spans: pl.DataFrame, begin: int, strings: _Strings, tables: dict[str, Table]
+) -> Iterator[dict[str, Any]]:
+    """A lane for each kind of span that the run has, above all devices."""
+    ordered = spans.with_columns(
+        _lane=pl.col("kind").cast(pl.String).replace_strict(dict(_numbered(_SPAN_KINDS)), default=2)
+    ).sort("_lane", "start_ns")
+    tables["spans"] = {
+        "start": ordered["start_ns"].to_numpy() - begin,
+        "duration": ordered["duration_ns"].to_numpy(),
+        "name": strings.codes(ordered["name"]),
+        "stage": strings.codes(ordered["stage"]),
+        "step": ordered["step"].to_numpy().astype(np.int64),
+    }
+    for lane, first, count in _runs(ordered["_lane"].to_numpy()):
+        if lane:  # the pipeline span is the whole picture; stages and steps divide it
+            yield _lane("", f"{_SPAN_KINDS[lane].title()}s", "spans", "", first, count)
+
+
+def _device_lanes(
+    run: Run,
+    commands: pl.DataFrame,
+    begin: int,
+    strings: _Strings,
+    tables: dict[str, Table],
+) -> Iterator[dict[str, Any]]:
+    """For each device its calls, its host track, its other tracks; fills `tables`."""
+    calls = run.calls.sort(pl.col("device").cast(pl.String), "start_ns")
+    places = _places(commands)
+    commands = (
+        commands.join(places, on=("device", "track"), how="left", nulls_equal=True)
+        .with_columns(pl.col("duration_ns").clip(0).alias("_length"))
+        .sort("_lane", "start_ns", "_length", descending=[False, False, True])
+    )
+    tables["calls"] = _call_columns(calls, begin, strings)
+    tables["commands"] = _command_columns(commands, calls, begin, strings)
+    tables["flows"] = _flow_columns(run, commands)
+    tracks: dict[str, list[dict[str, Any]]] = {}
+    for name, first, count in _named_runs(calls["device"]):
+        tracks[name] = [_lane(name, CALLS_TRACK, "calls", "", first, count)]
+    modules = _modules(commands, calls)
+    tables["modules"] = {
+        "start": modules["start"].to_numpy() - begin,
+        "duration": (modules["end"] - modules["start"]).to_numpy(),
+        "name": strings.codes(modules["module"]),
+        "call": modules["_row"].to_numpy(),
+    }
+    rows = places.sort("_lane").rows(named=True)
+    for number, first, count in _runs(commands["_lane"].to_numpy()):
+        row = rows[number]
+        device = row["device"] or ""
+        lane = _lane(device, row["track"], "commands", row["category"], first, count)
+        tracks.setdefault(device, []).append(lane)
+    for name, first, count in _named_runs(modules["device"]):
+        above = sum(lane["track"] in (CALLS_TRACK, HOST_TRACK) for lane in tracks[name])
+        tracks[name].insert(above, _lane(name, "Modules", "modules", "", first, count))
+    for device in sorted(tracks, key=_natural):
+        yield from tracks[device]
+
+
+def _with_counters(
+    lanes: list[dict[str, Any]], counters: pl.DataFrame, begin: int, tables: dict[str, Table]
+) -> list[dict[str, Any]]:
+    """`lanes` with a lane for each counter below those of its device; fills `tables`."""
+    ordered = counters.with_columns(
+        _lane=pl.concat_str(
+            pl.col("device", "name", "unit").cast(pl.String), separator="\0", ignore_nulls=True
+        ),
+        device=pl.col("device").cast(pl.String).fill_null(""),
+    ).sort("device", "_lane", "time_ns")
+    tables["counters"] = {
+        "start": ordered["time_ns"].to_numpy() - begin,
+        "value": ordered["value"].fill_nan(0).clip(-(2.0**62), 2.0**62).cast(pl.Int64).to_numpy(),
+    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    for _, first, count in _runs(ordered["_lane"].rle_id().to_numpy()):
+        device, name, unit = ordered.select("device", "name", "unit").row(first)
+        lane = _lane(device, name, "counters", unit or "", first, count)
+        found.setdefault(device, []).append(lane)
+    last = {lane["device"]: position for position, lane in enumerate(lanes)}
+    with_counters = []
+    for position, lane in enumerate(lanes):
+        with_counters.append(lane)
+        if last[lane["device"]] == position and lane["device"]:
+            with_counters.extend(found.pop(lane["device"], []))
+    return [*with_counters, *(lane for device in sorted(found) for lane in found[device])]
+
+
+def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Stretches of compute commands of one call whose layers begin alike: the model's blocks.
+
+    Columns `device, start, end, module` and `_row`, the row of the call. Empty where layer names
+    hold no numbered modules, or a module hardly more than one command.
+    """
+    found = (
+        commands.filter(pl.col("category") == "compute")
+        .join(_rows_of(calls), on="call", how="inner", maintain_order="left")
+        .sort("_row", "start_ns")
+        .with_columns(module=pl.col("layer").cast(pl.String).str.extract(_MODULE))
+        .with_columns(_stretch=pl.struct("_row", "module").rle_id())
+        .drop_nulls("module")
+        .group_by("_stretch", maintain_order=True)
+        .agg(
+            pl.col("device", "module", "_row").first(),
+            start=pl.col("start_ns").min(),
+            end=(pl.col("start_ns") + pl.col("_length")).max(),
+            commands=pl.len(),
+        )
+        .sort(pl.col("device").cast(pl.String), "start")
+    )
+    worth = found["commands"].sum() >= _WORTH * len(found)
+    return found if worth else found.clear()
+
+
+def _rows_of(calls: pl.DataFrame) -> pl.DataFrame:
+    return calls.select("call", _row=pl.int_range(len(calls), dtype=pl.Int64))
+
+
+def _places(commands: pl.DataFrame) -> pl.DataFrame:
+    """Device, track and category of each lane, numbered by `_lane` in the order of display."""
+    found = commands.group_by("device", "track").agg(pl.col("category").min())
+    rows = found.rows(named=True)
+    rows.sort(key=lambda row: (_natural(row["device"] or ""), _track_order(row)))
+    order = pl.DataFrame(rows, schema=found.schema)
+    return order.with_columns(_lane=pl.int_range(len(rows), dtype=pl.Int64))
+
+
+def _track_order(row: dict[str, Any]) -> tuple[Any, ...]:
+    host = row["track"] == HOST_TRACK
+    return (not host, CATEGORIES.index(row["category"]), _natural(row["track"]))
+
+
+def _call_columns(calls: pl.DataFrame, begin: int, strings: _Strings) -> Table:
+    text = ("stage", "submodule", "branch", "input_shapes")
+    return {
+        "call": calls["call"].to_numpy().astype(np.int64),
+        "start": calls["start_ns"].to_numpy() - begin,
+        "duration": calls["duration_ns"].to_numpy(),
+        "step": calls["step"].to_numpy().astype(np.int64),
+        "traced": calls["ops_traced"].to_numpy().astype(np.int64),
+        **{name: strings.codes(calls[name]) for name in text},
+    }
+
+
+def _command_columns(
+    commands: pl.DataFrame, calls: pl.DataFrame, begin: int, strings: _Strings
+) -> Table:
+    """`call` becomes the row of the call in the table of calls, -1 for none."""
+    rows = commands.select("call").join(
+        _rows_of(calls), on="call", how="left", maintain_order="left"
+    )
+    numbers = ("bytes_read", "bytes_written", "flops")
+    text = ("layer", "op_type", "role", "shapes", "stage")
+    return {
+        "start": commands["start_ns"].to_numpy() - begin,
+        "duration": commands["duration_ns"].to_numpy(),
+        "call": rows["_row"].fill_null(-1).to_numpy(),
+        "index": commands["command_index"].to_numpy().astype(np.int64),
+        "step": commands["step"].to_numpy().astype(np.int64),
+        **{name: commands[name].fill_null(-1).to_numpy() for name in numbers},
+        **{name: strings.codes(commands[name]) for name in text},
+    }
+
+
+def _flow_columns(run: Run, commands: pl.DataFrame) -> Table:
+    """Dependencies between rows of the table of commands; those of a row left out are gone."""
+    position = np.full(len(run.commands), -1, dtype=np.int64)
+    position[commands["_row_of_run"].to_numpy()] = np.arange(len(commands))
+    ends = (position[run.flows[name].to_numpy()] for name in ("source", "target"))
+    source, target = ends
+    kept = (source >= 0) & (target >= 0)
+    return {"source": source[kept], "target": target[kept]}
+
+
+def _lane(
+    device: str, track: str, kind: str, category: str, first: int, count: int
+) -> dict[str, Any]:
+    return {
+        "device": device,
+        "track": track,
+        "kind": kind,
+        "category": category,
+        "first": first,
+        "count": count,
+    }
+
+
+def _runs(values: npt.NDArray[Any]) -> Iterator[tuple[int, int, int]]:
+    """`(value, first, count)` of each run of equal values."""
+    if not len(values):
+        return
+    heads = np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+    for head, count in zip(heads, np.diff(heads, append=len(values)), strict=True):
+        yield int(values[head]), int(head), int(count)
+
+
+def _named_runs(column: pl.Series) -> Iterator[tuple[str, int, int]]:
+    """`(text, first, count)` of each run of equal texts."""
+    codes, names = text_codes(column)
+    for code, first, count in _runs(codes):
+        yield names[code], first, count
+
+
+def _hardware(run: Run, device: str) -> str:
+    return str(run.info.devices.get(device, {}).get("hardware", ""))
+
+
+def _numbered(names: Sequence[str]) -> Iterator[tuple[str, int]]:
+    yield from ((name, number) for number, name in enumerate(names))
+
+
+def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:
+    """Sort key by which `stream 7` comes before `stream 13`, and no name comes last."""
+    parts = re.split(r"(\d+)", name)
+    return (not name, [(int(part), "") if part.isdigit() else (-1, part) for part in parts])

@@ -1,0 +1,57 @@
+"""Numbers as people read them: three significant digits and a unit. Only reports use these.
+
+`templates/format.js` does the same in the page; `tests/report/test_units.py` and the browser
+tests hold the two together.
+"""
+
+from __future__ import annotations
+
+__all__ = ["count", "counted", "duration", "percent", "size"]
+
+_SPACE = "\N{NO-BREAK SPACE}"
+_MINUS = "\N{MINUS SIGN}"
+
+
+def duration(ns: float) -> str:
+    """`"2.31 s"`, `"68.4 ms"`, `"740 ns"`."""
+    return _scaled(ns, 1000, ("ns", "µs", "ms", "s"))
+
+
+def size(number: float) -> str:
+    """Bytes, in powers of 1024: `"1.50 MiB"`."""
+    return _scaled(number, 1024, ("B", "KiB", "MiB", "GiB", "TiB"))
+
+
+def percent(ratio: float) -> str:
+    """`"92 %"`, `"4.0 %"`, `"0.31 %"`: two digits, and never 100 % for less than all."""
+    value = abs(ratio) * 100
+    sign = _MINUS if ratio < 0 else ""
+    if value == 0:
+        return f"0{_SPACE}%"
+    if value < 0.01:
+        return f"{sign}<0.01{_SPACE}%"
+    digits = 0 if value >= 9.95 else 1 if value >= 0.995 else 2
+    if 99.5 <= value < 100:
+        digits, value = (1, min(value, 99.9))
+    return f"{sign}{value:.{digits}f}{_SPACE}%"
+
+
+def count(number: int) -> str:
+    """`"47,504"`."""
+    return f"{number:,}"
+
+
+def counted(number: int, noun: str) -> str:
+    """`"1 call"`, `"35 calls"`."""
+    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+
+
+def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:
+    sign, value = (_MINUS, -value) if value < 0 else ("", value)
+    unit = 0
+    while value >= step - 0.5 * (step == 1000) and unit < len(units) - 1:
+        value /= step
+        unit += 1
+    whole = float(value).is_integer() and unit == 0
+    digits = 0 if whole or value >= 99.95 else 1 if value >= 9.995 else 2
+    return f"{sign}{value:.{digits}f}{_SPACE}{units[unit]}"

@@ -1,0 +1,266 @@
+"""`profile-sd3 analyze`: what it reads, prints, writes and refuses."""
+
+import io
+import json
+import os
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+from typer.testing import CliRunner
+
+import profiler
+from profiler.analysis.columns import TABLES
+from profiler.cli.analyze import analyze
+from profiler.cli.main import app
+from profiler.errors import InputError, OutputError
+from profiler.events import Loss
+from profiler.trace import schema
+from tests.runs import write_tiny_bundle
+
+
+@pytest.fixture
+def bundle(tmp_path):
+    """The tiny run as a bundle below a folder of bundles."""
+    return write_tiny_bundle(tmp_path / "traces")
+
+
+def _foreign(path):
+    """A Perfetto trace of another producer: one slice, no call of ours."""
+    trace = schema.Trace()
+    for kind in (schema.SLICE_BEGIN, schema.SLICE_END):
+        packet = trace.packet.add(trusted_packet_sequence_id=1, timestamp=10 * kind)
+        packet.track_event.type = kind
+        packet.track_event.track_uuid = 7
+        packet.track_event.name = "theirs"
+    path.write_bytes(trace.SerializeToString())
+    return path
+
+
+def test_prints_the_report_and_writes_the_page(bundle, capsys):
+    """The page goes into the bundle, and its place is named."""
+    analyze(bundle)
+    out = capsys.readouterr().out
+    assert out.startswith("2 steps in 1.00 µs: transformer 50 %")
+    assert out.endswith(f"\nwrote {bundle / 'report.html'}\n")
+    assert "<html" in (bundle / "report.html").read_text(encoding="utf-8")
+
+
+def test_page_of_a_bundle_is_ours_to_rewrite(bundle, capsys):
+    """Analyzing twice is no error."""
+    analyze(bundle)
+    (bundle / "report.html").write_text("old")
+    analyze(bundle)
+    assert (bundle / "report.html").read_text(encoding="utf-8") != "old"
+
+
+def test_no_html(bundle, capsys):
+    """Nothing is written, and nothing said to be."""
+    before = sorted(bundle.iterdir())
+    analyze(bundle, no_html=True)
+    assert sorted(bundle.iterdir()) == before
+    assert "wrote" not in capsys.readouterr().out
+
+
+def test_newest_of_several_bundles(bundle, capsys):
+    """The others are named in the second line."""
+    older = write_tiny_bundle(bundle.parent, "20260101-000000-older")
+    os.utime(older / "manifest.json", (1, 1))
+    analyze(bundle.parent, no_html=True)
+    note = f"the newest of 2 runs in {bundle.parent}; others: {older.name}"
+    assert capsys.readouterr().out.splitlines()[1] == note
+
+
+def test_many_other_bundles_are_counted(bundle, capsys):
+    """Four names, then how many more."""
+    for number in range(6):
+        write_tiny_bundle(bundle.parent, f"run-{number}")
+    analyze(bundle.parent, no_html=True)
+    assert capsys.readouterr().out.splitlines()[1].endswith(" and 2 more")
+
+
+def test_killed_run_beside_is_named(bundle, capsys):
+    """A newer run without a manifest is not passed over in silence."""
+    killed = write_tiny_bundle(bundle.parent, "killed")
+    (killed / "manifest.json").unlink()
+    analyze(bundle.parent, no_html=True)
+    assert f"{killed} has no manifest and was left out" in capsys.readouterr().out
+
+
+def test_single_trace(bundle, capsys):
+    """The merged trace alone: the page stands beside it under its name."""
+    analyze(bundle / "merged.pb")
+    assert capsys.readouterr().out.startswith("2 steps in 1.00 µs")
+    assert (bundle / "merged.html").is_file()
+
+
+def test_single_call_has_no_accounting(bundle, capsys):
+    """One call file holds no spans."""
+    analyze(bundle / "003_vae.decode.pb", no_html=True)
+    out = capsys.readouterr().out
+    assert "not possible: the trace holds no pipeline and no stage span\n" in out
+
+
+def test_page_of_someone_else_is_not_overwritten(bundle, capsys):
+    """merged.html exists and is not ours."""
+    (bundle / "merged.html").write_text("<p>mine</p>")
+    with pytest.raises(OutputError, match="is no page of ours: give --html FILE"):
+        analyze(bundle / "merged.pb")
+    assert (bundle / "merged.html").read_text() == "<p>mine</p>"
+
+
+def test_html_at_a_place_of_choice(bundle, tmp_path, capsys):
+    """An explicit file is written over."""
+    page = tmp_path / "page.html"
+    page.write_text("old")
+    analyze(bundle, html=page)
+    assert "<html" in page.read_text(encoding="utf-8")
+    assert not (bundle / "report.html").exists()
+
+
+def test_page_that_cannot_be_written(bundle, tmp_path, capsys):
+    """The report is out; the sentence has both ways on."""
+    with pytest.raises(OutputError, match="give another place with --html FILE, or --no-html"):
+        analyze(bundle, html=tmp_path / "missing" / "page.html")
+    assert "end to end" in capsys.readouterr().out
+
+
+def test_json_on_stdout_is_all_there(bundle, capsys):
+    """--json - prints the document and nothing else."""
+    analyze(bundle, json_file=Path("-"), no_html=True)
+    found = json.loads(capsys.readouterr().out)
+    assert found["accounting"]["end_to_end_ns"] == 1000
+
+
+def test_json_csv_and_parquet_files(bundle, tmp_path, capsys):
+    """Each is written beside the printed report, and named."""
+    paths = [tmp_path / name for name in ("report.json", "csv", "parquet")]
+    paths[0].write_text("old")
+    analyze(bundle, json_file=paths[0], csv_dir=paths[1], parquet_dir=paths[2], no_html=True)
+    assert json.loads(paths[0].read_text(encoding="utf-8"))["run"]["calls"] == 4
+    assert {path.stem for path in paths[1].iterdir()} == {*TABLES, "losses"}
+    assert len(profiler.load(paths[2]).commands) == 12
+    out = capsys.readouterr().out
+    assert [f"wrote {path}" in out for path in paths] == [True] * 3
+
+
+def test_parquet_run_is_analyzed_too(bundle, tmp_path, capsys):
+    """What --parquet wrote is an input, its page goes into its folder."""
+    analyze(bundle, parquet_dir=tmp_path / "run", no_html=True)
+    capsys.readouterr()
+    analyze(tmp_path / "run")
+    assert capsys.readouterr().out.startswith("2 steps in 1.00 µs")
+    assert (tmp_path / "run" / "report.html").is_file()
+
+
+def test_filters(bundle, capsys):
+    """Each option reaches the tables."""
+    names = {"stage": ["denoise"], "submodule": ["transformer"], "device": ["rbln:0"]}
+    analyze(bundle, step=["last"], json_file=Path("-"), no_html=True, **names)
+    found = json.loads(capsys.readouterr().out)
+    assert [call["call"] for call in found["calls"]] == [2]
+    assert found["run"]["selection"] == {**names, "step": ["last"]}
+
+
+def test_top(bundle, capsys):
+    """--top 1 prints one operator."""
+    analyze(bundle, top=1, no_html=True)
+    out = capsys.readouterr().out
+    assert "Operators, 1 of 4 by busy time" in out
+    assert "blocks.0.mlp" not in out
+
+
+@pytest.mark.parametrize("option", ["json_file", "html"])
+@pytest.mark.parametrize("name", ["merged.pb", "manifest.json"])
+def test_files_of_the_trace_are_not_written_over(bundle, option, name, capsys):
+    """Refused before anything is printed."""
+    before = (bundle / name).read_bytes()
+    with pytest.raises(OutputError, match="is part of a trace"):
+        analyze(bundle, **{option: bundle / name})
+    assert (bundle / name).read_bytes() == before
+    assert capsys.readouterr().out == ""
+
+
+def test_cut_file_is_reported_and_then_an_error(bundle, capsys):
+    """The full report with the loss, then file, offset and remedy."""
+    path = bundle / "001_transformer.step000.pb"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError, match=r"step000.pb is not whole \(cut or damaged at byte \d"):
+        analyze(bundle)
+    out = capsys.readouterr().out
+    assert "truncated file, 001_transformer.step000.pb" in out
+    assert "end to end" in out
+    assert (bundle / "report.html").is_file()
+
+
+def test_cut_single_trace_names_itself(bundle, capsys):
+    """The path as it was given."""
+    path = bundle / "merged.pb"
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(InputError) as caught:
+        analyze(path, no_html=True)
+    assert str(caught.value).startswith(f"{path} is not whole (cut or damaged at byte ")
+
+
+def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
+    """Its call stays, as the manifest has it; further losses are counted."""
+    (bundle / "001_transformer.step000.pb").unlink()
+    (bundle / "003_vae.decode.pb").unlink()
+    with pytest.raises(InputError, match=r"step000.pb is missing, .* \(and 1 more\)$"):
+        analyze(bundle, no_html=True)
+    assert "2 losses" in capsys.readouterr().out
+
+
+def test_losses_without_damage_are_no_error(tmp_path, capsys):
+    """A run that says what it did not trace is a whole run."""
+    loss = Loss("untraced_call", "run", 1, "calls", "the call did not return")
+    analyze(write_tiny_bundle(tmp_path, losses=(loss,)), no_html=True)
+    assert "1 loss " in capsys.readouterr().out
+
+
+def test_foreign_trace_has_no_call(tmp_path, capsys):
+    """The sentence says what to do with it instead."""
+    path = _foreign(tmp_path / "theirs.pb")
+    with pytest.raises(InputError, match="is a Perfetto trace but holds no profile-sd3 call"):
+        analyze(path)
+    assert capsys.readouterr().out == ""
+
+
+def test_host_file_of_a_bundle_has_no_call(bundle):
+    """The bundle is what was meant."""
+    with pytest.raises(InputError, match=f"give the whole bundle {bundle}"):
+        analyze(bundle / "host.pb")
+
+
+def test_path_that_is_not_there(tmp_path):
+    """The sentence comes from the loader."""
+    with pytest.raises(InputError, match="does not exist"):
+        analyze(tmp_path / "nothing")
+
+
+def test_terminal_without_unicode_gets_a_report(bundle, capsysbinary, monkeypatch):
+    """What the encoding lacks is replaced, not an error."""
+    raw = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
+    analyze(bundle, no_html=True)
+    sys.stdout.flush()
+    assert raw.getvalue().startswith(b"2 steps in 1.00 ?s: transformer 50 %")
+
+
+def test_csv_is_read_as_numbers(bundle, tmp_path, capsys):
+    """Times in the files are whole nanoseconds."""
+    analyze(bundle, csv_dir=tmp_path / "csv", no_html=True)
+    frame = pl.read_csv(tmp_path / "csv" / "operators.csv")
+    assert frame["busy_sum_ns"].dtype == pl.Int64
+
+
+def test_options_on_the_command_line(bundle, tmp_path):
+    """Every option as it is typed; filters repeat."""
+    typed = ["analyze", str(bundle), "--top", "3", "--stage", "denoise", "--stage", "decode"]
+    typed += ["--submodule", "transformer", "--device", "rbln:0", "--step", "0", "--step", "last"]
+    typed += ["--csv", str(tmp_path / "csv"), "--parquet", str(tmp_path / "run"), "--json", "-"]
+    result = CliRunner().invoke(app, [*typed, "--html", str(tmp_path / "page.html")])
+    assert result.exception is None
+    assert [call["call"] for call in json.loads(result.stdout)["calls"]] == [1, 2]
+    assert {path.name for path in tmp_path.iterdir()} == {"traces", "csv", "run", "page.html"}

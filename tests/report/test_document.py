@@ -1,0 +1,123 @@
+"""`--json`: the document holds what the analysis found, and the documentation what it holds."""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.columns import TABLES
+from profiler.events import Loss
+from profiler.report.document import DOCUMENT_VERSION, document, to_json
+from tests.runs import TINY_INFO, make_run, tiny_run
+
+DOCUMENTATION = Path(__file__).parents[2] / "docs" / "json.md"
+_TYPES = {
+    "text": str,
+    "integer": int,
+    "number": (int, float),
+    "true/false": bool,
+    "object": dict,
+    "list of text": list,
+    "list of objects": list,
+}
+LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+
+
+def _sections():
+    """Section → key → (type, unit, nullable, meaning), as `docs/json.md` has them."""
+    found, title = {}, ""
+    for line in DOCUMENTATION.read_text(encoding="utf-8").splitlines():
+        if heading := re.fullmatch(r"#+ (.+)", line):
+            title = heading[1]
+        elif row := re.fullmatch(r"\| `(\w+)` \| (.*?) \| (.*?)\|(.*?)\| (.+) \|", line):
+            kind, unit, null = row[2], row[3].strip(), row[4].strip()
+            found.setdefault(title, {})[row[1]] = (kind, unit, null == "yes", row[5])
+    return found
+
+
+def _parts(found):
+    """Section title → the objects of the document that it describes."""
+    return {
+        "The report as JSON": [found],
+        "run": [found["run"]],
+        "run.selection": [found["run"]["selection"]],
+        "run.overhead": [found["run"]["overhead"]],
+        "accounting": [found["accounting"]],
+        "step_summary": [found["step_summary"]],
+        "losses": found["losses"],
+        **{name: found[name] for name in TABLES},
+    }
+
+
+def test_every_key_is_documented_and_every_documented_key_is_there():
+    """The document and `docs/json.md` have the same keys, types and nulls."""
+    described = _sections()
+    parts = _parts(document(analyze(tiny_run(losses=(LOSS,)))))
+    assert set(described) == set(parts)
+    for title, objects in parts.items():
+        assert objects, title
+        for entry in objects:
+            assert set(entry) == set(described[title]), title
+            for key, value in entry.items():
+                kind, _, nullable, _ = described[title][key]
+                if value is None:
+                    assert nullable, f"{title}.{key}"
+                else:
+                    assert isinstance(value, _TYPES[kind]), f"{title}.{key}"
+
+
+def test_documentation_says_what_the_declarations_say():
+    """Units, nulls and meanings of the tables are those of `analysis/columns.py`."""
+    described = _sections()
+    for name, columns in TABLES.items():
+        assert {key: entry[1:] for key, entry in described[name].items()} == {
+            c.name: (c.unit, c.nullable, c.meaning) for c in columns
+        }
+
+
+def test_times_are_integers():
+    """Every key that ends in _ns, but measured costs, is a whole number of nanoseconds."""
+    described = _sections()
+    for title, keys in described.items():
+        for key, (kind, unit, _, _) in keys.items():
+            if key.endswith("_ns") and title != "run.overhead":
+                assert (kind, unit) == ("integer", "ns"), f"{title}.{key}"
+
+
+def test_values_are_those_of_the_analysis():
+    """Numbers of the tiny run, through JSON text and back."""
+    found = json.loads(to_json(analyze(tiny_run(losses=(LOSS,)))))
+    assert found["version"] == DOCUMENT_VERSION
+    assert found["accounting"]["end_to_end_ns"] == 1000
+    assert found["accounting"]["stages"][0] == {
+        "stage": "encode",
+        "duration_ns": 200,
+        "calls_ns": 90,
+        "host_ns": 10,
+        "idle_ns": 100,
+    }
+    assert found["run"]["selection"] == {"stage": [], "submodule": [], "device": [], "step": []}
+    assert [row["busy_sum_ns"] for row in found["operators"]] == [300, 230, 80, 70, 70, 10]
+    assert found["calls"][0]["start_ns"] == 1_800_000_000_000_000_010
+    assert found["losses"][0]["detail"] == "cut or damaged at byte 9 of 16"
+
+
+def test_all_operators_are_in_it():
+    """--top is for the terminal."""
+    assert len(document(analyze(tiny_run()))["operators"]) == 6
+
+
+def test_empty_run_is_a_document_too():
+    """Every key is there."""
+    assert set(document(analyze(make_run()))) == set(_sections()["The report as JSON"])
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: (2, {3})}, Path("x")])
+def test_what_json_lacks_is_made_plain(value):
+    """A manifest read from JSON may hold NaN, a run in memory anything: the text is JSON."""
+    fields = {name: getattr(TINY_INFO, name) for name in TINY_INFO.__slots__}
+    info = type(TINY_INFO)(**{**fields, "settings": {"strange": value}})
+    text = to_json(analyze(tiny_run(info=info)))
+    assert "strange" in json.loads(text, parse_constant=pytest.fail)["run"]["settings"]

@@ -1,0 +1,73 @@
+"""Result tables as CSV and Parquet."""
+
+import polars as pl
+import pytest
+
+import profiler
+from profiler.analysis.analyze import analyze
+from profiler.analysis.columns import TABLES
+from profiler.errors import OutputError
+from profiler.events import Loss
+from profiler.report.tables import result_tables, write_csv_tables, write_parquet_tables
+from tests.runs import tiny_run
+
+LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut, at byte 9")
+
+
+@pytest.fixture
+def run():
+    return tiny_run(losses=(LOSS,))
+
+
+def test_one_csv_a_table(run, tmp_path):
+    """The columns of the tables, and the losses; read back, the same numbers."""
+    analysis = analyze(run)
+    paths = write_csv_tables(analysis, tmp_path / "new" / "tables")
+    assert {path.stem for path in paths} == {*TABLES, "losses"}
+    assert {path.name for path in (tmp_path / "new" / "tables").iterdir()} == {
+        path.name for path in paths
+    }
+    steps = pl.read_csv(tmp_path / "new" / "tables" / "steps.csv")
+    assert steps["duration_ns"].to_list() == [350, 260]
+    assert steps["start_ns"].to_list() == analysis.steps["start_ns"].to_list()
+
+
+def test_csv_replaces_what_it_wrote_before_and_nothing_else(run, tmp_path):
+    """Other files in the folder stay."""
+    (tmp_path / "notes.csv").write_text("mine")
+    (tmp_path / "steps.csv").write_text("old")
+    write_csv_tables(analyze(run), tmp_path)
+    assert (tmp_path / "notes.csv").read_text() == "mine"
+    assert "duration_ns" in (tmp_path / "steps.csv").read_text()
+
+
+def test_parquet_reads_back_as_the_run(run, tmp_path):
+    """`profiler.load` takes the folder; the tables lie beside it."""
+    analysis = analyze(run)
+    write_parquet_tables(run, analysis, tmp_path / "out")
+    again = profiler.load(tmp_path / "out")
+    assert analyze(again).operators.equals(analysis.operators)
+    assert again.losses == (LOSS,)
+    for name, frame in result_tables(analysis).items():
+        assert pl.read_parquet(tmp_path / "out" / f"analysis_{name}.parquet").equals(frame)
+
+
+def test_parquet_does_not_overwrite(run, tmp_path):
+    """A folder with anything in it is refused."""
+    (tmp_path / "mine.txt").write_text("mine")
+    with pytest.raises(OutputError, match="is not empty"):
+        write_parquet_tables(run, analyze(run), tmp_path)
+
+
+def test_csv_into_a_file_is_an_output_error(run, tmp_path):
+    """One sentence with the remedy."""
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError, match="give a folder you may write to"):
+        write_csv_tables(analyze(run), tmp_path / "file")
+
+
+def test_table_that_cannot_be_written_is_an_output_error(run, tmp_path):
+    """A folder of that name is in the way; no partial file stays behind under the name."""
+    (tmp_path / "stages.csv").mkdir()
+    with pytest.raises(OutputError, match=r"cannot write .*stages\.csv"):
+        write_csv_tables(analyze(run), tmp_path)

@@ -17,6 +17,8 @@ from profiler.trace.manifest import RunInfo
 __all__ = ["is_parquet_run", "read_parquet", "write_parquet"]
 
 _RUN_NAME = "run.json"
+_WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
+_UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)
 
 
 def is_parquet_run(path: Path) -> bool:
@@ -29,11 +31,13 @@ def write_parquet(run: Run, directory: Path) -> None:
     try:
         directory.mkdir(parents=True, exist_ok=True)
         if any(directory.iterdir()):
-            raise OutputError(f"{directory} is not empty: give a new folder, nothing is overwritten")
+            raise OutputError(
+                f"{directory} is not empty: give a new folder, nothing is overwritten"
+            )
         for name in TABLES:
             getattr(run, name).write_parquet(directory / f"{name}.parquet")
-        info = {"run_id": run.run_id, "info": asdict(run.info)}
-        info["losses"] = [asdict(loss) for loss in run.losses]
+        losses = [asdict(loss) for loss in run.losses]
+        info = {"run_id": run.run_id, "info": asdict(run.info), "losses": losses}
         (directory / _RUN_NAME).write_text(json.dumps(info, default=str), encoding="utf-8")
     except OSError as error:
         reason = error.strerror or str(error)
@@ -49,12 +53,10 @@ def read_parquet(directory: Path) -> Run:
         info["command_line"] = tuple(info["command_line"])
         losses = tuple(Loss(**entry) for entry in document["losses"])
         frames = {
-            name: pl.read_parquet(directory / f"{name}.parquet").cast(dict(schema(columns)))
+            name: pl.read_parquet(directory / f"{name}.parquet").cast(schema(columns))
             for name, columns in TABLES.items()
         }
-        return Run(
-            run_id=str(document["run_id"]), info=RunInfo(**info), losses=losses, **frames
-        )
-    except (OSError, pl.exceptions.PolarsError, KeyError, TypeError, ValueError) as error:
+        return Run(run_id=str(document["run_id"]), info=RunInfo(**info), losses=losses, **frames)
+    except _UNREADABLE as error:
         message = f"{directory} is not a run written as Parquet ({error}): export it again"
         raise InputError(message) from error

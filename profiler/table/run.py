@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profiler.events import Loss
-from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, checked
+from profiler.table.columns import TABLES, checked
 from profiler.trace.manifest import RunInfo
 
 if TYPE_CHECKING:
@@ -37,14 +37,7 @@ class Run:
     losses: tuple[Loss, ...] = ()
 
     def __post_init__(self) -> None:
-        tables = {
-            "calls": CALLS,
-            "commands": COMMANDS,
-            "counters": COUNTERS,
-            "flows": FLOWS,
-            "spans": SPANS,
-        }
-        for name, columns in tables.items():
+        for name, columns in TABLES.items():
             object.__setattr__(self, name, checked(getattr(self, name), columns))
 
     def __repr__(self) -> str:
@@ -57,14 +50,17 @@ class Run:
         """Commands joined with their call, one row a command, strings as categoricals.
 
         Adds to the columns of `commands`: `submodule`, `branch`, `call_device`, `call_start_ns`,
-        `call_duration_ns` and `ops_traced`, null for commands of no call. Integers with nulls are
-        pandas' `Int64`, so that nanoseconds never pass through a float.
+        `call_duration_ns` and `ops_traced`, null for commands of no call. Where there are nulls,
+        integers are pandas' `Int64`, so that nanoseconds never pass through a float, and truth
+        values `boolean`.
         """
         renamed = {name: f"call_{name}" for name in ("device", "start_ns", "duration_ns")}
         calls = self.calls.drop("stage", "step", "input_shapes").rename(renamed)
         joined = self.commands.join(calls, on="call", how="left", maintain_order="left")
         frame = joined.to_pandas()
         for name, dtype in joined.schema.items():
-            if dtype.is_integer() and joined[name].null_count():
-                frame[name] = joined[name].to_pandas(use_pyarrow_extension_array=True).astype("Int64")
+            nullable = "boolean" if dtype == pl.Boolean else "Int64"
+            if joined[name].null_count() and (dtype.is_integer() or dtype == pl.Boolean):
+                values = joined[name].to_pandas(use_pyarrow_extension_array=True)
+                frame[name] = values.astype(nullable)
         return frame

@@ -10,18 +10,20 @@ Every file is written beside its place and renamed, so a name that exists is com
 
 from __future__ import annotations
 
-import os
 import re
 import shutil
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO
 
 from profiler.errors import InputError, OutputError
 from profiler.events import Call, Loss, Span
 from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.framing import whole_length
 from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
 from profiler.trace.writer import encode_call, encode_host
@@ -95,22 +97,31 @@ class BundleWriter:
 
     def finish(self, info: RunInfo) -> Path:
         """Merge the files and write the manifest; returns the bundle's directory."""
-        files = _merged_sizes(self.directory)
-        created = datetime.now(UTC).isoformat(timespec="seconds")
-        entries = tuple(sorted(self._entries, key=lambda entry: entry.call.index))
-        manifest = Manifest(self.directory.name, created, info, entries, files)
-        write_atomically(self.directory / MANIFEST_NAME, manifest.to_json().encode())
+        files = _merged_sizes(self.directory, {})
+        _write_manifest(self.directory, info, self._entries, files)
         return self.directory
 
 
 def write_atomically(path: Path, data: bytes) -> None:
     """Write `path` under a temporary name and rename it. Raises OutputError."""
+    with _appearing(path) as file:
+        file.write(data)
+
+
+@contextmanager
+def _appearing(path: Path) -> Iterator[BinaryIO]:
+    """A file that gets the name `path` once it is complete, and is removed when it is not."""
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_bytes(data)
-        os.replace(part, path)
-    except OSError as error:
-        raise _not_writable(path, error) from error
+        with part.open("wb") as file:
+            yield file
+        part.replace(path)
+    except BaseException as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _not_writable(path, error) from error
+        raise
 
 
 def call_files(directory: Path) -> list[Path]:
@@ -124,24 +135,33 @@ def find_bundles(path: Path) -> list[Path]:
 
     Raises InputError with the remedy where there is none.
     """
+    try:
+        return _bundles_at(path)
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def _bundles_at(path: Path) -> list[Path]:
     if not path.exists():
         raise InputError(f"{path} does not exist: give a bundle or a folder of bundles")
     if not path.is_dir():
         raise InputError(f"{path} is a file: give a bundle or a folder of bundles")
     if (path / MANIFEST_NAME).is_file():
         return [path]
-    if call_files(path):
-        remedy = f"run `profile-sd3 merge {path}` to rebuild it"
-        raise InputError(f"{path} holds call files but no {MANIFEST_NAME}: {remedy}")
+    _refuse_unfinished(path)
     below = [entry for entry in path.iterdir() if entry.is_dir()]
     bundles = [entry for entry in below if (entry / MANIFEST_NAME).is_file()]
-    unfinished = [entry for entry in below if entry not in bundles and call_files(entry)]
-    if not bundles and unfinished:
-        remedy = f"run `profile-sd3 merge {unfinished[0]}` to rebuild it"
-        raise InputError(f"{unfinished[0]} holds call files but no {MANIFEST_NAME}: {remedy}")
     if not bundles:
+        for entry in sorted(below):
+            _refuse_unfinished(entry)
         raise InputError(f"no bundle in {path}: record one with `profile-sd3 run --out {path}`")
     return sorted(bundles, key=_age)
+
+
+def _refuse_unfinished(directory: Path) -> None:
+    if call_files(directory):
+        remedy = f"run `profile-sd3 merge {directory}` to rebuild it"
+        raise InputError(f"{directory} holds call files but no {MANIFEST_NAME}: {remedy}")
 
 
 def _age(bundle: Path) -> tuple[float, str]:
@@ -151,7 +171,8 @@ def _age(bundle: Path) -> tuple[float, str]:
 def merge_bundle(directory: Path) -> Path:
     """Write `merged.pb` anew from the call files and `host.pb`; rebuild a missing manifest.
 
-    Returns the path of `merged.pb`. Raises InputError where there is nothing to merge.
+    Of a file that is cut, its whole packets are merged. Returns the path of `merged.pb`. Raises
+    InputError where there is nothing to merge.
     """
     if not directory.is_dir():
         raise InputError(f"{directory} is not a folder: give the folder of one run")
@@ -159,54 +180,87 @@ def merge_bundle(directory: Path) -> Path:
     if not files:
         raise InputError(f"{directory} holds no call files: give the folder of one run")
     manifest_path = directory / MANIFEST_NAME
-    if manifest_path.is_file():
-        known = read_manifest(manifest_path)
-        known = replace(known, files=_merged_sizes(directory))
-        write_atomically(manifest_path, known.to_json().encode())
+    if not manifest_path.is_file():
+        _rebuild(directory, files)
         return directory / MERGED_NAME
-    _rebuild(directory, files)
+    known = read_manifest(manifest_path)
+    sizes = dict(known.files) | {entry.file: entry.bytes for entry in known.calls}
+    files += _host_file(directory)
+    changed = [path for path in files if path.stat().st_size != sizes.get(path.name)]
+    merged = _merged_sizes(directory, {path.name: _whole_bytes(path) for path in changed})
+    write_atomically(manifest_path, replace(known, files=merged).to_json().encode())
     return directory / MERGED_NAME
 
 
 def _rebuild(directory: Path, files: Sequence[Path]) -> None:
     """Write the manifest of a run that ended before it could, from what its files say."""
-    writer = BundleWriter(directory)
+    entries: list[CallEntry] = []
     losses: list[Loss] = []
-    for path in files:
-        trace = read_trace(path)
+    whole: dict[str, int] = {}
+    for path in (*files, *_host_file(directory)):
+        size = path.stat().st_size
+        try:
+            trace = read_trace(path)
+        except InputError as error:
+            whole[path.name] = 0
+            losses.append(Loss("truncated_file", path.name, size, "bytes", str(error)))
+            continue
+        cut = sum(loss.count for loss in trace.losses if loss.kind == "truncated_file")
+        whole[path.name] = size - cut
         losses.extend(trace.losses)
-        if not trace.calls:
-            raise InputError(f"{path} holds no call: it was not written by profile-sd3, remove it")
-        entry = CallEntry(trace.calls[0], path.name, path.stat().st_size, len(trace.slices))
-        writer._entries.append(entry)
+        if trace.calls:
+            entries.append(CallEntry(trace.calls[0], path.name, size, len(trace.slices)))
+        elif path.name != HOST_NAME and not cut:
+            remedy = "it was not written by profile-sd3, remove it"
+            raise InputError(f"{path} holds no call: {remedy}")
+    losses.extend(_missing_files(directory, entries))
+    info = RunInfo(producer="merge", losses=tuple(losses))
+    _write_manifest(directory, info, entries, _merged_sizes(directory, whole))
+
+
+def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Loss]:
+    """What a rebuilt run lacks, as far as the files that are there tell."""
+    found = {entry.call.index for entry in entries}
+    absent = sorted(set(range(max(found, default=-1))) - found)
+    if absent:
+        detail = f"no readable file of call {', '.join(map(str, absent[:20]))}"
+        yield Loss("missing_file", directory.name, len(absent), "files", detail)
     if not _host_file(directory):
         detail = "the run ended before it was written: accounting is not possible"
-        losses.append(Loss("missing_file", HOST_NAME, 1, "files", detail))
-    writer.finish(RunInfo(producer="merge", losses=tuple(losses)))
+        yield Loss("missing_file", HOST_NAME, 1, "files", detail)
 
 
-def _merged_sizes(directory: Path) -> dict[str, int]:
-    """Write `merged.pb`; sizes in bytes of the bundle's files that are no call."""
-    merged = _merge_files(directory)
-    return {path.name: path.stat().st_size for path in (*_host_file(directory), merged)}
+def _write_manifest(
+    directory: Path, info: RunInfo, entries: Iterable[CallEntry], files: Mapping[str, int]
+) -> None:
+    created = datetime.now(UTC).isoformat(timespec="seconds")
+    ordered = tuple(sorted(entries, key=lambda entry: entry.call.index))
+    manifest = Manifest(directory.name, created, info, ordered, files)
+    write_atomically(directory / MANIFEST_NAME, manifest.to_json().encode())
+
+
+def _merged_sizes(directory: Path, whole: Mapping[str, int]) -> dict[str, int]:
+    """Write `merged.pb`; sizes in bytes of the bundle's files that are no call.
+
+    `whole` says of damaged files how many bytes stand before the damage.
+    """
+    host, merged = _host_file(directory), directory / MERGED_NAME
+    with _appearing(merged) as target:
+        for path in (*call_files(directory), *host):
+            if path.name in whole:
+                target.write(path.read_bytes()[: whole[path.name]])
+                continue
+            with path.open("rb") as source:
+                shutil.copyfileobj(source, target, 1 << 20)
+    return {path.name: path.stat().st_size for path in (*host, merged)}
+
+
+def _whole_bytes(path: Path) -> int:
+    return whole_length(path.read_bytes())
 
 
 def _host_file(directory: Path) -> list[Path]:
     return [path for path in (directory / HOST_NAME,) if path.is_file()]
-
-
-def _merge_files(directory: Path) -> Path:
-    merged = directory / MERGED_NAME
-    part = directory / f".{MERGED_NAME}.part"
-    try:
-        with part.open("wb") as target:
-            for path in (*call_files(directory), *_host_file(directory)):
-                with path.open("rb") as source:
-                    shutil.copyfileobj(source, target, 1 << 20)
-        os.replace(part, merged)
-    except OSError as error:
-        raise _not_writable(merged, error) from error
-    return merged
 
 
 def _not_writable(path: Path, error: OSError) -> OutputError:

@@ -1,21 +1,34 @@
-"""Commands and counters as columns: what producers hand to the writer.
+"""Events as columns: what producers hand to the writer, and what the reader returns.
 
     builder = CommandBuilder()
     builder.add(track, "transformer_blocks.0.attn.to_q", "MatMul", start_ns, duration_ns)
     columns = builder.build()
+
+Text is interned: a column of text holds positions in one tuple of strings.
 """
 
 from __future__ import annotations
 
 from collections import defaultdict
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from profiler.events import NO_STEP, UNKNOWN, Track
+from profiler.events import NO_STEP, UNKNOWN, Call, Loss, Span, Track
 
-__all__ = ["CommandBuilder", "CommandColumns", "Counter", "Int32s", "Int64s"]
+__all__ = [
+    "CommandBuilder",
+    "CommandColumns",
+    "Counter",
+    "CounterColumns",
+    "Int32s",
+    "Int64s",
+    "SliceColumns",
+    "TraceColumns",
+    "TrackRow",
+]
 
 Int32s = npt.NDArray[np.int32]
 Int64s = npt.NDArray[np.int64]
@@ -72,6 +85,76 @@ class Counter:
     values: Int64s
 
 
+@dataclass(frozen=True, slots=True)
+class TrackRow:
+    """One track of a trace. `kind` is `process`, `thread`, `counter` or `plain`; `parent` is the
+    index of the parent in `TraceColumns.tracks`, -1 for a root."""
+
+    uuid: int
+    name: str
+    kind: str
+    parent: int
+    unit: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SliceColumns:
+    """n slices in order of their begin. Text columns index `TraceColumns.strings` (0 is "").
+
+    `call` is the index of the call that the slice's file records, -1 for slices of no call.
+    `duration_ns` is -1 for a slice that never ends. `command_index` is -1 where the slice
+    carries no command of ours; then `layer` equals `name`. Bytes and FLOPs: -1 is unknown.
+    """
+
+    track: Int32s
+    call: Int32s
+    name: Int32s
+    category: Int32s
+    depth: Int32s
+    layer: Int32s
+    command_index: Int32s
+    op_type: Int32s
+    role: Int32s
+    shapes: Int32s
+    stage: Int32s
+    step: Int32s
+    start_ns: Int64s
+    duration_ns: Int64s
+    bytes_read: Int64s
+    bytes_written: Int64s
+    flops: Int64s
+
+    def __len__(self) -> int:
+        return len(self.start_ns)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CounterColumns:
+    """m samples: `track` indexes `TraceColumns.tracks`; `call` is the index of the call in whose
+    file the sample stands, -1 for none; `value` is float64."""
+
+    track: Int32s
+    call: Int32s
+    time_ns: Int64s
+    value: np.ndarray[Any, np.dtype[np.float64]]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceColumns:
+    """What one trace holds. Calls and spans of ours stand in `calls` and `spans`, every other
+    slice in `slices`. `flows` is int64 [k, 2]: rows in `slices` from which to which, where both
+    ends are in `slices`."""
+
+    tracks: tuple[TrackRow, ...]
+    strings: tuple[str, ...]
+    slices: SliceColumns
+    calls: tuple[Call, ...]
+    spans: tuple[Span, ...]
+    counters: CounterColumns
+    flows: Int64s
+    losses: tuple[Loss, ...]
+
+
 _ROW = (
     "track",
     "layer",
@@ -101,7 +184,7 @@ class CommandBuilder:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def add(
+    def add(  # noqa: PLR0913  # one argument a column
         self,
         track: Track,
         layer: str,
@@ -144,10 +227,8 @@ class CommandBuilder:
         position = np.empty(count, dtype=np.int64)
         position[order] = np.arange(count)
         flows = np.array(self._flows, dtype=np.int64).reshape(-1, 2)
-        sorted_columns = {
-            name: np.ascontiguousarray(
-                column[order], dtype=np.int64 if name in _WIDE else np.int32
-            )
+        sorted_columns: dict[str, Any] = {
+            name: np.ascontiguousarray(column[order], dtype=np.int64 if name in _WIDE else np.int32)
             for name, column in columns.items()
         }
         return CommandColumns(

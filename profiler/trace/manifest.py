@@ -102,59 +102,79 @@ def read_manifest(path: Path) -> Manifest:
         remedy = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"
         raise InputError(f"{path} is not valid JSON ({error}): {remedy}") from error
     try:
+        _refuse_newer(document, path)
         return _manifest(document)
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
         remedy = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"
         raise InputError(f"{path} is not a profile-sd3 manifest ({error!r}): {remedy}") from error
 
 
-def _manifest(document: dict[str, Any]) -> Manifest:
-    version = int(document["format_version"])
+def _refuse_newer(document: dict[str, Any], path: Path) -> None:
+    version = _integer(document["format_version"], 1, 63)
     if version > FORMAT_VERSION:
-        raise ValueError(f"format_version {version} is newer than {FORMAT_VERSION}: update")
-    mappings = ("versions", "hardware", "devices", "submodules", "settings", "clocks")
-    mappings += ("overhead", "warmup", "attribution")
+        known = f"format {version}, this one reads up to {FORMAT_VERSION}"
+        raise InputError(f"{path} was written by a newer profile-sd3 ({known}): update it")
+
+
+def _manifest(document: dict[str, Any]) -> Manifest:
+    mappings = ("versions", "hardware", "settings", "clocks", "overhead", "warmup", "attribution")
+    described: dict[str, Any] = {name: dict(document.get(name, {})) for name in mappings}
+    for name in ("devices", "submodules"):
+        described[name] = {str(k): dict(v) for k, v in document.get(name, {}).items()}
     info = RunInfo(
         producer=str(document["producer"]),
         model=str(document.get("model", "")),
         pipeline=str(document.get("pipeline", "")),
         command_line=tuple(map(str, document.get("command_line", ()))),
         losses=tuple(_loss(entry) for entry in document.get("losses", ())),
-        **{name: dict(document.get(name, {})) for name in mappings},
+        **described,
     )
-    files = {_plain(name): int(size) for name, size in document["files"].items()}
+    files = {_plain(name): _integer(size, 0, 63) for name, size in document["files"].items()}
     calls = tuple(_entry(entry) for entry in document["calls"])
+    if len({entry.call.index for entry in calls}) < len(calls):
+        raise ValueError("a call is listed twice")
+    if len({*files, *(entry.file for entry in calls)}) < len(files) + len(calls):
+        raise ValueError("a file is listed twice")
     return Manifest(str(document["run_id"]), str(document["created"]), info, calls, files)
 
 
 def _entry(entry: dict[str, Any]) -> CallEntry:
     call = Call(
-        index=int(entry["index"]),
+        index=_integer(entry["index"], 0, 31),
         submodule=str(entry["submodule"]),
         stage=str(entry["stage"]),
         branch=str(entry["branch"]),
-        step=int(entry["step"]),
+        step=_integer(entry["step"], -1, 31),
         device=str(entry["device"]),
-        start_ns=int(entry["start_ns"]),
-        duration_ns=int(entry["duration_ns"]),
+        start_ns=_integer(entry["start_ns"], 0, 63),
+        duration_ns=_integer(entry["duration_ns"], -1, 63),
         ops_traced=bool(entry["ops_traced"]),
         input_shapes={str(k): str(v) for k, v in entry.get("input_shapes", {}).items()},
     )
-    return CallEntry(call, _plain(entry["file"]), int(entry["bytes"]), int(entry["commands"]))
+    size, commands = _integer(entry["bytes"], 0, 63), _integer(entry["commands"], 0, 63)
+    return CallEntry(call, _plain(entry["file"]), size, commands)
 
 
 def _loss(entry: dict[str, Any]) -> Loss:
     return Loss(
         kind=str(entry["kind"]),
         where=str(entry["where"]),
-        count=int(entry["count"]),
+        count=_integer(entry["count"], -1, 63),
         unit=str(entry["unit"]),
         detail=str(entry["detail"]),
     )
 
 
-def _plain(name: str) -> str:
+def _integer(value: Any, least: int, bits: int) -> int:
+    """`value` if it is an integer that the tables can hold."""
+    if type(value) is not int or not least <= value < 1 << bits:
+        raise ValueError(f"{value!r:.40} is no integer from {least} to 2^{bits} - 1")
+    return value
+
+
+def _plain(name: Any) -> str:
     """A file name without any folder, so that nothing outside the bundle is ever opened."""
-    if not isinstance(name, str) or name != Path(name).name or name in ("", ".", ".."):
-        raise ValueError(f"{name!r} is no plain file name")
-    return name
+    plain = isinstance(name, str) and name == Path(name).name and name.isprintable()
+    if not plain or name in ("", ".", ".."):
+        raise ValueError(f"{name!r:.80} is no plain file name")
+    return str(name)

@@ -8,8 +8,9 @@ Layout of a file, in packets of one sequence:
 3. one descriptor per device, track and counter;
 4. slice begins and ends, counters and flows in order of time, names interned.
 
-Everything a reader needs is in each file, and nothing is shared between files but track uuids,
-which derive from names: so the bytes of several files, one after another, are one trace.
+Everything a reader needs is in each file, and nothing is shared between files but the uuids of
+devices and counters, which derive from names: so the bytes of several files, one after another in
+any order, are one trace.
 """
 
 from __future__ import annotations
@@ -17,24 +18,34 @@ from __future__ import annotations
 import hashlib
 import heapq
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
+
+import numpy as np
 
 from profiler.errors import InputError
-from profiler.events import CALLS_TRACK, HOST_TRACK, PIPELINE_TRACK, Call, Span, Track
+from profiler.events import CALLS_TRACK, NO_STEP, PIPELINE_TRACK, UNKNOWN, Call, Span, Track
 from profiler.trace import schema
 from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.lanes import (
+    COUNTER_RANK,
+    Event,
+    Lane,
+    Slice,
+    connect,
+    place,
+    rank,
+    slice_events,
+)
 
-__all__ = ["HOST_SEQUENCE", "encode_call", "encode_host", "track_uuid"]
+__all__ = ["HOST_SEQUENCE", "encode_call", "encode_host", "shared_uuid"]
 
-HOST_SEQUENCE = 1  # calls use their index + 2
-_TRACK_ORDER = (PIPELINE_TRACK, CALLS_TRACK, HOST_TRACK)
+HOST_SEQUENCE: Final = 1  # calls use their index + 2
 
 
-def track_uuid(*path: str) -> int:
-    """The uuid of a track from its names: equal in every file, at most 35 bits (5 wire bytes)."""
-    digest = hashlib.blake2b("\x00".join(path).encode("utf-8", "replace"), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 29 or 1
+def shared_uuid(*path: str) -> int:
+    """The uuid of a device or counter from its names: equal in every file, above all lanes."""
+    digest = hashlib.blake2b("\x00".join(path).encode("utf-8", "replace"), digest_size=6).digest()
+    return int.from_bytes(digest, "little") | 1 << 48
 
 
 def encode_call(
@@ -56,18 +67,7 @@ def encode_host(spans: Iterable[Span], commands: CommandColumns, device: str) ->
     return _Writer(HOST_SEQUENCE).encode(slices, ())
 
 
-@dataclass(slots=True)
-class _Slice:
-    track: Track
-    name: str
-    start_ns: int
-    end_ns: int
-    extension: tuple[Any, dict[str, Any]]
-    flow_ids: list[int] = field(default_factory=list)
-    terminating_flow_ids: list[int] = field(default_factory=list)
-
-
-def _call_slice(call: Call) -> _Slice:
+def _call_slice(call: Call) -> Slice:
     inputs = [{"name": name, "shape": shape} for name, shape in call.input_shapes.items()]
     fields = {
         "index": call.index,
@@ -80,24 +80,25 @@ def _call_slice(call: Call) -> _Slice:
         "inputs": inputs,
     }
     track = Track(call.device, CALLS_TRACK, "other")
-    return _Slice(track, call.submodule, call.start_ns, call.end_ns, (schema.CALL, fields))
+    return Slice(track, call.submodule, call.start_ns, call.end_ns, (schema.CALL, fields))
 
 
-def _span_slice(span: Span, device: str) -> _Slice:
+def _span_slice(span: Span, device: str) -> Slice:
     fields = {"kind": span.kind, "stage": span.stage, "step": span.step}
     track = Track(device, PIPELINE_TRACK, "other")
     end_ns = span.start_ns + span.duration_ns
-    return _Slice(track, span.name, span.start_ns, end_ns, (schema.SPAN, fields))
+    return Slice(track, span.name, span.start_ns, end_ns, (schema.SPAN, fields))
 
 
-def _command_slices(commands: CommandColumns) -> Iterator[_Slice]:
+def _command_slices(commands: CommandColumns) -> Iterator[Slice]:
     strings, tracks = commands.strings, commands.tracks
     optional = ("bytes_read", "bytes_written", "flops")
     numbers = {name: getattr(commands, name).tolist() for name in (*optional, "step")}
     texts = {
         name: getattr(commands, name).tolist() for name in ("op_type", "role", "shapes", "stage")
     }
-    starts, ends = commands.start_ns.tolist(), commands.end_ns.tolist()
+    starts = commands.start_ns.tolist()
+    ends = np.where(commands.duration_ns == UNKNOWN, UNKNOWN, commands.end_ns).tolist()
     layers, indices = commands.layer.tolist(), commands.command_index.tolist()
     for row, track in enumerate(commands.track.tolist()):
         layer = strings[layers[row]]
@@ -108,41 +109,22 @@ def _command_slices(commands: CommandColumns) -> Iterator[_Slice]:
         for name in optional:
             if numbers[name][row] >= 0:
                 fields[name] = numbers[name][row]
-        if texts["stage"][row]:
+        if numbers["step"][row] != NO_STEP:
             fields["step"] = numbers["step"][row]
         extension = (schema.COMMAND, fields)
-        yield _Slice(tracks[track], layer, starts[row], ends[row], extension)
+        yield Slice(tracks[track], layer, starts[row], ends[row], extension)
 
 
-def _add_flows(
-    slices: list[_Slice], commands: CommandColumns, *, first: int, sequence: int
-) -> None:
+def _encodable(text: str) -> str:
+    """`text` without lone surrogates, which JSON may hold and UTF-8 may not."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _add_flows(slices: list[Slice], commands: CommandColumns, *, first: int, sequence: int) -> None:
     """Give each dependency an id that no other file uses: sequence in the upper 32 bits."""
     for number, (source, target) in enumerate(commands.flows.tolist(), 1):
         flow_id = (sequence << 32) | number
-        slices[first + source].flow_ids.append(flow_id)
-        slices[first + target].terminating_flow_ids.append(flow_id)
-
-
-def _lanes(slices: Sequence[_Slice]) -> Iterator[tuple[_Slice, int]]:
-    """Give slices of one track the first lane on which they nest properly.
-
-    Slices of one Perfetto track must nest. Where a producer's commands overlap without nesting,
-    the later one goes to a further lane: a track of its own under the same name.
-    """
-    open_ends: dict[Track, list[list[int]]] = {}
-    for piece in slices:
-        lanes = open_ends.setdefault(piece.track, [])
-        for number, stack in enumerate(lanes):
-            while stack and stack[-1] <= piece.start_ns:
-                stack.pop()
-            if not stack or piece.end_ns <= stack[-1]:
-                stack.append(piece.end_ns)
-                yield piece, number
-                break
-        else:
-            lanes.append([piece.end_ns])
-            yield piece, len(lanes) - 1
+        connect(slices[first + source], slices[first + target], flow_id)
 
 
 class _Writer:
@@ -155,19 +137,16 @@ class _Writer:
         self._names: dict[str, int] = {}
         self._categories: dict[str, int] = {}
 
-    def encode(self, slices: Sequence[_Slice], counters: Sequence[Counter]) -> bytes:
-        ordered = sorted(
-            slices, key=lambda s: (s.start_ns, s.end_ns > s.start_ns, s.start_ns - s.end_ns)
-        )
-        placed = [
-            (piece, track_uuid(piece.track.device, piece.track.name, str(lane)))
-            for piece, lane in _lanes(ordered)
-        ]
-        starts = [p.start_ns for p in ordered[:1]] + [int(c.times_ns[0]) for c in counters]
+    def encode(self, slices: Sequence[Slice], counters: Sequence[Counter]) -> bytes:
+        placed = place(slices, self.sequence)
+        starts = [piece.start_ns for piece, _ in placed[:1]]
+        starts += [int(counter.times_ns.min()) for counter in counters if len(counter.times_ns)]
         self._start(min(starts, default=0))
-        self._describe([(piece.track, uuid) for piece, uuid in placed], counters)
+        self._describe_devices({*(piece.track.device for piece, _ in placed)}, counters)
+        self._describe_lanes(lane for _, lane in placed)
+        self._describe_counters(counters)
         events = heapq.merge(
-            _slice_events(placed), _counter_events(counters), key=lambda event: event[0]
+            slice_events(placed), _counter_events(counters), key=lambda event: event[0]
         )
         for time_ns, uuid, kind, payload in events:
             self._event(time_ns, uuid, kind, payload)
@@ -179,7 +158,9 @@ class _Writer:
 
     def _start(self, base_ns: int) -> None:
         if base_ns < 0:
-            raise InputError(f"a trace cannot start before the epoch, but one starts at {base_ns} ns")
+            raise InputError(
+                f"a trace cannot start before the epoch, but one starts at {base_ns} ns"
+            )
         packet = self._packet()
         packet.sequence_flags = schema.INCREMENTAL_STATE_CLEARED
         packet.trace_packet_defaults.timestamp_clock_id = schema.FIRST_SEQUENCE_CLOCK
@@ -192,27 +173,27 @@ class _Writer:
         self._clock = base_ns
         self._packet().extension_descriptor.extension_set = schema.EXTENSION_SET
 
-    def _describe(
-        self, tracks: Sequence[tuple[Track, int]], counters: Sequence[Counter]
-    ) -> None:
-        devices = sorted({t.device for t, _ in tracks} | {c.device for c in counters})
-        for device in devices:
+    def _describe_devices(self, devices: set[str], counters: Sequence[Counter]) -> None:
+        for device in sorted(devices | {counter.device for counter in counters}):
             descriptor = self._packet().track_descriptor
-            descriptor.uuid = track_uuid(device)
-            descriptor.name = device
+            descriptor.uuid = shared_uuid(device)
+            descriptor.name = _encodable(device)
             descriptor.child_ordering = schema.ORDER_EXPLICIT
-        described: dict[int, Track] = {uuid: track for track, uuid in tracks}
-        for uuid, track in described.items():
+
+    def _describe_lanes(self, lanes: Iterable[Lane]) -> None:
+        for lane in dict.fromkeys(lanes):
             descriptor = self._packet().track_descriptor
-            descriptor.uuid, descriptor.parent_uuid = uuid, track_uuid(track.device)
-            descriptor.name = track.name
-            descriptor.sibling_order_rank = _rank(track)
+            descriptor.uuid, descriptor.parent_uuid = lane.uuid, shared_uuid(lane.track.device)
+            descriptor.name = _encodable(lane.track.name)
+            descriptor.sibling_order_rank = rank(lane.track)
+
+    def _describe_counters(self, counters: Sequence[Counter]) -> None:
         for counter in counters:
             descriptor = self._packet().track_descriptor
-            descriptor.uuid = track_uuid(counter.device, counter.name, "counter")
-            descriptor.parent_uuid = track_uuid(counter.device)
-            descriptor.name = counter.name
-            descriptor.sibling_order_rank = 99
+            descriptor.uuid = shared_uuid(counter.device, counter.name)
+            descriptor.parent_uuid = shared_uuid(counter.device)
+            descriptor.name = _encodable(counter.name)
+            descriptor.sibling_order_rank = COUNTER_RANK
             descriptor.counter.unit = (
                 schema.UNIT_BYTES if counter.unit == "bytes" else schema.UNIT_COUNT
             )
@@ -228,8 +209,10 @@ class _Writer:
             event.counter_value = payload
         elif kind == schema.SLICE_BEGIN:
             self._begin(packet, event, payload)
+        else:
+            event.terminating_flow_ids.extend(payload.closing_flow_ids)
 
-    def _begin(self, packet: Any, event: Any, piece: _Slice) -> None:
+    def _begin(self, packet: Any, event: Any, piece: Slice) -> None:
         event.name_iid = self._intern(packet, "event_names", self._names, piece.name)
         event.category_iids.append(
             self._intern(packet, "event_categories", self._categories, piece.track.category)
@@ -239,9 +222,9 @@ class _Writer:
         for name, value in fields.items():
             if name == "inputs":
                 for entry in value:
-                    message.inputs.add(**entry)
+                    message.inputs.add(**{key: _encodable(text) for key, text in entry.items()})
             else:
-                setattr(message, name, value)
+                setattr(message, name, _encodable(value) if isinstance(value, str) else value)
         event.flow_ids.extend(piece.flow_ids)
         event.terminating_flow_ids.extend(piece.terminating_flow_ids)
 
@@ -250,41 +233,13 @@ class _Writer:
         iid = table.get(text)
         if iid is None:
             iid = table[text] = len(table) + 1
-            getattr(packet.interned_data, kind).add(iid=iid, name=text)
+            getattr(packet.interned_data, kind).add(iid=iid, name=_encodable(text))
         return iid
 
 
-def _rank(track: Track) -> int:
-    """Pipeline, calls and host work first, then the device's own queues by category."""
-    if track.name in _TRACK_ORDER:
-        return _TRACK_ORDER.index(track.name)
-    order = ("compute", "dma", "copy", "sync", "host", "other")
-    return 10 + order.index(track.category) if track.category in order else 20
-
-
-_Event = tuple[int, int, int, Any]
-
-
-def _slice_events(placed: Sequence[tuple[_Slice, int]]) -> Iterator[_Event]:
-    """Begins and ends in order of time; on one track an end comes before the next begin.
-
-    `placed` is in order of start, parents before children, and nests on every track.
-    """
-    ends: list[tuple[int, int, int]] = []  # (end, -opening order, uuid): innermost first
-    for opened, (piece, uuid) in enumerate(placed):
-        while ends and ends[0][0] <= piece.start_ns:
-            end_ns, _, ended = heapq.heappop(ends)
-            yield end_ns, ended, schema.SLICE_END, None
-        yield piece.start_ns, uuid, schema.SLICE_BEGIN, piece
-        heapq.heappush(ends, (piece.end_ns, -opened, uuid))
-    while ends:
-        end_ns, _, ended = heapq.heappop(ends)
-        yield end_ns, ended, schema.SLICE_END, None
-
-
-def _counter_events(counters: Sequence[Counter]) -> Iterator[_Event]:
+def _counter_events(counters: Sequence[Counter]) -> Iterator[Event]:
     samples = (
-        (int(time_ns), track_uuid(counter.device, counter.name, "counter"), int(value))
+        (int(time_ns), shared_uuid(counter.device, counter.name), int(value))
         for counter in counters
         for time_ns, value in zip(counter.times_ns, counter.values, strict=True)
     )

@@ -1,0 +1,27 @@
+"""`profile-sd3 dump`: a trace as text."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["dump"]
+
+
+def dump(
+    file: Annotated[Path, typer.Argument(help="Any Perfetto trace (.pb).")],
+    limit: Annotated[
+        int | None, typer.Option(min=0, help="Lines to print.  [default: all]")
+    ] = None,
+) -> None:
+    """Print a trace as text: one line per event, in file order.
+
+    Each line: packet number, packet sequence, time in ns, kind, then what the event holds.
+    """
+    from profiler.trace.text import dump_lines
+
+    for line in islice(dump_lines(file), limit):
+        typer.echo(line)

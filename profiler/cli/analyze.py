@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 __all__ = ["analyze"]
 
-_DAMAGE = ("truncated_file", "missing_file")
+_DAMAGE = ("truncated_file", "missing_file", "changed_file")
 _OURS = ("manifest.json", "run.json")
 _NAMED = 4  # other bundles that are named
 

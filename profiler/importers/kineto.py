@@ -133,7 +133,8 @@ def _info(
 ) -> RunInfo:
     header = trace.header
     versions = {name: getattr(header, name) for name in _VERSIONS}
-    settings: dict[str, Any] = {name: bool(getattr(header, name)) for name in _SETTINGS}
+    recorded = {name: getattr(header, name) for name in _SETTINGS}
+    settings: dict[str, Any] = {k: bool(v) for k, v in recorded.items() if v is not None}
     settings["source"] = path.name
     settings["steps_from"] = ", ".join(sorted({s.steps_from for s in stagings if s.steps_from}))
     return RunInfo(

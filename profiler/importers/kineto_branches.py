@@ -45,7 +45,8 @@ def branches_of(
         elif stage == "denoise" and not is_decoder(call):
             key = (step, call.instance)
             branch = "cond" if seen[key] == 0 else "uncond"
-            if per_step[key] == 1 and _is_doubled(batch_of(call), images, guided=guided):
+            batch = batch_of(call) if per_step[key] == 1 and images else 0
+            if per_step[key] == 1 and _is_doubled(batch, images, guided=guided):
                 branch = "batched"
             seen[key] += 1
         branches.append(branch)

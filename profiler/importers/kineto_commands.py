@@ -22,7 +22,7 @@ from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.importers.kineto_json import Event, KinetoTrace, Scalar
 from profiler.importers.kineto_launch import DEVICE_WORK, Launches
 from profiler.importers.kineto_layers import ModulePaths, input_text, kernel_name
-from profiler.trace.columns import CommandBuilder
+from profiler.trace.columns import CommandBuilder, Int64s
 
 __all__ = ["CommandWriter", "device_kind", "device_name", "thread_name", "whole"]
 
@@ -71,7 +71,8 @@ class CommandWriter:
     _kernels: dict[str, str] = field(default_factory=dict)
     _shapes: dict[tuple[bytes, bytes], str] = field(default_factory=dict)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
-    _shared: frozenset[int] = field(init=False)
+    _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
+    _by_call: Int64s = field(init=False)
     devices: tuple[str, ...] = field(init=False)  # of each launch
 
     def __post_init__(self) -> None:
@@ -83,12 +84,13 @@ class CommandWriter:
         counts = Counter(self.launches.launch.tolist())
         counts.pop(-1, None)
         self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
+        self._by_call = np.argsort(self.launches.call, kind="stable")
 
     def write(self, call: int, builder: CommandBuilder, place_at: PlaceAt | None = None) -> None:
         """Add the commands of a call; of none (-1) with stage and step by the time of launch."""
         commands: dict[int, int] = {}
         stage, step = "", NO_STEP
-        for member in np.flatnonzero(self.launches.call == call).tolist():
+        for member in self._members(call):
             if place_at is not None:
                 stage, step = place_at(int(self.launches.time_ns[member]))
             target = self._work(member, builder, stage, step)
@@ -101,9 +103,15 @@ class CommandWriter:
 
     def device_of(self, call: int) -> str:
         """The device on which most of a call's work ran, the root device where none did."""
-        members = np.flatnonzero(self.launches.call == call).tolist()
-        counts = Counter(self.devices[member] for member in members)
+        counts = Counter(self.devices[member] for member in self._members(call))
         return counts.most_common(1)[0][0] if counts else ROOT_DEVICE
+
+    def _members(self, call: int) -> list[int]:
+        first, last = np.searchsorted(
+            self.launches.call, (call, call + 1), sorter=self._by_call
+        ).tolist()
+        members: list[int] = self._by_call[first:last].tolist()
+        return members
 
     def _times(self, row: int) -> tuple[int, int]:
         return int(self.trace.start_ns[row]), int(self.trace.duration_ns[row])

@@ -39,9 +39,8 @@ class Launches:
 
     `row` is the event that did the work, `launch` the runtime call's, `operator` the innermost
     operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
-    is when it was launched, its own start where nobody knows. `by_external_id` counts those that
-    only the external id led to a call. Wrappers that torch.compile and the profiler
-    record among operators are none.
+    is when it was launched, its own start where nobody knows. Wrappers that torch.compile and the
+    profiler record among operators are none.
     """
 
     row: Int64s
@@ -50,7 +49,6 @@ class Launches:
     module: Int64s
     call: Int64s
     time_ns: Int64s
-    by_external_id: int
 
     def __len__(self) -> int:
         return len(self.row)
@@ -74,15 +72,15 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     strayed = (call < 0) & (external >= 0)
     origin = np.where(strayed, external, origin)
     call[strayed] = _around(trace, around, external[strayed])
-    innermost = _around(trace, operators, origin)
+    operator = _at(operators.row, _around(trace, operators, origin))
+    named = np.where(np.isin(external, operators.row), external, -1)
     return Launches(
         row=work,
         launch=launch,
-        operator=_at(operators.row, innermost),
+        operator=np.where(operator >= 0, operator, named),
         module=_module_in_call(trace, frames, around, origin, call),
         call=_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
-        by_external_id=int((strayed & (call >= 0)).sum()),
     )
 
 
@@ -104,7 +102,6 @@ def _host_operators(
         module=_module_in_call(trace, frames, around, row, call),
         call=_at(around.row, call),
         time_ns=trace.start_ns[row],
-        by_external_id=0,
     )
 
 

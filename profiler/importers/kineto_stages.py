@@ -220,6 +220,8 @@ def _place(
 
 def _structural_role(section: Section, call: CallRange, stage: str) -> str:
     """What the place of a call in a pipeline says it is: the stage's usual submodule, or ""."""
+    if stage != "denoise" and not section.steps:  # a repeated module alone is no evidence
+        return ""
     if stage == "encode" and section.prompts:
         inside = any(begin <= call.start_ns < end for begin, end in section.prompts)
         return "text_encoder" if inside else ""

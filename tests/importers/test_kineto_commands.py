@@ -58,6 +58,16 @@ def test_a_kernel_launched_by_another_thread_follows_its_operator(tmp_path):
     assert device_work(trace.imported(tmp_path))[0][0] == 2
 
 
+def test_a_launch_without_operator_takes_the_one_the_kernel_names(tmp_path):
+    """The external id also tells the operator where none is open on the launching thread."""
+    trace = flux()
+    external = trace.op("aten::mm", 160, 5)
+    trace.kernel("gemm", 190, 10, launched=180, external=external)
+    assert device_work(trace.imported(tmp_path)) == [
+        (2, "stream 7", "aten::mm", 0, "aten::mm"),
+    ]
+
+
 def test_threads_do_not_mix(tmp_path):
     """Calls that overlap on two threads each get what their own thread launched."""
     trace = Trace()

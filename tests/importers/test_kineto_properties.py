@@ -35,7 +35,7 @@ RANGE = st.tuples(st.integers(1, 2), TIME, st.integers(1, 40))
     kernels=st.lists(st.tuples(RANGE, st.one_of(st.none(), TIME)), max_size=6),
 )
 def test_any_arrangement_of_frames_is_imported_or_refused(frames, kernels):
-    """Calls lie in their stages, stages tile their pipeline, and no kernel is lost."""
+    """Stages tile their pipeline, calls of one thread lie in their stages, no kernel is lost."""
     trace = Trace()
     for name, (tid, start, length) in frames:
         trace.frame(name, start, length, tid)
@@ -49,7 +49,7 @@ def test_any_arrangement_of_frames_is_imported_or_refused(frames, kernels):
     assert (run.commands["device"] == "cuda:0").sum() == len(kernels)
     spans = run.spans.with_columns(end_ns=pl.col("start_ns") + pl.col("duration_ns"))
     pipelines = spans.filter(pl.col("kind") == "pipeline")
-    if len(pipelines) == 1:
+    if len(pipelines) == 1 and len({tid for _, (tid, _, _) in frames}) == 1:
         stages = spans.filter(pl.col("kind") == "stage")
         assert stages["duration_ns"].sum() == pipelines["duration_ns"].item()
         for stage, start in run.calls.select("stage", "start_ns").iter_rows():

@@ -114,7 +114,7 @@ class _Hooks:
         self._pipeline = pipeline
         self._recorder = recorder
         self._before_call = before_call
-        self._encoded: dict[str, int] = {}  # calls per encoder since encode_prompt began
+        self._encoded: dict[str, int] = {}  # calls per encoder since the pipeline began
         self._inside = False  # in a call or host work: what it invokes is part of it
 
     def around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
@@ -130,7 +130,6 @@ class _Hooks:
             self._recorder.end_pipeline()
 
     def around_encode_prompt(self, original: Any, args: Any, kwargs: Any) -> Any:
-        self._encoded.clear()
         result = original(*args, **kwargs)
         if self._recorder.pipeline is not None:
             self._recorder.pipeline.encode_end_ns = self._recorder.clock.now_ns()
@@ -188,7 +187,7 @@ class _Hooks:
         return around
 
     def _branch(self, entry: Entry) -> str:
-        """Encoders: the order in which one `encode_prompt` invokes each. Denoiser: whether
+        """Encoders: the order in which a pipeline call invokes each. Denoiser: whether
         guidance doubles the batch. Others have none."""
         if entry.stage == "encode":
             count = self._encoded.get(entry.submodule, 0)

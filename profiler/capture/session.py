@@ -330,6 +330,7 @@ def _without_operators(invocation: Invocation) -> OperatorTrace:
 
 def _attribution(part: ProfiledPart) -> dict[str, Any]:
     return {
+        "to": "module paths",
         "attributed_ns": part.attributed_ns,
         "total_ns": part.total_ns,
         "share": part.attributed_ns / part.total_ns,

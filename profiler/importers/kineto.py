@@ -203,6 +203,7 @@ def _attribution(trace: KinetoTrace, launches: Launches, devices: Sequence[str])
         in_calls = here & (launches.call >= 0)
         total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
         found[device] = {
+            "to": "calls",
             "attributed_ns": attributed,
             "total_ns": total,
             "share": attributed / total if total else 1.0,

@@ -8,6 +8,7 @@ from typing import Any
 
 from profiler.analysis.result import Accounting, Analysis, RunSummary
 from profiler.events import Loss
+from profiler.report.facts import attributed_to
 from profiler.report.layout import shorten
 from profiler.report.units import count, duration, percent
 
@@ -88,7 +89,7 @@ def _cores(cores: object) -> str:
         else:
             runs.append([core])
     named = ", ".join(f"{r[0]}-{r[-1]}" if len(r) > 1 else f"{r[0]}" for r in runs)
-    return f"cores {named}" if named else ""
+    return f"core{'s' if len(cores) > 1 else ''} {named}" if named else ""
 
 
 def _traced(run: RunSummary) -> str:
@@ -143,7 +144,7 @@ def _attribution(attribution: Mapping[str, Any]) -> str:
         named = f"{percent(next(iter(known.values())))} in each submodule"
     else:
         named = ", ".join(f"{name} {percent(share)}" for name, share in known.items())
-    return f"to module paths, of operator time: {named}"
+    return f"to {attributed_to(attribution)}, of operator time: {named}"
 
 
 def _share(part: object) -> float | None:

@@ -1,4 +1,4 @@
-"""Bad input of every subcommand: one sentence with the remedy on stderr, exit code 2, no traceback."""
+"""Bad input of every subcommand: one sentence with the remedy, exit code 2, no traceback."""
 
 from __future__ import annotations
 

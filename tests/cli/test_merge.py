@@ -1,0 +1,41 @@
+"""`profile-sd3 merge` writes merged.pb anew and says what a rebuilt run lacks."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from profiler.cli.merge import merge
+from profiler.errors import ProfilerError
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME
+from profiler.trace.manifest import MANIFEST_NAME
+from tests.trace.samples import small_bundle
+
+
+def test_path_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The path and size of merged.pb are printed, and nothing is said to be lost."""
+    merged = small_bundle(tmp_path) / MERGED_NAME
+    before = merged.read_bytes()
+    merged.unlink()
+    merge(merged.parent)
+    assert merged.read_bytes() == before
+    out, err = capsys.readouterr()
+    assert (out, err) == (f"{merged}: {len(before):,} bytes\n", "")
+
+
+def test_losses_of_a_rebuilt_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without its manifest and host file a run is rebuilt, and the loss is said on stderr."""
+    bundle = small_bundle(tmp_path)
+    (bundle / MANIFEST_NAME).unlink()
+    (bundle / HOST_NAME).unlink()
+    merge(bundle)
+    err = capsys.readouterr().err
+    assert err.startswith(f"lost: {HOST_NAME}: missing_file, 1 file: ")
+    assert (bundle / MANIFEST_NAME).is_file()
+
+
+def test_no_run(tmp_path: Path) -> None:
+    """A folder without call files is refused."""
+    with pytest.raises(ProfilerError, match="holds no call files"):
+        merge(tmp_path)

@@ -9,6 +9,7 @@ Times are int64 nanoseconds on one clock per run (CLOCK_REALTIME epoch).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal, get_args
@@ -69,6 +70,8 @@ NO_STEP = -1  # the step of everything outside `denoise`
 NO_CALL = -1  # the call of a command that belongs to none: host work of the pipeline itself
 UNKNOWN = -1  # bytes, FLOPs or an end that nobody measured; null in the tables
 
+_NO_FILE_NAME = re.compile(r"[^\w.+-]")  # a submodule's name may come from a foreign trace
+
 
 @dataclass(frozen=True, slots=True)
 class Track:
@@ -115,7 +118,8 @@ class Call:
             label = f"step{self.step:03d}{branch}"
         else:
             label = self.branch or self.stage
-        return f"{self.index:03d}_{self.submodule}.{label}.pb"
+        name = _NO_FILE_NAME.sub("_", f"{self.submodule}.{label}".rstrip("."))
+        return f"{self.index:03d}_{name}.pb"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,8 +139,8 @@ class Loss:
     """Something that was executed but is not, or not fully, in the trace.
 
     `kind` is one of `truncated_file`, `dropped_events`, `untraced_call`, `unclosed_slice`,
-    `missing_file`; `count` counts what was lost (events, bytes or calls: `unit` says which),
-    `UNKNOWN` when nobody can tell.
+    `missing_file`, `changed_file`, `aborted_run`; `count` counts what was lost (events, bytes or
+    calls: `unit` says which), `UNKNOWN` when nobody can tell.
     """
 
     kind: str

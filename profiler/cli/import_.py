@@ -11,8 +11,12 @@ __all__ = ["import_"]
 
 
 def import_(
-    file: Annotated[
-        Path, typer.Argument(help="A torch.profiler trace: Chrome JSON, .json or .json.gz.")
+    path: Annotated[
+        Path,
+        typer.Argument(
+            help="A torch.profiler trace (Chrome JSON, .json or .json.gz), or a folder of RBLN's "
+            "rbln_<date>_<time>_<n>.pb."
+        ),
     ],
     out: Annotated[Path, typer.Option(help="Folder of bundles; the run gets its own.")] = Path(
         "traces"
@@ -20,12 +24,28 @@ def import_(
     name: Annotated[
         str | None, typer.Option(help="Name of the run.  [default: the file's name]")
     ] = None,
+    pipeline: Annotated[
+        str | None,
+        typer.Option(
+            help="RBLN: what ran, to label its calls by: sd3, sd3-no-guidance, sdxl, flux, …, or a "
+            "YAML file (docs/rbln.md)."
+        ),
+    ] = None,
+    steps: Annotated[int | None, typer.Option(min=1, help="RBLN: denoising steps.")] = None,
+    skip: Annotated[
+        int | None, typer.Option(min=0, help="RBLN: leading calls that were warm-up.")
+    ] = None,
 ) -> None:
     """Import a trace that another profiler recorded, one file per submodule call.
 
     Record with torch.profiler.profile(with_stack=True, record_shapes=True): submodule calls come
     from the Python stacks.
     """
+    if pipeline is not None or steps is not None or skip is not None:
+        from profiler.importers.rbln import import_rbln
+
+        typer.echo(import_rbln(path, out, name, pipeline=pipeline, steps=steps, skip=skip))
+        return
     from profiler.importers.formats import import_trace
 
-    typer.echo(import_trace(file, out, name))
+    typer.echo(import_trace(path, out, name))

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiler.errors import InputError
+from profiler.importers.rbln_files import is_rbln, sample_file
 
-__all__ = ["FORMATS", "Format", "import_trace"]
+__all__ = ["FORMATS", "Format", "Importer", "import_trace"]
 
 _HEAD = 1 << 20  # bytes of decompressed text that formats are recognised by
 _GZIP = b"\x1f\x8b"
@@ -44,12 +45,24 @@ def _import_kineto(path: Path, out: Path, run_id: str | None) -> Path:
     return import_kineto(path, out, run_id)
 
 
+def _import_rbln(path: Path, out: Path, run_id: str | None) -> Path:
+    from profiler.importers.rbln import import_rbln
+
+    return import_rbln(path, out, run_id)
+
+
 FORMATS: tuple[Format, ...] = (
     Format(
         "kineto",
         "a torch.profiler trace (Chrome JSON, .json or .json.gz)",
         _is_kineto,
         _import_kineto,
+    ),
+    Format(
+        "rbln",
+        "a folder of RBLN's rbln_<date>_<time>_<n>.pb, or one of them",
+        is_rbln,
+        _import_rbln,
     ),
 )
 
@@ -68,6 +81,8 @@ def import_trace(path: Path, out: Path, run_id: str | None = None) -> Path:
 
 
 def _head(path: Path) -> bytes:
+    if path.is_dir():
+        path = sample_file(path)
     try:
         with path.open("rb") as file:
             compressed = file.read(2) == _GZIP

@@ -24,7 +24,7 @@ from profiler.importers.kineto_launch import DEVICE_WORK, Launches
 from profiler.importers.kineto_layers import ModulePaths, input_text, kernel_name
 from profiler.trace.columns import CommandBuilder, Int64s
 
-__all__ = ["CommandWriter", "device_kind", "device_name", "thread_name", "whole"]
+__all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name", "whole"]
 
 PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
 

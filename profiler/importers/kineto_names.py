@@ -11,7 +11,7 @@ import re
 
 from profiler.importers.kineto_calls import CallRange
 
-__all__ = ["SubmoduleNames", "is_decoder", "is_denoiser", "is_encoder"]
+__all__ = ["SubmoduleNames", "is_controlnet", "is_decoder", "is_denoiser", "is_encoder"]
 
 _HINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vae", re.compile(r"Autoencoder|VAE|Vae|VQ|^Decoder\w*$")),

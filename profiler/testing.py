@@ -1,8 +1,8 @@
 """What tests of programs that use profile-sd3 need: a clock that is moved by hand.
 
-    clock = FakeClock(1_000)
-    clock.advance(5)
-    clock.now_ns()   # 1_005
+clock = FakeClock(1_000)
+clock.advance(5)
+clock.now_ns()   # 1_005
 """
 
 from __future__ import annotations

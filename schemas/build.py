@@ -51,9 +51,10 @@ def main() -> None:
     outputs = {"schema.binpb": ours, "extension.binpb": for_perfetto(ours)}
     for name, descriptor_set in outputs.items():
         data = descriptor_set.SerializeToString(deterministic=True)
-        if "--check" in sys.argv and (TARGET / name).read_bytes() != data:
+        if "--check" not in sys.argv:
+            (TARGET / name).write_bytes(data)
+        elif (TARGET / name).read_bytes() != data:
             raise SystemExit(f"{name} is stale: run python schemas/build.py")
-        (TARGET / name).write_bytes(data)
 
 
 if __name__ == "__main__":

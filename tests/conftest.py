@@ -1,7 +1,10 @@
-"""Settings of all tests."""
+"""Options and rules for all tests."""
 
 from __future__ import annotations
 
+import os
+
+import pytest
 from hypothesis import settings
 
 # Reproducible everywhere, and blind to how fast the machine is.
@@ -9,3 +12,34 @@ settings.register_profile("project", deadline=None, derandomize=True)
 # Looks further: pytest --hypothesis-profile=thorough
 settings.register_profile("thorough", deadline=None, max_examples=5000)
 settings.load_profile("project")
+
+# In CI nothing may be skipped for want of a package, a browser or a sample: see .ci/run.
+REQUIRE_ALL = os.environ.get("PROFILE_SD3_REQUIRE_ALL") == "1"
+
+
+def pytest_addoption(parser):
+    parser.addoption(
+        "--refresh-notebooks",
+        action="store_true",
+        help="write the outputs of the executed notebooks back into them",
+    )
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item, call):
+    """Where everything is required, a skip is a failure, unless the test is marked as optional."""
+    outcome = yield
+    report = outcome.get_result()
+    if REQUIRE_ALL and report.skipped and not hasattr(report, "wasxfail"):
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but everything is required here: {report.longrepr}"
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_make_collect_report(collector):
+    """The same for modules that skip themselves while they are collected."""
+    outcome = yield
+    report = outcome.get_result()
+    if REQUIRE_ALL and report.skipped:
+        report.outcome = "failed"
+        report.longrepr = f"skipped, but everything is required here: {report.longrepr}"

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from profiler.errors import InputError
 
-__all__ = ["Options", "SubmoduleOptions", "parse_config"]
+__all__ = ["Ops", "Options", "SubmoduleOptions", "parse_config"]
 
 Ops = Literal["all", "none"]
 _KEYS = ("activate_profiler", "device")

@@ -18,7 +18,7 @@ from profiler.capture.wraps import Around, Wraps
 from profiler.errors import InputError
 from profiler.events import NO_STEP, ROOT_DEVICE
 
-__all__ = ["Entry", "attach", "device_of", "entries", "part_of"]
+__all__ = ["BeforeCall", "Entry", "attach", "device_of", "entries", "part_of"]
 
 BeforeCall = Callable[[Invocation | None, str], None]
 

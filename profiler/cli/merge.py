@@ -23,5 +23,6 @@ def merge(
     merged = merge_bundle(directory)
     typer.echo(f"{merged}: {merged.stat().st_size:,} bytes")
     for loss in read_manifest(directory / MANIFEST_NAME).info.losses:
-        count = f"{loss.count:,} {loss.unit}" if loss.count >= 0 else loss.unit
+        unit = loss.unit.removesuffix("s") if loss.count == 1 else loss.unit
+        count = f"{loss.count:,} {unit}" if loss.count >= 0 else unit
         typer.echo(f"lost: {loss.where}: {loss.kind}, {count}: {loss.detail}", err=True)

@@ -73,7 +73,8 @@ def run(
 
 def _pipeline(model: Path | None, device: list[str]) -> StableDiffusion3Pipeline:
     from profiler.pipelines.devices import parse_device_options
-    from profiler.pipelines.sd3 import SUBMODULES, StableDiffusion3Pipeline
+    from profiler.pipelines.loading import SUBMODULES
+    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
 
     devices = parse_device_options(device, SUBMODULES)

@@ -22,7 +22,7 @@ from profiler.errors import InputError
 from profiler.events import ROOT_DEVICE, UNKNOWN, Call, Loss, Track
 from profiler.importers.rbln_clocks import Clocks, Extent, place
 from profiler.importers.rbln_commands import RblnCommands, commands_of
-from profiler.importers.rbln_files import Capture, Shard, find_capture, is_rbln
+from profiler.importers.rbln_files import Capture, Shard, find_capture
 from profiler.importers.rbln_labels import Labels, label_shards, spans_of
 from profiler.importers.rbln_manifest import (
     PlacedCall,
@@ -37,7 +37,7 @@ from profiler.importers.rbln_tracks import DEVICE_KIND, tracks_of
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 
-__all__ = ["import_rbln", "is_rbln"]
+__all__ = ["import_rbln"]
 
 _LAST_NS = 1 << 62
 _RUN_ID = re.compile(r"[^\w.+-]+")

@@ -16,7 +16,7 @@ from profiler.importers.rbln_names import parse_name
 from profiler.importers.rbln_trace import RblnTrace
 from profiler.trace.columns import CommandColumns, Counter, Int32s, Int64s
 
-__all__ = ["Arguments", "RblnCommands", "commands_of", "parse_arguments"]
+__all__ = ["CYCLES", "Arguments", "RblnCommands", "commands_of", "parse_arguments"]
 
 CYCLES = "comp_cycle"
 _BYTES = re.compile(r":([0-9]{1,18})Byte")

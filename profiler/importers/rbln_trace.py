@@ -21,7 +21,7 @@ from profiler.importers.rbln_tracks import Row
 from profiler.trace import schema
 from profiler.trace.columns import Int32s, Int64s
 
-__all__ = ["RblnTrace", "read_rbln"]
+__all__ = ["ARGUMENTS", "RblnTrace", "read_rbln"]
 
 ARGUMENTS = "Slice Arguments"
 _LIMIT = (1 << 31) - 1  # protobuf's own limit for one message

@@ -15,7 +15,7 @@ from PIL import Image
 from profiler.errors import InputError
 from profiler.pipelines.devices import Placement, ProviderSpec
 from profiler.pipelines.image import ImageProcessor
-from profiler.pipelines.loading import SUBMODULES, Components, load_components
+from profiler.pipelines.loading import Components, load_components
 from profiler.pipelines.parts import Array, OnnxPart, pick
 from profiler.pipelines.prompts import (
     PromptEmbeddings,
@@ -25,7 +25,7 @@ from profiler.pipelines.prompts import (
     t5_embeddings,
 )
 
-__all__ = ["SUBMODULES", "PipelineOutput", "StableDiffusion3Pipeline", "StepCallback"]
+__all__ = ["PipelineOutput", "StableDiffusion3Pipeline", "StepCallback"]
 
 StepCallback = Callable[
     ["StableDiffusion3Pipeline", int, float, dict[str, Array]], Mapping[str, Array] | None

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from profiler.analysis.result import Analysis
 from profiler.report.units import count, counted, duration, percent, size
 
-__all__ = ["Fact", "Group", "details", "headline", "key_facts"]
+__all__ = ["Fact", "Group", "attributed_to", "details", "headline", "key_facts"]
 
 _NAMED = 4  # names that the headline lists
 _RESIDUAL_LIMIT = 0.01
@@ -136,7 +136,14 @@ def _attributed(attribution: Mapping[str, Any]) -> Iterator[Fact]:
     total = sum(_real(part, "total_ns") or 0.0 for part in parts)
     if total:
         share = sum(_real(part, "attributed_ns") or 0.0 for part in parts) / total
-        yield Fact("Attributed", percent(share), "of operator time has a layer")
+        note = f"of operator time, to {attributed_to(attribution)}"
+        yield Fact("Attributed", percent(share), note)
+
+
+def attributed_to(attribution: Mapping[str, Any]) -> str:
+    """What operators were attributed to: module paths by capture, calls by importers."""
+    targets = {str(p.get("to", "")) for p in attribution.values() if isinstance(p, Mapping)}
+    return " and ".join(sorted(targets - {""})) or "module paths"
 
 
 def _residual(analysis: Analysis) -> Fact:
@@ -218,8 +225,7 @@ def _real(mapping: Mapping[str, Any], key: str) -> float | None:
     return float(value) if _is_number(value) else None
 
 
-def _is_number(value: Any) -> bool:
+def _is_number(value: Any) -> TypeGuard[float]:
     """A finite number: JSON readers accept NaN and Infinity."""
     numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
     return numeric and abs(value) < float("inf")
-

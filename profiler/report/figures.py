@@ -1,8 +1,8 @@
 """Plotly figures of a run and its analysis, for notebooks.
 
-    from profiler.report import figures
-    figures.steps(analysis).show()
-    figures.timeline(run, call=6).show()
+from profiler.report import figures
+figures.steps(analysis).show()
+figures.timeline(run, call=6).show()
 """
 
 from __future__ import annotations
@@ -15,8 +15,21 @@ import polars as pl
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
 from profiler.report import charts
-from profiler.report.charts import Chart, escaped, shortened
-from profiler.report.palette import CATEGORY_COLOURS, ROLE_COLOURS, Theme, submodule_colours
+from profiler.report.chart_style import (
+    HOVER,
+    Chart,
+    bars_layout,
+    escaped,
+    shortened,
+    unit_for,
+)
+from profiler.report.palette import (
+    CATEGORY_COLOURS,
+    ROLE_COLOURS,
+    Colour,
+    Theme,
+    submodule_colours,
+)
 from profiler.report.timeline import extent
 from profiler.report.units import count, duration
 from profiler.table.run import Run
@@ -90,7 +103,7 @@ def _commands_chart(run: Run, call: int | None, theme: Theme) -> Chart:
             **row,
             "lane": f"{row['device'] or ''} {row['track']}".strip(),
             "kind": row["role"] or row["category"],
-            "colour": (ROLE_COLOURS.get(row["role"]) or CATEGORY_COLOURS[row["category"]]).on(theme),
+            "colour": _colour(row).on(theme),
             "text": f"{shortened(row['layer'], 120)}\n{row['op_type'] or ''}\n"
             f"command {row['command_index']}, {duration(max(row['duration_ns'], 0))}",
         }
@@ -105,13 +118,17 @@ def _commands_chart(run: Run, call: int | None, theme: Theme) -> Chart:
     return _chart(rows, begin, theme, f"{count(len(drawn))}{total} commands{of}")
 
 
+def _colour(command: dict[str, Any]) -> Colour:
+    return ROLE_COLOURS.get(command["role"]) or CATEGORY_COLOURS[command["category"]]
+
+
 def _chart(rows: list[dict[str, Any]], begin: int, theme: Theme, title: str) -> Chart:
     """Bars from start to end in lanes; rows of one kind share a trace and its legend entry."""
     kinds: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
         kinds.setdefault(row["kind"], []).append(row)
     longest = max((row["start_ns"] + row["duration_ns"] - begin for row in rows), default=0)
-    unit = charts.unit_for(longest)
+    unit = unit_for(longest)
     data = [
         {
             "type": "bar",
@@ -122,12 +139,12 @@ def _chart(rows: list[dict[str, Any]], begin: int, theme: Theme, title: str) -> 
             "x": [max(row["duration_ns"], 0) * unit.per_ns for row in group],
             "marker": {"color": group[0]["colour"], "line": {"width": 0}},
             "customdata": [escaped(row["text"]) for row in group],
-            "hovertemplate": charts.HOVER,
+            "hovertemplate": HOVER,
         }
         for kind, group in kinds.items()
     ]
     lanes = [*dict.fromkeys(row["lane"] for row in rows)]
-    layout = charts.bars_layout(theme, lanes, longest, row=34)
+    layout = bars_layout(theme, lanes, longest, row=34)
     layout["xaxis"] |= {"range": None, "fixedrange": False}
     layout["margin"] |= {"t": 76}
     heading = {"text": escaped(title), "font": {"size": 15}, "x": 0, "xref": "paper"}

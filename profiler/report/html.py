@@ -24,6 +24,7 @@ import polars as pl
 from profiler._version import __version__
 from profiler.analysis.result import Analysis
 from profiler.report import charts
+from profiler.report.chart_style import FONT
 from profiler.report.facts import details, headline, key_facts
 from profiler.report.pack import deflated, pack
 from profiler.report.page_tables import call_columns, page_tables
@@ -42,13 +43,14 @@ from profiler.report.units import count, counted, duration, percent
 from profiler.table.run import Run
 from profiler.trace.bundle import write_atomically
 
-__all__ = ["html_page", "write_html"]
+__all__ = ["embedded", "html_page", "write_html"]
 
 _SCRIPTS = (
     "format.js",
     "data.js",
     "lanes.js",
     "paint.js",
+    "marks.js",
     "timeline.js",
     "tables.js",
     "details.js",
@@ -75,7 +77,7 @@ def html_page(run: Run, analysis: Analysis) -> str:
         "figures": {theme: _figures(analysis, theme) for theme in _THEMES},
         "tables_shown": page_tables(analysis, begin),
         "call_columns": call_columns(),
-        "font": charts.FONT,
+        "font": FONT,
     }
     plotly = _plotly()
     script = "\n".join(['"use strict";', *map(_template, _SCRIPTS)])
@@ -143,7 +145,7 @@ def _css() -> str:
         " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
         for theme in _THEMES
     )
-    return Template(_template("report.css")).substitute(light=light, dark=dark, font=charts.FONT)
+    return Template(_template("report.css")).substitute(light=light, dark=dark, font=FONT)
 
 
 def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
@@ -159,9 +161,7 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
 
 
 def _pairs(colours: dict[str, Colour]) -> dict[str, dict[str, str]]:
-    return {
-        name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()
-    }
+    return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}
 
 
 def _figures(analysis: Analysis, theme: Theme) -> dict[str, Any]:
@@ -190,7 +190,8 @@ def _hardware(device: Any) -> str:
         return ""
     cores = device.get("cores")
     number = len(cores) if isinstance(cores, (list, tuple)) else cores
-    parts = [str(device.get("hardware") or ""), f"{number} cores" if number else ""]
+    of_cores = counted(number, "core") if isinstance(number, int) and number else ""
+    parts = [str(device.get("hardware") or ""), of_cores]
     return f"({', '.join(filter(None, parts))})" if any(parts) else ""
 
 
@@ -228,8 +229,9 @@ def _losses(analysis: Analysis) -> str:
 
 def _facts(analysis: Analysis, span_ns: int) -> str:
     return "".join(
-        f'<div{" class=alert" if fact.alert else ""}><dt>{escape(fact.label)}</dt>'
-        f'<dd class="value">{escape(fact.value)}</dd><dd class="note">{escape(fact.note)}</dd></div>'
+        f"<div{' class=alert' if fact.alert else ''}><dt>{escape(fact.label)}</dt>"
+        f'<dd class="value">{escape(fact.value)}</dd>'
+        f'<dd class="note">{escape(fact.note)}</dd></div>'
         for fact in key_facts(analysis, span_ns)
     )
 

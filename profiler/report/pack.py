@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["deflated", "pack"]
+__all__ = ["Table", "deflated", "pack"]
 
 Table = Mapping[str, npt.NDArray[np.int64]]
 

@@ -22,16 +22,16 @@ def pattern(layer: pl.Expr) -> pl.Expr:
 def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
     """`Analysis.operators` with one row a submodule, pattern and host.
 
-    Adds `layers`, how many rows stand for one; `op_types` are those of the longest of them.
+    Adds `layers`, how many layers a row stands for; `op_types` are those of the longest of them.
     Times, commands and shares are sums; `calls` is the largest; `tracks` too; the parallel
-    efficiency is that of the sums. Imbalance does not add up and is null, except where a row
-    stands for itself.
+    efficiency is that of the sums. Imbalance does not add up and is null. A row that stands for
+    one layer keeps its name and its imbalance.
     """
     possible = pl.col("busy_sum_ns") / pl.col("parallel_efficiency")
     devices = pl.col("devices").str.split(", ").explode().unique().sort().str.join(", ")
     folded = (
-        operators.with_columns(layer=pattern(pl.col("layer")), _possible=possible)
-        .group_by("submodule", "layer", "host", maintain_order=True)
+        operators.with_columns(_pattern=pattern(pl.col("layer")), _possible=possible)
+        .group_by("submodule", "_pattern", "host", maintain_order=True)
         .agg(
             pl.len().alias("layers"),
             devices,
@@ -39,6 +39,9 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
             pl.col("tracks", "calls").max(),
             pl.col("commands", "wall_union_ns", "busy_sum_ns", "share", "_possible").sum(),
             pl.col("first_ns", "median_ns").sum(),
+            layer=pl.when(pl.len() == 1)
+            .then(pl.col("layer").first())
+            .otherwise(pl.col("_pattern").first()),
             calibrated_ns=pl.when(pl.col("calibrated_ns").is_not_null().all()).then(
                 pl.col("calibrated_ns").sum()
             ),

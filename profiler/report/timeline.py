@@ -17,15 +17,22 @@ import polars as pl
 from profiler.analysis.arrays import text_codes
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 from profiler.report.pack import Table
+from profiler.report.timeline_columns import (
+    Strings,
+    call_columns,
+    command_columns,
+    flow_columns,
+    rows_of,
+)
 from profiler.table.run import Run
 
 __all__ = ["COMMAND_LIMIT", "Timeline", "extent", "timeline_of"]
 
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
 _SPAN_KINDS = ("pipeline", "stage", "step")
-_MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"  # "transformer_blocks.7" of "transformer_blocks.7.ff.net"
+# "transformer_blocks.7" of "transformer_blocks.7.ff.net.0"
+_MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"
 _WORTH = 4  # commands that a module must hold on average for its lane to say anything
-_Codes = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -61,7 +68,7 @@ def extent(run: Run) -> tuple[int, int]:
 def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
     """The timeline of `run` with at most `limit` commands, the longest of them."""
     begin, end = extent(run)
-    strings = _Strings()
+    strings = Strings()
     commands = run.commands.with_row_index("_row_of_run")
     if len(commands) > limit:
         commands = commands.top_k(limit, by="duration_ns")
@@ -81,29 +88,8 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
     return Timeline(document, tables)
 
 
-class _Strings:
-    """Strings of all text columns, each once."""
-
-    def __init__(self) -> None:
-        self.values: list[str] = []
-        self._index: dict[str, int] = {}
-
-    def codes(self, column: pl.Series) -> _Codes:
-        """Index of each value, -1 for null."""
-        if column.dtype == pl.String:
-            column = column.cast(pl.Categorical())
-        codes, names = text_codes(column)
-        return np.array([*map(self._intern, names), -1], dtype=np.int64)[codes]
-
-    def _intern(self, text: str) -> int:
-        index = self._index.setdefault(text, len(self.values))
-        if index == len(self.values):
-            self.values.append(text)
-        return index
-
-
 def _span_lanes(
-    spans: pl.DataFrame, begin: int, strings: _Strings, tables: dict[str, Table]
+    spans: pl.DataFrame, begin: int, strings: Strings, tables: dict[str, Table]
 ) -> Iterator[dict[str, Any]]:
     """A lane for each kind of span that the run has, above all devices."""
     ordered = spans.with_columns(
@@ -125,7 +111,7 @@ def _device_lanes(
     run: Run,
     commands: pl.DataFrame,
     begin: int,
-    strings: _Strings,
+    strings: Strings,
     tables: dict[str, Table],
 ) -> Iterator[dict[str, Any]]:
     """For each device its calls, its host track, its other tracks; fills `tables`."""
@@ -136,9 +122,9 @@ def _device_lanes(
         .with_columns(pl.col("duration_ns").clip(0).alias("_length"))
         .sort("_lane", "start_ns", "_length", descending=[False, False, True])
     )
-    tables["calls"] = _call_columns(calls, begin, strings)
-    tables["commands"] = _command_columns(commands, calls, begin, strings)
-    tables["flows"] = _flow_columns(run, commands)
+    tables["calls"] = call_columns(calls, begin, strings)
+    tables["commands"] = command_columns(commands, calls, begin, strings)
+    tables["flows"] = flow_columns(run, commands)
     tracks: dict[str, list[dict[str, Any]]] = {}
     for name, first, count in _named_runs(calls["device"]):
         tracks[name] = [_lane(name, CALLS_TRACK, "calls", "", first, count)]
@@ -198,7 +184,7 @@ def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """
     found = (
         commands.filter(pl.col("category") == "compute")
-        .join(_rows_of(calls), on="call", how="inner", maintain_order="left")
+        .join(rows_of(calls), on="call", how="inner", maintain_order="left")
         .sort("_row", "start_ns")
         .with_columns(module=pl.col("layer").cast(pl.String).str.extract(_MODULE))
         .with_columns(_stretch=pl.struct("_row", "module").rle_id())
@@ -216,10 +202,6 @@ def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     return found if worth else found.clear()
 
 
-def _rows_of(calls: pl.DataFrame) -> pl.DataFrame:
-    return calls.select("call", _row=pl.int_range(len(calls), dtype=pl.Int64))
-
-
 def _places(commands: pl.DataFrame) -> pl.DataFrame:
     """Device, track and category of each lane, numbered by `_lane` in the order of display."""
     found = commands.group_by("device", "track").agg(pl.col("category").min())
@@ -232,48 +214,6 @@ def _places(commands: pl.DataFrame) -> pl.DataFrame:
 def _track_order(row: dict[str, Any]) -> tuple[Any, ...]:
     host = row["track"] == HOST_TRACK
     return (not host, CATEGORIES.index(row["category"]), _natural(row["track"]))
-
-
-def _call_columns(calls: pl.DataFrame, begin: int, strings: _Strings) -> Table:
-    text = ("stage", "submodule", "branch", "input_shapes")
-    return {
-        "call": calls["call"].to_numpy().astype(np.int64),
-        "start": calls["start_ns"].to_numpy() - begin,
-        "duration": calls["duration_ns"].to_numpy(),
-        "step": calls["step"].to_numpy().astype(np.int64),
-        "traced": calls["ops_traced"].to_numpy().astype(np.int64),
-        **{name: strings.codes(calls[name]) for name in text},
-    }
-
-
-def _command_columns(
-    commands: pl.DataFrame, calls: pl.DataFrame, begin: int, strings: _Strings
-) -> Table:
-    """`call` becomes the row of the call in the table of calls, -1 for none."""
-    rows = commands.select("call").join(
-        _rows_of(calls), on="call", how="left", maintain_order="left"
-    )
-    numbers = ("bytes_read", "bytes_written", "flops")
-    text = ("layer", "op_type", "role", "shapes", "stage")
-    return {
-        "start": commands["start_ns"].to_numpy() - begin,
-        "duration": commands["duration_ns"].to_numpy(),
-        "call": rows["_row"].fill_null(-1).to_numpy(),
-        "index": commands["command_index"].to_numpy().astype(np.int64),
-        "step": commands["step"].to_numpy().astype(np.int64),
-        **{name: commands[name].fill_null(-1).to_numpy() for name in numbers},
-        **{name: strings.codes(commands[name]) for name in text},
-    }
-
-
-def _flow_columns(run: Run, commands: pl.DataFrame) -> Table:
-    """Dependencies between rows of the table of commands; those of a row left out are gone."""
-    position = np.full(len(run.commands), -1, dtype=np.int64)
-    position[commands["_row_of_run"].to_numpy()] = np.arange(len(commands))
-    ends = (position[run.flows[name].to_numpy()] for name in ("source", "target"))
-    source, target = ends
-    kept = (source >= 0) & (target >= 0)
-    return {"source": source[kept], "target": target[kept]}
 
 
 def _lane(

@@ -16,11 +16,14 @@ from profiler.events import CATEGORIES, ROLES
 
 __all__ = [
     "CALLS",
+    "CATEGORY",
     "COMMANDS",
     "COUNTERS",
     "FLOWS",
+    "ROLE",
     "SPANS",
     "TABLES",
+    "TEXT",
     "Column",
     "checked",
     "empty",

@@ -164,8 +164,8 @@ def _refuse_unfinished(directory: Path) -> None:
         raise InputError(f"{directory} holds call files but no {MANIFEST_NAME}: {remedy}")
 
 
-def _age(bundle: Path) -> tuple[float, str]:
-    return (-(bundle / MANIFEST_NAME).stat().st_mtime, bundle.name)
+def _age(bundle: Path) -> tuple[int, str]:
+    return (-(bundle / MANIFEST_NAME).stat().st_mtime_ns, bundle.name)
 
 
 def merge_bundle(directory: Path) -> Path:

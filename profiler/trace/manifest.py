@@ -130,6 +130,8 @@ def _manifest(document: dict[str, Any]) -> Manifest:
         **described,
     )
     files = {_plain(name): _integer(size, 0, 63) for name, size in document["files"].items()}
+    if not isinstance(document["calls"], list):
+        raise TypeError("calls is no list")
     calls = tuple(_entry(entry) for entry in document["calls"])
     if len({entry.call.index for entry in calls}) < len(calls):
         raise ValueError("a call is listed twice")

@@ -5,7 +5,6 @@ Each packet sequence of a trace has its own (`SequenceState`); tracks belong to 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -79,9 +78,10 @@ class SequenceState:
     def name_of(self, event: Any) -> str:
         return text(event.name) or self.names.get(event.name_iid, "")
 
-    def categories_of(self, event: Any) -> Iterator[str]:
-        yield from map(text, event.categories)
-        yield from (self.categories[iid] for iid in event.category_iids if iid in self.categories)
+    def categories_of(self, event: Any) -> list[str]:
+        known = self.categories
+        interned = [known[iid] for iid in event.category_iids if iid in known]
+        return [*map(text, event.categories), *interned]
 
 
 def track_name(descriptor: Any) -> str:

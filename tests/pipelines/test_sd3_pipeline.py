@@ -9,7 +9,8 @@ import onnxruntime
 import pytest
 
 from profiler.errors import InputError
-from profiler.pipelines.sd3 import SUBMODULES, StableDiffusion3Pipeline
+from profiler.pipelines.loading import SUBMODULES
+from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 
 SMALL = {"height": 64, "width": 96, "num_inference_steps": 2, "max_sequence_length": 16}
 

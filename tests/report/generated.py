@@ -166,11 +166,15 @@ def _write_call(bundle, draw, clock, call, layers, scale) -> None:
         duration = microseconds * 1000 * scale * draw.uniform(0.94, 1.09) / commands
         common = {"role": role, "shapes": "float16[2,4096,1536]"}
         weights = round(duration * commands * 0.55)
-        builder.add(neural_dma, layer, op_type, now, weights, bytes_read=weights * 8, **common)
-        for _ in range(commands):
+        loaded = builder.add(
+            neural_dma, layer, op_type, now, weights, bytes_read=weights * 8, **common
+        )
+        for part in range(commands):
             took = round(duration * draw.uniform(0.9, 1.1))
-            builder.add(engine, layer, op_type, now, took, flops=took * 900, **common)
+            computed = builder.add(engine, layer, op_type, now, took, flops=took * 900, **common)
             now += took + 400
+            if part == 0:
+                builder.link(loaded, computed)
         if number % 3 == 1:
             builder.add(task_dma, layer, op_type, now, 6_000, bytes_written=1 << 16, **common)
             now += 2_500
@@ -180,7 +184,8 @@ def _write_call(bundle, draw, clock, call, layers, scale) -> None:
     builder.add(external, "output", "copy", now, 48_000, bytes_written=1 << 20)
     now += 90_000
     times = np.linspace(call.start_ns, now - 1000, 8).astype(np.int64)
-    memory = Counter(call.device, "device memory", "bytes", times, 5_000_000_000 + times % 900 << 10)
+    used = 5_000_000_000 + (times % 900 << 20)
+    memory = Counter(call.device, "device memory", "bytes", times, used)
     bundle.write_call(replace(call, duration_ns=now - call.start_ns), builder.build(), [memory])
     clock.now = now + 35_000
 

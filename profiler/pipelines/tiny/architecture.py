@@ -14,7 +14,20 @@ from transformers import CLIPTextConfig, CLIPTextModelWithProjection, T5Config, 
 
 from profiler.pipelines.tiny.vocabulary import BOS_ID, EOS_ID, VOCABULARY_SIZE
 
-__all__ = ["SEED", "TinyParts", "build_parts"]
+__all__ = [
+    "CLIP_2_WIDTH",
+    "CLIP_WIDTH",
+    "HEAD_WIDTH",
+    "LATENT_CHANNELS",
+    "SAMPLE_SIZE",
+    "SEED",
+    "T5_WIDTH",
+    "TRANSFORMER_BLOCKS",
+    "TRANSFORMER_HEADS",
+    "VAE_CHANNELS",
+    "TinyParts",
+    "build_parts",
+]
 
 SEED = 3
 """Seed of every weight."""

@@ -13,7 +13,15 @@ from pathlib import Path
 
 from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
-__all__ = ["BOS_ID", "EOS_ID", "T5_LENGTH", "VOCABULARY_SIZE", "write_clip", "write_t5"]
+__all__ = [
+    "BOS_ID",
+    "CLIP_LENGTH",
+    "EOS_ID",
+    "T5_LENGTH",
+    "VOCABULARY_SIZE",
+    "write_clip",
+    "write_t5",
+]
 
 VOCABULARY_SIZE = 1024
 """Entries of each vocabulary; the three text encoders have embeddings of this many rows."""

@@ -143,7 +143,9 @@ class Details {
     const single = this.rows(events, (layer) => layer), folded = this.rows(events, pattern);
     const several = folded.layer.length < single.layer.length;
     new DataTable(holder, {
-      name: "operators of this call", columns: page.call_columns, values: several ? folded : single,
+      name: "operators of this call",
+      columns: page.call_columns.filter(({ name }) => single[name].some((value) => value !== "")),
+      values: several ? folded : single,
       sort: "busy_sum_ns", shown: 10, search: true,
       variants: several && [
         { label: "operation, blocks folded", values: folded }, { label: "operator", values: single },
@@ -166,6 +168,16 @@ class Details {
     return Object.fromEntries(page.call_columns.map(({ name }) => [name, rows.map((row) => row[name])]));
   }
 
+  // The different texts of a column, those with the most time first.
+  longestFirst(events, column) {
+    const codes = this.timeline.tables.commands[column], times = new Map();
+    for (const { at, duration } of events) {
+      times.set(codes[at], (times.get(codes[at]) ?? 0) + duration);
+    }
+    const ordered = [...times].sort((a, b) => b[1] - a[1]);
+    return ordered.map(([code]) => this.known(code)).filter((text) => text !== "");
+  }
+
   fold(events, named) {
     events.sort((a, b) => a.start - b.start);
     let union = 0, reach = -Infinity, busy = 0;
@@ -174,14 +186,12 @@ class Details {
       reach = Math.max(reach, start + duration);
       busy += duration;
     }
-    const columns = this.timeline.tables.commands;
-    const distinct = (column) => [...new Set(events.map(({ at }) => this.known(columns[column][at])))];
-    const layers = distinct("layer");
+    const layers = this.longestFirst(events, "layer");
     return {
-      layer: named(layers[0]),
+      layer: layers.length > 1 ? named(layers[0]) : layers[0],
       layers: layers.length,
-      op_types: distinct("op_type").filter(Boolean).join(", "),
-      role: distinct("role").filter(Boolean).join(", "),
+      op_types: this.longestFirst(events, "op_type").join(", "),
+      role: this.longestFirst(events, "role").join(", "),
       tracks: [...new Set(events.map(({ lane }) => lane.track))].join(", "),
       commands: events.length,
       wall_union_ns: union,

@@ -1,5 +1,7 @@
 // Moving in the timeline: wheel, drag, keys, controls; what is under the pointer.
 
+const MOST_OPTIONS = 2000; // calls that a list of choices still serves
+
 class Explorer {
   constructor(timeline, details) {
     this.timeline = timeline;
@@ -24,13 +26,18 @@ class Explorer {
 
   fillPicker() {
     const { calls } = this.timeline.tables;
-    const options = this.calls.map(({ lane, i }, at) => {
+    const options = this.calls.slice(0, MOST_OPTIONS).map(({ lane, i }, at) => {
       const name = this.timeline.names(lane, i)[0];
       return element("option", { value: String(at) }, `${calls.call[lane.first + i]}  ${name}`);
     });
     const count = this.calls.length;
     const hint = count ? `Zoom into a call (${format.count(count)})` : "No calls in this trace";
+    const more = count - options.length;
     this.picker.replaceChildren(element("option", { value: "" }, hint), ...options);
+    if (more > 0) {
+      const rest = `${format.count(more)} more: use the table of calls`;
+      this.picker.append(element("option", { disabled: true }, rest));
+    }
     this.picker.disabled = !count;
   }
 
@@ -136,7 +143,7 @@ class Explorer {
     this.timeline.selected = found;
     this.details.show(found);
     const at = this.calls.findIndex((call) => call.lane === found.lane && call.i === found.i);
-    this.picker.value = at < 0 ? "" : String(at);
+    this.picker.value = at < 0 || at >= MOST_OPTIONS ? "" : String(at);
     const begin = found.lane.start(found.i), end = found.lane.end(found.i);
     const edge = (end - begin) * 0.03 + 1;
     if (zoomed) this.go(begin - edge, end + edge); else this.timeline.draw();

@@ -123,12 +123,8 @@ class Labels {
     return this.widths.get(text);
   }
 
-  // The first of `choices` that fits, else the end of the last one, else "".
-  fit(choices, room, cut) {
-    for (const text of choices) if (this.width(text) <= room) return text;
-    if (!cut) return "";
-    const text = choices[choices.length - 1];
-    const letters = Math.floor((text.length * room) / this.width(text)) - 1;
-    return letters >= 5 ? shortened(text, letters) : "";
+  // The first of `choices` that fits, else "".
+  fit(choices, room) {
+    return choices.find((text) => this.width(text) <= room) ?? "";
   }
 }

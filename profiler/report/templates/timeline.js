@@ -1,7 +1,6 @@
 // The timeline: a window of time over lanes, drawn on demand.
 
 const SHORTEST = 50; // ns; the shortest window
-const TICK_STEPS = [1, 2, 5];
 
 class Timeline {
   constructor(tables, theme) {
@@ -32,6 +31,7 @@ class Timeline {
     this.inks = Object.fromEntries(
       Object.entries(page.palette.page).map(([name, pair]) => [name, pair[theme]]),
     );
+    this.painted = null;
   }
 
   setMode(mode) {
@@ -53,6 +53,7 @@ class Timeline {
     this.labelColumn.style.height = `${height}px`;
     this.width = Math.max(Math.floor(this.body.clientWidth - this.labelColumn.offsetWidth), 50);
     this.ratio = window.devicePixelRatio || 1;
+    this.painted = null;
     for (const [canvas, tall] of [[this.canvas, height], [this.overview, 34]]) {
       canvas.width = Math.round(this.width * this.ratio);
       canvas.height = Math.round(tall * this.ratio);
@@ -102,9 +103,9 @@ class Timeline {
   // Show [begin, end], kept within the run and not shorter than SHORTEST.
   show(begin, end) {
     const whole = this.whole();
-    const length = Math.min(Math.max(end - begin, SHORTEST), whole.end - whole.begin);
+    const length = Math.max(end - begin, SHORTEST);
     begin = Math.min(Math.max((begin + end - length) / 2, whole.begin), whole.end - length);
-    this.view = { begin, end: begin + length };
+    this.view = length < whole.end - whole.begin ? { begin, end: begin + length } : whole;
     this.draw();
   }
 
@@ -194,7 +195,7 @@ class Timeline {
     cover.draw(context, this.paints.fills, top, bar, pitch);
     for (const [i, left, right, at, key] of labels) {
       const begin = Math.max(left, 0) + 5, room = Math.min(right, this.width) - begin - 4;
-      const label = this.labelWidths.fit(this.names(lane, i), room, lane.kind === "commands");
+      const label = this.labelWidths.fit(this.names(lane, i), room);
       if (!label) continue;
       context.fillStyle = lane.kind === "spans" ? this.inks.muted : this.paints.inks[key];
       context.fillText(label, begin, at + bar / 2 + 0.5);
@@ -213,7 +214,12 @@ class Timeline {
   // What may stand in a bar, the longest first.
   names(lane, i) {
     const at = lane.first + i, table = lane.table;
-    if (lane.kind === "commands") return [this.text[table.layer[at]]];
+    if (lane.kind === "commands") {
+      const layer = this.text[table.layer[at]], type = this.text[table.op_type[at]];
+      const last = layer.match(/[^./]*(?:[./][0-9]+)?$/)[0] || layer;
+      return type && type !== layer
+        ? [`${layer} · ${type}`, `${last} · ${type}`, last, type] : [layer, last];
+    }
     if (lane.kind === "modules") return moduleNames(this.text[table.name[at]]);
     const step = table.step[at];
     if (lane.kind === "spans") return step < 0 ? [this.text[table.name[at]]] : [`step ${step}`, `${step}`];
@@ -274,8 +280,12 @@ class Timeline {
     }
   }
 
-  drawOverview() {
-    const context = this.overview.getContext("2d");
+  // The whole run on a strip of its own, painted once for each width and colouring.
+  paintWhole() {
+    const image = document.createElement("canvas");
+    image.width = this.overview.width;
+    image.height = this.overview.height;
+    const context = image.getContext("2d");
     context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
     context.fillStyle = this.inks.surface;
     context.fillRect(0, 0, this.width, 34);
@@ -290,6 +300,17 @@ class Timeline {
       }
       cover.draw(context, this.paints.fills, 9, 16, 16);
     }
+    return image;
+  }
+
+  drawOverview() {
+    const context = this.overview.getContext("2d");
+    this.painted ??= this.paintWhole();
+    context.setTransform(1, 0, 0, 1, 0, 0);
+    context.drawImage(this.painted, 0, 0);
+    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
+    const whole = this.whole();
+    const scale = this.width / (whole.end - whole.begin);
     const left = (this.view.begin - whole.begin) * scale;
     const right = (this.view.end - whole.begin) * scale;
     context.fillStyle = this.inks.veil;
@@ -299,27 +320,4 @@ class Timeline {
     context.lineWidth = 1;
     context.strokeRect(left + 0.5, 4.5, Math.max(right - left - 1, 2), 25);
   }
-}
-
-// A counter's value with its unit.
-function counted(lane, value) {
-  return lane.category === "bytes" ? format.size(value) : `${format.count(value)} ${lane.category}`.trim();
-}
-
-// A module's name, shorter and shorter: its path, its last part, its number.
-function moduleNames(name) {
-  const last = name.slice(name.search(/[^./]*[./_[][0-9]+$/));
-  return [name, last, last.match(/[0-9]+$/)[0]];
-}
-
-// Round instants at least 90 px apart, and how to write them.
-function ticks(view, width) {
-  const wanted = ((view.end - view.begin) / width) * 96;
-  let step = 10 ** Math.floor(Math.log10(wanted));
-  step *= TICK_STEPS.find((factor) => factor * step >= wanted) ?? 10;
-  const unit = step >= 1e9 ? [1e9, "s"] : step >= 1e5 ? [1e6, "ms"] : step >= 100 ? [1e3, "µs"] : [1, "ns"];
-  const digits = Math.max(0, -Math.floor(Math.log10(step / unit[0]) + 1e-9));
-  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
-  const text = (time) => `${(time / unit[0]).toLocaleString("en-US", options)}${SPACE}${unit[1]}`;
-  return { first: Math.max(Math.ceil(view.begin / step) * step, 0), step, text };
 }

@@ -1,0 +1,26 @@
+// What is written on the timeline: ticks of its axis, names in bars, values of counters.
+
+const TICK_STEPS = [1, 2, 5];
+
+// A counter's value with its unit.
+function counted(lane, value) {
+  return lane.category === "bytes" ? format.size(value) : `${format.count(value)} ${lane.category}`.trim();
+}
+
+// A module's name, shorter and shorter: its path, its last part, its number.
+function moduleNames(name) {
+  const last = name.slice(name.search(/[^./]*[./_[][0-9]+$/));
+  return [name, last, last.match(/[0-9]+$/)[0]];
+}
+
+// Round instants at least 90 px apart, and how to write them.
+function ticks(view, width) {
+  const wanted = ((view.end - view.begin) / width) * 96;
+  let step = 10 ** Math.floor(Math.log10(wanted));
+  step *= TICK_STEPS.find((factor) => factor * step >= wanted) ?? 10;
+  const unit = step >= 1e9 ? [1e9, "s"] : step >= 1e5 ? [1e6, "ms"] : step >= 100 ? [1e3, "µs"] : [1, "ns"];
+  const digits = Math.max(0, -Math.floor(Math.log10(step / unit[0]) + 1e-9));
+  const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+  const text = (time) => `${(time / unit[0]).toLocaleString("en-US", options)}${SPACE}${unit[1]}`;
+  return { first: Math.max(Math.ceil(view.begin / step) * step, 0), step, text };
+}

@@ -1,0 +1,91 @@
+"""A report page in Chromium: opening it, what it said while it opened, and reading its canvas."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+__all__ = ["ReportPage", "opened"]
+
+
+@dataclass
+class ReportPage:
+    """`page` is playwright's; `said` holds console messages and errors, `requests` addresses."""
+
+    page: Any
+    said: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
+
+    def window(self) -> tuple[float, float]:
+        """Begin and end of what the timeline shows, ns from the run's start."""
+        view = self.page.evaluate("profileReport.timeline.view")
+        return view["begin"], view["end"]
+
+    def place(self, kind: str, i: int, track: str = "") -> tuple[float, float]:
+        """The middle of the i-th event of a lane, in pixels of the window; scrolls to it."""
+        found = self.page.evaluate(
+            """([kind, i, track]) => {
+              const { timeline } = profileReport;
+              const lane = timeline.lanes.find(
+                (lane) => lane.kind === kind && (!track || lane.track === track));
+              const box = timeline.box({ lane, i });
+              const y = timeline.canvas.getBoundingClientRect().top + box.top + box.tall / 2;
+              if (y < 80 || y > innerHeight - 20) {
+                scrollBy({ top: y - innerHeight / 2, behavior: "instant" });
+              }
+              const { left, top } = timeline.canvas.getBoundingClientRect();
+              return [left + (box.left + box.right) / 2, top + box.top + box.tall / 2];
+            }""",
+            [kind, i, track],
+        )
+        return found[0], found[1]
+
+    def colours(self) -> set[str]:
+        """Every colour of the timeline's canvas as "#rrggbb"."""
+        return set(
+            self.page.evaluate(
+                """() => {
+                  const { canvas } = profileReport.timeline;
+                  const context = canvas.getContext("2d");
+                  const { data } = context.getImageData(0, 0, canvas.width, canvas.height);
+                  const found = new Set();
+                  for (let i = 0; i < data.length; i += 4) {
+                    found.add((data[i] << 16) | (data[i + 1] << 8) | data[i + 2]);
+                  }
+                  return [...found].map((n) => "#" + n.toString(16).padStart(6, "0"));
+                }"""
+            )
+        )
+
+    def cells(self, table: str, column: int) -> list[str]:
+        """The texts of one column of a table, as they are shown."""
+        cells = self.page.locator(f"{table} tbody tr td:nth-child({column})")
+        return [text.replace("\N{NO-BREAK SPACE}", " ") for text in cells.all_inner_texts()]
+
+
+@contextmanager
+def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
+    """Open `path` and wait until its timeline is drawn; `options` are playwright's for a context.
+
+    Motion is reduced, so that every movement of the timeline is done at once.
+    """
+    given = {"viewport": {"width": 1400, "height": 1000}, "reduced_motion": "reduce", **options}
+    context = browser.new_context(**given)
+    report = ReportPage(context.new_page())
+    report.page.on("console", lambda message: report.said.append(message.text))
+    report.page.on("pageerror", lambda error: report.said.append(str(error)))
+    context.on("request", lambda request: report.requests.append(request.url))
+    report.page.goto(path.as_uri())
+    report.page.wait_for_selector("html[data-timeline=drawn]", state="attached")
+    yield report
+    context.close()
+
+
+def with_figures(report: ReportPage) -> ReportPage:
+    """`report` once its plotly figures are drawn."""
+    report.page.locator("[data-figure]").first.scroll_into_view_if_needed()
+    report.page.wait_for_selector("html[data-figures=drawn]", state="attached")
+    return report

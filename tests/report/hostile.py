@@ -1,0 +1,55 @@
+"""A run in which every name tries to become markup, code or a property of JavaScript."""
+
+from __future__ import annotations
+
+from profiler.events import NO_CALL, Loss
+from profiler.table.run import Run
+from profiler.trace.manifest import RunInfo
+from tests.runs import Command, make_call, make_run, make_span
+
+__all__ = ["HOSTILE", "hostile_run"]
+
+HOSTILE = (
+    "</script><script>window.hacked=1</script>",
+    "<img src=x onerror=window.hacked=1>",
+    "\"'><svg onload=window.hacked=1>",
+    "<!--<script>window.hacked=1",
+    '<a href="javascript:window.hacked=1">%{x}</a>',
+    "__proto__",
+    "constructor",
+    "한국어 이름",
+    "\N{RIGHT-TO-LEFT OVERRIDE}live",
+    "&lt;b&gt;&amp;",
+)
+
+
+def hostile_run() -> Run:
+    """A call for each name, which is its submodule, branch and device, and of all below it."""
+    calls = [
+        make_call(i, name, 100 * i, 100 * i + 90, step=i, branch=name, device=name)
+        for i, name in enumerate(HOSTILE)
+    ]
+    commands = [
+        Command(i, name, f"track {name}", "compute", name, 100 * i + 5, 80, f"op {name}")
+        for i, name in enumerate(HOSTILE)
+    ]
+    host = [Command(NO_CALL, "cpu:0", "Host", "host", HOSTILE[0], 91, 8, "", "denoise", 0)]
+    end = 100 * len(HOSTILE)
+    spans = [make_span("pipeline", HOSTILE[0], 0, end), make_span("stage", "denoise", 0, end)]
+    spans += [make_span("step", name, 100 * i, 100 * i + 99, i) for i, name in enumerate(HOSTILE)]
+    everywhere = {name: name for name in HOSTILE}
+    info = RunInfo(
+        producer=HOSTILE[0],
+        model=HOSTILE[1],
+        pipeline=HOSTILE[2],
+        command_line=HOSTILE,
+        versions=everywhere,
+        hardware=everywhere,
+        devices={name: {"hardware": name} for name in HOSTILE},
+        submodules=dict.fromkeys(HOSTILE, everywhere),
+        settings={**everywhere, "lone surrogate": "\ud800", "nan": float("nan")},
+        overhead={"share": HOSTILE[0], "method": HOSTILE[1]},
+        attribution={name: {"total_ns": name} for name in HOSTILE},
+    )
+    losses = tuple(Loss("dropped_events", name, -1, name, name) for name in HOSTILE)
+    return make_run(calls, [*commands, *host], spans, info=info, losses=losses)

@@ -1,0 +1,174 @@
+"""Numbers as people read them, the headline, the key figures, and folded blocks."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.events import Loss
+from profiler.report.facts import details, headline, key_facts
+from profiler.report.patterns import by_pattern, pattern
+from profiler.report.units import count, counted, duration, percent, size
+from profiler.trace.manifest import RunInfo
+from tests.report.hostile import hostile_run
+from tests.runs import TINY_SPANS, Command, make_run, tiny_run
+
+NBSP = "\N{NO-BREAK SPACE}"
+
+
+def plain(text):
+    return text.replace(NBSP, " ")
+
+
+@pytest.mark.parametrize(
+    ("ns", "text"),
+    [
+        (0, "0 ns"),
+        (740, "740 ns"),
+        (12.5, "12.5 ns"),
+        (999.6, "1.00 µs"),
+        (9_994, "9.99 µs"),
+        (9_995, "10.0 µs"),
+        (99_951, "100 µs"),
+        (999_499, "999 µs"),
+        (999_500, "1.00 ms"),
+        (68_358_971, "68.4 ms"),
+        (2_090_178_200, "2.09 s"),
+        (131_000_000_000, "131 s"),
+        (-1_500, "\N{MINUS SIGN}1.50 µs"),
+    ],
+)
+def test_durations_have_three_digits(ns, text):
+    """Three significant digits, never four before the unit changes."""
+    assert plain(duration(ns)) == text
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [
+        (0, "0 %"),
+        (1, "100 %"),
+        (1.2, "120 %"),
+        (0.92, "92 %"),
+        (0.04, "4.0 %"),
+        (0.0031, "0.31 %"),
+        (0.99999, "99.9 %"),
+        (0.9951, "99.5 %"),
+        (0.00001, "<0.01 %"),
+        (-0.03, "\N{MINUS SIGN}3.0 %"),
+    ],
+)
+def test_percents_do_not_round_to_all(ratio, text):
+    """Two digits; less than all is never written as 100 %, more than nothing never as 0 %."""
+    assert plain(percent(ratio)) == text
+
+
+def test_sizes_and_counts():
+    """Bytes are in powers of 1024, counts have separators and a fitting noun."""
+    assert plain(size(1536 * 1024)) == "1.50 MiB"
+    assert plain(size(12)) == "12 B"
+    assert count(47_504) == "47,504"
+    assert [counted(n, "call") for n in (0, 1, 35)] == ["0 calls", "1 call", "35 calls"]
+
+
+def test_headline_answers():
+    """The headline says how long the steps took and which submodules took it."""
+    text = plain(headline(analyze(tiny_run()), 1000))
+    assert text == "2 steps in 1.00 µs: transformer 50 %, text_encoder 9.0 %, vae 8.0 %"
+
+
+def test_headline_of_a_foreign_trace():
+    """Without calls the headline names the devices that were busy."""
+    run = make_run(commands=[Command(-1, "cuda:0", "stream 7", "compute", "k", 0, 50)])
+    assert plain(headline(analyze(run), 100)) == "1 command in 100 ns: cuda:0 50 %"
+
+
+def test_headline_of_nothing():
+    """An empty run still has a headline."""
+    assert plain(headline(analyze(make_run()), 0)) == "0 commands in 0 ns"
+
+
+def facts_of(run):
+    return {fact.label: fact for fact in key_facts(analyze(run), 1000)}
+
+
+def test_key_facts_qualify_the_numbers():
+    """Cost of tracing, attribution, residual and losses are all there."""
+    facts = facts_of(tiny_run())
+    assert plain(facts["Cost of tracing"].value) == "0.90 %"
+    assert plain(facts["Attributed"].value) == "99 %"
+    assert plain(facts["Unaccounted"].value) == "0 %"
+    assert facts["Lost"].value == "nothing"
+    assert not any(fact.alert for fact in facts.values())
+
+
+def test_losses_and_a_large_residual_alert():
+    """What makes the report doubtful is marked as such."""
+    lost = facts_of(tiny_run(losses=(Loss("truncated_file", "a.pb", 10, "bytes", "cut"),)))
+    assert lost["Lost"].alert
+    assert lost["Lost"].note == "truncated file"
+    without_encode = [span for span in TINY_SPANS if span.name != "encode"]
+    unaccounted = facts_of(tiny_run(spans=without_encode))["Unaccounted"]
+    assert unaccounted.alert
+    assert "more than 1 %" in unaccounted.note
+    assert facts_of(make_run())["Unaccounted"].value == "unknown"
+
+
+def test_nothing_measured_is_said():
+    """A producer that measured no cost of tracing is reported as such, not as 0."""
+    facts = facts_of(tiny_run(info=RunInfo(producer="x")))
+    assert facts["Cost of tracing"].value == "not measured"
+    assert "Attributed" not in facts
+
+
+def test_details_take_any_manifest():
+    """Values of the wrong type are shown as text; a share that is a string is no number."""
+    run = hostile_run()
+    groups = {group.title: dict(group.rows) for group in details(analyze(run))}
+    assert groups["Cost of tracing"]["share"] == run.info.overhead["share"]
+    assert groups["Settings"]["nan"] == "nan"
+    assert facts_of(run)["Cost of tracing"].value == "not measured"
+
+
+def test_details_give_units_to_numbers():
+    """Keys that end in a unit lose it and their values gain it."""
+    groups = {group.title: dict(group.rows) for group in details(analyze(tiny_run()))}
+    assert plain(groups["Cost of tracing"]["hooks"]) == "4 ns"
+    assert plain(groups["Cost of tracing"]["share"]) == "0.90 %"
+    assert plain(groups["Warm-up, not in this run"]["duration"]) == "800 ns"
+
+
+@pytest.mark.parametrize(
+    ("layer", "folded"),
+    [
+        ("transformer_blocks.7.ff.net.0.proj", "transformer_blocks.*.ff.net.*.proj"),
+        ("a.0.1.2.b", "a.*.*.*.b"),
+        ("decoder.conv1", "decoder.conv1"),
+        ("/blocks.3/attn/MatMul_12", "/blocks.*/attn/MatMul_*"),
+        ("linear_196", "linear_*"),
+        ("3", "*"),
+        ("", ""),
+        ("블록.3.attn", "블록.*.attn"),
+    ],
+)
+def test_patterns_fold_numbers_that_stand_alone(layer, folded):
+    """Numbers between separators fold, numbers that belong to a word stay."""
+    assert pl.select(pattern(pl.lit(layer))).item() == folded
+
+
+def test_folded_operators_add_up(three_steps):
+    """Folding loses no commands and no time, and keeps the efficiency between its layers'."""
+    _, analysis = three_steps
+    folded = by_pattern(analysis.operators)
+    assert len(folded) < len(analysis.operators) / 4
+    for column in ("commands", "busy_sum_ns", "wall_union_ns"):
+        assert folded[column].sum() == analysis.operators[column].sum()
+    assert folded["layers"].sum() == len(analysis.operators)
+    attention = folded.filter(pl.col("layer") == "transformer_blocks.*.attn.sdpa").row(
+        0, named=True
+    )
+    single = analysis.operators.filter(pl.col("layer").str.ends_with(".attn.sdpa"))
+    efficiency = single["parallel_efficiency"]
+    assert attention["layers"] == 24
+    assert efficiency.min() <= attention["parallel_efficiency"] <= efficiency.max()

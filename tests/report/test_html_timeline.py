@@ -1,0 +1,180 @@
+"""The lanes of the page's timeline and the events in them."""
+
+from __future__ import annotations
+
+import itertools
+
+import numpy as np
+import polars as pl
+import pytest
+
+from profiler.events import HOST_TRACK, Loss
+from profiler.report.timeline import extent, timeline_of
+from profiler.table.columns import COUNTERS, FLOWS, schema
+from profiler.table.run import Run
+from tests.runs import EPOCH, Command, make_run, tiny_run
+
+
+def lanes(timeline):
+    return [(lane["device"], lane["track"], lane["kind"]) for lane in timeline.document["lanes"]]
+
+
+def replaced(run, **frames):
+    fields = {name: getattr(run, name) for name in Run.__slots__}
+    return Run(**{**fields, **frames})
+
+
+def test_lanes_are_in_order_of_reading():
+    """Spans come first, then each device: its calls, its host track, its tracks by category."""
+    assert lanes(timeline_of(tiny_run())) == [
+        ("", "Stages", "spans"),
+        ("", "Steps", "spans"),
+        ("cpu:0", "Host", "commands"),
+        ("rbln:0", "Calls", "calls"),
+        ("rbln:0", "Cluster 0", "commands"),
+        ("rbln:0", "Cluster 1", "commands"),
+        ("rbln:0", "Task DMA", "commands"),
+        ("rbln:1", "Calls", "calls"),
+        ("rbln:1", "Cluster 0", "commands"),
+    ]
+
+
+def test_tracks_sort_by_number():
+    """`stream 7` stands above `stream 13`, and devices without a name come last."""
+    commands = [
+        Command(-1, device, track, "compute", "x", 0, 1)
+        for device, track in ((None, "t"), ("cuda:0", "stream 13"), ("cuda:0", "stream 7"))
+    ]
+    found = [lane[:2] for lane in lanes(timeline_of(make_run(commands=commands)))]
+    assert found == [("cuda:0", "stream 7"), ("cuda:0", "stream 13"), ("", "t")]
+
+
+def test_rows_of_a_lane_are_its_own(three_steps):
+    """Each lane names a stretch of its table that holds exactly the commands of its track."""
+    run, _ = three_steps
+    timeline = timeline_of(run)
+    counts = run.commands.group_by("device", "track").len()
+    expected = {(row["device"], row["track"]): row["len"] for row in counts.rows(named=True)}
+    found = [lane for lane in timeline.document["lanes"] if lane["kind"] == "commands"]
+    assert {(lane["device"], lane["track"]): lane["count"] for lane in found} == expected
+    edges = [(lane["first"], lane["first"] + lane["count"]) for lane in found]
+    assert edges[0][0] == 0
+    assert edges[-1][1] == len(run.commands)
+    assert all(end == begin for (_, end), (begin, _) in itertools.pairwise(edges))
+    start = timeline.tables["commands"]["start"]
+    assert all((np.diff(start[first:end]) >= 0).all() for first, end in edges)
+
+
+def test_times_are_relative_and_exact():
+    """The first event is at 0 and every time fits a double, though the clock's does not."""
+    timeline = timeline_of(tiny_run())
+    assert timeline.document["span"] == 1000
+    assert timeline.tables["calls"]["start"].tolist() == [210, 560, 910, 10]
+    assert timeline.tables["commands"]["start"].max() < 2**53 < EPOCH
+
+
+def test_commands_carry_their_texts(three_steps):
+    """Codes of a command lead to the layer, op type and call that the run has for it."""
+    run, _ = three_steps
+    timeline = timeline_of(run)
+    strings, table = timeline.document["strings"], timeline.tables["commands"]
+    row = run.commands.with_row_index().filter(pl.col("layer") == "decoder.up_blocks.3.conv1")[5]
+    at = np.flatnonzero(
+        (table["start"] == row["start_ns"][0] - extent(run)[0])
+        & (table["duration"] == row["duration_ns"][0])
+    )
+    (found,) = [i for i in at if strings[table["layer"][i]] == row["layer"][0]]
+    assert strings[table["op_type"][found]] == "Conv"
+    assert timeline.tables["calls"]["call"][table["call"][found]] == row["call"][0]
+    assert table["index"][found] == row["command_index"][0]
+
+
+def test_a_null_text_is_no_string():
+    """A command without an op type has the code -1."""
+    timeline = timeline_of(make_run(commands=[Command(-1, "cpu:0", "t", "other", "x", 0, 1)]))
+    assert timeline.tables["commands"]["op_type"].tolist() == [-1]
+    assert timeline.tables["commands"]["role"].tolist() == [-1]
+
+
+def test_the_longest_commands_stay():
+    """Of more commands than the limit the longest are kept, and the document has the total."""
+    commands = [Command(-1, "cpu:0", "t", "other", f"l{i}", i * 10, i) for i in range(1, 9)]
+    timeline = timeline_of(make_run(commands=commands), limit=3)
+    assert sorted(timeline.tables["commands"]["duration"].tolist()) == [6, 7, 8]
+    assert timeline.document["commands"] == 8
+
+
+def test_flows_follow_their_commands():
+    """Flows lead to the same commands in the page's order, and go with commands left out."""
+    commands = [
+        Command(-1, "b:0", "t", "other", "first", 0, 5),
+        Command(-1, "a:0", "t", "other", "second", 5, 4),
+        Command(-1, "a:0", "t", "other", "third", 9, 1),
+    ]
+    flows = pl.DataFrame({"source": [0, 1], "target": [1, 2]}, schema=schema(FLOWS))
+    run = replaced(make_run(commands=commands), flows=flows)
+
+    def pairs(timeline):
+        strings, layer = timeline.document["strings"], timeline.tables["commands"]["layer"]
+        ends = (timeline.tables["flows"][end] for end in ("source", "target"))
+        return [tuple(strings[layer[at]] for at in pair) for pair in zip(*ends, strict=True)]
+
+    assert pairs(timeline_of(run)) == [("first", "second"), ("second", "third")]
+    assert pairs(timeline_of(run, limit=2)) == [("first", "second")]
+
+
+def test_counters_stand_below_their_device():
+    """Each counter is a lane at the end of its device's lanes."""
+    rows = [(-1, "rbln:0", "memory", "bytes", EPOCH + t, float(t)) for t in (20, 10)]
+    counters = pl.DataFrame(rows, schema=schema(COUNTERS), orient="row")
+    timeline = timeline_of(replaced(tiny_run(), counters=counters))
+    place = lanes(timeline).index(("rbln:0", "memory", "counters"))
+    assert lanes(timeline)[place - 1][1] == "Task DMA"
+    assert lanes(timeline)[place + 1] == ("rbln:1", "Calls", "calls")
+    assert timeline.tables["counters"]["value"].tolist() == [10, 20]
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), -1e300])
+def test_a_strange_counter_is_no_obstacle(value):
+    """A counter that is no number, or too large for one, still gives a page."""
+    rows = [(-1, None, "memory", None, EPOCH, value)]
+    counters = pl.DataFrame(rows, schema=schema(COUNTERS), orient="row")
+    timeline = timeline_of(replaced(make_run(), counters=counters))
+    assert lanes(timeline) == [("", "memory", "counters")]
+
+
+def test_modules_are_stretches_of_blocks():
+    """Consecutive compute commands of one numbered module become one bar, others none."""
+    layers = [f"blocks.{i}.{part}" for i in range(2) for part in ("q", "k", "v", "o")] + ["norm"]
+    run = tiny_run(
+        commands=[
+            Command(1, "rbln:0", "t", "compute", layer, 210 + 10 * i, 9)
+            for i, layer in enumerate(layers)
+        ]
+    )
+    timeline = timeline_of(run)
+    (lane,) = [lane for lane in timeline.document["lanes"] if lane["kind"] == "modules"]
+    table, strings = timeline.tables["modules"], timeline.document["strings"]
+    assert [strings[name] for name in table["name"]] == ["blocks.0", "blocks.1"]
+    assert table["start"].tolist() == [210, 250]
+    assert table["duration"].tolist() == [39, 39]
+    assert (lane["device"], lane["count"]) == ("rbln:0", 2)
+
+
+def test_without_modules_there_is_no_lane():
+    """Modules of hardly more than one command each give no lane."""
+    assert all(kind != "modules" for _, _, kind in lanes(timeline_of(tiny_run())))
+
+
+def test_an_empty_run_has_a_timeline():
+    """A run without anything has no lanes, and lasts 0 ns."""
+    timeline = timeline_of(make_run())
+    assert timeline.document["lanes"] == []
+    assert timeline.document["span"] == 0
+
+
+def test_unclosed_commands_end_where_they_start():
+    """A command that never closed does not shorten or lengthen the run."""
+    commands = [Command(-1, "cpu:0", HOST_TRACK, "host", "open", 5, -1)]
+    run = make_run(commands=commands, losses=(Loss("unclosed_slice", "f", 1, "slices", ""),))
+    assert extent(run) == (EPOCH + 5, EPOCH + 5)

@@ -1,0 +1,79 @@
+"""A run as a folder of Parquet files, and back."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profiler.errors import InputError, OutputError
+from profiler.table.columns import TABLES
+from profiler.table.load import load
+from profiler.table.parquet import is_parquet_run, read_parquet, write_parquet
+from profiler.table.run import Run
+from tests.trace.samples import small_bundle
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    bundle = small_bundle(tmp_path)
+    (bundle / "001_text_encoder_2.prompt.pb").unlink()
+    return load(bundle)
+
+
+def test_round_trip(run: Run, tmp_path: Path) -> None:
+    """Frames, what is known of the run, and its losses come back equal."""
+    folder = tmp_path / "parquet"
+    write_parquet(run, folder)
+    again = load(folder)
+    for name in TABLES:
+        assert getattr(again, name).equals(getattr(run, name))
+        assert getattr(again, name).schema == getattr(run, name).schema
+    assert run.losses
+    assert (again.run_id, again.info, again.losses) == (run.run_id, run.info, run.losses)
+    assert is_parquet_run(folder)
+
+
+def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
+    """A folder that holds anything is left as it is."""
+    folder = tmp_path / "parquet"
+    write_parquet(run, folder)
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    with pytest.raises(OutputError, match="is not empty"):
+        write_parquet(run, folder)
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == before
+
+
+def test_place_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
+    """A file in the place of the folder is said in one sentence."""
+    place = tmp_path / "file"
+    place.touch()
+    with pytest.raises(OutputError, match="cannot write"):
+        write_parquet(run, place)
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda folder: (folder / "calls.parquet").unlink(),
+        lambda folder: (folder / "calls.parquet").write_bytes(b"PAR1 no"),
+        lambda folder: (folder / "calls.parquet").write_bytes(
+            (folder / "flows.parquet").read_bytes()
+        ),
+        lambda folder: (folder / "run.json").write_text("["),
+        lambda folder: (folder / "run.json").write_text("[]"),
+        lambda folder: (folder / "run.json").write_text('{"info": []}'),
+        lambda folder: (folder / "run.json").write_text(
+            json.dumps({"run_id": "", "info": {"command_line": [], "odd": 1}, "losses": []})
+        ),
+    ],
+)
+def test_damaged_folders(run: Run, tmp_path: Path, damage: Callable[[Path], object]) -> None:
+    """A folder that lacks a file or holds another one is refused with the remedy."""
+    folder = tmp_path / "parquet"
+    write_parquet(run, folder)
+    damage(folder)
+    with pytest.raises(InputError, match="export it again"):
+        read_parquet(folder)

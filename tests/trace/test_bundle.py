@@ -1,0 +1,254 @@
+"""The bundle: never overwritten, complete under its names, rebuilt after a kill."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from profiler.errors import InputError, OutputError
+from profiler.events import NO_STEP, Call
+from profiler.trace.bundle import (
+    HOST_NAME,
+    MERGED_NAME,
+    BundleWriter,
+    call_files,
+    find_bundles,
+    merge_bundle,
+    write_atomically,
+)
+from profiler.trace.framing import whole_length
+from profiler.trace.manifest import MANIFEST_NAME, RunInfo, read_manifest
+from profiler.trace.reader import read_trace
+from tests.trace.samples import small_bundle, small_calls, two_commands
+
+_REPOSITORY = Path(__file__).parents[2]
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from profiler.trace.bundle import BundleWriter
+from tests.trace.samples import small_calls
+
+bundle = BundleWriter.create(Path(sys.argv[1]), "killed")
+for call, commands, counters in small_calls()[:3]:
+    bundle.write_call(call, commands, counters)
+Path.replace = lambda *_: os.kill(os.getpid(), signal.SIGKILL)  # written, not yet renamed
+bundle.write_call(*small_calls()[3])
+"""
+
+
+def _whole_files(directory: Path) -> list[Path]:
+    return [*call_files(directory), directory / HOST_NAME]
+
+
+def test_merged_is_the_concatenation(tmp_path: Path) -> None:
+    """merged.pb is the call files in order, then host.pb, byte for byte."""
+    bundle = small_bundle(tmp_path)
+    names = [path.name for path in call_files(bundle)]
+    assert names == [call.file_name for call, *_ in small_calls()]
+    data = b"".join(path.read_bytes() for path in _whole_files(bundle))
+    assert (bundle / MERGED_NAME).read_bytes() == data
+
+
+def test_manifest_knows_every_file(tmp_path: Path) -> None:
+    """Calls, names, sizes and numbers of commands in the manifest are those of the files."""
+    bundle = small_bundle(tmp_path)
+    manifest = read_manifest(bundle / MANIFEST_NAME)
+    assert [entry.call for entry in manifest.calls] == [call for call, *_ in small_calls()]
+    for entry, (_, commands, _) in zip(manifest.calls, small_calls(), strict=True):
+        assert (bundle / entry.file).stat().st_size == entry.bytes
+        assert entry.commands == len(commands)
+    assert {name: (bundle / name).stat().st_size for name in manifest.files} == manifest.files
+    assert set(manifest.files) == {HOST_NAME, MERGED_NAME}
+
+
+def test_nothing_but_the_bundle_is_left(tmp_path: Path) -> None:
+    """No temporary file stays beside the finished ones."""
+    bundle = small_bundle(tmp_path)
+    found = {path.name for path in bundle.iterdir()}
+    assert found == {*(path.name for path in _whole_files(bundle)), MERGED_NAME, MANIFEST_NAME}
+
+
+def test_a_run_is_never_overwritten(tmp_path: Path) -> None:
+    """A second run of the same name gets a folder of its own, and the first stays as it was."""
+    first = small_bundle(tmp_path)
+    before = {path.name: path.read_bytes() for path in first.iterdir()}
+    (tmp_path / "small-2").touch()
+    assert small_bundle(tmp_path).name == "small-3"
+    assert {path.name: path.read_bytes() for path in first.iterdir()} == before
+
+
+def test_abandoned_before_anything_was_written(tmp_path: Path) -> None:
+    """An error before the first file leaves no empty folder."""
+    with pytest.raises(RuntimeError), BundleWriter.create(tmp_path, "run"):
+        raise RuntimeError
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_abandoned_after_the_first_call(tmp_path: Path) -> None:
+    """An error later keeps the calls that are complete."""
+    bundle = BundleWriter.create(tmp_path, "run")
+    bundle.write_call(*small_calls()[0])
+    with pytest.raises(RuntimeError), bundle:
+        raise RuntimeError
+    assert read_trace(call_files(tmp_path / "run")[0]).calls == (small_calls()[0][0],)
+
+
+def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    """A file in the place of the folder is said in one sentence with the remedy."""
+    (tmp_path / "traces").touch()
+    with pytest.raises(OutputError, match=r"cannot write .*traces .*: give a folder") as caught:
+        BundleWriter.create(tmp_path / "traces", "run")
+    assert "\n" not in str(caught.value)
+
+
+def test_file_that_cannot_be_written(tmp_path: Path) -> None:
+    """What cannot be written or renamed is an OutputError, and its place stays as it was."""
+    target = tmp_path / "target"
+    target.mkdir()
+    with pytest.raises(OutputError, match="cannot write"):
+        write_atomically(target, b"data")
+    assert list(tmp_path.iterdir()) == [target]
+    (tmp_path / ".other.part").mkdir()
+    with pytest.raises(OutputError, match="cannot write"):
+        write_atomically(tmp_path / "other", b"data")
+
+
+def test_odd_submodule_names_stay_in_the_folder(tmp_path: Path) -> None:
+    """A submodule's name from a foreign trace cannot lead out of the bundle."""
+    call = Call(3, "../../x y/\n", "decode", "", NO_STEP, "cpu:0", 0, 10, ops_traced=False)
+    with BundleWriter.create(tmp_path / "traces", "run") as bundle:
+        path = bundle.write_call(call, two_commands())
+    assert path.parent == tmp_path / "traces" / "run"
+    assert path.name == "003_.._.._x_y__.decode.pb"
+
+
+def test_killed_in_the_middle(tmp_path: Path) -> None:
+    """A killed process leaves every finished call readable; merge rebuilds the rest and says
+    what is lost."""
+    command = [sys.executable, "-c", _KILLED, str(tmp_path)]
+    done = subprocess.run(command, cwd=_REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    bundle = tmp_path / "killed"
+    assert [read_trace(path).calls[0].index for path in call_files(bundle)] == [0, 1, 2]
+    with pytest.raises(InputError, match=f"profile-sd3 merge {bundle}"):
+        find_bundles(tmp_path)
+    merged = merge_bundle(bundle)
+    assert merged.read_bytes() == b"".join(path.read_bytes() for path in call_files(bundle))
+    manifest = read_manifest(bundle / MANIFEST_NAME)
+    assert manifest.info.producer == "merge"
+    assert [entry.call for entry in manifest.calls] == [call for call, *_ in small_calls()[:3]]
+    (loss,) = manifest.info.losses
+    assert (loss.kind, loss.where) == ("missing_file", HOST_NAME)
+    assert find_bundles(tmp_path) == [bundle]
+
+
+def test_rebuilt_manifest_equals_the_first(tmp_path: Path) -> None:
+    """Rebuilt from whole files, calls, sizes and files are what the run had written."""
+    bundle = small_bundle(tmp_path)
+    first = read_manifest(bundle / MANIFEST_NAME)
+    merged = (bundle / MERGED_NAME).read_bytes()
+    (bundle / MANIFEST_NAME).unlink()
+    (bundle / MERGED_NAME).unlink()
+    assert merge_bundle(bundle) == bundle / MERGED_NAME
+    again = read_manifest(bundle / MANIFEST_NAME)
+    assert (again.calls, again.files, again.info.losses) == (first.calls, first.files, ())
+    assert (bundle / MERGED_NAME).read_bytes() == merged
+
+
+@pytest.mark.parametrize("rebuild", [True, False])
+def test_cut_file_does_not_spoil_the_merged_one(tmp_path: Path, *, rebuild: bool) -> None:
+    """Of a call file that is cut, the whole packets are merged, so what follows stays readable."""
+    bundle = small_bundle(tmp_path)
+    cut = call_files(bundle)[2]
+    cut.write_bytes(cut.read_bytes()[:-3])
+    if rebuild:
+        (bundle / MANIFEST_NAME).unlink()
+    merged = merge_bundle(bundle)
+    trace = read_trace(merged)
+    assert len(trace.calls) == len(small_calls())
+    lost = [loss for loss in trace.losses if loss.kind == "truncated_file"]
+    assert lost == []
+    missing = cut.stat().st_size - whole_length(cut.read_bytes())
+    sizes = [path.stat().st_size for path in _whole_files(bundle)]
+    assert merged.stat().st_size == sum(sizes) - missing
+
+
+def test_rebuild_says_which_files_are_lost(tmp_path: Path) -> None:
+    """An empty file, a cut one and one that is gone are named with what is missing of them."""
+    bundle = small_bundle(tmp_path)
+    files = call_files(bundle)
+    (bundle / MANIFEST_NAME).unlink()
+    files[0].write_bytes(b"")
+    files[1].unlink()
+    files[2].write_bytes(files[2].read_bytes()[:-3])
+    merge_bundle(bundle)
+    manifest = read_manifest(bundle / MANIFEST_NAME)
+    assert [entry.call.index for entry in manifest.calls] == [2, 3, 4]
+    losses = {(loss.kind, loss.where) for loss in manifest.info.losses}
+    assert losses >= {
+        ("truncated_file", files[0].name),
+        ("truncated_file", files[2].name),
+        ("missing_file", bundle.name),
+    }
+    (gap,) = [loss for loss in manifest.info.losses if loss.where == bundle.name]
+    assert (gap.count, gap.detail) == (2, "no readable file of call 0, 1")
+
+
+def test_merge_refuses_what_is_no_run(tmp_path: Path) -> None:
+    """A file, an empty folder, and a folder with foreign traces are refused with the reason."""
+    file = tmp_path / "file"
+    file.touch()
+    foreign = tmp_path / "foreign"
+    foreign.mkdir()
+    host = small_bundle(tmp_path) / HOST_NAME
+    (foreign / "000_other.pb").write_bytes(host.read_bytes())
+    for path, reason in (
+        (file, "is not a folder"),
+        (tmp_path, "holds no call files"),
+        (foreign, "holds no call"),
+    ):
+        with pytest.raises(InputError, match=reason):
+            merge_bundle(path)
+
+
+def test_newest_bundle_comes_first(tmp_path: Path) -> None:
+    """Bundles of a folder come newest first, by the age of their manifests; others are ignored."""
+    names = ["b", "a", "c"]
+    for age, name in enumerate(names):
+        manifest = small_bundle(tmp_path, name) / MANIFEST_NAME
+        os.utime(manifest, ns=(0, 10**18 - age))
+    (tmp_path / "not a bundle").mkdir()
+    assert [bundle.name for bundle in find_bundles(tmp_path)] == names
+    assert find_bundles(tmp_path / "c") == [tmp_path / "c"]
+
+
+@pytest.mark.parametrize(
+    ("make", "reason"),
+    [
+        (lambda path: None, "does not exist"),
+        (Path.touch, "is a file"),
+        (Path.mkdir, "no bundle in"),
+        (lambda path: path.symlink_to(path), "does not exist|cannot read"),
+    ],
+)
+def test_places_without_a_bundle(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
+    """Each kind of wrong place is refused with the remedy."""
+    place = tmp_path / "place"
+    make(place)
+    with pytest.raises(InputError, match=reason):
+        find_bundles(place)
+
+
+def test_info_is_kept(tmp_path: Path) -> None:
+    """What the producer knows of the run stands in the manifest, and survives a merge."""
+    with BundleWriter.create(tmp_path, "run") as bundle:
+        bundle.write_call(*small_calls()[0])
+        directory = bundle.finish(RunInfo(producer="kineto", model="SD3"))
+    merge_bundle(directory)
+    assert read_manifest(directory / MANIFEST_NAME).info == RunInfo(producer="kineto", model="SD3")

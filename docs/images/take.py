@@ -24,7 +24,7 @@ ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 
 
 def main() -> None:
-    """Write `report.png` beside this file, in at most 256 colours."""
+    """Write `report.png` beside this file."""
     run = profiler.load(sys.argv[1])
     target = Path(__file__).parent / "report.png"
     with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
@@ -37,7 +37,7 @@ def main() -> None:
         page.screenshot(path=target)
         browser.close()
     with Image.open(target) as image:
-        image.convert("RGB").quantize(256, dither=Image.Dither.NONE).save(target, optimize=True)
+        image.convert("RGB").save(target, optimize=True)
 
 
 if __name__ == "__main__":

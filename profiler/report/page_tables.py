@@ -21,7 +21,9 @@ __all__ = ["call_columns", "page_tables"]
 
 @dataclass(frozen=True, slots=True)
 class _Shown:
-    """A column as the page shows it. `minor` ones stay away from paper."""
+    """A column as the page shows it: `kind` says how `templates/tables.js` writes its values
+    (`text`, `list` of names, `layer`, `ns`, `count`, `ratio`, `share`, `factor`, `flag`, `step`).
+    `minor` ones stay away from paper."""
 
     name: str
     label: str
@@ -72,19 +74,19 @@ _SUBMODULES = (
 _OPERATORS = (
     _Shown("layer", "layer", "layer"),
     _Shown("submodule", "submodule", "text"),
-    _Shown("op_types", "op types", "text"),
+    _Shown("op_types", "op types", "list"),
     _Shown("layers", "layers", "count"),
     _Shown("commands", "commands", "count"),
     _Shown("calls", "calls", "count"),
     _Shown("busy_sum_ns", "busy sum", "ns"),
     _Shown("share", "share", "share"),
     _Shown("wall_union_ns", "wall union", "ns"),
-    _Shown("median_ns", "median a call", "ns", minor=True),
-    _Shown("parallel_efficiency", "par. efficiency", "ratio"),
-    _Shown("imbalance", "imbalance", "factor", minor=True),
+    _Shown("parallel_efficiency", "par. eff.", "ratio"),
+    _Shown("imbalance", "imbal.", "factor", minor=True),
+    _Shown("devices", "devices", "list"),
     _Shown("calibrated_ns", "calibrated", "ns"),
+    _Shown("median_ns", "median a call", "ns", minor=True),
     _Shown("tracks", "tracks", "count", minor=True),
-    _Shown("devices", "devices", "text", minor=True),
 )
 _HOST_WORK = (
     _Shown("layer", "work", "layer"),
@@ -112,10 +114,10 @@ _CALLS = (
 )
 _IN_CALL = (
     _Shown("layer", "layer", "layer"),
-    _Shown("op_types", "op types", "text"),
+    _Shown("op_types", "op types", "list"),
     _Shown("role", "role", "text"),
     _Shown("layers", "layers", "count"),
-    _Shown("tracks", "tracks", "text"),
+    _Shown("tracks", "tracks", "list"),
     _Shown("commands", "commands", "count"),
     _Shown("wall_union_ns", "wall union", "ns"),
     _Shown("busy_sum_ns", "busy sum", "ns"),

@@ -1,5 +1,8 @@
 // Tables: sorted by any column, searched in all texts, all times in one unit.
 
+const TEXTS = ["text", "list", "layer"];
+const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text is in the title
+
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
   constructor(holder, { name, columns, values, sort, shown, search, action, variants }) {
@@ -62,7 +65,7 @@ class DataTable {
       const digits = factor === 1 ? 0 : largest / factor >= 1000 ? 1 : largest / factor >= 100 ? 2 : 3;
       this.scales[name] = { unit, factor, digits };
     }
-    const texts = this.columns.filter((column) => ["text", "layer"].includes(column.kind));
+    const texts = this.columns.filter((column) => TEXTS.includes(column.kind));
     this.haystack = Array.from({ length: this.size }, (_, i) =>
       texts.map(({ name }) => this.values[name][i] ?? "").join("\n").toLowerCase());
   }
@@ -74,7 +77,7 @@ class DataTable {
 
   sortBy(name, kind) {
     const same = this.order.column === name;
-    this.order = { column: name, down: same ? !this.order.down : !["text", "layer"].includes(kind) };
+    this.order = { column: name, down: same ? !this.order.down : !TEXTS.includes(kind) };
     this.draw();
     this.head.querySelector(`[data-column="${name}"]`)?.focus();
   }
@@ -118,7 +121,8 @@ class DataTable {
   }
 
   classes(kind, minor) {
-    return [["text", "layer"].includes(kind) ? kind : "number", minor ? "minor" : ""].join(" ").trim();
+    const alignment = { layer: "layer", text: "text", list: "text" }[kind] ?? "number";
+    return minor ? `${alignment} minor` : alignment;
   }
 
   row(i) {
@@ -139,7 +143,7 @@ class DataTable {
       properties.class += " share";
       properties.style = { "--part": `${Math.min(value, 1) * 100}%` };
     }
-    const limit = { layer: 120, text: 48 }[kind] ?? Infinity;
+    const limit = LIMITS[kind] ?? Infinity;
     if (kind === "layer" || value.length > limit) properties.title = value;
     const text = this.shown(value, kind, name);
     const shown = kind === "layer" ? breakable(shortened(text, limit)) : shortened(text, limit);

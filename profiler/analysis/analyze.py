@@ -33,9 +33,10 @@ def analyze(run: Run, selection: Selection = Selection()) -> Analysis:  # noqa: 
     calls, frame = select(run, selection)
     everything = CommandArrays.of(run.commands, run.calls)
     commands = CommandArrays.of(frame, calls) if selection else everything
+    first = run.calls.filter(pl.col("submodule").is_first_distinct())["call"]
     accounting, stages = account(run)
     folds = fold(calls, frame, commands)
-    call_rows = call_table(calls, commands, folds.call)
+    call_rows = call_table(calls, commands, folds.call, first)
     operators = pl.DataFrame({"submodule": folds.submodules}, schema={"submodule": pl.String})
     submodules = submodule_table(call_rows, operators, accounting.end_to_end_ns)
     steps = _selected_steps(run, step_table(run, everything), selection)

@@ -13,11 +13,13 @@ from profiler.table.columns import schema
 __all__ = ["call_table", "submodule_table"]
 
 
-def call_table(calls: pl.DataFrame, commands: CommandArrays, operators: Codes) -> pl.DataFrame:
+def call_table(
+    calls: pl.DataFrame, commands: CommandArrays, operators: Codes, first: pl.Series
+) -> pl.DataFrame:
     """One row a call (`columns.CALLS`), in the order of `calls`.
 
-    `operators` holds the row in `calls` of every operator of every call, -1 for none. `first`
-    marks the first call of each submodule.
+    `operators` holds the row in `calls` of every operator of every call, -1 for none; `first` the
+    numbers of the calls that are the first of their submodule in the whole run.
     """
     groups = len(calls)
     in_call = commands.where(commands.call >= 0)
@@ -29,7 +31,7 @@ def call_table(calls: pl.DataFrame, commands: CommandArrays, operators: Codes) -
             commands=np.bincount(in_call.call, minlength=groups),
             operators=np.bincount(operators[operators >= 0], minlength=groups),
             busy_ns=union_by(work.start, work.end, work.call, groups),
-            first=pl.col("submodule").is_first_distinct(),
+            first=pl.col("call").is_in(first.to_list()),
         )
         .select(pl.col(name).cast(dtype) for name, dtype in schema(CALLS).items())
     )

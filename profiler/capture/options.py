@@ -12,6 +12,7 @@ __all__ = ["Ops", "Options", "SubmoduleOptions", "parse_config"]
 
 Ops = Literal["all", "none"]
 _KEYS = ("activate_profiler", "device")
+_FORM = '{"text_encoder": {"device": 0, "activate_profiler": True}}'
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,8 @@ def parse_config(
     True}, …}`. Raises InputError for unknown submodules, keys or values."""
     if ops not in ("all", "none"):
         raise InputError(f"ops={ops!r} is not known: use 'all' or 'none'")
+    if config is not None and not isinstance(config, Mapping):
+        raise InputError(f"config is {config!r}: write {_FORM}")
     checked: dict[str, SubmoduleOptions] = {}
     for name, entry in (config or {}).items():
         if name not in known:
@@ -56,8 +59,7 @@ def parse_config(
 
 def _checked_entry(name: str, entry: Mapping[str, Any]) -> SubmoduleOptions:
     if not isinstance(entry, Mapping):
-        form = '{"device": 0, "activate_profiler": True}'
-        raise InputError(f"the configuration of {name} is {entry!r}: write {form}")
+        raise InputError(f"the configuration of {name} is {entry!r}: write {_FORM}")
     unknown = [key for key in entry if key not in _KEYS]
     if unknown:
         raise InputError(

@@ -125,9 +125,12 @@ class _Hooks:
             self._recorder.settings = _numbers(original, args, kwargs)
         self._recorder.begin_pipeline(type(self._pipeline).__name__)
         try:
-            return original(*args, **kwargs)
-        finally:
-            self._recorder.end_pipeline()
+            result = original(*args, **kwargs)
+        except BaseException:
+            self._recorder.end_pipeline(failed=True)
+            raise
+        self._recorder.end_pipeline()
+        return result
 
     def around_encode_prompt(self, original: Any, args: Any, kwargs: Any) -> Any:
         result = original(*args, **kwargs)

@@ -53,6 +53,8 @@ class PipelineCall:
     encode_end_ns: int = -1
     step_ends_ns: list[tuple[int, int]] = field(default_factory=list)  # (step, end)
     loop_start_ns: int = -1  # begin of the first denoiser call
+    decoding: bool = False  # a call of the decode stage has begun
+    failed: bool = False  # ended with an exception: the stage that was running is its last
 
     def spans(self) -> list[Span]:
         """Pipeline, stages and steps, outer before inner; the stages tile the pipeline."""
@@ -79,7 +81,8 @@ class PipelineCall:
         if encode_end < 0:
             encode_end = self.loop_start_ns if self.loop_start_ns >= 0 else self.end_ns
         denoise_end = self.step_ends_ns[-1][1] if self.step_ends_ns else encode_end
-        if not self.step_ends_ns and self.loop_start_ns >= 0:
+        unfinished = self.failed and not self.decoding
+        if self.loop_start_ns >= 0 and (unfinished or not self.step_ends_ns):
             denoise_end = self.end_ns
         return encode_end, max(denoise_end, encode_end)
 
@@ -121,10 +124,11 @@ class Recorder:
     def begin_pipeline(self, name: str) -> None:
         self._open = PipelineCall(name, self.clock.now_ns())
 
-    def end_pipeline(self) -> None:
+    def end_pipeline(self, *, failed: bool = False) -> None:
         pipeline, self._open = self._open, None
         if pipeline is None:
             return
+        pipeline.failed = failed
         pipeline.end_ns = self.clock.now_ns()
         if self.recording:
             self.pipelines.append(pipeline)
@@ -136,6 +140,8 @@ class Recorder:
         denoising = invocation.stage == "denoise"
         if pipeline is not None and denoising and pipeline.loop_start_ns < 0:
             pipeline.loop_start_ns = invocation.start_ns
+        if pipeline is not None and invocation.stage == "decode":
+            pipeline.decoding = True
 
     def add_host_work(self, name: str, start_ns: int, end_ns: int) -> None:
         if self.recording:

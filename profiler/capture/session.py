@@ -27,10 +27,10 @@ from profiler.capture.onnxruntime import OperatorTrace, ProfiledPart
 from profiler.capture.options import Options, parse_config
 from profiler.capture.pipeline import Entry, attach, device_of, entries, part_of
 from profiler.capture.recorder import Invocation, Recorder
-from profiler.capture.wraps import Wraps
+from profiler.capture.wraps import WRAPPED, Wraps
 from profiler.errors import InputError
 from profiler.events import HOST_TRACK, ROOT_DEVICE, Loss, Track
-from profiler.trace.bundle import BundleWriter
+from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.manifest import RunInfo
 
@@ -122,6 +122,10 @@ class Profile:
         return profiled  # type: ignore[return-value]
 
     def __enter__(self) -> Profile:
+        if getattr(type(self._pipeline), WRAPPED, False):
+            raise InputError(
+                f"this {type(self._pipeline).__name__} is being profiled already: end that first"
+            )
         if self._bundle is not None:
             raise InputError(
                 "this profile has been used: call profiler.profile again for a new run"
@@ -175,7 +179,7 @@ class Profile:
 
     def _open_sessions(self, wraps: Wraps) -> None:
         assert self._bundle is not None
-        folder = self._bundle.directory / ".operators"
+        folder = self._bundle.directory / WORK_NAME
         for entry in entries(self._pipeline):
             if not self._options.traces_operators(entry.submodule):
                 continue
@@ -216,7 +220,7 @@ class Profile:
             trace = traces.get(id(invocation)) or _without_operators(invocation)
             self._bundle.write_call(call, trace.commands, trace.counters)
         self._bundle.write_host(self.recorder.spans(), self._host_commands(), ROOT_DEVICE)
-        shutil.rmtree(self._bundle.directory / ".operators", ignore_errors=True)
+        shutil.rmtree(self._bundle.directory / WORK_NAME, ignore_errors=True)
         conversion_ns = time.perf_counter_ns() - begin
         self.path = self._bundle.finish(self._info(failure, conversion_ns))
 
@@ -293,10 +297,11 @@ class Profile:
     def _losses(self, failure: str) -> Iterator[Loss]:
         for part in self._parts.values():
             yield from part.losses
-        unfinished = len(self.recorder.invocations) - len(self.recorder.finished())
-        if unfinished:
-            detail = "the call did not return, so it has no file"
-            yield Loss("untraced_call", "run", unfinished, "calls", detail)
+        for call in self.recorder.invocations:
+            if call.end_ns < 0:
+                step = f" of step {call.step}" if call.stage == "denoise" else ""
+                detail = f"the call{step} did not return, so it has no file"
+                yield Loss("untraced_call", call.submodule, 1, "calls", detail)
         if failure:
             yield Loss("aborted_run", "run", 1, "runs", f"the run ended with {failure}")
 

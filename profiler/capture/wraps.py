@@ -11,7 +11,9 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["Around", "Wraps"]
+__all__ = ["WRAPPED", "Around", "Wraps"]
+
+WRAPPED = "_profile_sd3_wrapped"  # marks the class of an object whose call is wrapped
 
 Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
 
@@ -65,7 +67,9 @@ class Wraps:
             return around(functools.partial(original_class.__call__, self), args, kwargs)
 
         functools.update_wrapper(call, original_class.__call__)
-        subclass = type(original_class.__name__, (original_class,), {"__call__": call})
+        subclass = type(
+            original_class.__name__, (original_class,), {"__call__": call, WRAPPED: True}
+        )
         subclass.__module__, subclass.__qualname__ = (
             original_class.__module__,
             original_class.__qualname__,

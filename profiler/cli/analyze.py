@@ -90,16 +90,24 @@ def analyze(
 
     outputs = _Outputs(json_file, csv_dir, parquet_dir, html)
     outputs.check()
+    if html is not None and no_html:
+        raise InputError("--html and --no-html contradict each other: give one of them")
     given = _open(path)
     selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
     analysis = find(given.run, selection)
+    page: OutputError | None = None
+    written: list[Path] = []
+    if not no_html:  # before anything is printed: `… | head` ends the program
+        try:
+            written = [_write_page(given, analysis, html)]
+        except OutputError as error:
+            page = error
+    written = [*outputs.write(given.run, analysis), *written]
     if not outputs.only_json:
         _print(analysis, top, given.notes)
-    written = outputs.write(given.run, analysis)
-    if not no_html:
-        written.append(_write_page(given, analysis, html))
-    if not outputs.only_json:
         _name(written)
+    if page is not None:
+        raise page
     _raise_damage(given)
 
 
@@ -196,8 +204,10 @@ class _Outputs:
     def check(self) -> None:
         """Refuse, before any work, to write over what is a trace and no report."""
         for path in (self.json, self.html):
-            if path is not None and path.exists() and (path.suffix == ".pb" or path.name in _OURS):
+            if path is not None and (path.suffix == ".pb" or path.name in _OURS):
                 raise OutputError(f"{path} is part of a trace: give another file to write to")
+        if self.json is not None and self.json == self.html:
+            raise OutputError(f"--json and --html both name {self.json}: give two files")
 
     def write(self, run: Run, analysis: Analysis) -> list[Path]:
         """Write what was asked for; returns what was written to disk."""
@@ -231,7 +241,7 @@ def _write_page(given: _Given, analysis: Analysis, asked: Path | None) -> Path:
     """Write the HTML page where it was asked for, or beside the trace; returns its path."""
     from profiler.report.html import write_html
 
-    path = asked or _page_path(given.source)
+    path = asked or _page_path(given.source, filtered=bool(analysis.run.selection))
     try:
         write_html(given.run, analysis, path)
     except (OSError, OutputError) as error:
@@ -241,10 +251,11 @@ def _write_page(given: _Given, analysis: Analysis, asked: Path | None) -> Path:
     return path
 
 
-def _page_path(source: Path) -> Path:
-    """`report.html` in a bundle; beside a single trace its name, unless that is not our page."""
+def _page_path(source: Path, *, filtered: bool) -> Path:
+    """`report.html` in a bundle, `report.selection.html` of a part of it; beside a single trace
+    its name, unless that is not our page."""
     if source.is_dir():
-        return source / "report.html"
+        return source / ("report.selection.html" if filtered else "report.html")
     path = source.with_suffix(".html")
     if path.is_file() and b"profile-sd3" not in path.read_bytes()[:4096]:
         raise OutputError(f"{path} is there already and is no page of ours: give --html FILE")

@@ -63,5 +63,16 @@ def main() -> None:
     except KeyboardInterrupt:
         sys.exit(130)
     except BrokenPipeError:  # `profile-sd3 dump … | head`
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _drop_stdout()
         sys.exit(0)
+    except OSError as error:
+        _drop_stdout()
+        reason = error.strerror or str(error)
+        place = f" {error.filename}" if error.filename else ""
+        sys.stderr.write(f"profile-sd3: cannot read or write{place}: {reason}\n")
+        sys.exit(2)
+
+
+def _drop_stdout() -> None:
+    """Let what is still buffered go nowhere, so that the exit does not fail on it again."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

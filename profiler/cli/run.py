@@ -41,7 +41,7 @@ def run(
     image: Annotated[Path | None, typer.Option(help="Write the image here, as PNG.")] = None,
     warmup: Annotated[
         int, typer.Option(min=0, help="Steps to run first, kept out of the run; 0: none.")
-    ] = 1,
+    ] = 2,
     name: Annotated[str | None, typer.Option(help="Name of the run.  [default: its time]")] = None,
 ) -> None:
     """Run Stable Diffusion 3 on ONNX Runtime, and write one trace per submodule call.
@@ -50,6 +50,7 @@ def run(
     """
     from profiler.capture.session import profile
 
+    _check_text(prompt=prompt, negative_prompt=negative_prompt, out=str(out), name=name or "")
     _check_image(image)
     pipeline = _pipeline(model, device or [])
     arguments: dict[str, Any] = {
@@ -63,7 +64,7 @@ def run(
     with profile(pipeline, ops=ops, out=out, name=name) as profiled:
         if warmup:
             with profiled.warmup():
-                pipeline(**arguments, num_inference_steps=min(warmup, steps))
+                pipeline(**arguments, num_inference_steps=warmup)
         result = _with_progress(pipeline, arguments, steps)
     if image is not None:
         _write_image(result.images[0], image)
@@ -103,6 +104,18 @@ def _with_progress(pipeline: Any, arguments: dict[str, Any], steps: int) -> Any:
             bar.refresh()
 
         return pipeline(**arguments, num_inference_steps=steps, callback_on_step_end=advance)
+
+
+def _check_text(**options: str) -> None:
+    """Refuse options that are no UTF-8: neither tokenizers nor manifests can hold them."""
+    from profiler.errors import InputError
+
+    for option, text in options.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            flag = f"--{option.replace('_', '-')}"
+            raise InputError(f"{flag} {text!a} is not valid UTF-8: type it again") from error
 
 
 def _check_image(image: Path | None) -> None:

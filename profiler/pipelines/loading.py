@@ -70,11 +70,12 @@ class ModelSizes:
         """
         default = self.sample_size * self.latent_scale
         patch = self.patch_size * self.latent_scale
+        smallest = 2 * patch  # exporters bake in sizes of one patch
         largest = self.largest_size * self.latent_scale
         for name, size in (("height", height), ("width", width)):
-            if size is not None and (size < patch or size % patch or size > largest):
+            if size is not None and (size < smallest or size % patch or size > largest):
                 raise InputError(
-                    f"{name} is {size}; this model makes images of {patch} to {largest} pixels "
+                    f"{name} is {size}; this model makes images of {smallest} to {largest} pixels "
                     f"in steps of {patch}"
                 )
         return height or default, width or default

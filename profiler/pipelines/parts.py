@@ -15,7 +15,7 @@ import onnxruntime
 from numpy.typing import NDArray
 from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
-from profiler.errors import InputError
+from profiler.errors import InputError, ProfilerError
 from profiler.pipelines.devices import (
     DEFAULT_DEVICE,
     Device,
@@ -180,7 +180,15 @@ class OnnxPart:
         feeds = self._feeds(inputs)
         first_core = self.share.cores[:1] if self.share.pinned else ()
         with pinned(first_core):
-            values = session.run(None, feeds)
+            try:
+                values = session.run(None, feeds)
+            except _LOAD_ERRORS as error:
+                shapes = ", ".join(f"{name} {list(v.shape)}" for name, v in feeds.items())
+                reason = " ".join("".join(c for c in str(error) if c.isprintable()).split())
+                raise ProfilerError(
+                    f"ONNX Runtime failed in {self.name} with {shapes}: {reason}; try another "
+                    "image size or device, or export the model again"
+                ) from error
         return dict(zip(self._outputs, values, strict=True))
 
     def _feeds(self, inputs: Mapping[str, Array]) -> dict[str, Array]:

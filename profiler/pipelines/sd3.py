@@ -4,6 +4,7 @@ The pipeline has the shape of diffusers' `StableDiffusion3Pipeline` (same attrib
 of calls), so that whatever wraps that one can wrap this one.
 """
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -143,6 +144,8 @@ class StableDiffusion3Pipeline:
         fit the model.
         """
         _check_output(output_type, num_images_per_prompt)
+        if not math.isfinite(guidance_scale):
+            raise InputError(f"guidance_scale is {guidance_scale}; give a finite number")
         prompts = as_prompts(prompt, "prompt")
         height, width = self.sizes.image_size(height, width)
         self._guidance_scale = guidance_scale

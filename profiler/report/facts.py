@@ -13,7 +13,7 @@ from typing import Any, TypeGuard
 from profiler.analysis.result import Analysis
 from profiler.report.units import count, counted, duration, percent, size
 
-__all__ = ["Fact", "Group", "attributed_to", "details", "headline", "key_facts"]
+__all__ = ["Fact", "Group", "asynchronous", "attributed_to", "details", "headline", "key_facts"]
 
 _NAMED = 4  # names that the headline lists
 _RESIDUAL_LIMIT = 0.01
@@ -45,8 +45,11 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     """
     account = analysis.accounting
     total = account.end_to_end_ns or span_ns
+    late = {name: busy_ns for name, _, busy_ns in asynchronous(analysis)}
     shares = _grouped(
-        (part.submodule, part.wall_ns / total) for part in account.submodules if total
+        (part.submodule, max(part.wall_ns, late.get(part.submodule, 0)) / total)
+        for part in account.submodules
+        if total
     )
     if not shares:
         busy = [(row["device"], row["busy_ns"]) for row in analysis.devices.iter_rows(named=True)]
@@ -58,6 +61,13 @@ def headline(analysis: Analysis, span_ns: int) -> str:
         + (": " if named else "")
         + ", ".join([*named, *rest])
     )
+
+
+def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:
+    """Submodules whose calls return before their device is done: name, time in calls, device
+    time, in ns. For these the wall time of a call says little."""
+    rows = analysis.submodules.select("submodule", "total_ns", "busy_ns").rows()
+    return [row for row in rows if row[2] > 1.02 * row[1]]
 
 
 def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
@@ -92,6 +102,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         _commands(analysis),
         _cost(analysis.run.overhead),
         *_attributed(analysis.run.attribution),
+        *_asynchronous(analysis),
         _residual(analysis),
         _losses(analysis),
     )
@@ -129,6 +140,12 @@ def _cost(overhead: Mapping[str, Any]) -> Fact:
     event = _real(overhead, "operator_event_ns")
     note = "of end to end" + (f", {duration(event)} a recorded operator" if event else "")
     return Fact("Cost of tracing", percent(share), note)
+
+
+def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
+    for name, total_ns, busy_ns in asynchronous(analysis):
+        note = f"of device time, {duration(total_ns)} in its calls: they return before it is done"
+        yield Fact(name, duration(busy_ns), note)
 
 
 def _attributed(attribution: Mapping[str, Any]) -> Iterator[Fact]:

@@ -8,7 +8,7 @@ from typing import Any
 
 from profiler.analysis.result import Accounting, Analysis, RunSummary
 from profiler.events import Loss
-from profiler.report.facts import attributed_to
+from profiler.report.facts import asynchronous, attributed_to
 from profiler.report.layout import shorten
 from profiler.report.units import count, duration, percent
 
@@ -48,6 +48,9 @@ def describe(analysis: Analysis) -> Iterator[Line]:
     yield Line("overhead", _overhead(run.overhead))
     if run.attribution:
         yield Line("attributed", _attribution(run.attribution))
+    for name, total_ns, busy_ns in asynchronous(analysis):
+        text = f"{name} returns before its device is done: {duration(total_ns)} in calls"
+        yield Line("asynchronous", f"{text}, {duration(busy_ns)} of device time")
     yield from _losses(analysis.losses)
 
 

@@ -31,6 +31,7 @@ from profiler.trace.writer import encode_call, encode_host
 __all__ = [
     "HOST_NAME",
     "MERGED_NAME",
+    "WORK_NAME",
     "BundleWriter",
     "call_files",
     "find_bundles",
@@ -40,6 +41,7 @@ __all__ = [
 
 HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"
+WORK_NAME = ".operators"  # where capture keeps ONNX Runtime's profiles until the run ends
 _CALL_FILE = re.compile(r"\d{3,}_.+\.pb")
 
 
@@ -177,6 +179,11 @@ def merge_bundle(directory: Path) -> Path:
     if not directory.is_dir():
         raise InputError(f"{directory} is not a folder: give the folder of one run")
     files = call_files(directory)
+    if not files and (directory / WORK_NAME).is_dir():
+        raise InputError(
+            f"{directory} is of a run that was killed before its calls were written, which happens "
+            "when the run ends: nothing can be recovered, remove the folder and run again"
+        )
     if not files:
         raise InputError(f"{directory} holds no call files: give the folder of one run")
     manifest_path = directory / MANIFEST_NAME

@@ -100,7 +100,8 @@ class _Reading:
         self._spans: list[Span] = []
         self._counters: list[tuple[int, int, int, float]] = []  # track, sequence, time, value
         self._flow_ends: dict[int, list[tuple[int, bool, int]]] = {}  # time, terminating, row
-        self._last_ns = 0
+        self._last_ns: dict[int, int] = {}  # by sequence
+        self._sequence_of: dict[int, int] = {}  # by track
 
     def packet(self, packet: Any) -> None:
         number = packet.trusted_packet_sequence_id
@@ -116,8 +117,9 @@ class _Reading:
     def _event(self, sequence: SequenceState, packet: Any) -> None:
         event = packet.track_event
         time_ns = sequence.time_ns(packet)
-        self._last_ns = max(self._last_ns, time_ns)
+        self._last_ns[sequence.id] = max(self._last_ns.get(sequence.id, 0), time_ns)
         uuid = sequence.track_of(event)
+        self._sequence_of[uuid] = sequence.id
         if event.type == schema.SLICE_BEGIN:
             self._begin(sequence, event, uuid, time_ns)
         elif event.type == schema.SLICE_END:
@@ -205,13 +207,14 @@ class _Reading:
         )
 
     def _close_calls_and_spans(self) -> None:
-        """End calls and spans that never ended at the last event seen; `_unclosed` says so."""
-        for stack in self._open.values():
+        """End calls and spans that never ended at their file's last event; `_unclosed` says so."""
+        for uuid, stack in self._open.items():
+            last_ns = self._last_ns.get(self._sequence_of.get(uuid, -1), 0)
             while stack:
                 if stack[-1][0] == "slice":
                     stack.pop()
                 else:
-                    self._close(stack, self._last_ns)
+                    self._close(stack, last_ns)
 
     def _unclosed(self) -> Iterator[Loss]:
         kinds = Counter(kind for stack in self._open.values() for kind, _, _ in stack)

@@ -56,6 +56,7 @@ class _Dump:
     def __init__(self) -> None:
         self._sequences: dict[int, SequenceState] = {}
         self._tracks: dict[int, Any] = {}
+        self._lanes: dict[tuple[int, str], list[int]] = {}  # tracks of a sequence sharing a path
 
     def packet(self, number: int, packet: Any) -> Iterator[str]:
         sequence_id = packet.trusted_packet_sequence_id
@@ -74,7 +75,8 @@ class _Dump:
             return
         descriptor = packet.track_descriptor
         self._tracks.setdefault(descriptor.uuid, descriptor)
-        words = [f"track {_quoted(self._path(descriptor.uuid))} uuid={descriptor.uuid}"]
+        path = self._path(packet.trusted_packet_sequence_id, descriptor.uuid)
+        words = [f"track {_quoted(path)} uuid={descriptor.uuid}"]
         if descriptor.parent_uuid:
             words.append(f"parent={descriptor.parent_uuid}")
         if descriptor.child_ordering:
@@ -85,19 +87,27 @@ class _Dump:
             words.append(f"unit={_quoted(track_unit(descriptor))}")
         yield " ".join(words)
 
-    def _path(self, uuid: int) -> str:
-        """The names from the root to a track, joined by slashes."""
-        names: list[str] = []
+    def _path(self, sequence_id: int, uuid: int) -> str:
+        """The names from the root to a track, joined by slashes; `#2` is the second of a name."""
+        track, names = uuid, list[str]()
         while len(names) < _DEEPEST:
             descriptor = self._tracks.get(uuid)
             names.append((descriptor and track_name(descriptor)) or f"track {uuid}")
             if descriptor is None or not descriptor.parent_uuid:
                 break
             uuid = descriptor.parent_uuid
-        return "/".join(reversed(names))
+        path = "/".join(reversed(names))
+        lanes = self._lanes.setdefault((sequence_id, path), [])
+        if track not in lanes:
+            lanes.append(track)
+        number = lanes.index(track)
+        return f"{path}#{number + 1}" if number else path
 
     def _event(self, sequence: SequenceState, event: Any) -> str:
-        words = [_KINDS.get(event.type, "event"), _quoted(self._path(sequence.track_of(event)))]
+        words = [
+            _KINDS.get(event.type, "event"),
+            _quoted(self._path(sequence.id, sequence.track_of(event))),
+        ]
         name = sequence.name_of(event)
         if name or event.type in (schema.SLICE_BEGIN, schema.INSTANT):
             words.append(_quoted(name))

@@ -159,6 +159,46 @@ def test_an_exception_keeps_finished_calls_and_is_reported(tmp_path):
     assert "forward" not in vars(pipeline.transformer)
 
 
+def test_a_failed_step_stays_in_denoise_and_is_named(tmp_path):
+    """A run that ends in its second transformer call has no decode stage, and the loss names the
+    submodule and step that did not return."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    forward = pipeline.transformer.forward
+
+    def fail_in_second_step(**inputs):
+        if pipeline.scheduler.step_index == 1:
+            clock.advance(400)
+            raise RuntimeError("out of memory")
+        return forward(**inputs)
+
+    pipeline.transformer.forward = fail_in_second_step
+    profiled = profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock)
+    with pytest.raises(RuntimeError, match="out of memory"), profiled:
+        pipeline(num_inference_steps=3)
+    run = profiler.load(profiled.path)
+    stages = run.spans.filter(run.spans["kind"].cast(str) == "stage")
+    assert stages.select("name", "duration_ns").rows() == [("encode", 1210), ("denoise", 1417)]
+    lost = [(loss.kind, loss.where, loss.detail) for loss in run.losses]
+    assert lost[0] == (
+        "untraced_call",
+        "transformer",
+        "the call of step 1 did not return, so it has no file",
+    )
+
+
+def test_profiling_a_pipeline_twice_at_once_is_refused(tmp_path):
+    """A second profile of the same pipeline is refused; the first one goes on undisturbed."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock) as outer:
+        with pytest.raises(profiler.ProfilerError, match="being profiled already"):
+            profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock).__enter__()
+        pipeline(num_inference_steps=1)
+    assert len(profiler.load(outer.path).calls) == 8
+    assert len(list(tmp_path.iterdir())) == 1
+
+
 def test_as_decorator_each_call_is_a_run(tmp_path):
     """A decorated function writes a bundle of its own every time it is called."""
     clock = FakeClock(START)
@@ -182,6 +222,7 @@ def test_as_decorator_each_call_is_a_run(tmp_path):
         ({"vae": {"activate_profiler": 1}}, "activate_profiler of vae is 1: write True or False"),
         ({"vae": {"device": 3.5}}, "device of vae is 3.5: write an index or kind:index"),
         ({"vae": True}, "the configuration of vae is True"),
+        (["vae"], r"config is \['vae'\]: write"),
         ({"text_encoder_3": {"device": 0}}, "is configured for device 0 but runs on cpu:1"),
     ],
 )

@@ -196,6 +196,66 @@ def test_run_with_wrong_numbers(cli, tmp_path):
     refused(cli("run", "--ops", "some", "--out", tmp_path / "traces"), "'some' is not known")
 
 
+@pytest.mark.parametrize("option", ["--prompt", "--negative-prompt"])
+def test_a_prompt_that_is_no_utf8(cli, tmp_path, option):
+    """Bytes that are no text are refused before anything runs."""
+    refused(
+        cli("run", option, "bad\udcff", "--out", tmp_path / "traces"), option, "not valid UTF-8"
+    )
+    assert not (tmp_path / "traces").exists()
+
+
+def test_guidance_that_is_no_number(cli, tmp_path):
+    """NaN would end in the manifest, which could not be read again."""
+    refused(cli("run", "--guidance", "nan", "--out", tmp_path / "traces"), "finite")
+
+
+def test_merge_a_run_that_was_killed_before_it_wrote(cli, tmp_path):
+    """A folder with nothing but ONNX Runtime's leftovers says that nothing can be recovered."""
+    (tmp_path / "killed" / ".operators").mkdir(parents=True)
+    refused(cli("merge", tmp_path / "killed"), "killed before its calls were written", "run again")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--html", "x.html", "--no-html"], ["contradict"]),
+        (["--html", "x.html", "--json", "x.html"], ["both name x.html"]),
+        (["--json", "manifest.json"], ["part of a trace"]),
+        (["--json", "out.pb"], ["part of a trace"]),
+    ],
+)
+def test_outputs_of_analyze_that_conflict(cli, bundle, tmp_path, monkeypatch, options, words):
+    """Outputs that would overwrite each other or look like a trace are refused before any work."""
+    monkeypatch.chdir(tmp_path)
+    refused(cli("analyze", bundle, *options), *words)
+    assert not list(tmp_path.glob("x.html"))
+
+
+def test_a_selection_does_not_overwrite_the_page_of_the_whole_run(cli, bundle):
+    """A filtered report has a page of its own beside the whole run's."""
+    assert cli("analyze", bundle)[0] == 0
+    whole = (bundle / "report.html").read_bytes()
+    assert cli("analyze", bundle, "--step", "1")[0] == 0
+    assert (bundle / "report.html").read_bytes() == whole
+    assert (bundle / "report.selection.html").is_file()
+
+
+def test_a_full_stdout_is_one_sentence(bundle):
+    """A device without room ends in exit code 2 and a sentence, not in a traceback."""
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "profiler", "dump", str(bundle / "host.pb")],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            text=True,
+            check=False,
+        )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert "No space left" in done.stderr
+
+
 def test_an_existing_bundle_is_never_overwritten(cli, tmp_path):
     """A second run of the same name gets a folder of its own; the first keeps every byte."""
     arguments = ["run", "--steps", "1", "--ops", "none", "--warmup", "0", "--height", "64"]

@@ -163,7 +163,7 @@ def test_parts_and_components(pipeline):
         ({"prompt": []}, "empty list"),
         ({"prompt": ["a", 1]}, "list of texts"),
         ({"negative_prompt": ["a", "b"]}, "2 texts for 1 prompts"),
-        ({"height": 100}, "height is 100; this model makes images of 16 to 512 pixels in steps"),
+        ({"height": 100}, "height is 100; this model makes images of 32 to 512 pixels in steps"),
         ({"width": 528}, "width is 528"),
         ({"height": 0}, "height is 0"),
         ({"num_inference_steps": 0}, "at least one denoising step"),

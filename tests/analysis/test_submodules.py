@@ -3,6 +3,7 @@
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.selection import Selection
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 
@@ -94,3 +95,15 @@ def test_calls_without_numbers_from_zero():
     commands = [Command(1_000_000_000, "rbln:0", "C", "compute", "mlp", 50, 30)]
     found = analyze(make_run(calls, commands, [make_span("pipeline", "P", 0, 100)])).calls
     assert found.select("call", "commands", "busy_ns").rows() == [(7, 0, 0), (1_000_000_000, 1, 30)]
+
+
+def test_first_is_the_first_of_the_run_whatever_is_selected():
+    """Selecting steps 1-2 of three leaves two steady calls: none of them is the first."""
+    calls = [
+        make_call(i, "transformer", 100 * i, 100 * i + length, stage="denoise", step=i)
+        for i, length in enumerate((90, 40, 60))
+    ]
+    analysis = analyze(make_run(calls), Selection(step=("1-2",)))
+    assert analysis.calls["first"].to_list() == [False, False]
+    (row,) = analysis.submodules.iter_rows(named=True)
+    assert (row["min_ns"], row["median_ns"], row["max_ns"]) == (40, 50, 60)

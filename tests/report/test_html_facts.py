@@ -7,12 +7,12 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.events import Loss
-from profiler.report.facts import details, headline, key_facts
+from profiler.report.facts import asynchronous, details, headline, key_facts
 from profiler.report.patterns import by_pattern, pattern
 from profiler.report.units import count, counted, duration, percent, size
 from profiler.trace.manifest import RunInfo
 from tests.report.hostile import hostile_run
-from tests.runs import TINY_SPANS, Command, make_run, tiny_run
+from tests.runs import TINY_SPANS, Command, make_call, make_run, make_span, tiny_run
 
 NBSP = "\N{NO-BREAK SPACE}"
 
@@ -172,3 +172,17 @@ def test_folded_operators_add_up(three_steps):
     efficiency = single["parallel_efficiency"]
     assert attention["layers"] == 24
     assert efficiency.min() <= attention["parallel_efficiency"] <= efficiency.max()
+
+
+def test_a_call_that_returns_before_its_device_is_done_is_said_so():
+    """The VAE's call lasts 100 ns, its kernel 350: the share is the device's, a fact says so."""
+    run = make_run(
+        [make_call(0, "vae", 0, 100, stage="decode")],
+        [Command(0, "rbln:0", "Neural Engine Clusters", "compute", "conv", 50, 350)],
+        [make_span("pipeline", "sd3", 0, 1000), make_span("stage", "decode", 0, 1000)],
+    )
+    analysis = analyze(run)
+    assert asynchronous(analysis) == [("vae", 100, 350)]
+    assert "vae 35 %" in plain(headline(analysis, 1000))
+    (fact,) = [fact for fact in key_facts(analysis, 1000) if fact.label == "vae"]
+    assert "100 ns in its calls" in plain(fact.note)

@@ -124,7 +124,7 @@ def _overhead(overhead: Mapping[str, Any]) -> str:
     conversion = _real(overhead, "conversion_ns")
     parts = []
     if share is not None:
-        parts.append(f"{percent(share)} of end to end")
+        parts.append(f"{percent(share)} of end to end, estimated")
     if hooks is not None:
         parts.append(f"hooks {duration(hooks)}")
     if events and each is not None:

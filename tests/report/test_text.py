@@ -169,7 +169,10 @@ def test_what_ran_is_said():
 def test_cost_of_tracing_is_said():
     """Measured: what, how many, how much; else: not measured."""
     text = " ".join(_text(tiny_run()).split())
-    assert "overhead 0.90 % of end to end, estimated, hooks 4 ns, 9 operator events at 0.50 ns: 5 ns" in text
+    assert (
+        "overhead 0.90 % of end to end, estimated, hooks 4 ns, 9 operator events at 0.50 ns: 5 ns"
+        in text
+    )
     assert "overhead not measured" in " ".join(_text(make_run(TINY_CALLS)).split())
 
 

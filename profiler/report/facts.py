@@ -138,7 +138,9 @@ def _cost(overhead: Mapping[str, Any]) -> Fact:
     if share is None:
         return Fact("Cost of tracing", "not measured", "by the producer of this run")
     event = _real(overhead, "operator_event_ns")
-    note = "of end to end, estimated" + (f", {duration(event)} a recorded operator" if event else "")
+    note = "of end to end, estimated" + (
+        f", {duration(event)} a recorded operator" if event else ""
+    )
     return Fact("Cost of tracing", percent(share), note)
 
 

@@ -75,7 +75,8 @@ def _device(run: RunSummary, device: str) -> str:
     known = found if isinstance(found, Mapping) else {}
     hardware = known.get("hardware") or (run.hardware.get("cpu") if device == "cpu:0" else "")
     cores = known.get("cores") or (run.hardware.get("cores") if device == "cpu:0" else None)
-    parts = [str(hardware or ""), _cores(cores)]
+    shared = str(known.get("description", "")).partition(", shared with ")
+    parts = [str(hardware or ""), _cores(cores), "shared with " + shared[2] if shared[2] else ""]
     return f"{device}  " + ", ".join(filter(None, parts))
 
 

@@ -4,6 +4,8 @@
     run = load("traces/20261121-093000-sd3") # one bundle
     run = load("any.pb")                     # any Perfetto trace: its slices are commands
     run = load("parquet_folder")             # what `write_parquet` wrote
+
+What was executed but is not in the files is in `run.losses`.
 """
 
 from __future__ import annotations
@@ -17,7 +19,8 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.events import CATEGORIES, NO_CALL, ROLES, Call, Loss, Span
+from profiler.errors import InputError
+from profiler.events import CATEGORIES, ROLES, UNKNOWN, Call, Loss, Span
 from profiler.table.columns import (
     CALLS,
     CATEGORY,
@@ -33,8 +36,9 @@ from profiler.table.columns import (
 from profiler.table.parquet import is_parquet_run, read_parquet
 from profiler.table.run import Run
 from profiler.trace.bundle import HOST_NAME, find_bundles
+from profiler.trace.columns import TraceColumns, TrackRow
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
-from profiler.trace.reader import TraceColumns, TrackRow, read_trace
+from profiler.trace.reader import read_trace
 
 __all__ = ["load", "load_bundle", "load_trace"]
 
@@ -53,24 +57,50 @@ def load_bundle(directory: Path) -> Run:
     """Load the bundle in `directory`: every call file once, then `host.pb`."""
     manifest = read_manifest(directory / MANIFEST_NAME)
     losses = list(manifest.info.losses)
+    sizes = {entry.file: entry.bytes for entry in manifest.calls}
+    sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
     traces: list[TraceColumns] = []
-    for name in [entry.file for entry in manifest.calls] + [HOST_NAME]:
-        path = directory / name
-        if not path.is_file():
-            detail = f"{name} is named in the manifest but is not there: copy it back or run again"
-            losses.append(Loss("missing_file", name, 1, "files", detail))
-            continue
+    for name, size in sizes.items():
+        trace, lost = _read_part(directory / name, size)
+        traces.extend(trace)
+        losses.extend(lost)
+    once = {(loss.kind, loss.where, loss.unit): loss for loss in reversed(losses)}
+    calls = _calls(manifest, traces)
+    return _assemble(manifest.run_id, traces, manifest.info, calls, tuple(reversed(once.values())))
+
+
+def _read_part(path: Path, size: int) -> tuple[list[TraceColumns], list[Loss]]:
+    """One file of a bundle, and what it lacks against the `size` that the manifest knows."""
+    name = path.name
+    if not path.is_file():
+        detail = f"{name} is named in the manifest but is not there: copy it back or run again"
+        return [], [Loss("missing_file", name, 1, "files", detail)]
+    try:
         trace = read_trace(path)
-        traces.append(trace)
-        losses.extend(trace.losses)
-    return _assemble(manifest.run_id, traces, manifest.info, _calls(manifest, traces), losses)
+    except InputError as error:
+        return [], [Loss("truncated_file", name, max(size, UNKNOWN), "bytes", str(error))]
+    losses = list(trace.losses)
+    found = path.stat().st_size
+    if found < size and all(loss.kind != "truncated_file" for loss in losses):
+        detail = f"ends at byte {found:,} of {size:,}: copy it again"
+        losses.append(Loss("truncated_file", name, size - found, "bytes", detail))
+    elif found > size != UNKNOWN:
+        detail = f"has {found:,} bytes where the manifest knows {size:,}: not as it was recorded"
+        losses.append(Loss("changed_file", name, found - size, "bytes", detail))
+    return [trace], losses
 
 
 def load_trace(path: Path) -> Run:
     """Load a single Perfetto trace of any producer; slices that are no call are commands."""
     trace = read_trace(path)
     info = RunInfo(producer="profile-sd3" if trace.calls or trace.spans else "foreign")
-    return _assemble(path.name, [trace], info, trace.calls, trace.losses)
+    calls = {call.index: call for call in reversed(trace.calls)}
+    losses = list(trace.losses)
+    if len(calls) < len(trace.calls):
+        detail = "calls that stand more than once in the file: give the files of one run"
+        twice = len(trace.calls) - len(calls)
+        losses.append(Loss("dropped_events", path.name, twice, "calls", detail))
+    return _assemble(path.name, [trace], info, list(calls.values()), losses)
 
 
 def _calls(manifest: Manifest, traces: Sequence[TraceColumns]) -> list[Call]:
@@ -129,7 +159,10 @@ def _text(
 
 
 def _closed(
-    strings: Sequence[str], codes: npt.NDArray[np.int32], allowed: tuple[str, ...], other: str | None
+    strings: Sequence[str],
+    codes: npt.NDArray[np.int32],
+    allowed: tuple[str, ...],
+    other: str | None,
 ) -> pl.Series:
     """Enum column: what is not in the closed list becomes `other`."""
     values = [s if s in allowed else other for s in strings]
@@ -180,14 +213,32 @@ def _number_commands(frame: pl.DataFrame) -> pl.DataFrame:
 
 
 def _track_names(tracks: Sequence[TrackRow]) -> tuple[list[str], list[str]]:
-    """For each track the name of its device, the root above it, and its own name."""
-    devices = []
-    for track in tracks:
-        root, seen = track, 0
-        while root.parent >= 0 and seen < len(tracks):
-            root, seen = tracks[root.parent], seen + 1
-        devices.append(root.name if root is not track else "")
+    """For each track the name of its device and its own name. The device is the process that the
+    track belongs to, else the root above it."""
+    roots = _roots(tracks)
+    devices = [
+        _process(track) or (tracks[root].name if root != own else "")
+        for own, (track, root) in enumerate(zip(tracks, roots, strict=True))
+    ]
     return devices or [""], [track.name for track in tracks] or [""]
+
+
+def _process(track: TrackRow) -> str:
+    return track.process or ("" if track.pid is None else f"process {track.pid}")
+
+
+def _roots(tracks: Sequence[TrackRow]) -> list[int]:
+    """The root above each track; of tracks whose parents go in a circle, one of the circle."""
+    roots = [-1] * len(tracks)
+    for own in range(len(tracks)):
+        path, at = {own: None}, own
+        while roots[at] < 0 and tracks[at].parent >= 0 and tracks[at].parent not in path:
+            at = tracks[at].parent
+            path[at] = None
+        root = roots[at] if roots[at] >= 0 else at
+        for track in path:
+            roots[track] = root
+    return roots
 
 
 def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:
@@ -221,10 +272,9 @@ def _counters_frame(trace: TraceColumns) -> pl.DataFrame:
     counters = trace.counters
     device_of, name_of = _track_names(trace.tracks)
     units = [track.unit for track in trace.tracks]
-    call = trace.calls[0].index if len(trace.calls) == 1 else NO_CALL
     return pl.DataFrame(
         {
-            "call": np.full(len(counters.time_ns), call, dtype=np.int32),
+            "call": counters.call,
             "device": _text(device_of, counters.track, null_empty=True),
             "name": _text(name_of, counters.track),
             "unit": _text(units, counters.track, null_empty=True),
@@ -239,5 +289,3 @@ def _flows_frame(flows: Sequence[npt.NDArray[np.int64]]) -> pl.DataFrame:
         return empty(FLOWS)
     rows = np.concatenate(flows)
     return pl.DataFrame({"source": rows[:, 0].copy(), "target": rows[:, 1].copy()})
-
-

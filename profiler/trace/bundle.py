@@ -5,7 +5,8 @@
         bundle.write_host(spans, host_commands, ROOT_DEVICE)
         bundle.finish(RunInfo(producer="capture"))
 
-Every file is written beside its place and renamed, so a name that exists is complete.
+Every file is written beside its place and renamed, so a name that exists is complete, whatever
+kills the process. That the machine stays up is another matter: see `Sync`.
 """
 
 from __future__ import annotations
@@ -18,18 +19,21 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
+from typing import BinaryIO, Literal
 
 from profiler.errors import InputError, OutputError
 from profiler.events import Call, Loss, Span
 from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.compression import Compression
 from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
-from profiler.trace.writer import encode_call, encode_host
+from profiler.trace.writer import call_chunks, host_chunks, text_table
 
 __all__ = [
     "HOST_NAME",
     "MERGED_NAME",
     "BundleWriter",
+    "Sync",
     "call_files",
     "find_bundles",
     "merge_bundle",
@@ -38,18 +42,34 @@ __all__ = [
 
 HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"
+Sync = Literal["never", "finish", "always"]
+"""When files are forced to the disk: never, once the run is finished (`merged.pb`, which holds all
+others, and the manifest), or each before it gets its name."""
+
 _CALL_FILE = re.compile(r"\d{3,}_.+\.pb")
 
 
 class BundleWriter:
     """Writes one bundle. Files already complete stay readable whatever happens later."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, *, compress: Compression = "none", sync: Sync = "finish"
+    ) -> None:
         self.directory = directory
+        self._compress: Compression = compress
+        self._sync = sync
+        self._texts = text_table(run=True)
         self._entries: list[CallEntry] = []
 
     @classmethod
-    def create(cls, parent: Path, run_id: str) -> BundleWriter:
+    def create(
+        cls,
+        parent: Path,
+        run_id: str,
+        *,
+        compress: Compression = "none",
+        sync: Sync = "finish",
+    ) -> BundleWriter:
         """Make `parent/run_id`, or `run_id-2`, … : an existing bundle is never written into."""
         try:
             parent.mkdir(parents=True, exist_ok=True)
@@ -59,7 +79,7 @@ class BundleWriter:
                     directory.mkdir()
                 except FileExistsError:
                     continue
-                return cls(directory)
+                return cls(directory, compress=compress, sync=sync)
         except OSError as error:
             raise _not_writable(parent, error) from error
         raise OutputError(f"{parent} holds 999 runs named {run_id}: choose another --out folder")
@@ -82,35 +102,70 @@ class BundleWriter:
     ) -> Path:
         """Write one call's file and remember it for the manifest."""
         path = self.directory / call.file_name
-        data = encode_call(call, commands, counters)
-        write_atomically(path, data)
-        self._entries.append(CallEntry(call, path.name, len(data), len(commands)))
+        chunks = call_chunks(call, commands, counters, texts=self._texts, compress=self._compress)
+        size = _write_chunks(path, chunks, sync=self._sync == "always")
+        self._entries.append(CallEntry(call, path.name, size, len(commands)))
         return path
 
     def write_host(self, spans: Iterable[Span], commands: CommandColumns, device: str) -> Path:
         """Write `host.pb`: spans of the pipeline and host work that belongs to no call."""
         path = self.directory / HOST_NAME
-        write_atomically(path, encode_host(spans, commands, device))
+        chunks = host_chunks(spans, commands, device, texts=self._texts, compress=self._compress)
+        _write_chunks(path, chunks, sync=self._sync == "always")
         return path
 
     def finish(self, info: RunInfo) -> Path:
         """Merge the files and write the manifest; returns the bundle's directory."""
-        files = _merged_sizes(self.directory)
+        sync = self._sync != "never"
+        files = _merged_sizes(self.directory, sync=sync)
         created = datetime.now(UTC).isoformat(timespec="seconds")
         entries = tuple(sorted(self._entries, key=lambda entry: entry.call.index))
         manifest = Manifest(self.directory.name, created, info, entries, files)
-        write_atomically(self.directory / MANIFEST_NAME, manifest.to_json().encode())
+        write_atomically(self.directory / MANIFEST_NAME, manifest.to_json().encode(), sync=sync)
+        if sync:
+            _sync_directory(self.directory)
         return self.directory
 
 
-def write_atomically(path: Path, data: bytes) -> None:
+def write_atomically(path: Path, data: bytes, *, sync: bool = False) -> None:
     """Write `path` under a temporary name and rename it. Raises OutputError."""
+    _write_chunks(path, [data], sync=sync)
+
+
+def _write_chunks(path: Path, chunks: Iterable[bytes], *, sync: bool) -> int:
+    """The same, piece by piece; returns the size."""
     part = path.with_name(f".{path.name}.part")
     try:
-        part.write_bytes(data)
-        os.replace(part, path)
+        with part.open("wb") as file:
+            size = sum(map(file.write, chunks))
+            if sync:
+                _sync_file(file)
+        part.replace(path)
+    except BaseException as error:
+        part.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _not_writable(path, error) from error
+        raise
+    return size
+
+
+def _sync_file(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _sync_directory(directory: Path) -> None:
+    """Force new names to the disk, where the system can."""
+    if os.name == "nt":
+        return
+    try:
+        handle = os.open(directory, os.O_RDONLY)
+        try:
+            os.fsync(handle)
+        finally:
+            os.close(handle)
     except OSError as error:
-        raise _not_writable(path, error) from error
+        raise _not_writable(directory, error) from error
 
 
 def call_files(directory: Path) -> list[Path]:
@@ -185,9 +240,9 @@ def _rebuild(directory: Path, files: Sequence[Path]) -> None:
     writer.finish(RunInfo(producer="merge", losses=tuple(losses)))
 
 
-def _merged_sizes(directory: Path) -> dict[str, int]:
+def _merged_sizes(directory: Path, *, sync: bool = False) -> dict[str, int]:
     """Write `merged.pb`; sizes in bytes of the bundle's files that are no call."""
-    merged = _merge_files(directory)
+    merged = _merge_files(directory, sync=sync)
     return {path.name: path.stat().st_size for path in (*_host_file(directory), merged)}
 
 
@@ -195,7 +250,7 @@ def _host_file(directory: Path) -> list[Path]:
     return [path for path in (directory / HOST_NAME,) if path.is_file()]
 
 
-def _merge_files(directory: Path) -> Path:
+def _merge_files(directory: Path, *, sync: bool) -> Path:
     merged = directory / MERGED_NAME
     part = directory / f".{MERGED_NAME}.part"
     try:
@@ -203,7 +258,9 @@ def _merge_files(directory: Path) -> Path:
             for path in (*call_files(directory), *_host_file(directory)):
                 with path.open("rb") as source:
                     shutil.copyfileobj(source, target, 1 << 20)
-        os.replace(part, merged)
+            if sync:
+                _sync_file(target)
+        part.replace(merged)
     except OSError as error:
         raise _not_writable(merged, error) from error
     return merged

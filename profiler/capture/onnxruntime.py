@@ -8,6 +8,7 @@ n-th invocation noted for it.
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -80,11 +81,21 @@ class ProfiledPart:
 
     def open(self) -> Any:
         """Open the first profiled session and return it."""
-        session = self._open(self._optimized)
+        session = self._open(self._optimized if self._room_for_graph() else None)
         if self._optimized.is_file():
             nodes, loops = node_count(self._optimized)
             self._per_run = -1 if loops else nodes + _EVENTS_BESIDE_NODES
         return session
+
+    def _room_for_graph(self) -> bool:
+        """Whether the disk has room for the optimized graph, which holds all weights once more.
+
+        Without it layers are found by names alone, and the first session is renewed to count the
+        events of a run.
+        """
+        model = _model_of(self.part)
+        size = len(model) if isinstance(model, bytes) else _bytes_of(model.parent)
+        return shutil.disk_usage(self._folder).free > 3 * size + (1 << 30)
 
     def _open(self, optimized: Path | None) -> Any:
         prefix = self._folder / f"{self.submodule}.{len(self._segments)}"
@@ -219,6 +230,11 @@ def _clock_correction(invocation: Invocation, run: ProfiledRun, origin_ns: int) 
     if start >= invocation.start_ns - slack and end <= invocation.end_ns + slack:
         return 0
     return invocation.start_ns - start
+
+
+def _bytes_of(folder: Path) -> int:
+    """The size of a submodule's folder: its graph and its external data."""
+    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
 
 
 def _open_profiled(part: Any, prefix: Path, optimized: Path | None) -> Any:

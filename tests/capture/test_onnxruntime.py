@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import numpy as np
 import polars as pl
@@ -155,6 +156,19 @@ def test_sessions_are_renewed_before_the_cap_and_nothing_is_dropped(pipeline, ru
     )
     renewals = small.commands.filter(pl.col("layer").cast(str) == "profiler.renew_session")
     assert len(renewals) >= 1
+
+
+def test_a_full_disk_costs_the_optimized_graph_only(pipeline, run, tmp_path, monkeypatch):
+    """Without room for a copy of the weights the run is traced all the same: every command is
+    there, and most still find their layer by name."""
+    nothing = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr("profiler.capture.onnxruntime.shutil.disk_usage", lambda _: nothing)
+    small = profiled(pipeline, tmp_path)
+    assert small.losses == ()
+    assert len(small.commands.filter(pl.col("call") >= 0)) == len(
+        run.commands.filter(pl.col("call") >= 0)
+    )
+    assert small.info.attribution["transformer"]["share"] > 0.5
 
 
 def test_activate_profiler_false_keeps_the_call_span(pipeline, tmp_path):

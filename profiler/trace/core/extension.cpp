@@ -72,7 +72,7 @@ void Importer::command_fields(size_t row, const Bytes& bytes) {
   }
 }
 
-void Importer::begin_call(Current& now, int32_t row) {
+SliceRef Importer::begin_call(Current& now, int32_t row) {
   CallRow call;
   call.start_ns = now.context->time;
   Field field, part;
@@ -99,11 +99,12 @@ void Importer::begin_call(Current& now, int32_t row) {
   }
   calls_of_sequences.emplace_back(now.context->sequence, call.index);
   output_.calls.push_back(std::move(call));
-  slices_.begin_mark(now.context->time, row, now.category, now.name,
-                     mark(2 * (output_.calls.size() - 1)));
+  const SliceRef ref = mark(2 * (output_.calls.size() - 1));
+  slices_.begin_mark(now.context->time, row, now.category, now.name, ref);
+  return ref;
 }
 
-void Importer::begin_span(Current& now, int32_t row) {
+SliceRef Importer::begin_span(Current& now, int32_t row) {
   SpanRow span;
   span.start_ns = now.context->time;
   span.name = now.name == kNull ? kEmpty : now.name;
@@ -114,8 +115,9 @@ void Importer::begin_span(Current& now, int32_t row) {
     if (field.number == 3) span.step = static_cast<int32_t>(field.value);
   }
   output_.spans.push_back(span);
-  slices_.begin_mark(now.context->time, row, now.category, now.name,
-                     mark(2 * (output_.spans.size() - 1) + 1));
+  const SliceRef ref = mark(2 * (output_.spans.size() - 1) + 1);
+  slices_.begin_mark(now.context->time, row, now.category, now.name, ref);
+  return ref;
 }
 
 // Calls are marked by even numbers, spans by odd ones.

@@ -265,8 +265,8 @@ void Importer::begin(Current& now, char phase) {
   const Event& event = *now.event;
   const int32_t row = row_of(now, Use::kBegin);
   if (row == kNone) return drop(Drop::kTrack);
-  if (event[kHasCall] && descriptors_.ours(9901)) return begin_call(now, row);
-  if (event[kHasSpan] && descriptors_.ours(9902)) return begin_span(now, row);
+  if (event[kHasCall] && descriptors_.ours(9901)) return add_flows(now, begin_call(now, row));
+  if (event[kHasSpan] && descriptors_.ours(9902)) return add_flows(now, begin_span(now, row));
   const SliceRef slice =
       slices_.begin(now.context->time, row, now.category, now.name, kOpen);
   if (slice == kNoSlice) return;

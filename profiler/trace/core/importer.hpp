@@ -108,8 +108,8 @@ class Importer {
   void metadata(Current& now);
   void counter(Current& now);
 
-  void begin_call(Current& now, int32_t row);
-  void begin_span(Current& now, int32_t row);
+  SliceRef begin_call(Current& now, int32_t row);
+  SliceRef begin_span(Current& now, int32_t row);
   void command_fields(size_t row, const Bytes& bytes);
   StringId numbered_text(const Field& field);
   void add_args(Current& now, int32_t slice, char phase);

@@ -43,7 +43,24 @@ def for_perfetto(ours: descriptor_pb2.FileDescriptorSet) -> descriptor_pb2.FileD
     (wrapper,) = [message for message in extension.message_type if message.name == "Extension"]
     for field in wrapper.extension:
         field.extendee = ".perfetto.protos.TrackEvent"
+    (command,) = [message for message in extension.message_type if message.name == "Command"]
+    number_texts(command)
+    extension.enum_type.add(name="Text").value.add(name="TEXT_UNSPECIFIED", number=0)
     return descriptor_pb2.FileDescriptorSet(file=[stub, extension])
+
+
+def number_texts(command: descriptor_pb2.DescriptorProto) -> None:
+    """Make the numbered texts of `command` enums, in place of the texts themselves."""
+    numbered = {field.name for field in command.field if field.name.endswith("_text")}
+    plain = [field for field in command.field if f"{field.name}_text" not in numbered]
+    for field in plain:
+        if field.name in numbered:
+            field.name = field.name.removesuffix("_text")
+            field.type = descriptor_pb2.FieldDescriptorProto.TYPE_ENUM
+            field.type_name = ".profile_sd3.trace.Text"
+    fields = [descriptor_pb2.FieldDescriptorProto.FromString(f.SerializeToString()) for f in plain]
+    del command.field[:]
+    command.field.extend(fields)
 
 
 def main() -> None:

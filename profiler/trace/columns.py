@@ -19,6 +19,8 @@ import numpy.typing as npt
 from profiler.events import NO_STEP, UNKNOWN, Call, Loss, Span, Track
 
 __all__ = [
+    "ARG_KINDS",
+    "ArgColumns",
     "CommandBuilder",
     "CommandColumns",
     "Counter",
@@ -88,20 +90,29 @@ class Counter:
 @dataclass(frozen=True, slots=True)
 class TrackRow:
     """One track of a trace. `kind` is `process`, `thread`, `counter` or `plain`; `parent` is the
-    index of the parent in `TraceColumns.tracks`, -1 for a root."""
+    index of the parent in `TraceColumns.tracks`, -1 for a root.
+
+    `process` and `thread` name what the track belongs to, itself or through its parents, with
+    their ids `pid` and `tid`: "" and None where it belongs to none.
+    """
 
     uuid: int
     name: str
     kind: str
     parent: int
     unit: str
+    pid: int | None = None
+    tid: int | None = None
+    process: str = ""
+    thread: str = ""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class SliceColumns:
     """n slices in order of their begin. Text columns index `TraceColumns.strings` (0 is "").
 
-    `call` is the index of the call that the slice's file records, -1 for slices of no call.
+    `depth` counts the slices that enclose one on its track, `parent` is the row of the innermost
+    of them, -1 for none. `call` is the index of the call that the slice's file records, -1 for slices of no call.
     `duration_ns` is -1 for a slice that never ends. `command_index` is -1 where the slice
     carries no command of ours; then `layer` equals `name`. Bytes and FLOPs: -1 is unknown.
     """
@@ -111,6 +122,7 @@ class SliceColumns:
     name: Int32s
     category: Int32s
     depth: Int32s
+    parent: Int32s
     layer: Int32s
     command_index: Int32s
     op_type: Int32s
@@ -128,6 +140,24 @@ class SliceColumns:
         return len(self.start_ns)
 
 
+ARG_KINDS = ("int", "uint", "string", "real", "pointer", "bool", "json", "null")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ArgColumns:
+    """k arguments of slices, by slice. `slice` is a row, `key` a text under trace_processor's
+    syntax (`debug.a.b[0].c`), `kind` indexes `ARG_KINDS`. `value` holds integers as they are,
+    reals by their bits (`value.view(np.float64)`), texts by their place in the strings."""
+
+    slice: Int32s
+    key: Int32s
+    kind: npt.NDArray[np.uint8]
+    value: Int64s
+
+    def __len__(self) -> int:
+        return len(self.slice)
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class CounterColumns:
     """m samples: `track` indexes `TraceColumns.tracks`; `call` is the index of the call in whose
@@ -142,8 +172,9 @@ class CounterColumns:
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceColumns:
     """What one trace holds. Calls and spans of ours stand in `calls` and `spans`, every other
-    slice in `slices`. `flows` is int64 [k, 2]: rows in `slices` from which to which, where both
-    ends are in `slices`."""
+    slice in `slices`. `instants` are the rows of `slices` that are moments: they have no
+    duration. `flows` is int64 [k, 2]: rows in `slices` from which to which, where both ends are
+    in `slices`."""
 
     tracks: tuple[TrackRow, ...]
     strings: tuple[str, ...]
@@ -153,6 +184,24 @@ class TraceColumns:
     counters: CounterColumns
     flows: Int64s
     losses: tuple[Loss, ...]
+    instants: Int32s
+    args: ArgColumns
+
+    def args_of(self, row: int) -> dict[str, Any]:
+        """The arguments of one slice, by key. For looking at single slices, not for loops."""
+        args = self.args
+        first, last = np.searchsorted(args.slice, [row, row + 1]).tolist()
+        return {self.strings[args.key[i]]: self._arg_value(i) for i in range(first, last)}
+
+    def _arg_value(self, index: int) -> Any:
+        kind, value = ARG_KINDS[self.args.kind[index]], int(self.args.value[index])
+        if kind in {"string", "json"}:
+            return self.strings[value]
+        if kind == "real":
+            return float(self.args.value[index : index + 1].view(np.float64)[0])
+        if kind in {"uint", "pointer"}:
+            return value % (1 << 64)
+        return {"bool": bool(value), "null": None}.get(kind, value)
 
 
 _ROW = (

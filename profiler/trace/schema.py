@@ -30,6 +30,7 @@ __all__ = [
     "UNIT_COUNT",
     "Trace",
     "TracePacket",
+    "TrackEvent",
 ]
 
 SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4  # TrackEvent.Type
@@ -65,6 +66,7 @@ def _extension(name: str) -> Any:
 
 Trace: Any = _message("Trace")
 TracePacket: Any = _message("TracePacket")
+TrackEvent: Any = _message("TrackEvent")
 for _name in ("Command", "Call", "Span"):
     _message(_name)
 

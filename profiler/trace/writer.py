@@ -4,71 +4,158 @@ Layout of a file, in packets of one sequence:
 
 1. clock snapshot (REALTIME, and the sequence's incremental clock 64 set to the same value),
    state cleared, clock 64 as default;
-2. the descriptor of our extension;
-3. one descriptor per device, track and counter;
-4. slice begins and ends, counters and flows in order of time, names interned.
+2. the descriptor of our extension, then one descriptor per device, lane and counter;
+3. the names and texts that the events refer to;
+4. counter samples, then slices in blocks of time. In a block the events of one lane stand together,
+   behind a packet that makes the lane the default track and sets its clock.
 
 Everything a reader needs is in each file, and nothing is shared between files but the uuids of
 devices and counters, which derive from names: so the bytes of several files, one after another in
 any order, are one trace.
+
+Here is what decides (tracks, ranks, names); the loops are C++ (`core/encode*`).
 """
 
 from __future__ import annotations
 
 import hashlib
-import heapq
+import re
+import secrets
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.events import CALLS_TRACK, NO_STEP, PIPELINE_TRACK, UNKNOWN, Call, Span, Track
+from profiler.events import CALLS_TRACK, HOST_TRACK, PIPELINE_TRACK, UNKNOWN, Call, Span, Track
 from profiler.trace import schema
+from profiler.trace._core import TextTable, TraceEncoder
 from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.lanes import (
-    COUNTER_RANK,
-    Event,
-    Lane,
-    Slice,
-    connect,
-    place,
-    rank,
-    slice_events,
-)
+from profiler.trace.compression import Compression, compressed
+from profiler.trace.words import WORDS
 
-__all__ = ["HOST_SEQUENCE", "encode_call", "encode_host", "shared_uuid"]
+__all__ = [
+    "HOST_SEQUENCE",
+    "TextTable",
+    "call_chunks",
+    "encode_call",
+    "encode_host",
+    "host_chunks",
+    "text_table",
+    "track_uuid",
+]
 
 HOST_SEQUENCE: Final = 1  # calls use their index + 2
+_FIRST_TEXT: Final = 1 << 21  # numbers take four bytes from here on, five from 1 << 28
+_TEXT_RANGES: Final = ((1 << 28) - _FIRST_TEXT >> 14) - 16
+_COUNTER_RANK: Final = 1_000_000  # below every queue
+_FIRST_TRACKS = (PIPELINE_TRACK, CALLS_TRACK, HOST_TRACK)
+_CATEGORY_ORDER = ("compute", "dma", "copy", "sync", "host", "other")
+_NUMBER = re.compile(r"\d+")
 
 
-def shared_uuid(*path: str) -> int:
+def track_uuid(*path: str) -> int:
     """The uuid of a device or counter from its names: equal in every file, above all lanes."""
     digest = hashlib.blake2b("\x00".join(path).encode("utf-8", "replace"), digest_size=6).digest()
-    return int.from_bytes(digest, "little") | 1 << 48
+    return int.from_bytes(digest, "little") | 1 << 62
+
+
+def text_table(*, run: bool = False) -> TextTable:
+    """Numbers of texts; files that share a table never give two texts one number.
+
+    The table of a run counts from a number of its own, drawn at random: that compresses best, and
+    other runs hardly ever use the same. Otherwise numbers are hashes, so that files written apart
+    agree; of some thousand texts in files written apart, two may then share a number, and Perfetto
+    shows one for the other in their merged trace.
+    """
+    return TextTable(WORDS, _FIRST_TEXT + (secrets.randbelow(_TEXT_RANGES) << 14) if run else 0)
 
 
 def encode_call(
-    call: Call, commands: CommandColumns, counters: Sequence[Counter] = (), sequence: int = 0
+    call: Call,
+    commands: CommandColumns,
+    counters: Sequence[Counter] = (),
+    sequence: int = 0,
+    *,
+    texts: TextTable | None = None,
+    compress: Compression = "none",
 ) -> bytes:
     """The trace of one call: its span on the device's call track, its commands, its counters."""
-    writer = _Writer(sequence or call.index + 2)
-    slices = [_call_slice(call), *_command_slices(commands)]
-    _add_flows(slices, commands, first=1, sequence=writer.sequence)
-    return writer.encode(slices, counters)
+    return b"".join(call_chunks(call, commands, counters, sequence, texts=texts, compress=compress))
 
 
-def encode_host(spans: Iterable[Span], commands: CommandColumns, device: str) -> bytes:
+def encode_host(
+    spans: Iterable[Span],
+    commands: CommandColumns,
+    device: str,
+    *,
+    texts: TextTable | None = None,
+    compress: Compression = "none",
+) -> bytes:
     """`host.pb`: pipeline, stage and step spans of the root `device`, and its host work."""
-    slices = [_span_slice(span, device) for span in spans]
-    first = len(slices)
-    slices.extend(_command_slices(commands))
-    _add_flows(slices, commands, first=first, sequence=HOST_SEQUENCE)
-    return _Writer(HOST_SEQUENCE).encode(slices, ())
+    return b"".join(host_chunks(spans, commands, device, texts=texts, compress=compress))
 
 
-def _call_slice(call: Call) -> Slice:
-    inputs = [{"name": name, "shape": shape} for name, shape in call.input_shapes.items()]
+def call_chunks(
+    call: Call,
+    commands: CommandColumns,
+    counters: Sequence[Counter] = (),
+    sequence: int = 0,
+    *,
+    texts: TextTable | None = None,
+    compress: Compression = "none",
+) -> Iterator[bytes]:
+    """`encode_call` in pieces of whole packets, each made when it is asked for."""
+    writer = _Writer(sequence or call.index + 2, commands, texts)
+    writer.add(_call_slice(call))
+    return compressed(writer.chunks(counters), compress)
+
+
+def host_chunks(
+    spans: Iterable[Span],
+    commands: CommandColumns,
+    device: str,
+    *,
+    texts: TextTable | None = None,
+    compress: Compression = "none",
+) -> Iterator[bytes]:
+    """`encode_host` in pieces of whole packets."""
+    writer = _Writer(HOST_SEQUENCE, commands, texts)
+    for span in spans:
+        writer.add(_span_slice(span, device))
+    return compressed(writer.chunks(()), compress)
+
+
+@dataclass(frozen=True, slots=True)
+class _Slice:
+    """A call or a span; `fields` are those of its extension."""
+
+    track: Track
+    name: str
+    start_ns: int
+    duration_ns: int
+    extension: Any
+    fields: dict[str, Any]
+
+    def event(self) -> bytes:
+        event = schema.TrackEvent()
+        message = event.Extensions[self.extension]
+        for name, value in self.fields.items():
+            if name == "inputs":
+                for entry in value:
+                    message.inputs.add(**entry)
+            else:
+                setattr(message, name, _encodable(value) if isinstance(value, str) else value)
+        data: bytes = event.SerializeToString()
+        return data
+
+
+def _call_slice(call: Call) -> _Slice:
+    inputs = [
+        {"name": _encodable(name), "shape": _encodable(shape)}
+        for name, shape in call.input_shapes.items()
+    ]
     fields = {
         "index": call.index,
         "submodule": call.submodule,
@@ -80,88 +167,78 @@ def _call_slice(call: Call) -> Slice:
         "inputs": inputs,
     }
     track = Track(call.device, CALLS_TRACK, "other")
-    return Slice(track, call.submodule, call.start_ns, call.end_ns, (schema.CALL, fields))
+    return _Slice(track, call.submodule, call.start_ns, call.duration_ns, schema.CALL, fields)
 
 
-def _span_slice(span: Span, device: str) -> Slice:
+def _span_slice(span: Span, device: str) -> _Slice:
     fields = {"kind": span.kind, "stage": span.stage, "step": span.step}
     track = Track(device, PIPELINE_TRACK, "other")
-    end_ns = span.start_ns + span.duration_ns
-    return Slice(track, span.name, span.start_ns, end_ns, (schema.SPAN, fields))
-
-
-def _command_slices(commands: CommandColumns) -> Iterator[Slice]:
-    strings, tracks = commands.strings, commands.tracks
-    optional = ("bytes_read", "bytes_written", "flops")
-    numbers = {name: getattr(commands, name).tolist() for name in (*optional, "step")}
-    texts = {
-        name: getattr(commands, name).tolist() for name in ("op_type", "role", "shapes", "stage")
-    }
-    starts = commands.start_ns.tolist()
-    ends = np.where(commands.duration_ns == UNKNOWN, UNKNOWN, commands.end_ns).tolist()
-    layers, indices = commands.layer.tolist(), commands.command_index.tolist()
-    for row, track in enumerate(commands.track.tolist()):
-        layer = strings[layers[row]]
-        fields: dict[str, Any] = {"layer": layer, "command_index": indices[row]}
-        for name, codes in texts.items():
-            if codes[row]:
-                fields[name] = strings[codes[row]]
-        for name in optional:
-            if numbers[name][row] >= 0:
-                fields[name] = numbers[name][row]
-        if numbers["step"][row] != NO_STEP:
-            fields["step"] = numbers["step"][row]
-        extension = (schema.COMMAND, fields)
-        yield Slice(tracks[track], layer, starts[row], ends[row], extension)
-
-
-def _encodable(text: str) -> str:
-    """`text` without lone surrogates, which JSON may hold and UTF-8 may not."""
-    return text.encode("utf-8", "replace").decode()
-
-
-def _add_flows(slices: list[Slice], commands: CommandColumns, *, first: int, sequence: int) -> None:
-    """Give each dependency an id that no other file uses: sequence in the upper 32 bits."""
-    for number, (source, target) in enumerate(commands.flows.tolist(), 1):
-        flow_id = (sequence << 32) | number
-        connect(slices[first + source], slices[first + target], flow_id)
+    return _Slice(track, span.name, span.start_ns, span.duration_ns, schema.SPAN, fields)
 
 
 class _Writer:
-    """Builds one file: one packet sequence with its interning state and incremental clock."""
+    """Describes one file and has the core write its events: one packet sequence."""
 
-    def __init__(self, sequence: int) -> None:
-        self.sequence = sequence
-        self._trace = schema.Trace()
-        self._clock = 0
-        self._names: dict[str, int] = {}
-        self._categories: dict[str, int] = {}
+    def __init__(self, sequence: int, commands: CommandColumns, texts: TextTable | None) -> None:
+        self._sequence = sequence
+        self._commands = commands
+        self._texts = text_table() if texts is None else texts
+        self._slices: list[_Slice] = []
 
-    def encode(self, slices: Sequence[Slice], counters: Sequence[Counter]) -> bytes:
-        placed = place(slices, self.sequence)
-        starts = [piece.start_ns for piece, _ in placed[:1]]
-        starts += [int(counter.times_ns.min()) for counter in counters if len(counter.times_ns)]
-        self._start(min(starts, default=0))
-        self._describe_devices({*(piece.track.device for piece, _ in placed)}, counters)
-        self._describe_lanes(lane for _, lane in placed)
-        self._describe_counters(counters)
-        events = heapq.merge(
-            slice_events(placed), _counter_events(counters), key=lambda event: event[0]
+    def add(self, piece: _Slice) -> None:
+        self._slices.append(piece)
+
+    def chunks(self, counters: Sequence[Counter]) -> Iterator[bytes]:
+        tracks = list(dict.fromkeys([*self._commands.tracks, *(s.track for s in self._slices)]))
+        encoder = self._encoder(tracks, counters)
+        lanes = [tracks[track] for track in encoder.place(self._texts)]
+        uuids = [(number << 32) | self._sequence for number in range(1, len(lanes) + 1)]
+        head = schema.Trace()
+        self._start(head, encoder.base_ns)
+        self._describe_devices(head, {track.device for track in lanes}, counters)
+        for track, uuid in zip(lanes, uuids, strict=True):
+            self._describe_lane(head, track, uuid)
+        self._describe_counters(head, counters)
+        encoder.start(head.SerializeToString(), uuids)
+        while chunk := encoder.chunk():
+            yield chunk
+
+    def _encoder(self, tracks: Sequence[Track], counters: Sequence[Counter]) -> TraceEncoder:
+        encoder = TraceEncoder(self._sequence, [_encodable(track.category) for track in tracks])
+        numbers = {track: number for number, track in enumerate(tracks)}
+        commands = self._commands
+        track = commands.track
+        if commands.tracks != tuple(tracks[: len(commands.tracks)]):  # a track listed twice
+            track = np.array([numbers[t] for t in commands.tracks], dtype=np.int32)[track]
+        narrow = ("layer", "command_index", "op_type", "role", "shapes", "stage", "step")
+        wide = ("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
+        encoder.set_commands(
+            commands.strings,
+            [_column(c, np.int32) for c in (track, *(getattr(commands, n) for n in narrow))],
+            [_column(getattr(commands, name), np.int64) for name in wide],
+            _column(commands.flows, np.int64),
         )
-        for time_ns, uuid, kind, payload in events:
-            self._event(time_ns, uuid, kind, payload)
-        data: bytes = self._trace.SerializeToString()
-        return data
+        for s in self._slices:
+            end_ns = UNKNOWN if s.duration_ns == UNKNOWN else s.start_ns + s.duration_ns
+            encoder.add_slice(numbers[s.track], s.name, s.start_ns, end_ns, s.event())
+        for counter in counters:
+            order = np.lexsort((counter.values, counter.times_ns))
+            encoder.add_counter(
+                track_uuid(counter.device, counter.name),
+                _column(counter.times_ns[order], np.int64),
+                _column(counter.values[order], np.int64),
+            )
+        return encoder
 
-    def _packet(self) -> Any:
-        return self._trace.packet.add(trusted_packet_sequence_id=self.sequence)
+    def _packet(self, trace: Any) -> Any:
+        return trace.packet.add(trusted_packet_sequence_id=self._sequence)
 
-    def _start(self, base_ns: int) -> None:
+    def _start(self, trace: Any, base_ns: int) -> None:
         if base_ns < 0:
             raise InputError(
                 f"a trace cannot start before the epoch, but one starts at {base_ns} ns"
             )
-        packet = self._packet()
+        packet = self._packet(trace)
         packet.sequence_flags = schema.INCREMENTAL_STATE_CLEARED
         packet.trace_packet_defaults.timestamp_clock_id = schema.FIRST_SEQUENCE_CLOCK
         snapshot = packet.clock_snapshot
@@ -170,78 +247,48 @@ class _Writer:
         snapshot.clocks.add(
             clock_id=schema.FIRST_SEQUENCE_CLOCK, timestamp=base_ns, is_incremental=True
         )
-        self._clock = base_ns
-        self._packet().extension_descriptor.extension_set = schema.EXTENSION_SET
+        self._packet(trace).extension_descriptor.extension_set = schema.EXTENSION_SET
 
-    def _describe_devices(self, devices: set[str], counters: Sequence[Counter]) -> None:
+    def _describe_devices(self, trace: Any, devices: set[str], counters: Sequence[Counter]) -> None:
         for device in sorted(devices | {counter.device for counter in counters}):
-            descriptor = self._packet().track_descriptor
-            descriptor.uuid = shared_uuid(device)
+            descriptor = self._packet(trace).track_descriptor
+            descriptor.uuid = track_uuid(device)
             descriptor.name = _encodable(device)
             descriptor.child_ordering = schema.ORDER_EXPLICIT
 
-    def _describe_lanes(self, lanes: Iterable[Lane]) -> None:
-        for lane in dict.fromkeys(lanes):
-            descriptor = self._packet().track_descriptor
-            descriptor.uuid, descriptor.parent_uuid = lane.uuid, shared_uuid(lane.track.device)
-            descriptor.name = _encodable(lane.track.name)
-            descriptor.sibling_order_rank = rank(lane.track)
+    def _describe_lane(self, trace: Any, track: Track, uuid: int) -> None:
+        descriptor = self._packet(trace).track_descriptor
+        descriptor.uuid, descriptor.parent_uuid = uuid, track_uuid(track.device)
+        descriptor.name = _encodable(track.name)
+        descriptor.sibling_order_rank = _rank(track)
 
-    def _describe_counters(self, counters: Sequence[Counter]) -> None:
+    def _describe_counters(self, trace: Any, counters: Sequence[Counter]) -> None:
         for counter in counters:
-            descriptor = self._packet().track_descriptor
-            descriptor.uuid = shared_uuid(counter.device, counter.name)
-            descriptor.parent_uuid = shared_uuid(counter.device)
+            descriptor = self._packet(trace).track_descriptor
+            descriptor.uuid = track_uuid(counter.device, counter.name)
+            descriptor.parent_uuid = track_uuid(counter.device)
             descriptor.name = _encodable(counter.name)
-            descriptor.sibling_order_rank = COUNTER_RANK
+            descriptor.sibling_order_rank = _COUNTER_RANK
             descriptor.counter.unit = (
                 schema.UNIT_BYTES if counter.unit == "bytes" else schema.UNIT_COUNT
             )
 
-    def _event(self, time_ns: int, uuid: int, kind: int, payload: Any) -> None:
-        packet = self._packet()
-        packet.timestamp = time_ns - self._clock
-        self._clock = time_ns
-        packet.sequence_flags = schema.NEEDS_INCREMENTAL_STATE
-        event = packet.track_event
-        event.type, event.track_uuid = kind, uuid
-        if kind == schema.COUNTER:
-            event.counter_value = payload
-        elif kind == schema.SLICE_BEGIN:
-            self._begin(packet, event, payload)
-        else:
-            event.terminating_flow_ids.extend(payload.closing_flow_ids)
 
-    def _begin(self, packet: Any, event: Any, piece: Slice) -> None:
-        event.name_iid = self._intern(packet, "event_names", self._names, piece.name)
-        event.category_iids.append(
-            self._intern(packet, "event_categories", self._categories, piece.track.category)
-        )
-        key, fields = piece.extension
-        message = event.Extensions[key]
-        for name, value in fields.items():
-            if name == "inputs":
-                for entry in value:
-                    message.inputs.add(**{key: _encodable(text) for key, text in entry.items()})
-            else:
-                setattr(message, name, _encodable(value) if isinstance(value, str) else value)
-        event.flow_ids.extend(piece.flow_ids)
-        event.terminating_flow_ids.extend(piece.terminating_flow_ids)
-
-    @staticmethod
-    def _intern(packet: Any, kind: str, table: dict[str, int], text: str) -> int:
-        iid = table.get(text)
-        if iid is None:
-            iid = table[text] = len(table) + 1
-            getattr(packet.interned_data, kind).add(iid=iid, name=_encodable(text))
-        return iid
+def _column(values: Any, dtype: type[np.generic]) -> Any:
+    return np.ascontiguousarray(values, dtype=dtype)
 
 
-def _counter_events(counters: Sequence[Counter]) -> Iterator[Event]:
-    samples = (
-        (int(time_ns), shared_uuid(counter.device, counter.name), int(value))
-        for counter in counters
-        for time_ns, value in zip(counter.times_ns, counter.values, strict=True)
-    )
-    for time_ns, uuid, value in sorted(samples):
-        yield time_ns, uuid, schema.COUNTER, value
+def _encodable(text: str) -> str:
+    """`text` without lone surrogates, which JSON may hold and UTF-8 may not."""
+    return text.encode("utf-8", "replace").decode()
+
+
+def _rank(track: Track) -> int:
+    """The place of a track on its device: pipeline, calls, host work, then queues by category
+    and by the number in their name. The UI orders equal ranks by name."""
+    if track.name in _FIRST_TRACKS:
+        return _FIRST_TRACKS.index(track.name)
+    known = track.category in _CATEGORY_ORDER
+    group = _CATEGORY_ORDER.index(track.category) if known else len(_CATEGORY_ORDER)
+    number = _NUMBER.search(track.name)
+    return (group + 1) * 100_000 + min(int(number.group()) if number else 0, 99_999)

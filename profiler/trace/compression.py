@@ -1,0 +1,58 @@
+"""Packets inside packets: deflate or Zstandard over many packets at a time.
+
+Deflate is what every Perfetto reads. Perfetto reads Zstandard from v58 on; older ones skip such
+packets without a word.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Callable, Iterable, Iterator
+from importlib import import_module
+from typing import Any, Final, Literal, get_args
+
+from profiler.errors import InputError
+from profiler.trace import schema
+
+__all__ = ["COMPRESSIONS", "Compression", "compressed"]
+
+Compression = Literal["none", "deflate", "zstd"]
+COMPRESSIONS: Final[tuple[str, ...]] = get_args(Compression)
+
+_DEFLATE_LEVEL = 6
+_ZSTD_LEVEL = 3
+_FIELDS = {"deflate": "compressed_packets", "zstd": "zstd_compressed_packets"}
+
+
+def compressed(chunks: Iterable[bytes], how: Compression) -> Iterator[bytes]:
+    """`chunks` of whole packets, as they are or packed. Raises InputError for what cannot be."""
+    if how == "none":
+        return iter(chunks)
+    if how not in COMPRESSIONS:
+        raise InputError(f"no compression is called {how!r}: use {', '.join(COMPRESSIONS)}")
+    return _packed(chunks, _FIELDS[how], _deflate if how == "deflate" else _zstd())
+
+
+def _packed(
+    chunks: Iterable[bytes], field: str, compress: Callable[[bytes], bytes]
+) -> Iterator[bytes]:
+    for chunk in chunks:
+        trace = schema.Trace()
+        trace.packet.add(**{field: compress(chunk)})
+        yield trace.SerializeToString()
+
+
+def _deflate(data: bytes) -> bytes:
+    return zlib.compress(data, _DEFLATE_LEVEL)
+
+
+def _zstd() -> Callable[[bytes], bytes]:
+    """Python's own Zstandard (3.14), else that of the package `zstandard`."""
+    module: Any
+    for name in ("compression.zstd", "zstandard"):
+        try:
+            module = import_module(name)
+        except ImportError:
+            continue
+        return lambda data: bytes(module.compress(data, level=_ZSTD_LEVEL))
+    raise InputError("Zstandard needs Python 3.14 or `pip install zstandard`: or use deflate")

@@ -1,0 +1,11 @@
+// What module.cpp registers: one function per half of the codec.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+namespace profiler::trace {
+
+void register_decode(nanobind::module_& module);
+void register_encode(nanobind::module_& module);
+
+}  // namespace profiler::trace

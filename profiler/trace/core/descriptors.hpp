@@ -1,0 +1,101 @@
+// Message types that a trace describes itself, for typed arguments of its events.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "containers.hpp"
+#include "event.hpp"
+#include "strings.hpp"
+#include "wire.hpp"
+
+namespace profiler::trace {
+
+// google.protobuf.FieldDescriptorProto.Type
+enum FieldType : uint8_t {
+  kTypeDouble = 1,
+  kTypeFloat = 2,
+  kTypeInt64 = 3,
+  kTypeUint64 = 4,
+  kTypeInt32 = 5,
+  kTypeFixed64 = 6,
+  kTypeFixed32 = 7,
+  kTypeBool = 8,
+  kTypeString = 9,
+  kTypeMessage = 11,
+  kTypeBytes = 12,
+  kTypeUint32 = 13,
+  kTypeEnum = 14,
+  kTypeSfixed32 = 15,
+  kTypeSfixed64 = 16,
+  kTypeSint32 = 17,
+  kTypeSint64 = 18,
+};
+
+constexpr int32_t kUnresolved = -1;
+constexpr int32_t kUnknownType = -2;
+
+struct FieldDescriptor {
+  std::string_view name;
+  std::string_view type_name;
+  int32_t message = kUnresolved;  // of `type_name`
+  uint8_t type = 0;
+  bool repeated = false;
+  bool packed = false;
+  bool extension = false;
+};
+
+struct MessageDescriptor {
+  std::string name;  // ".package.Outer.Inner"
+  IntMap<FieldDescriptor> fields;
+  IntMap<std::string_view> values;  // of an enum
+};
+
+class Descriptors {
+ public:
+  explicit Descriptors(StringTable& strings);
+
+  // Reads a FileDescriptorSet, whose bytes must stay. Types known already are added to.
+  void add(Bytes file_descriptor_set);
+
+  // Makes the types known that Perfetto's TrackEvent itself has.
+  void add_known();
+
+  // The message of that name, -1 where it is unknown.
+  int32_t find(std::string_view name) const;
+  const MessageDescriptor& operator[](int32_t index) const {
+    return messages_[static_cast<size_t>(index)];
+  }
+  // The field of a message, its type looked up; nullptr where it is unknown.
+  const FieldDescriptor* field(int32_t message, uint32_t number);
+
+  int32_t track_event() const { return track_event_; }
+  int32_t annotation() const { return annotation_; }
+  // Whether TrackEvent's fields 9900 to 9902 are our own extension; true as long as nobody says
+  // otherwise.
+  bool ours(uint32_t number) const { return ours_[number - 9900]; }
+
+  // Numbered texts of our extension: the values of its enum `Text`.
+  IntMap<StringId> texts;
+
+ private:
+  void add_message(const Field& message, const std::string& scope, int depth);
+  void add_enum(const Field& message, const std::string& scope);
+  void add_field(const Field& message, const std::string& scope, int32_t parent);
+  int32_t find_or_add(const std::string& name);
+  int32_t resolve(const std::string& scope, std::string_view name) const;
+
+  StringTable& strings_;
+  std::vector<MessageDescriptor> messages_;
+  std::unordered_map<std::string, int32_t> by_name_;
+  std::unordered_map<uint64_t, bool> seen_;  // sets that were read already
+  int32_t track_event_ = 0;
+  int32_t annotation_ = 0;
+  bool ours_[3] = {true, true, true};
+  bool knows_all_ = false;
+};
+
+}  // namespace profiler::trace

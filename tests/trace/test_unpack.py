@@ -1,0 +1,135 @@
+"""Packed traces: `.gz` files, and packets inside packets."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from profiler.errors import InputError
+from profiler.trace import schema, unpack
+from profiler.trace.columns import TraceColumns
+from profiler.trace.reader import read_bytes, read_trace
+
+
+def _instants(first: int, last: int) -> bytes:
+    trace = schema.Trace()
+    for time_ns in range(first, last):
+        packet = trace.packet.add(timestamp=time_ns, trusted_packet_sequence_id=1)
+        packet.track_event.type, packet.track_event.name = 3, f"moment {time_ns}"
+    data: bytes = trace.SerializeToString()
+    return data
+
+
+def _packed(data: bytes, number: int = 50) -> bytes:
+    """One packet whose field `number` holds `data`."""
+    field = _length_delimited(number, data)
+    return _length_delimited(1, field)
+
+
+def _length_delimited(number: int, data: bytes) -> bytes:
+    return _varint(number << 3 | 2) + _varint(len(data)) + data
+
+
+def _varint(value: int) -> bytes:
+    encoded = bytearray()
+    while value >= 0x80:
+        encoded.append(value & 0x7F | 0x80)
+        value >>= 7
+    return bytes([*encoded, value])
+
+
+def _times(trace: TraceColumns) -> Any:
+    return trace.slices.start_ns.tolist()
+
+
+def test_deflate_packets() -> None:
+    """Packed packets take part in order, beside plain ones."""
+    data = _instants(0, 5) + _packed(zlib.compress(_instants(5, 400))) + _instants(400, 405)
+    trace = read_bytes(data)
+    assert _times(trace) == list(range(405))
+    assert "moment 217" in trace.strings
+    assert trace.losses == ()
+
+
+def test_zstandard_packets() -> None:
+    """Zstandard is read where Python or the package `zstandard` has it."""
+    zstandard = pytest.importorskip("zstandard", reason="the package zstandard is missing")
+    data = _packed(zstandard.compress(_instants(0, 400)), number=133)
+    assert _times(read_bytes(data)) == list(range(400))
+
+
+def test_zstandard_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without Zstandard the error says what to install."""
+
+    def no_module(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(unpack, "import_module", no_module)
+    with pytest.raises(InputError, match="pip install zstandard"):
+        read_bytes(_packed(b"\x28\xb5\x2f\xfd", number=133))
+
+
+def test_packed_packets_out_of_order() -> None:
+    """What is unpacked stays while events wait for their place in time."""
+    data = b"".join(_packed(zlib.compress(_instants(at, at + 100))) for at in range(900, -1, -100))
+    trace = read_bytes(data)
+    assert _times(trace) == list(range(1000))
+    assert trace.strings[trace.slices.name[123]] == "moment 123"
+
+
+@pytest.mark.parametrize("damage", [b"", b"no deflate", zlib.compress(b"\x0a\x7fno packets")])
+def test_damaged_packed_packets(damage: bytes) -> None:
+    """A packed packet that cannot be read is reported; what stands beside it is read."""
+    trace = read_bytes(_instants(0, 3) + _packed(damage) + _instants(3, 6))
+    assert _times(trace) == list(range(6))
+    if damage:
+        (loss,) = trace.losses
+        assert (loss.kind, loss.count, loss.unit) == ("dropped_events", 1, "packets")
+
+
+def test_packed_in_packed() -> None:
+    """Packed packets hold no packed ones: those are reported, not unpacked."""
+    inner = _packed(zlib.compress(_instants(0, 3)))
+    trace = read_bytes(_instants(3, 4) + _packed(zlib.compress(inner)))
+    assert _times(trace) == [3]
+    assert [loss.unit for loss in trace.losses] == ["packets"]
+
+
+def test_gzip_file(tmp_path: Path) -> None:
+    """`.gz` files are read, of several members too; one that is cut as far as it goes."""
+    data = _instants(0, 3000)
+    packed = gzip.compress(data[:5000]) + gzip.compress(data[5000:])
+    path = tmp_path / "trace.pb.gz"
+    path.write_bytes(packed)
+    assert _times(read_trace(path)) == list(range(3000))
+    path.write_bytes(packed[:-900])
+    trace = read_trace(path)
+    assert 100 < len(trace.slices) < 3000
+    assert [loss.kind for loss in trace.losses] == ["truncated_file"]
+
+
+def test_gzip_of_something_else(tmp_path: Path) -> None:
+    """A damaged `.gz` file, or one of no trace, is refused in one sentence."""
+    for data in (b"\x1f\x8b\x08\x00 not really", gzip.compress(b"some text, no trace")):
+        path = tmp_path / "other.gz"
+        path.write_bytes(data)
+        with pytest.raises(InputError, match=r"no whole \.gz file|not a Perfetto trace"):
+            read_trace(path)
+
+
+@pytest.mark.parametrize("how", ["gzip", "deflate", "zstd"])
+def test_bombs(how: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What would unpack to hundreds of times its size is refused before it is there."""
+    monkeypatch.setattr(unpack, "_LEAST", 1 << 16)
+    nothing = bytes(1 << 26)
+    if how == "zstd":
+        zstandard = pytest.importorskip("zstandard", reason="the package zstandard is missing")
+        data = _packed(zstandard.compress(nothing), number=133)
+    else:
+        data = gzip.compress(nothing) if how == "gzip" else _packed(zlib.compress(nothing, 9))
+    with pytest.raises(InputError, match="more than 256 times"):
+        read_bytes(data)

@@ -16,9 +16,9 @@ from pathlib import Path
 from profiler.events import ROOT_DEVICE, Loss, Track
 from profiler.importers.kineto import import_kineto
 from profiler.trace.bundle import HOST_NAME, BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.columns import CommandBuilder, CommandColumns, TraceColumns
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
-from profiler.trace.reader import TraceColumns, read_trace
+from profiler.trace.reader import read_trace
 
 FOLDER = Path(__file__).resolve().parent
 NAME = "sd35_mi300x_cut"

@@ -23,6 +23,24 @@ def pytest_addoption(parser):
         action="store_true",
         help="write the outputs of the executed notebooks back into them",
     )
+    parser.addoption(
+        "--refresh-goldens",
+        action="store_true",
+        help="write what the code gives today into the golden files, to be read in the diff",
+    )
+
+
+@pytest.fixture
+def golden(request):
+    """Compares lines with a golden file, or writes it anew under --refresh-goldens."""
+
+    def check(path, lines):
+        text = "".join(f"{line}\n" for line in lines)
+        if request.config.getoption("--refresh-goldens"):
+            path.write_text(text, "utf-8")
+        assert text == path.read_text("utf-8")
+
+    return check
 
 
 @pytest.hookimpl(hookwrapper=True)

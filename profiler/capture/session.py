@@ -32,6 +32,7 @@ from profiler.errors import InputError
 from profiler.events import HOST_TRACK, ROOT_DEVICE, Loss, Track
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder
+from profiler.trace.compression import Compression, check_compression
 from profiler.trace.manifest import RunInfo
 
 __all__ = ["Profile", "profile"]
@@ -48,6 +49,7 @@ def profile(
     name: str | None = None,
     clock: Clock | None = None,
     event_cap: int = EVENT_CAP,
+    compress: Compression = "none",
 ) -> Profile:
     """Profile `pipeline` inside the block that this opens, or in the function it decorates.
 
@@ -55,13 +57,16 @@ def profile(
     device it runs: `{"text_encoder": {"device": 0, "activate_profiler": True}}`. `ops` "none"
     records calls only. The bundle is written to a new folder `name` below `out` when the block
     ends. `event_cap` is the number of events after which ONNX Runtime's profiler drops them;
-    sessions are renewed before. Raises InputError where the pipeline or an option cannot be
+    sessions are renewed before. `compress` packs the packets of all files: "none", "deflate" or
+    "zstd". Raises InputError where the pipeline or an option cannot be
     used, OutputError where `out` cannot be written.
     """
     known = [entry.submodule for entry in entries(pipeline)]
     options = parse_config(config, ops, known)
     _check_devices(pipeline, options)
-    return Profile(pipeline, options, Path(out), name, clock or RunClock.start(), event_cap)
+    check_compression(compress)
+    clock = clock or RunClock.start()
+    return Profile(pipeline, options, Path(out), name, clock, event_cap, compress)
 
 
 def _check_devices(pipeline: Any, options: Options) -> None:
@@ -91,6 +96,7 @@ class Profile:
         name: str | None,
         clock: Clock,
         event_cap: int,
+        compress: Compression,
     ) -> None:
         self.path: Path | None = None
         self.recorder = Recorder(clock)
@@ -100,6 +106,7 @@ class Profile:
         self._name = name
         self._clock = clock
         self._event_cap = event_cap
+        self._compress: Compression = compress
         self._parts: dict[str, ProfiledPart] = {}
         self._wraps: list[Wraps] = []
         self._bundle: BundleWriter | None = None
@@ -112,7 +119,13 @@ class Profile:
         @functools.wraps(function)
         def profiled(*args: Any, **kwargs: Any) -> Any:
             fresh = Profile(
-                self._pipeline, self._options, self._out, self._name, self._clock, self._event_cap
+                self._pipeline,
+                self._options,
+                self._out,
+                self._name,
+                self._clock,
+                self._event_cap,
+                self._compress,
             )
             with fresh:
                 result = function(*args, **kwargs)
@@ -131,7 +144,7 @@ class Profile:
                 "this profile has been used: call profiler.profile again for a new run"
             )
         self._thread = threading.get_ident()
-        self._bundle = BundleWriter.create(self._out, self._run_id())
+        self._bundle = BundleWriter.create(self._out, self._run_id(), compress=self._compress)
         try:
             sessions = Wraps()
             self._wraps.append(sessions)

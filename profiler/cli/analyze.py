@@ -227,7 +227,7 @@ class _Outputs:
 
 def _write_json(analysis: Analysis, path: Path) -> list[Path]:
     from profiler.report.document import to_json
-    from profiler.trace.bundle import write_atomically
+    from profiler.trace.storage import write_atomically
 
     text = to_json(analysis)
     if path == Path("-"):

@@ -35,17 +35,26 @@ def import_(
     skip: Annotated[
         int | None, typer.Option(min=0, help="RBLN: leading calls that were warm-up.")
     ] = None,
+    compress: Annotated[
+        str, typer.Option(help="Pack the packets of all files: none, deflate or zstd.")
+    ] = "none",
 ) -> None:
     """Import a trace that another profiler recorded, one file per submodule call.
 
     Record with torch.profiler.profile(with_stack=True, record_shapes=True): submodule calls come
     from the Python stacks.
     """
+    from profiler.trace.compression import check_compression
+
+    packing = check_compression(compress)
     if pipeline is not None or steps is not None or skip is not None:
         from profiler.importers.rbln import import_rbln
 
-        typer.echo(import_rbln(path, out, name, pipeline=pipeline, steps=steps, skip=skip))
+        bundle = import_rbln(
+            path, out, name, pipeline=pipeline, steps=steps, skip=skip, compress=packing
+        )
+        typer.echo(bundle)
         return
     from profiler.importers.formats import import_trace
 
-    typer.echo(import_trace(path, out, name))
+    typer.echo(import_trace(path, out, name, packing))

@@ -17,8 +17,8 @@ def merge(
 
     What a rebuilt run lacks is said on stderr.
     """
-    from profiler.trace.bundle import merge_bundle
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+    from profiler.trace.merge import merge_bundle
 
     merged = merge_bundle(directory)
     typer.echo(f"{merged}: {merged.stat().st_size:,} bytes")

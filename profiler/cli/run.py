@@ -43,13 +43,18 @@ def run(
         int, typer.Option(min=0, help="Steps to run first, kept out of the run; 0: none.")
     ] = 2,
     name: Annotated[str | None, typer.Option(help="Name of the run.  [default: its time]")] = None,
+    compress: Annotated[
+        str, typer.Option(help="Pack the packets of all files: none, deflate or zstd.")
+    ] = "none",
 ) -> None:
     """Run Stable Diffusion 3 on ONNX Runtime, and write one trace per submodule call.
 
     Ends with the report, its HTML page beside the traces.
     """
     from profiler.capture.session import profile
+    from profiler.trace.compression import check_compression
 
+    packing = check_compression(compress)
     _check_text(prompt=prompt, negative_prompt=negative_prompt, out=str(out), name=name or "")
     _check_image(image)
     pipeline = _pipeline(model, device or [])
@@ -61,7 +66,7 @@ def run(
         "width": width,
         "seed": seed,
     }
-    with profile(pipeline, ops=ops, out=out, name=name) as profiled:
+    with profile(pipeline, ops=ops, out=out, name=name, compress=packing) as profiled:
         if warmup:
             with profiled.warmup():
                 pipeline(**arguments, num_inference_steps=warmup)

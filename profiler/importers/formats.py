@@ -14,19 +14,21 @@ from pathlib import Path
 
 from profiler.errors import InputError
 from profiler.importers.rbln_files import is_rbln, sample_file
+from profiler.trace.compression import Compression
 
 __all__ = ["FORMATS", "Format", "Importer", "import_trace"]
 
 _HEAD = 1 << 20  # bytes of decompressed text that formats are recognised by
 _GZIP = b"\x1f\x8b"
 
-Importer = Callable[[Path, Path, str | None], Path]
+Importer = Callable[[Path, Path, str | None, Compression], Path]
 
 
 @dataclass(frozen=True, slots=True)
 class Format:
     """`accepts` says in words what to give; `recognises` sees the first MiB, decompressed;
-    `importer` takes the file, the folder of bundles and the run's name, and returns the bundle."""
+    `importer` takes the file, the folder of bundles, the run's name and how to pack packets, and
+    returns the bundle."""
 
     name: str
     accepts: str
@@ -39,16 +41,16 @@ def _is_kineto(head: bytes) -> bool:
     return head.lstrip()[:1] == b"{" and any(key in head for key in keys)
 
 
-def _import_kineto(path: Path, out: Path, run_id: str | None) -> Path:
+def _import_kineto(path: Path, out: Path, run_id: str | None, compress: Compression) -> Path:
     from profiler.importers.kineto import import_kineto
 
-    return import_kineto(path, out, run_id)
+    return import_kineto(path, out, run_id, compress)
 
 
-def _import_rbln(path: Path, out: Path, run_id: str | None) -> Path:
+def _import_rbln(path: Path, out: Path, run_id: str | None, compress: Compression) -> Path:
     from profiler.importers.rbln import import_rbln
 
-    return import_rbln(path, out, run_id)
+    return import_rbln(path, out, run_id, compress=compress)
 
 
 FORMATS: tuple[Format, ...] = (
@@ -67,7 +69,9 @@ FORMATS: tuple[Format, ...] = (
 )
 
 
-def import_trace(path: Path, out: Path, run_id: str | None = None) -> Path:
+def import_trace(
+    path: Path, out: Path, run_id: str | None = None, compress: Compression = "none"
+) -> Path:
     """Import a trace of any known format as a bundle `out/run_id`; returns its directory.
 
     Raises InputError where the file cannot be read, is in none of `FORMATS`, or cannot be used.
@@ -75,7 +79,7 @@ def import_trace(path: Path, out: Path, run_id: str | None = None) -> Path:
     head = _head(path)
     for known in FORMATS:
         if known.recognises(head):
-            return known.importer(path, out, run_id)
+            return known.importer(path, out, run_id, compress)
     accepted = " or ".join(known.accepts for known in FORMATS)
     raise InputError(f"{path} is in no format that can be imported: give {accepted}")
 

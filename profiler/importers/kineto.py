@@ -32,6 +32,7 @@ from profiler.importers.kineto_names import SubmoduleNames
 from profiler.importers.kineto_stages import PlacedCall, Staging, stage_section
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
+from profiler.trace.compression import Compression
 from profiler.trace.manifest import RunInfo
 
 __all__ = ["import_kineto"]
@@ -48,12 +49,14 @@ _VERSIONS = (
 _SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
 
 
-def import_kineto(path: Path, out: Path, run_id: str | None = None) -> Path:
+def import_kineto(
+    path: Path, out: Path, run_id: str | None = None, compress: Compression = "none"
+) -> Path:
     """Write the bundle of the run that a torch.profiler trace recorded; returns its directory.
 
     `path` is Chrome JSON, plain or gzip; the bundle is `out/run_id`, named after the file where no
-    `run_id` is given. Raises InputError where the file is no such trace or shows no submodule
-    call, OutputError where `out` cannot be written.
+    `run_id` is given; `compress` packs its packets. Raises InputError where the file is no such
+    trace or shows no submodule call, OutputError where `out` cannot be written.
     """
     name = _run_id(path, run_id)
     trace = read_kineto(path)
@@ -70,7 +73,7 @@ def import_kineto(path: Path, out: Path, run_id: str | None = None) -> Path:
     writer = CommandWriter(trace, launches, paths, device_kind(trace))
     position = {id(call): number for number, call in enumerate(ranges)}
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
-    with BundleWriter.create(out, name) as bundle:
+    with BundleWriter.create(out, name, compress=compress) as bundle:
         calls = [_write_call(bundle, writer, number, call) for number, call in enumerate(placed)]
         _write_host(bundle, writer, frames, stagings)
         return bundle.finish(_info(path, trace, calls, stagings, writer))

@@ -36,6 +36,7 @@ from profiler.importers.rbln_trace import RblnTrace, read_rbln
 from profiler.importers.rbln_tracks import DEVICE_KIND, tracks_of
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
+from profiler.trace.compression import Compression
 
 __all__ = ["import_rbln"]
 
@@ -51,13 +52,15 @@ def import_rbln(
     pipeline: str | Path | None = None,
     steps: int | None = None,
     skip: int | None = None,
+    compress: Compression = "none",
 ) -> Path:
     """Write the bundle of the run that RBLN's profiler recorded; returns its directory.
 
     `path` is the folder of numbered files, or one file; `pipeline` the name of a built-in
     description or a `.yaml` file; `steps` the denoising steps; `skip` how many leading calls are
-    warm-up. The bundle is `out/run_id`, named after the files where no `run_id` is given. Where
-    the number of files does not fit, calls stay unlabelled and the bundle's losses say why.
+    warm-up; `compress` packs the bundle's packets. The bundle is `out/run_id`, named after the
+    files where no `run_id` is given. Where the number of files does not fit, calls stay
+    unlabelled and the bundle's losses say why.
     Raises InputError where nothing can be read, OutputError where `out` cannot be written.
     """
     description = describe(pipeline) if pipeline is not None else None
@@ -66,7 +69,7 @@ def import_rbln(
     labels = label_shards(capture, description, steps, skip)
     reading = _read(capture, labels)
     calls = _placed(labels, reading)
-    with BundleWriter.create(out, name) as bundle:
+    with BundleWriter.create(out, name, compress=compress) as bundle:
         losses = [*reading.losses]
         entries = [_write(bundle, call, losses) for call in calls.calls]
         losses += label_losses(capture, labels, calls.calls)

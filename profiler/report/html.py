@@ -41,7 +41,7 @@ from profiler.report.palette import (
 from profiler.report.timeline import extent, timeline_of
 from profiler.report.units import count, counted, duration, percent
 from profiler.table.run import Run
-from profiler.trace.bundle import write_atomically
+from profiler.trace.storage import write_atomically
 
 __all__ = ["embedded", "html_page", "write_html"]
 

@@ -15,6 +15,7 @@ import polars as pl
 from profiler.events import CATEGORIES, ROLES
 
 __all__ = [
+    "ARGS",
     "CALLS",
     "CATEGORY",
     "COMMANDS",
@@ -74,7 +75,7 @@ COMMANDS: tuple[Column, ...] = (
     Column("op_type", TEXT, "", "ONNX op type, kernel name, launching operator", True),
     Column("role", ROLE, "", "what the operator is for in a diffusion model", True),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
-    Column("duration_ns", _INT64, "ns", "wall time; -1 for a command that never closed"),
+    Column("duration_ns", _INT64, "ns", "wall time; 0 for a moment, -1 if it never closed"),
     Column("bytes_read", _INT64, "bytes", "read by the command, where known", True),
     Column("bytes_written", _INT64, "bytes", "written by the command, where known", True),
     Column("flops", _INT64, "", "floating-point operations, where known", True),
@@ -95,6 +96,12 @@ FLOWS: tuple[Column, ...] = (
     Column("target", _INT64, "row", "row in `commands` that depends on it"),
 )
 
+ARGS: tuple[Column, ...] = (
+    Column("command", _INT64, "row", "row in `commands` that it belongs to"),
+    Column("key", TEXT, "", "its name; of what is nested, its path: debug.tensor.shape[0]"),
+    Column("value", pl.String(), "", "its value as text", True),
+)
+
 SPANS: tuple[Column, ...] = (
     Column("kind", TEXT, "", "pipeline, stage or step"),
     Column("name", TEXT, "", "name of the pipeline, stage or step"),
@@ -109,6 +116,7 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "commands": COMMANDS,
     "counters": COUNTERS,
     "flows": FLOWS,
+    "args": ARGS,
     "spans": SPANS,
 }
 

@@ -11,32 +11,30 @@ What was executed but is not in the files is in `run.losses`.
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
 from profiler.errors import InputError
-from profiler.events import CATEGORIES, ROLES, UNKNOWN, Call, Loss, Span
+from profiler.events import UNKNOWN, Call, Loss, Span
 from profiler.table.columns import (
+    ARGS,
     CALLS,
-    CATEGORY,
     COMMANDS,
     COUNTERS,
     FLOWS,
-    ROLE,
     SPANS,
-    TEXT,
+    Column,
     empty,
     schema,
 )
+from profiler.table.frames import TraceFrames, trace_frames
 from profiler.table.parquet import is_parquet_run, read_parquet
 from profiler.table.run import Run
 from profiler.trace.bundle import HOST_NAME, find_bundles
-from profiler.trace.columns import TraceColumns, TrackRow
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
 
@@ -54,14 +52,13 @@ def load(path: str | os.PathLike[str]) -> Run:
 
 
 def load_bundle(directory: Path) -> Run:
-    """Load the bundle in `directory`: every call file once, then `host.pb`."""
+    """Load the bundle in `directory`: every call file once, then `host.pb`, on all cores."""
     manifest = read_manifest(directory / MANIFEST_NAME)
     losses = list(manifest.info.losses)
     sizes = {entry.file: entry.bytes for entry in manifest.calls}
     sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
-    traces: list[TraceColumns] = []
-    for name, size in sizes.items():
-        trace, lost = _read_part(directory / name, size)
+    traces: list[TraceFrames] = []
+    for trace, lost in _read_parts(directory, sizes):
         traces.extend(trace)
         losses.extend(lost)
     once = {(loss.kind, loss.where, loss.unit): loss for loss in reversed(losses)}
@@ -69,14 +66,39 @@ def load_bundle(directory: Path) -> Run:
     return _assemble(manifest.run_id, traces, manifest.info, calls, tuple(reversed(once.values())))
 
 
-def _read_part(path: Path, size: int) -> tuple[list[TraceColumns], list[Loss]]:
+def _read_parts(
+    directory: Path, sizes: Mapping[str, int]
+) -> Iterable[tuple[list[TraceFrames], list[Loss]]]:
+    """What `_read_part` gives for each file, in their order; the largest are begun first.
+
+    Each thread turns its trace into frames, which take less, before it reads the next.
+    """
+    largest_first = sorted(sizes, key=sizes.__getitem__, reverse=True)
+    pool = ThreadPoolExecutor(max(1, min(_cores(), len(sizes))))
+    try:
+        parts = {
+            name: pool.submit(_read_part, directory / name, sizes[name]) for name in largest_first
+        }
+        return [parts[name].result() for name in sizes]
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _cores() -> int:
+    """Cores that this process may use."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
+
+
+def _read_part(path: Path, size: int) -> tuple[list[TraceFrames], list[Loss]]:
     """One file of a bundle, and what it lacks against the `size` that the manifest knows."""
     name = path.name
     if not path.is_file():
         detail = f"{name} is named in the manifest but is not there: copy it back or run again"
         return [], [Loss("missing_file", name, 1, "files", detail)]
     try:
-        trace = read_trace(path)
+        trace = trace_frames(read_trace(path))
     except InputError as error:
         return [], [Loss("truncated_file", name, max(size, UNKNOWN), "bytes", str(error))]
     losses = list(trace.losses)
@@ -92,7 +114,7 @@ def _read_part(path: Path, size: int) -> tuple[list[TraceColumns], list[Loss]]:
 
 def load_trace(path: Path) -> Run:
     """Load a single Perfetto trace of any producer; slices that are no call are commands."""
-    trace = read_trace(path)
+    trace = trace_frames(read_trace(path))
     info = RunInfo(producer="profile-sd3" if trace.calls or trace.spans else "foreign")
     calls = {call.index: call for call in reversed(trace.calls)}
     losses = list(trace.losses)
@@ -103,7 +125,7 @@ def load_trace(path: Path) -> Run:
     return _assemble(path.name, [trace], info, list(calls.values()), losses)
 
 
-def _calls(manifest: Manifest, traces: Sequence[TraceColumns]) -> list[Call]:
+def _calls(manifest: Manifest, traces: Sequence[TraceFrames]) -> list[Call]:
     """Calls as their files have them; those whose file is lost as the manifest has them."""
     found = {call.index: call for trace in traces for call in trace.calls}
     return [found.get(entry.call.index, entry.call) for entry in manifest.calls]
@@ -111,126 +133,66 @@ def _calls(manifest: Manifest, traces: Sequence[TraceColumns]) -> list[Call]:
 
 def _assemble(
     run_id: str,
-    traces: Sequence[TraceColumns],
+    traces: Sequence[TraceFrames],
     info: RunInfo,
     calls: Sequence[Call],
     losses: Sequence[Loss],
 ) -> Run:
+    """One run of `traces`, whose frames are taken apart: none of them is there twice for long."""
     calls_frame = _calls_frame(calls)
-    commands = [_commands_frame(trace) for trace in traces]
-    offsets = np.cumsum([0, *(len(frame) for frame in commands)])
-    flows = [trace.flows + offsets[i] for i, trace in enumerate(traces) if len(trace.flows)]
-    spans = [span for trace in traces for span in trace.spans]
+    offsets = np.cumsum([0, *(len(trace.commands) for trace in traces)]).tolist()
+    starts = list(zip(traces, offsets[:-1], strict=True))
+    flows = [trace.flows.select(pl.all() + first) for trace, first in starts]
+    args = [trace.args.with_columns(pl.col("command") + first) for trace, first in starts]
     return Run(
         run_id=run_id,
         calls=calls_frame,
-        commands=_with_call_columns(_concat(commands, COMMANDS), calls_frame),
-        counters=_concat([_counters_frame(trace) for trace in traces], COUNTERS),
-        flows=_flows_frame(flows),
-        spans=_spans_frame(spans),
+        commands=_joined(
+            [_with_call_columns(trace.commands, calls_frame) for trace in traces], COMMANDS
+        ),
+        counters=_joined([trace.counters for trace in traces], COUNTERS),
+        flows=_joined(flows, FLOWS),
+        spans=_spans_frame([span for trace in traces for span in trace.spans]),
+        args=_joined(args, ARGS),
         info=info,
         losses=tuple(losses),
     )
 
 
-def _concat(frames: Sequence[pl.DataFrame], columns: Any) -> pl.DataFrame:
-    return pl.concat(frames) if frames else empty(columns)
-
-
 def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Give commands their call's stage and step; host work keeps its own."""
-    of_call = calls.select("call", pl.col("stage").alias("_stage"), pl.col("step").alias("_step"))
-    return (
-        commands.join(of_call, on="call", how="left", maintain_order="left")
-        .with_columns(
-            stage=pl.coalesce("_stage", "stage"),
-            step=pl.coalesce("_step", "step"),
-        )
-        .select(schema(COMMANDS).names())
-    )
+    numbers = calls["call"].to_numpy()
+    if not len(numbers) or commands.is_empty():
+        return commands
+    of_command = commands["call"].to_numpy()
+    rows = np.minimum(np.searchsorted(numbers, of_command), len(numbers) - 1).astype(np.uint32)
+    found = pl.Series(rows)
+    unknown = numbers[rows] != of_command
+    if unknown.any():
+        found = found.set(pl.Series(unknown), None)
+    stage, step = (calls[name].gather(found) for name in ("stage", "step"))
+    return commands.with_columns(stage=pl.coalesce(stage, "stage"), step=pl.coalesce(step, "step"))
 
 
-def _text(
-    strings: Sequence[str], codes: npt.NDArray[np.int32], *, null_empty: bool = False
-) -> pl.Series:
-    """Categorical column from interned codes."""
-    values: list[str | None] = [None if null_empty and not s else s for s in strings]
-    return pl.Series(values or [None], dtype=pl.String).gather(codes).cast(TEXT)
+def _joined(frames: Sequence[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
+    """The rows of all frames, one column after the other, each of one piece.
 
-
-def _closed(
-    strings: Sequence[str],
-    codes: npt.NDArray[np.int32],
-    allowed: tuple[str, ...],
-    other: str | None,
-) -> pl.Series:
-    """Enum column: what is not in the closed list becomes `other`."""
-    values = [s if s in allowed else other for s in strings]
-    return pl.Series(values or [other], dtype=pl.String).gather(codes).cast(pl.Enum(allowed))
-
-
-def _known(values: npt.NDArray[np.int64]) -> pl.Series:
-    """-1 (unknown) → null."""
-    series = pl.Series(values)
-    return series.set(series < 0, None)
-
-
-def _commands_frame(trace: TraceColumns) -> pl.DataFrame:
-    slices, strings = trace.slices, trace.strings
-    device_of, name_of = _track_names(trace.tracks)
-    frame = pl.DataFrame(
-        {
-            "call": slices.call,
-            "stage": _text(strings, slices.stage, null_empty=True),
-            "step": slices.step,
-            "device": _text(device_of, slices.track, null_empty=True),
-            "track": _text(name_of, slices.track),
-            "category": _closed(strings, slices.category, CATEGORIES, "other").cast(CATEGORY),
-            "layer": _text(strings, slices.layer),
-            "command_index": slices.command_index,
-            "op_type": _text(strings, slices.op_type, null_empty=True),
-            "role": _closed(strings, slices.role, ROLES, None).cast(ROLE),
-            "start_ns": slices.start_ns,
-            "duration_ns": slices.duration_ns,
-            "bytes_read": _known(slices.bytes_read),
-            "bytes_written": _known(slices.bytes_written),
-            "flops": _known(slices.flops),
-            "shapes": _text(strings, slices.shapes, null_empty=True),
-        }
-    )
-    if (slices.command_index < 0).any():
-        frame = _number_commands(frame)
-    return frame
-
-
-def _number_commands(frame: pl.DataFrame) -> pl.DataFrame:
-    """Number the commands of a trace that carries no command index: by start within a layer."""
-    order = pl.col("start_ns").rank("ordinal").over("call", "layer").cast(pl.Int32) - 1
-    known = pl.col("command_index") >= 0
-    return frame.with_columns(
-        command_index=pl.when(known).then("command_index").otherwise(order).cast(pl.Int32)
-    )
-
-
-def _track_names(tracks: Sequence[TrackRow]) -> tuple[list[str], list[str]]:
-    """For each track the name of its device, the root above it, and its own name."""
-    roots = _roots(tracks)
-    devices = [tracks[root].name if root != own else "" for own, root in enumerate(roots)]
-    return devices or [""], [track.name for track in tracks] or [""]
-
-
-def _roots(tracks: Sequence[TrackRow]) -> list[int]:
-    """The root above each track; of tracks whose parents go in a circle, one of the circle."""
-    roots = [-1] * len(tracks)
-    for own in range(len(tracks)):
-        path, at = {own: None}, own
-        while roots[at] < 0 and tracks[at].parent >= 0 and tracks[at].parent not in path:
-            at = tracks[at].parent
-            path[at] = None
-        root = roots[at] if roots[at] >= 0 else at
-        for track in path:
-            roots[track] = root
-    return roots
+    A column that is null everywhere is made anew: nothing writes to its memory.
+    """
+    if len(frames) == 1:
+        return frames[0]
+    filled = [frame.select(schema(columns).names()) for frame in frames if len(frame)]
+    rows = sum(map(len, filled))
+    if not rows:
+        return empty(columns)
+    joined = []
+    for name, dtype in schema(columns).items():
+        parts = [frame.drop_in_place(name) for frame in filled]
+        if sum(part.null_count() for part in parts) == rows:
+            joined.append(pl.Series(name, [None], dtype=dtype).new_from_index(0, rows))
+        else:
+            joined.append(pl.concat(parts, rechunk=True))
+    return pl.DataFrame(joined)
 
 
 def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:
@@ -258,26 +220,3 @@ def _spans_frame(spans: Sequence[Span]) -> pl.DataFrame:
         for span in spans
     ]
     return pl.DataFrame(rows, schema=schema(SPANS), orient="row")
-
-
-def _counters_frame(trace: TraceColumns) -> pl.DataFrame:
-    counters = trace.counters
-    device_of, name_of = _track_names(trace.tracks)
-    units = [track.unit for track in trace.tracks]
-    return pl.DataFrame(
-        {
-            "call": counters.call,
-            "device": _text(device_of, counters.track, null_empty=True),
-            "name": _text(name_of, counters.track),
-            "unit": _text(units, counters.track, null_empty=True),
-            "time_ns": counters.time_ns,
-            "value": counters.value,
-        }
-    )
-
-
-def _flows_frame(flows: Sequence[npt.NDArray[np.int64]]) -> pl.DataFrame:
-    if not flows:
-        return empty(FLOWS)
-    rows = np.concatenate(flows)
-    return pl.DataFrame({"source": rows[:, 0].copy(), "target": rows[:, 1].copy()})

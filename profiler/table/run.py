@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 import polars as pl
 
 from profiler.events import Loss
-from profiler.table.columns import TABLES, checked
+from profiler.table.columns import ARGS, TABLES, checked, empty
 from profiler.trace.manifest import RunInfo
 
 if TYPE_CHECKING:
@@ -23,7 +23,8 @@ class Run:
 
     `calls` has one row a call, `commands` one row a command in order of call and start, `counters`
     one row a sample, `flows` one row a dependency between two rows of `commands`, `spans` the
-    pipeline, stage and step spans. `info` is what the manifest says, `losses` everything that was
+    pipeline, stage and step spans, `args` one row a debug annotation that another producer gave
+    to a command. `info` is what the manifest says, `losses` everything that was
     executed but is not in the frames.
     """
 
@@ -35,6 +36,7 @@ class Run:
     spans: pl.DataFrame
     info: RunInfo
     losses: tuple[Loss, ...] = ()
+    args: pl.DataFrame = field(default_factory=lambda: empty(ARGS))
 
     def __post_init__(self) -> None:
         for name, columns in TABLES.items():

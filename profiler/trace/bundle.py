@@ -12,48 +12,64 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import Literal
 
 from profiler.errors import InputError, OutputError
-from profiler.events import Call, Loss, Span
+from profiler.events import Call, Span
 from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.framing import whole_length
-from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo, read_manifest
-from profiler.trace.reader import read_trace
-from profiler.trace.writer import encode_call, encode_host
+from profiler.trace.compression import Compression
+from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo
+from profiler.trace.storage import appearing, not_writable, sync_directory, write_atomically
+from profiler.trace.writer import call_chunks, host_chunks, text_table
 
 __all__ = [
     "HOST_NAME",
     "MERGED_NAME",
     "WORK_NAME",
     "BundleWriter",
+    "Sync",
     "call_files",
     "find_bundles",
-    "merge_bundle",
-    "write_atomically",
+    "host_file",
+    "merge_files",
+    "write_manifest",
 ]
 
 HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"
 WORK_NAME = ".operators"  # where capture keeps ONNX Runtime's profiles until the run ends
+Sync = Literal["never", "finish", "always"]
+"""When files are forced to the disk: never, once the run is finished (`merged.pb`, which holds all
+others, and the manifest), or each before it gets its name."""
+
 _CALL_FILE = re.compile(r"\d{3,}_.+\.pb")
 
 
 class BundleWriter:
     """Writes one bundle. Files already complete stay readable whatever happens later."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(
+        self, directory: Path, *, compress: Compression = "none", sync: Sync = "finish"
+    ) -> None:
         self.directory = directory
+        self._compress: Compression = compress
+        self._sync = sync
+        self._texts = text_table(run=True)
         self._entries: list[CallEntry] = []
 
     @classmethod
-    def create(cls, parent: Path, run_id: str) -> BundleWriter:
+    def create(
+        cls,
+        parent: Path,
+        run_id: str,
+        *,
+        compress: Compression = "none",
+        sync: Sync = "finish",
+    ) -> BundleWriter:
         """Make `parent/run_id`, or `run_id-2`, … : an existing bundle is never written into."""
         try:
             parent.mkdir(parents=True, exist_ok=True)
@@ -63,9 +79,9 @@ class BundleWriter:
                     directory.mkdir()
                 except FileExistsError:
                     continue
-                return cls(directory)
+                return cls(directory, compress=compress, sync=sync)
         except OSError as error:
-            raise _not_writable(parent, error) from error
+            raise not_writable(parent, error) from error
         raise OutputError(f"{parent} holds 999 runs named {run_id}: choose another --out folder")
 
     def __enter__(self) -> BundleWriter:
@@ -86,44 +102,26 @@ class BundleWriter:
     ) -> Path:
         """Write one call's file and remember it for the manifest."""
         path = self.directory / call.file_name
-        data = encode_call(call, commands, counters)
-        write_atomically(path, data)
-        self._entries.append(CallEntry(call, path.name, len(data), len(commands)))
+        chunks = call_chunks(call, commands, counters, texts=self._texts, compress=self._compress)
+        size = write_atomically(path, chunks, sync=self._sync == "always")
+        self._entries.append(CallEntry(call, path.name, size, len(commands)))
         return path
 
     def write_host(self, spans: Iterable[Span], commands: CommandColumns, device: str) -> Path:
         """Write `host.pb`: spans of the pipeline and host work that belongs to no call."""
         path = self.directory / HOST_NAME
-        write_atomically(path, encode_host(spans, commands, device))
+        chunks = host_chunks(spans, commands, device, texts=self._texts, compress=self._compress)
+        write_atomically(path, chunks, sync=self._sync == "always")
         return path
 
     def finish(self, info: RunInfo) -> Path:
         """Merge the files and write the manifest; returns the bundle's directory."""
-        files = _merged_sizes(self.directory, {})
-        _write_manifest(self.directory, info, self._entries, files)
+        sync = self._sync != "never"
+        files = merge_files(self.directory, {}, sync=sync)
+        write_manifest(self.directory, info, self._entries, files, sync=sync)
+        if sync:
+            sync_directory(self.directory)
         return self.directory
-
-
-def write_atomically(path: Path, data: bytes) -> None:
-    """Write `path` under a temporary name and rename it. Raises OutputError."""
-    with _appearing(path) as file:
-        file.write(data)
-
-
-@contextmanager
-def _appearing(path: Path) -> Iterator[BinaryIO]:
-    """A file that gets the name `path` once it is complete, and is removed when it is not."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        with part.open("wb") as file:
-            yield file
-        part.replace(path)
-    except BaseException as error:
-        with suppress(OSError):
-            part.unlink(missing_ok=True)
-        if isinstance(error, OSError):
-            raise _not_writable(path, error) from error
-        raise
 
 
 def call_files(directory: Path) -> list[Path]:
@@ -170,89 +168,28 @@ def _age(bundle: Path) -> tuple[int, str]:
     return (-(bundle / MANIFEST_NAME).stat().st_mtime_ns, bundle.name)
 
 
-def merge_bundle(directory: Path) -> Path:
-    """Write `merged.pb` anew from the call files and `host.pb`; rebuild a missing manifest.
-
-    Of a file that is cut, its whole packets are merged. Returns the path of `merged.pb`. Raises
-    InputError where there is nothing to merge.
-    """
-    if not directory.is_dir():
-        raise InputError(f"{directory} is not a folder: give the folder of one run")
-    files = call_files(directory)
-    if not files and (directory / WORK_NAME).is_dir():
-        raise InputError(
-            f"{directory} is of a run that was killed before its calls were written, which happens "
-            "when the run ends: nothing can be recovered, remove the folder and run again"
-        )
-    if not files:
-        raise InputError(f"{directory} holds no call files: give the folder of one run")
-    manifest_path = directory / MANIFEST_NAME
-    if not manifest_path.is_file():
-        _rebuild(directory, files)
-        return directory / MERGED_NAME
-    known = read_manifest(manifest_path)
-    sizes = dict(known.files) | {entry.file: entry.bytes for entry in known.calls}
-    files += _host_file(directory)
-    changed = [path for path in files if path.stat().st_size != sizes.get(path.name)]
-    merged = _merged_sizes(directory, {path.name: _whole_bytes(path) for path in changed})
-    write_atomically(manifest_path, replace(known, files=merged).to_json().encode())
-    return directory / MERGED_NAME
-
-
-def _rebuild(directory: Path, files: Sequence[Path]) -> None:
-    """Write the manifest of a run that ended before it could, from what its files say."""
-    entries: list[CallEntry] = []
-    losses: list[Loss] = []
-    whole: dict[str, int] = {}
-    for path in (*files, *_host_file(directory)):
-        size = path.stat().st_size
-        try:
-            trace = read_trace(path)
-        except InputError as error:
-            whole[path.name] = 0
-            losses.append(Loss("truncated_file", path.name, size, "bytes", str(error)))
-            continue
-        cut = sum(loss.count for loss in trace.losses if loss.kind == "truncated_file")
-        whole[path.name] = size - cut
-        losses.extend(trace.losses)
-        if trace.calls:
-            entries.append(CallEntry(trace.calls[0], path.name, size, len(trace.slices)))
-        elif path.name != HOST_NAME and not cut:
-            remedy = "it was not written by profile-sd3, remove it"
-            raise InputError(f"{path} holds no call: {remedy}")
-    losses.extend(_missing_files(directory, entries))
-    info = RunInfo(producer="merge", losses=tuple(losses))
-    _write_manifest(directory, info, entries, _merged_sizes(directory, whole))
-
-
-def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Loss]:
-    """What a rebuilt run lacks, as far as the files that are there tell."""
-    found = {entry.call.index for entry in entries}
-    absent = sorted(set(range(max(found, default=-1))) - found)
-    if absent:
-        detail = f"no readable file of call {', '.join(map(str, absent[:20]))}"
-        yield Loss("missing_file", directory.name, len(absent), "files", detail)
-    if not _host_file(directory):
-        detail = "the run ended before it was written: accounting is not possible"
-        yield Loss("missing_file", HOST_NAME, 1, "files", detail)
-
-
-def _write_manifest(
-    directory: Path, info: RunInfo, entries: Iterable[CallEntry], files: Mapping[str, int]
+def write_manifest(
+    directory: Path,
+    info: RunInfo,
+    entries: Iterable[CallEntry],
+    files: Mapping[str, int],
+    *,
+    sync: bool = False,
 ) -> None:
+    """Write `manifest.json`; `files` has the sizes in bytes of the files that are no call."""
     created = datetime.now(UTC).isoformat(timespec="seconds")
     ordered = tuple(sorted(entries, key=lambda entry: entry.call.index))
     manifest = Manifest(directory.name, created, info, ordered, files)
-    write_atomically(directory / MANIFEST_NAME, manifest.to_json().encode())
+    write_atomically(directory / MANIFEST_NAME, manifest.to_json().encode(), sync=sync)
 
 
-def _merged_sizes(directory: Path, whole: Mapping[str, int]) -> dict[str, int]:
+def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False) -> dict[str, int]:
     """Write `merged.pb`; sizes in bytes of the bundle's files that are no call.
 
     `whole` says of damaged files how many bytes stand before the damage.
     """
-    host, merged = _host_file(directory), directory / MERGED_NAME
-    with _appearing(merged) as target:
+    host, merged = host_file(directory), directory / MERGED_NAME
+    with appearing(merged, sync=sync) as target:
         for path in (*call_files(directory), *host):
             if path.name in whole:
                 target.write(path.read_bytes()[: whole[path.name]])
@@ -262,14 +199,6 @@ def _merged_sizes(directory: Path, whole: Mapping[str, int]) -> dict[str, int]:
     return {path.name: path.stat().st_size for path in (*host, merged)}
 
 
-def _whole_bytes(path: Path) -> int:
-    return whole_length(path.read_bytes())
-
-
-def _host_file(directory: Path) -> list[Path]:
+def host_file(directory: Path) -> list[Path]:
+    """`host.pb` of a bundle, where there is one."""
     return [path for path in (directory / HOST_NAME,) if path.is_file()]
-
-
-def _not_writable(path: Path, error: OSError) -> OutputError:
-    reason = error.strerror or str(error)
-    return OutputError(f"cannot write {path} ({reason}): give a folder you may write to")

@@ -112,7 +112,8 @@ class SliceColumns:
     """n slices in order of their begin. Text columns index `TraceColumns.strings` (0 is "").
 
     `depth` counts the slices that enclose one on its track, `parent` is the row of the innermost
-    of them, -1 for none. `call` is the index of the call that the slice's file records, -1 for slices of no call.
+    of them, -1 for none. `call` is the index of the call that the slice's file records, -1 for
+    slices of no call.
     `duration_ns` is -1 for a slice that never ends. `command_index` is -1 where the slice
     carries no command of ours; then `layer` equals `name`. Bytes and FLOPs: -1 is unknown.
     """

@@ -9,12 +9,12 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from importlib import import_module
-from typing import Any, Final, Literal, get_args
+from typing import Any, Final, Literal, cast, get_args
 
 from profiler.errors import InputError
 from profiler.trace import schema
 
-__all__ = ["COMPRESSIONS", "Compression", "compressed"]
+__all__ = ["COMPRESSIONS", "Compression", "check_compression", "compressed"]
 
 Compression = Literal["none", "deflate", "zstd"]
 COMPRESSIONS: Final[tuple[str, ...]] = get_args(Compression)
@@ -26,11 +26,19 @@ _FIELDS = {"deflate": "compressed_packets", "zstd": "zstd_compressed_packets"}
 
 def compressed(chunks: Iterable[bytes], how: Compression) -> Iterator[bytes]:
     """`chunks` of whole packets, as they are or packed. Raises InputError for what cannot be."""
+    check_compression(how)
     if how == "none":
         return iter(chunks)
+    return _packed(chunks, _FIELDS[how], _deflate if how == "deflate" else _zstd())
+
+
+def check_compression(how: str) -> Compression:
+    """`how`, if packets can be packed so here; raises InputError where they cannot."""
     if how not in COMPRESSIONS:
         raise InputError(f"no compression is called {how!r}: use {', '.join(COMPRESSIONS)}")
-    return _packed(chunks, _FIELDS[how], _deflate if how == "deflate" else _zstd())
+    if how == "zstd":
+        _zstd()
+    return cast("Compression", how)
 
 
 def _packed(
@@ -55,4 +63,6 @@ def _zstd() -> Callable[[bytes], bytes]:
         except ImportError:
             continue
         return lambda data: bytes(module.compress(data, level=_ZSTD_LEVEL))
-    raise InputError("Zstandard needs Python 3.14 or `pip install zstandard`: or use deflate")
+    raise InputError(
+        "Zstandard needs Python 3.14 or `pip install zstandard`: install it, or use deflate"
+    )

@@ -1,4 +1,4 @@
-"""Packets of a trace file as byte ranges, without decoding the file as a whole.
+"""Packets of a trace file one by one, as messages: for `profile-sd3 dump`, which shows them all.
 
 A `Trace` is nothing but its packets, one length-delimited field after another, so a file that was
 cut keeps every packet before the cut.
@@ -12,6 +12,7 @@ from typing import Any
 
 from profiler.errors import InputError
 from profiler.trace import schema
+from profiler.trace.unpack import Unpacker, gunzip, is_gzip
 
 __all__ = ["decoded_packets", "file_bytes", "whole_length"]
 
@@ -20,20 +21,41 @@ _PACKET_TAG = 0x0A  # field 1, length-delimited
 
 
 def file_bytes(path: Path) -> bytes:
-    """The content of a trace file. Raises InputError where it cannot be one."""
+    """The content of a trace file, unpacked where it is a `.gz`. Raises InputError where it cannot
+    be one."""
     try:
         size = path.stat().st_size
         if size == 0:
             raise InputError(f"{path} is empty: record or copy it again")
         if size > _LIMIT:
             raise InputError(f"{path} is larger than 2 GiB: read the call files one by one instead")
-        return path.read_bytes()
+        data = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
+    with memoryview(data) as view:
+        return gunzip(view, str(path)) if is_gzip(view) else data
 
 
-def decoded_packets(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Every whole packet with the offset behind it; ends where the next one is cut or damaged."""
+def decoded_packets(data: bytes, where: str = "the trace") -> Iterator[tuple[int, Any]]:
+    """Every whole packet with the offset behind it; ends where the next one is cut or damaged.
+
+    The packets that a compressed one holds follow it, with its offset.
+    """
+    unpacker = Unpacker(len(data), where)
+    for offset, packet in _frames(data):
+        yield offset, packet
+        for how, field in (("deflate", "compressed_packets"), ("zstd", "zstd_compressed_packets")):
+            if packet.HasField(field):
+                unpacked = unpacker(how, getattr(packet, field))
+                yield from ((offset, inner) for _, inner in _frames(unpacked or b""))
+
+
+def whole_length(data: bytes) -> int:
+    """The number of bytes up to the end of the last whole packet."""
+    return max((end for end, _ in _frames(data)), default=0)
+
+
+def _frames(data: bytes) -> Iterator[tuple[int, Any]]:
     from google.protobuf.message import DecodeError
 
     offset = 0
@@ -44,11 +66,6 @@ def decoded_packets(data: bytes) -> Iterator[tuple[int, Any]]:
         except DecodeError:
             return
         yield offset, packet
-
-
-def whole_length(data: bytes) -> int:
-    """The number of bytes up to the end of the last whole packet."""
-    return max((end for end, _ in decoded_packets(data)), default=0)
 
 
 def _frame(data: bytes, offset: int) -> tuple[int, int] | None:

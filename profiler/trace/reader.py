@@ -11,14 +11,15 @@ size of the (unpacked) trace, whatever is in it.
 from __future__ import annotations
 
 import mmap
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.events import Call, Loss, Span, SpanKind
+from profiler.events import NO_CALL, Call, Loss, Span, SpanKind
 from profiler.trace import _core
 from profiler.trace.columns import (
     ArgColumns,
@@ -29,8 +30,9 @@ from profiler.trace.columns import (
 )
 from profiler.trace.unpack import Unpacker, gunzip, is_gzip
 
-__all__ = ["CounterColumns", "SliceColumns", "TraceColumns", "TrackRow", "read_bytes", "read_trace"]
+__all__ = ["read_bytes", "read_trace"]
 
+_Piece = TypeVar("_Piece", Call, Span)
 _MAPPED = 1 << 24  # files from this size on are mapped, not read
 
 _LOST = {
@@ -96,15 +98,17 @@ def _decode(data: bytes | memoryview, where: str) -> TraceColumns:
 
 def _columns(found: Mapping[str, Any], size: int, where: str) -> TraceColumns:
     slices = _slices(found["slices"])
+    counters = CounterColumns(**found["counters"])
     flows = found["flows"]
-    last_ns = found["last_ns"]
+    calls = [_call(*row) for row in found["calls"]]
+    spans = [_span(*row) for row in found["spans"]]
     return TraceColumns(
         tracks=tuple(_track(*row) for row in found["tracks"]),
         strings=found["strings"],
         slices=slices,
-        calls=tuple(sorted((_call(last_ns, *row) for row in found["calls"]), key=_by_index)),
-        spans=tuple(sorted((_span(last_ns, *row) for row in found["spans"]), key=_outer_first)),
-        counters=CounterColumns(**found["counters"]),
+        calls=tuple(sorted(_closed(calls, slices, counters), key=_by_index)),
+        spans=tuple(sorted(_closed(spans, slices, counters), key=_outer_first)),
+        counters=counters,
         flows=np.stack([flows["source"], flows["target"]], axis=1).astype(np.int64),
         losses=tuple(_losses(found, slices, size, Path(where).name)),
         instants=found["instants"],
@@ -125,7 +129,7 @@ def _slices(found: Mapping[str, Any]) -> SliceColumns:
     return SliceColumns(**columns)
 
 
-def _track(  # noqa: PLR0913  # a row of the core
+def _track(  # noqa: PLR0913, PLR0917  # a row of the core
     uuid: int,
     name: str,
     kind: str,
@@ -144,8 +148,7 @@ def _track(  # noqa: PLR0913  # a row of the core
     return TrackRow(uuid, name or f"track {uuid}", kind, parent, unit, pid, tid, process, thread)
 
 
-def _call(  # noqa: PLR0913  # a row of the core
-    last_ns: int,
+def _call(  # noqa: PLR0913, PLR0917  # a row of the core
     index: int,
     submodule: str,
     stage: str,
@@ -154,10 +157,9 @@ def _call(  # noqa: PLR0913  # a row of the core
     device: str,
     start_ns: int,
     duration_ns: int,
-    ops_traced: bool,  # noqa: FBT001  # as above
+    ops_traced: bool,  # as above
     input_shapes: dict[str, str],
 ) -> Call:
-    """A call that never ended ends with the trace."""
     return Call(
         index=index,
         submodule=submodule,
@@ -166,22 +168,36 @@ def _call(  # noqa: PLR0913  # a row of the core
         step=step,
         device=device,
         start_ns=start_ns,
-        duration_ns=duration_ns if duration_ns >= 0 else last_ns - start_ns,
+        duration_ns=duration_ns,
         ops_traced=ops_traced,
         input_shapes=input_shapes,
     )
+
+
+def _closed(
+    pieces: Sequence[_Piece], slices: SliceColumns, counters: CounterColumns
+) -> Iterator[_Piece]:
+    """Calls or spans; what never ended ends with the last event of its call, or of no call."""
+    for piece in pieces:
+        if piece.duration_ns >= 0:
+            yield piece
+            continue
+        index = piece.index if isinstance(piece, Call) else NO_CALL
+        rows = slices.call == index
+        ends = slices.start_ns[rows] + np.maximum(slices.duration_ns[rows], 0)
+        last_ns = ends.max(initial=piece.start_ns)
+        last_ns = counters.time_ns[counters.call == index].max(initial=last_ns)
+        yield replace(piece, duration_ns=int(last_ns) - piece.start_ns)
 
 
 def _by_index(call: Call) -> int:
     return call.index
 
 
-def _span(  # noqa: PLR0913  # a row of the core
-    last_ns: int, kind: str, name: str, stage: str, step: int, start_ns: int, duration_ns: int
+def _span(  # a row of the core
+    kind: str, name: str, stage: str, step: int, start_ns: int, duration_ns: int
 ) -> Span:
     kinds: dict[str, SpanKind] = {"pipeline": "pipeline", "stage": "stage", "step": "step"}
-    if duration_ns < 0:
-        duration_ns = last_ns - start_ns
     return Span(kinds.get(kind, "step"), name, stage, step, start_ns, duration_ns)
 
 
@@ -189,9 +205,7 @@ def _outer_first(span: Span) -> tuple[int, int, int]:
     return (span.start_ns, -span.duration_ns, get_args(SpanKind).index(span.kind))
 
 
-def _losses(
-    found: Mapping[str, Any], slices: SliceColumns, size: int, name: str
-) -> Iterator[Loss]:
+def _losses(found: Mapping[str, Any], slices: SliceColumns, size: int, name: str) -> Iterator[Loss]:
     whole = found["whole"]
     if whole < size:
         detail = f"cut or damaged at byte {whole:,} of {size:,}"

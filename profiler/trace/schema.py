@@ -23,6 +23,7 @@ __all__ = [
     "INSTANT",
     "NEEDS_INCREMENTAL_STATE",
     "ORDER_EXPLICIT",
+    "PACKAGE",
     "SLICE_BEGIN",
     "SLICE_END",
     "SPAN",
@@ -38,6 +39,7 @@ INCREMENTAL_STATE_CLEARED, NEEDS_INCREMENTAL_STATE = 1, 2  # TracePacket.Sequenc
 CLOCK_REALTIME, CLOCK_BOOTTIME = 1, 6  # BuiltinClock
 FIRST_SEQUENCE_CLOCK = 64  # clock ids 64-127 belong to one packet sequence
 ORDER_EXPLICIT = 3  # TrackDescriptor.ChildTracksOrdering
+PACKAGE = "profile_sd3.trace"
 UNIT_COUNT, UNIT_BYTES = 2, 3  # CounterDescriptor.Unit
 
 
@@ -56,12 +58,12 @@ _POOL = _load_pool()
 
 
 def _message(name: str) -> Any:
-    descriptor = _POOL.FindMessageTypeByName(f"profile_sd3.trace.{name}")
+    descriptor = _POOL.FindMessageTypeByName(f"{PACKAGE}.{name}")
     return message_factory.GetMessageClass(descriptor)
 
 
 def _extension(name: str) -> Any:
-    return _POOL.FindExtensionByName(f"profile_sd3.trace.Extension.{name}")
+    return _POOL.FindExtensionByName(f"{PACKAGE}.Extension.{name}")
 
 
 Trace: Any = _message("Trace")

@@ -1,4 +1,4 @@
-"""What a reader must remember from packet to packet: interned names, clocks, defaults.
+"""What `profile-sd3 dump` must remember from packet to packet: interned names, clocks, defaults.
 
 Each packet sequence of a trace has its own (`SequenceState`); tracks belong to the whole trace.
 """
@@ -10,7 +10,7 @@ from typing import Any
 
 from profiler.trace import schema
 
-__all__ = ["SequenceState", "text", "track_name", "track_unit"]
+__all__ = ["SequenceState", "numbered_texts", "text", "track_name", "track_unit"]
 
 _LATEST_NS = (1 << 63) - 1
 _UNITS = {schema.UNIT_BYTES: "bytes", schema.UNIT_COUNT: "count"}
@@ -98,3 +98,18 @@ def track_unit(descriptor: Any) -> str:
     """The unit of a counter track, "" for none."""
     counter = descriptor.counter
     return _UNITS.get(counter.unit) or text(counter.unit_name)
+
+
+def numbered_texts(extension_set: bytes) -> dict[int, str]:
+    """The texts of commands that an ExtensionDescriptor defines, by their numbers."""
+    from google.protobuf import descriptor_pb2
+    from google.protobuf.message import DecodeError
+
+    try:
+        files = descriptor_pb2.FileDescriptorSet.FromString(extension_set).file
+    except DecodeError:
+        return {}
+    enums = [enum for file in files if file.package == schema.PACKAGE for enum in file.enum_type]
+    return {
+        value.number: value.name for enum in enums if enum.name == "Text" for value in enum.value
+    }

@@ -16,7 +16,7 @@ from typing import Any, Final
 from profiler.errors import InputError
 from profiler.trace import schema
 from profiler.trace.framing import decoded_packets, file_bytes
-from profiler.trace.state import SequenceState, text, track_name, track_unit
+from profiler.trace.state import SequenceState, numbered_texts, text, track_name, track_unit
 
 __all__ = ["dump_lines"]
 
@@ -40,7 +40,7 @@ def dump_lines(path: Path) -> Iterator[str]:
     data = file_bytes(path)
     dump = _Dump()
     end = 0
-    for number, (offset, packet) in enumerate(decoded_packets(data), 1):
+    for number, (offset, packet) in enumerate(decoded_packets(data, str(path)), 1):
         yield from dump.packet(number, packet)
         end = offset
     if not end:
@@ -57,18 +57,28 @@ class _Dump:
         self._sequences: dict[int, SequenceState] = {}
         self._tracks: dict[int, Any] = {}
         self._lanes: dict[tuple[int, str], list[int]] = {}  # tracks of a sequence sharing a path
+        self._texts: dict[int, str] = {}  # of commands, by number
 
     def packet(self, number: int, packet: Any) -> Iterator[str]:
         sequence_id = packet.trusted_packet_sequence_id
         sequence = self._sequences.setdefault(sequence_id, SequenceState(sequence_id))
         sequence.update(packet)
         head = f"{number} {sequence_id}"
-        before = (*_clocks(packet), *self._track(packet), *_interned(packet))
+        before = (*_clocks(packet), *self._extension(packet))
+        before += (*self._track(packet), *_interned(packet), *_compressed(packet))
         yield from (f"{head} - {line}" for line in before)
         if packet.HasField("track_event"):
             yield f"{head} {sequence.time_ns(packet)} {self._event(sequence, packet.track_event)}"
         elif not before:
             yield f"{head} - other bytes={packet.ByteSize()}"
+
+    def _extension(self, packet: Any) -> Iterator[str]:
+        if packet.HasField("extension_descriptor"):
+            data = packet.extension_descriptor.extension_set
+            texts = numbered_texts(data)
+            self._texts |= texts
+            yield f"extension bytes={len(data)}"
+            yield from (f"text={key} {_quoted(value)}" for key, value in texts.items() if key)
 
     def _track(self, packet: Any) -> Iterator[str]:
         if not packet.HasField("track_descriptor"):
@@ -117,10 +127,24 @@ class _Dump:
                 words.append(f"value={getattr(event, field)}")
         for extension in _EXTENSIONS:
             if event.HasExtension(extension):
-                words += _fields(extension.name, event.Extensions[extension])
+                words += self._fields(extension.name, event.Extensions[extension])
         words += (f"flow={flow_id}" for flow_id in event.flow_ids)
         words += (f"terminating_flow={flow_id}" for flow_id in event.terminating_flow_ids)
         return " ".join(words)
+
+    def _fields(self, prefix: str, message: Any) -> Iterator[str]:
+        """The set fields of a message under the names that trace_processor gives them."""
+        for field, value in message.ListFields():
+            key = f"{prefix}.{field.name}"
+            if field.message_type is not None:
+                for position, entry in enumerate(value):
+                    yield from self._fields(f"{key}[{position}]", entry)
+            elif field.name.endswith("_text"):
+                known = self._texts.get(value)
+                shown = value if known is None else _quoted(known)
+                yield f"{key.removesuffix('_text')}={shown}"
+            else:
+                yield f"{key}={_quoted(text(value)) if isinstance(value, str | bytes) else value}"
 
 
 def _clocks(packet: Any) -> Iterator[str]:
@@ -138,8 +162,13 @@ def _clocks(packet: Any) -> Iterator[str]:
         defaults = packet.trace_packet_defaults
         track = defaults.track_event_defaults.track_uuid
         yield f"defaults clock={defaults.timestamp_clock_id}" + (f" track={track}" if track else "")
-    if packet.HasField("extension_descriptor"):
-        yield f"extension bytes={len(packet.extension_descriptor.extension_set)}"
+
+
+def _compressed(packet: Any) -> Iterator[str]:
+    """The packets themselves follow."""
+    for field in ("compressed_packets", "zstd_compressed_packets"):
+        if packet.HasField(field):
+            yield f"{field} bytes={len(getattr(packet, field))}"
 
 
 def _interned(packet: Any) -> Iterator[str]:
@@ -147,17 +176,6 @@ def _interned(packet: Any) -> Iterator[str]:
         for kind in ("event_categories", "event_names"):
             for entry in getattr(packet.interned_data, kind):
                 yield f"interned {kind}={entry.iid} {_quoted(text(entry.name))}"
-
-
-def _fields(prefix: str, message: Any) -> Iterator[str]:
-    """The set fields of a message under the names that trace_processor gives them."""
-    for field, value in message.ListFields():
-        key = f"{prefix}.{field.name}"
-        if field.message_type is None:
-            yield f"{key}={_quoted(text(value)) if isinstance(value, str | bytes) else value}"
-            continue
-        for position, entry in enumerate(value):
-            yield from _fields(f"{key}[{position}]", entry)
 
 
 def _word(value: str) -> str:

@@ -20,6 +20,7 @@ _GZIP = 31  # zlib's window size, with a gzip header
 
 
 def is_gzip(data: memoryview) -> bool:
+    """Whether `data` begins as a `.gz` file does."""
     return bytes(data[:2]) == b"\x1f\x8b"
 
 

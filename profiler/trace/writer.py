@@ -29,15 +29,13 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.events import CALLS_TRACK, HOST_TRACK, PIPELINE_TRACK, UNKNOWN, Call, Span, Track
-from profiler.trace import schema
-from profiler.trace._core import TextTable, TraceEncoder
+from profiler.trace import _core, schema
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.compression import Compression, compressed
 from profiler.trace.words import WORDS
 
 __all__ = [
     "HOST_SEQUENCE",
-    "TextTable",
     "call_chunks",
     "encode_call",
     "encode_host",
@@ -61,7 +59,7 @@ def track_uuid(*path: str) -> int:
     return int.from_bytes(digest, "little") | 1 << 62
 
 
-def text_table(*, run: bool = False) -> TextTable:
+def text_table(*, run: bool = False) -> _core.TextTable:
     """Numbers of texts; files that share a table never give two texts one number.
 
     The table of a run counts from a number of its own, drawn at random: that compresses best, and
@@ -69,7 +67,9 @@ def text_table(*, run: bool = False) -> TextTable:
     agree; of some thousand texts in files written apart, two may then share a number, and Perfetto
     shows one for the other in their merged trace.
     """
-    return TextTable(WORDS, _FIRST_TEXT + (secrets.randbelow(_TEXT_RANGES) << 14) if run else 0)
+    return _core.TextTable(
+        WORDS, _FIRST_TEXT + (secrets.randbelow(_TEXT_RANGES) << 14) if run else 0
+    )
 
 
 def encode_call(
@@ -78,7 +78,7 @@ def encode_call(
     counters: Sequence[Counter] = (),
     sequence: int = 0,
     *,
-    texts: TextTable | None = None,
+    texts: _core.TextTable | None = None,
     compress: Compression = "none",
 ) -> bytes:
     """The trace of one call: its span on the device's call track, its commands, its counters."""
@@ -90,7 +90,7 @@ def encode_host(
     commands: CommandColumns,
     device: str,
     *,
-    texts: TextTable | None = None,
+    texts: _core.TextTable | None = None,
     compress: Compression = "none",
 ) -> bytes:
     """`host.pb`: pipeline, stage and step spans of the root `device`, and its host work."""
@@ -103,7 +103,7 @@ def call_chunks(
     counters: Sequence[Counter] = (),
     sequence: int = 0,
     *,
-    texts: TextTable | None = None,
+    texts: _core.TextTable | None = None,
     compress: Compression = "none",
 ) -> Iterator[bytes]:
     """`encode_call` in pieces of whole packets, each made when it is asked for."""
@@ -117,7 +117,7 @@ def host_chunks(
     commands: CommandColumns,
     device: str,
     *,
-    texts: TextTable | None = None,
+    texts: _core.TextTable | None = None,
     compress: Compression = "none",
 ) -> Iterator[bytes]:
     """`encode_host` in pieces of whole packets."""
@@ -179,7 +179,9 @@ def _span_slice(span: Span, device: str) -> _Slice:
 class _Writer:
     """Describes one file and has the core write its events: one packet sequence."""
 
-    def __init__(self, sequence: int, commands: CommandColumns, texts: TextTable | None) -> None:
+    def __init__(
+        self, sequence: int, commands: CommandColumns, texts: _core.TextTable | None
+    ) -> None:
         self._sequence = sequence
         self._commands = commands
         self._texts = text_table() if texts is None else texts
@@ -203,8 +205,10 @@ class _Writer:
         while chunk := encoder.chunk():
             yield chunk
 
-    def _encoder(self, tracks: Sequence[Track], counters: Sequence[Counter]) -> TraceEncoder:
-        encoder = TraceEncoder(self._sequence, [_encodable(track.category) for track in tracks])
+    def _encoder(self, tracks: Sequence[Track], counters: Sequence[Counter]) -> _core.TraceEncoder:
+        encoder = _core.TraceEncoder(
+            self._sequence, [_encodable(track.category) for track in tracks]
+        )
         numbers = {track: number for number, track in enumerate(tracks)}
         commands = self._commands
         track = commands.track

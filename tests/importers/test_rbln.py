@@ -414,7 +414,7 @@ def test_nothing_to_import(tmp_path: Path, imported: Import) -> None:
         (folder / f"{STEM}_{number}.pb").write_bytes(b"")
     with pytest.raises(InputError, match=r"no file in .* holds a command"):
         imported(folder)
-    with pytest.raises(InputError, match="not a Perfetto trace"):
+    with pytest.raises(InputError, match="is empty: record or copy it again"):
         imported(folder / f"{STEM}_0.pb")
     assert not (tmp_path / "out").exists()
 

@@ -18,8 +18,9 @@ from profiler.table.columns import TABLES
 from profiler.table.load import load, load_bundle
 from profiler.table.run import Run
 from profiler.trace import schema
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files, merge_bundle
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
 from profiler.trace.manifest import MANIFEST_NAME
+from profiler.trace.merge import merge_bundle
 from profiler.trace.writer import encode_call
 from tests.trace.samples import EPOCH_NS, awkward_trace, small_bundle, small_calls, small_host
 from tests.trace.strategies import hostile_traces

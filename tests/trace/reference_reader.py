@@ -111,9 +111,7 @@ class _Tokens:
             self._snapshot(packet.clock_snapshot, sequence)
         elif packet.HasField("extension_descriptor"):
             self._extension(packet.extension_descriptor.extension_set)
-        elif (
-            packet.sequence_flags & schema.NEEDS_INCREMENTAL_STATE and sequence not in self._valid
-        ):
+        elif packet.sequence_flags & schema.NEEDS_INCREMENTAL_STATE and sequence not in self._valid:
             return
         elif packet.HasField("track_event"):
             self._event(packet, sequence)
@@ -190,15 +188,16 @@ class _Importer:
         self._tokens = tokens
         self._reading = Reading()
         self._open: dict[int, list[Slice]] = defaultdict(list)
-        self._flows: dict[int, Slice] = {}
-        self._last_ns = 0
+        self._flows: dict[int, tuple[Slice, bool]] = {}  # and whether a command of ours opened it
+        self._early: dict[int, Slice] = {}  # targets of ours whose source has not begun yet
+        self._sample_times: list[tuple[int, int]] = []  # sequence, time
 
     def event(self, time_ns: int, state: _State, sequence: int, event: Any, value: float) -> None:
         uuid = event.track_uuid if event.HasField("track_uuid") else (state.track or 0)
         if not event.type or not self._reaches_a_root(uuid):
             return
-        self._last_ns = max(self._last_ns, time_ns)
         if event.type == schema.COUNTER:
+            self._sample_times.append((sequence, time_ns))
             self._reading.counters.append((uuid, time_ns, value))
             return
         name = state.names.get(event.name_iid) if event.name_iid else None
@@ -259,7 +258,9 @@ class _Importer:
     @staticmethod
     def _make_room(stack: list[Slice], time_ns: int, *, moment: bool = False) -> None:
         """Moments stay only for other moments of the same time."""
-        while stack and stack[-1].duration_ns == 0 and not (moment and stack[-1].start_ns == time_ns):
+        while (
+            stack and stack[-1].duration_ns == 0 and not (moment and stack[-1].start_ns == time_ns)
+        ):
             stack.pop()
 
     def _end(self, time_ns: int, uuid: int, event: Any) -> None:
@@ -281,25 +282,46 @@ class _Importer:
             self._reading.spans.append((piece.name or "", piece.start_ns, duration_ns))
 
     def _note_flows(self, piece: Slice, event: Any) -> None:
+        """Flows that a command of ours opened keep their direction, whatever the times."""
+        own = event.type == schema.SLICE_BEGIN and event.HasExtension(schema.COMMAND)
         for flow in event.flow_ids:
-            self._connect(self._flows.get(flow), piece)
-            self._flows[flow] = piece
+            if own and flow in self._early:
+                self._connect(piece, self._early.pop(flow), ours=True)
+                continue
+            last, ours = self._flows.get(flow, (None, own))
+            self._connect(last, piece)
+            self._flows[flow] = (piece, ours if last is None else False)
         for flow in event.terminating_flow_ids:
-            self._connect(self._flows.pop(flow, None), piece)
+            if own and flow not in self._flows:
+                self._early.setdefault(flow, piece)
+                continue
+            last, ours = self._flows.pop(flow, (None, False))
+            self._connect(last, piece, ours=ours)
 
-    def _connect(self, last: Slice | None, piece: Slice) -> None:
+    def _connect(self, last: Slice | None, piece: Slice, *, ours: bool = False) -> None:
         if last is None or last.row is None or piece.row is None:
             return
-        source, target = (piece, last) if last.start_ns > piece.start_ns else (last, piece)
-        assert source.row is not None and target.row is not None
+        back = last.start_ns > piece.start_ns and not ours
+        source, target = (piece, last) if back else (last, piece)
+        assert source.row is not None
+        assert target.row is not None
         self._reading.flows.append((source.row, target.row))
 
     def finish(self) -> Reading:
         for stack in self._open.values():
             for piece in stack:
                 if piece.duration_ns < 0:
-                    self._close_mark(piece, self._last_ns - piece.start_ns)
+                    self._close_mark(piece, self._last_ns(piece) - piece.start_ns)
         return self._reading
+
+    def _last_ns(self, mark: Slice) -> int:
+        """The last event of a call, or of no call for a span."""
+        calls = self._reading.call_of_sequence
+        index = mark.fields["call"].index if "call" in mark.fields else -1
+        ends = [s for s in self._reading.slices if calls.get(s.sequence, -1) == index]
+        times = [s.start_ns + max(s.duration_ns, 0) for s in ends]
+        times += [time for sequence, time in self._sample_times if calls.get(sequence, -1) == index]
+        return max([mark.start_ns, *times])
 
 
 def _category(state: _State, event: Any) -> str | None:

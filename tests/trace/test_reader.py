@@ -76,7 +76,7 @@ def test_any_order_of_packets(count: int) -> None:
         kind, name = (BEGIN, f"s{number % 7}") if number % 2 == 0 else (END, "")
         packets.append(_event(kind, 100 * number, name, track=5 + number // 2 % 3))
     straight = _read(*packets)
-    nearly = [packets[at ^ 4] for at in range(0, count - count % 8)] + packets[count - count % 8 :]
+    nearly = [packets[at ^ 4] for at in range(count - count % 8)] + packets[count - count % 8 :]
     shuffled = random.Random(1).sample(packets, count)
     for order in (nearly, shuffled):
         assert _rows(_read(*order)) == _rows(straight)
@@ -118,7 +118,10 @@ def test_instants_are_rows_without_duration() -> None:
 def test_descriptors_after_use() -> None:
     """A track is known by its descriptor, wherever in the file that stands."""
     trace = _read(
-        _event(BEGIN, 10, "a", track=7), _event(END, 20, track=7), _track(7, "late", 3), _track(3, "d")
+        _event(BEGIN, 10, "a", track=7),
+        _event(END, 20, track=7),
+        _track(7, "late", 3),
+        _track(3, "d"),
     )
     (track,) = {trace.tracks[code] for code in trace.slices.track}
     assert (track.name, trace.tracks[track.parent].name) == ("late", "d")
@@ -227,7 +230,8 @@ def test_files_are_read_as_bytes_are(tmp_path: Path) -> None:
 def test_threads_read_side_by_side() -> None:
     """Traces read in several threads at once are read as one by one."""
     data = [
-        _data(_event(INSTANT, time, f"file {number}") for time in range(2000)) for number in range(8)
+        _data(_event(INSTANT, time, f"file {number}") for time in range(2000))
+        for number in range(8)
     ]
     with ThreadPoolExecutor(4) as pool:
         for number, trace in enumerate(pool.map(read_bytes, data)):

@@ -2,62 +2,21 @@
 
 from __future__ import annotations
 
+import gzip
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from profiler.errors import InputError
 from profiler.trace import schema
+from profiler.trace.compression import Compression
 from profiler.trace.text import dump_lines
 from profiler.trace.writer import encode_call
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_bundle, small_calls
 
-_GOLDEN = """\
-1 4 - clock realtime=1795253400123457789 64=1795253400123457789 primary=realtime
-1 4 - defaults clock=64
-2 4 - extension bytes=1066
-3 4 - track "cpu:0" uuid=495569360738997 children=explicit
-4 4 - track "cpu:1" uuid=437629689919608 children=explicit
-5 4 - track "cpu:1/Calls" uuid=16777220 parent=437629689919608 rank=1
-6 4 - track "cpu:1/Task DMA" uuid=33554436 parent=437629689919608 rank=200000
-7 4 - track "cpu:1/Sync" uuid=50331652 parent=437629689919608 rank=400000
-8 4 - track "cpu:1/stream 10" uuid=67108868 parent=437629689919608 rank=100010
-9 4 - track "cpu:1/stream 7" uuid=83886084 parent=437629689919608 rank=100007
-10 4 - track "cpu:0/Resident memory" uuid=362225893213251 parent=495569360738997 \
-rank=1000000 unit="bytes"
-11 4 - interned event_categories=1 "other"
-11 4 - interned event_names=1 "transformer"
-11 4 1795253400123457789 begin "cpu:1/Calls" "transformer" category=other call.index=2 \
-call.submodule="transformer" call.stage="denoise" call.branch="batched" call.step=0 \
-call.device="cpu:1" call.ops_traced=True call.inputs[0].name="hidden_states" \
-call.inputs[0].shape="float32[2,16,64,64]" call.inputs[1].name="timestep" \
-call.inputs[1].shape="int64[2]"
-12 4 - interned event_categories=2 "dma"
-12 4 - interned event_names=2 "to device"
-12 4 1795253400123457789 begin "cpu:1/Task DMA" "to device" category=dma \
-command.layer="to device" command.command_index=0 command.op_type="Memcpy" \
-command.bytes_read=1099511627776 flow=17179869185 flow=17179869187
-13 4 1795253400123457789 counter "cpu:0/Resident memory" value=8589934592
-14 4 1795253400123457889 end "cpu:1/Task DMA"
-15 4 - interned event_categories=3 "sync"
-15 4 - interned event_names=3 "wait"
-15 4 1795253400123457909 begin "cpu:1/Sync" "wait" category=sync command.layer="wait" \
-command.command_index=0 command.op_type="Sync"
-16 4 - interned event_categories=4 "compute"
-16 4 - interned event_names=4 "attn.sdpa"
-16 4 1795253400123457939 begin "cpu:1/stream 10" "attn.sdpa" category=compute \
-command.layer="attn.sdpa" command.command_index=0 command.op_type="SDPA" \
-command.role="attention" flow=17179869186 terminating_flow=17179869185
-17 4 1795253400123457939 begin "cpu:1/stream 7" "attn.sdpa" category=compute \
-command.layer="attn.sdpa" command.command_index=1 command.op_type="SDPA" \
-command.role="attention" flow=17179869188 terminating_flow=17179869187
-18 4 1795253400123458139 end "cpu:1/stream 7"
-19 4 1795253400123458139 end "cpu:1/stream 10"
-20 4 1795253400123458288 counter "cpu:0/Resident memory" value=8589934594
-21 4 1795253400123458289 end "cpu:1/Sync" terminating_flow=17179869186 terminating_flow=17179869188
-22 4 1795253400123458289 end "cpu:1/Calls"
-"""
+_GOLDEN = Path(__file__).with_name("text_golden.txt")
 
 
 def _written(folder: Path, data: bytes) -> Path:
@@ -66,10 +25,29 @@ def _written(folder: Path, data: bytes) -> Path:
     return path
 
 
-def test_golden(tmp_path: Path) -> None:
+def test_golden(tmp_path: Path, golden: Callable[..., None]) -> None:
     """One call, line by line: clocks, tracks, interned names, begins, ends, counters, flows."""
-    lines = list(dump_lines(_written(tmp_path, encode_call(*small_calls()[2]))))
-    assert "\n".join(lines) + "\n" == _GOLDEN
+    golden(_GOLDEN, dump_lines(_written(tmp_path, encode_call(*small_calls()[2]))))
+
+
+@pytest.mark.parametrize("how", ["deflate", "zstd"])
+def test_packed_packets(tmp_path: Path, how: Compression) -> None:
+    """Packets inside packets follow the packet that holds them, as if they stood in the file."""
+    call = small_calls()[2]
+    plain = list(dump_lines(_written(tmp_path, encode_call(*call))))
+    packed = list(dump_lines(_written(tmp_path, encode_call(*call, compress=how))))
+    outer = [line for line in packed if "compressed_packets bytes=" in line]
+    assert outer
+    inner = [line for line in packed if line not in outer]
+    assert [line.split(" ", 1)[1] for line in inner] == [line.split(" ", 1)[1] for line in plain]
+
+
+def test_gzip(tmp_path: Path) -> None:
+    """A `.gz` file is read as what it holds."""
+    path = _written(tmp_path, encode_call(*small_calls()[0]))
+    plain = list(dump_lines(path))
+    path.write_bytes(gzip.compress(path.read_bytes()))
+    assert list(dump_lines(path)) == plain
 
 
 def test_one_line_an_event(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.events import ROOT_DEVICE, UNKNOWN, Call, Track
-from profiler.trace import schema, writer
+from profiler.trace import _core, schema
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
 from profiler.trace.compression import COMPRESSIONS
 from profiler.trace.words import WORDS
@@ -359,7 +359,7 @@ def test_core_keeps_its_columns_alive() -> None:
 
 def test_core_refuses_to_write_before_it_knows() -> None:
     """Its parts are called in order."""
-    encoder = writer.TraceEncoder(2, ["compute"])
+    encoder = _core.TraceEncoder(2, ["compute"])
     with pytest.raises(RuntimeError, match="not started"):
         encoder.chunk()
     with pytest.raises(RuntimeError, match="not placed"):

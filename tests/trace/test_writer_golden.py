@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def _line(packet: Any) -> str:
     return text
 
 
-def test_golden() -> None:
+def test_golden(golden: Callable[..., None]) -> None:
     """Clocks, tracks, names, texts, sections, begins, ends, counter samples and flows."""
     packets = theirs.Trace.FromString(encode_call(*small_call())).packet
-    assert [_line(packet) for packet in packets] == _GOLDEN.read_text("utf-8").splitlines()
+    golden(_GOLDEN, map(_line, packets))

@@ -5,8 +5,7 @@
 #include <memory>
 
 #include "core.hpp"
-#include "finish.hpp"
-#include "reader.hpp"
+#include "read_trace.hpp"
 
 namespace nb = nanobind;
 
@@ -173,21 +172,7 @@ class Unpacked {
 
 std::unique_ptr<Output> read(Bytes trace, const Decompress& decompress) {
   const nb::gil_scoped_release no_gil;
-  for (Mode mode = Mode::kDirect;;) {
-    auto output = std::make_unique<Output>(16 * trace.size + (1 << 20));
-    try {
-      TraceReader(*output, trace, decompress, mode).read();
-    } catch (const NeedsSorting& needed) {
-      mode = needed.mode;
-      continue;
-    }
-    output->slices.finish();
-    sort_counters(output->counters);
-    if (output->args.slice.size() > 0) {
-      group_args(output->args, output->strings.intern("legacy_event.passthrough_utid"));
-    }
-    return output;
-  }
+  return read_trace(trace, decompress);
 }
 
 nb::dict decode(nb::object data, nb::callable decompress) {

@@ -11,8 +11,13 @@ enum SequenceFlags : uint32_t { kStateCleared = 1, kNeedsState = 2 };
 // Events that wait for their place in time while a trace is only locally out of order: until no
 // earlier one can come, where a clock says so, else until many later ones have come. Our own
 // writer's blocks hold 8192.
+#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
 constexpr size_t kWindow = 32768;
 constexpr size_t kWindowByClock = 16384;
+#else  // so that small inputs fill it
+constexpr size_t kWindow = 16;
+constexpr size_t kWindowByClock = 8;
+#endif
 
 // Snapshots relate few clocks; a bundle adds one clock a file. More is hostile.
 size_t clock_edges(size_t trace_size) { return 16384 + trace_size / 4096; }

@@ -1,0 +1,232 @@
+"""One trace as frames: the columns of the reader, with texts and tracks in the place of numbers.
+
+No row is touched by Python: a column of text is one gather from a short table, numbers are taken
+over as they are, and a column that says the same of every slice takes no time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, fields
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.events import CATEGORIES, Call, Loss, Span
+from profiler.table.columns import ARGS, CATEGORY, COUNTERS, FLOWS, ROLE, TEXT, empty, schema
+from profiler.table.tracks import track_names
+from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns
+
+__all__ = ["TraceFrames", "trace_frames"]
+
+_Rows = npt.NDArray[np.int64]
+_TEXT_COLUMNS = ("stage", "layer", "op_type", "shapes")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TraceFrames:
+    """One trace. `commands`, `counters`, `flows` and `args` have the declared columns, in which
+    rows of commands count from 0; commands are in order of call and start. Stage and step of
+    commands are as the trace has them: only host work has its own."""
+
+    calls: tuple[Call, ...]
+    spans: tuple[Span, ...]
+    losses: tuple[Loss, ...]
+    commands: pl.DataFrame
+    counters: pl.DataFrame
+    flows: pl.DataFrame
+    args: pl.DataFrame
+
+
+def trace_frames(trace: TraceColumns) -> TraceFrames:
+    """The frames of `trace`. What nobody else refers to is freed on the way, column by column."""
+    tracks, strings = track_names(trace.tracks), trace.strings
+    units = [track.unit for track in trace.tracks]
+    counters = _counters_frame(trace, tracks, units)
+    order = _order(trace.slices.call)
+    flows = _flows_frame(trace, order)
+    args = _args_frame(trace.args, strings, order)
+    calls, spans, losses = trace.calls, trace.spans, trace.losses
+    columns = {field.name: getattr(trace.slices, field.name) for field in fields(SliceColumns)}
+    del trace
+    commands = _commands_frame(columns, strings, tracks, order)
+    return TraceFrames(calls, spans, losses, commands, counters, flows, args)
+
+
+def _order(call: npt.NDArray[np.int32]) -> _Rows | None:
+    """Rows in order of their call, those of none last; None where they are."""
+    if not len(call) or call.strides == (0,):
+        return None
+    keys = call.view(np.uint32)  # -1 becomes the largest
+    if bool((keys[1:] >= keys[:-1]).all()):
+        return None
+    values, codes = np.unique(keys, return_inverse=True)
+    narrow = codes.astype(np.uint16) if len(values) <= 1 << 16 else codes  # sorted by radix
+    return np.argsort(narrow, kind="stable")
+
+
+def _positions(order: _Rows) -> _Rows:
+    """Where each row stands after sorting."""
+    positions = np.empty(len(order), dtype=np.int64)
+    positions[order] = np.arange(len(order))
+    return positions
+
+
+def _commands_frame(
+    columns: dict[str, npt.NDArray[Any]],
+    strings: Sequence[str],
+    tracks: tuple[list[str], list[str]],
+    order: _Rows | None,
+) -> pl.DataFrame:
+    """The declared columns of the slices in `columns`, which is emptied."""
+    for unused in ("name", "depth", "parent"):
+        del columns[unused]
+    texts = _text_table(strings, [columns[name] for name in _TEXT_COLUMNS])
+    known = texts.set(pl.Series(np.arange(len(texts)) == 0), None)  # 0 is ""
+    devices, names = _tables(*tracks)
+    tables = {
+        "stage": known,
+        "layer": texts,
+        "op_type": known,
+        "shapes": known,
+        "category": _closed(strings, CATEGORIES, "other").cast(CATEGORY),
+        "role": _closed(strings, ROLE.categories.to_list(), None).cast(ROLE),
+    }
+
+    def taken(name: str) -> npt.NDArray[Any]:
+        column = columns.pop(name)
+        return column if order is None or column.strides == (0,) else column[order]
+
+    found: dict[str, pl.Series] = {}
+    track = taken("track")
+    found["device"], found["track"] = _gathered(devices, track), _gathered(names, track)
+    del track
+    for name, table in tables.items():
+        found[name] = _gathered(table, taken(name))
+    for name in ("bytes_read", "bytes_written", "flops"):
+        found[name] = _known(taken(name))
+    unnumbered = bool((columns["command_index"] < 0).any())
+    for name in ("call", "step", "command_index", "start_ns", "duration_ns"):
+        found[name] = _numbers(taken(name))
+    frame = pl.DataFrame(found)
+    return _number_commands(frame) if unnumbered else frame
+
+
+def _text_table(strings: Sequence[str], columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
+    """The strings that `columns` use as a categorical column; null at the others, of which a
+    trace may hold millions."""
+    used = np.zeros(len(strings), dtype=np.bool_)
+    for column in columns:
+        used[column[:1] if column.strides == (0,) else column] = True
+    values = [text if use else None for text, use in zip(strings, used.tolist(), strict=True)]
+    return pl.Series(values, dtype=pl.String).cast(TEXT)
+
+
+def _tables(*texts: Sequence[str]) -> Iterator[pl.Series]:
+    """Texts, of which "" means none, as categorical columns."""
+    for column in texts:
+        yield pl.Series([text or None for text in column], dtype=pl.String).cast(TEXT)
+
+
+def _closed(strings: Sequence[str], allowed: Sequence[str], other: str | None) -> pl.Series:
+    """The strings as values of a closed list: what is not in it becomes `other`."""
+    members = frozenset(allowed)
+    values = [text if text in members else other for text in strings]
+    return pl.Series(values, dtype=pl.Enum(allowed))
+
+
+def _gathered(table: pl.Series, codes: npt.NDArray[np.int32]) -> pl.Series:
+    """The rows `codes` of a table."""
+    if len(codes) and codes.strides == (0,):
+        return table.new_from_index(int(codes[0]), len(codes))
+    return table.gather(codes)
+
+
+def _known(values: npt.NDArray[np.int64]) -> pl.Series:
+    """Amounts, -1 (unknown) as null."""
+    if len(values) and values.strides == (0,) and values[0] < 0:
+        return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(values))
+    series = pl.Series(values)
+    return series.set(series < 0, None)
+
+
+def _numbers(values: npt.NDArray[Any]) -> pl.Series:
+    return pl.Series(np.ascontiguousarray(values))
+
+
+def _number_commands(frame: pl.DataFrame) -> pl.DataFrame:
+    """Number the commands that carry no command index: by start within their call and layer."""
+    order = pl.int_range(pl.len(), dtype=pl.Int32).over("call", "layer")
+    known = pl.col("command_index") >= 0
+    return frame.with_columns(command_index=pl.when(known).then("command_index").otherwise(order))
+
+
+def _counters_frame(
+    trace: TraceColumns, tracks: tuple[list[str], list[str]], units: Sequence[str]
+) -> pl.DataFrame:
+    """The samples in order of call, those of none last."""
+    counters = trace.counters
+    if not len(counters.time_ns):
+        return empty(COUNTERS)
+    devices, names, unit = _tables(*tracks, units)
+    frame = pl.DataFrame(
+        {
+            "call": _numbers(counters.call),
+            "device": _gathered(devices, counters.track),
+            "name": _gathered(names, counters.track),
+            "unit": _gathered(unit, counters.track),
+            "time_ns": _numbers(counters.time_ns),
+            "value": _numbers(counters.value),
+        }
+    )
+    order = _order(counters.call)
+    return frame if order is None else frame[order]
+
+
+def _flows_frame(trace: TraceColumns, order: _Rows | None) -> pl.DataFrame:
+    if not len(trace.flows):
+        return empty(FLOWS)
+    rows = trace.flows if order is None else _positions(order)[trace.flows]
+    return pl.DataFrame({"source": rows[:, 0].copy(), "target": rows[:, 1].copy()})
+
+
+def _args_frame(args: ArgColumns, strings: Sequence[str], order: _Rows | None) -> pl.DataFrame:
+    """Arguments by command, with their values as text."""
+    if not len(args):
+        return empty(ARGS)
+    command = args.slice.astype(np.int64)
+    frame = pl.DataFrame(
+        {
+            "command": command if order is None else _positions(order)[command],
+            "key": _text_table(strings, [args.key]).gather(args.key),
+            "value": _arg_values(args, strings),
+        },
+        schema=schema(ARGS),
+    )
+    return frame if order is None else frame.sort("command", maintain_order=True)
+
+
+def _arg_values(args: ArgColumns, strings: Sequence[str]) -> pl.Series:
+    """The value of each argument as text, null for null."""
+    kinds, rows = [], []
+    texts = pl.Series(strings, dtype=pl.String)
+    for code, kind in enumerate(ARG_KINDS):
+        of_kind = np.flatnonzero(args.kind == code)
+        if len(of_kind):
+            rows.append(of_kind)
+            kinds.append(_as_text(kind, args.value[of_kind], texts))
+    return pl.concat(kinds).gather(_positions(np.concatenate(rows)))
+
+
+def _as_text(kind: str, values: npt.NDArray[np.int64], texts: pl.Series) -> pl.Series:
+    if kind in {"string", "json"}:
+        return texts.gather(values)
+    if kind == "null":
+        return pl.Series([None], dtype=pl.String).new_from_index(0, len(values))
+    if kind == "real":
+        return pl.Series(values.view(np.float64)).cast(pl.String)
+    if kind in {"uint", "pointer"}:
+        return pl.Series(values.view(np.uint64)).cast(pl.String)
+    return pl.Series(values != 0 if kind == "bool" else values).cast(pl.String)

@@ -1,0 +1,104 @@
+"""Merge a bundle anew from what its files hold, and rebuild a manifest that was never written."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from profiler.errors import InputError
+from profiler.events import Loss
+from profiler.trace.bundle import (
+    HOST_NAME,
+    MERGED_NAME,
+    WORK_NAME,
+    call_files,
+    host_file,
+    merge_files,
+    write_manifest,
+)
+from profiler.trace.manifest import MANIFEST_NAME, CallEntry, RunInfo, read_manifest
+from profiler.trace.reader import read_trace
+from profiler.trace.storage import write_atomically
+
+__all__ = ["merge_bundle"]
+
+
+def merge_bundle(directory: Path) -> Path:
+    """Write `merged.pb` anew from the call files and `host.pb`; rebuild a missing manifest.
+
+    Of a file that is cut, its whole packets are merged. Returns the path of `merged.pb`. Raises
+    InputError where there is nothing to merge.
+    """
+    if not directory.is_dir():
+        raise InputError(f"{directory} is not a folder: give the folder of one run")
+    files = call_files(directory)
+    if not files and (directory / WORK_NAME).is_dir():
+        raise InputError(
+            f"{directory} is of a run that was killed before its calls were written, which happens "
+            "when the run ends: nothing can be recovered, remove the folder and run again"
+        )
+    if not files:
+        raise InputError(f"{directory} holds no call files: give the folder of one run")
+    manifest_path = directory / MANIFEST_NAME
+    if not manifest_path.is_file():
+        _rebuild(directory, files)
+        return directory / MERGED_NAME
+    known = read_manifest(manifest_path)
+    sizes = dict(known.files) | {entry.file: entry.bytes for entry in known.calls}
+    files += host_file(directory)
+    changed = [path for path in files if path.stat().st_size != sizes.get(path.name)]
+    merged = merge_files(directory, {path.name: _whole_bytes(path) for path in changed})
+    write_atomically(manifest_path, replace(known, files=merged).to_json().encode())
+    return directory / MERGED_NAME
+
+
+def _rebuild(directory: Path, files: Sequence[Path]) -> None:
+    """Write the manifest of a run that ended before it could, from what its files say."""
+    entries: list[CallEntry] = []
+    losses: list[Loss] = []
+    whole: dict[str, int] = {}
+    for path in (*files, *host_file(directory)):
+        size = path.stat().st_size
+        try:
+            trace = read_trace(path)
+        except InputError as error:
+            whole[path.name] = 0
+            losses.append(Loss("truncated_file", path.name, size, "bytes", str(error)))
+            continue
+        cut = _cut_bytes(trace.losses)
+        whole[path.name] = size - cut
+        losses.extend(trace.losses)
+        if trace.calls:
+            entries.append(CallEntry(trace.calls[0], path.name, size, len(trace.slices)))
+        elif path.name != HOST_NAME and not cut:
+            remedy = "it was not written by profile-sd3, remove it"
+            raise InputError(f"{path} holds no call: {remedy}")
+    losses.extend(_missing_files(directory, entries))
+    info = RunInfo(producer="merge", losses=tuple(losses))
+    write_manifest(directory, info, entries, merge_files(directory, whole))
+
+
+def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Loss]:
+    """What a rebuilt run lacks, as far as the files that are there tell."""
+    found = {entry.call.index for entry in entries}
+    absent = sorted(set(range(max(found, default=-1))) - found)
+    if absent:
+        detail = f"no readable file of call {', '.join(map(str, absent[:20]))}"
+        yield Loss("missing_file", directory.name, len(absent), "files", detail)
+    if not host_file(directory):
+        detail = "the run ended before it was written: accounting is not possible"
+        yield Loss("missing_file", HOST_NAME, 1, "files", detail)
+
+
+def _whole_bytes(path: Path) -> int:
+    """The bytes up to the end of the last whole packet; 0 where there is none."""
+    try:
+        losses = read_trace(path).losses
+    except InputError:
+        return 0
+    return path.stat().st_size - _cut_bytes(losses)
+
+
+def _cut_bytes(losses: Sequence[Loss]) -> int:
+    return sum(loss.count for loss in losses if loss.kind == "truncated_file")

@@ -3,16 +3,34 @@
 Sorted by group and start, an interval adds to the union of its group what lies behind the
 furthest end seen so far. Groups are laid one behind the other on one time line, so that a single
 running maximum serves them all: O(n log n) for the sort, O(n) for the rest.
+
+Many intervals are worked on in batches, in order of their start: what a batch works with fits in
+the processor's caches, and memory stays bounded. Of the batches before only the furthest end of
+each group matters.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Codes", "Times", "group_heads", "narrow", "union_by", "union_length", "union_sorted"]
+__all__ = [
+    "Codes",
+    "Times",
+    "batches",
+    "counts",
+    "group_heads",
+    "is_sorted",
+    "narrow",
+    "union_by",
+    "union_length",
+    "union_sorted",
+]
+
+_BATCH = 1 << 18  # rows
 
 Times = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
@@ -26,16 +44,26 @@ def union_by(start: Times, end: Times, codes: Codes, groups: int) -> Times:
     counts as empty; a group without any has 0.
     """
     lengths = np.zeros(groups, dtype=np.int64)
-    kept = codes >= 0
-    if not kept.all():
-        start, end, codes = start[kept], end[kept], codes[kept]
-    del kept
-    if len(start):
-        order = np.lexsort((start, narrow(codes, groups)))
-        codes = codes[order]
-        heads = group_heads(codes)
-        lengths[codes[heads]] = union_sorted(start[order], end[order], heads)
+    covered = np.full(groups, np.iinfo(np.int64).min)  # to where, by the batches before
+    order = None if is_sorted(start) else np.argsort(start, kind="stable")
+    for batch in batches(len(start)):
+        rows = batch if order is None else order[batch]
+        group = codes[rows]
+        kept = np.flatnonzero(group >= 0)
+        if len(kept):
+            kept = kept[np.argsort(narrow(group[kept], groups), kind="stable")]
+            _add_union(start[rows][kept], end[rows][kept], group[kept], covered, lengths)
     return lengths
+
+
+def _add_union(start: Times, end: Times, codes: Codes, covered: Times, lengths: Times) -> None:
+    """Add to `lengths` what the intervals, by group and start, cover behind `covered`."""
+    heads = group_heads(codes)
+    groups = codes[heads]
+    np.maximum(start, np.repeat(covered[groups], np.diff(heads, append=len(codes))), out=start)
+    np.maximum(end, start, out=end)
+    covered[groups] = np.maximum(covered[groups], np.maximum.reduceat(end, heads))
+    lengths[groups] += union_sorted(start, end, heads)
 
 
 def union_length(start: Times, end: Times) -> int:
@@ -75,3 +103,22 @@ def group_heads(*codes: Codes) -> Times:
 def narrow(codes: Codes, groups: int) -> Codes:
     """16-bit codes where they fit: NumPy sorts those by radix, in linear time."""
     return codes.astype(np.uint16, copy=False) if groups <= 1 << 16 else codes
+
+
+def batches(rows: int) -> Iterator[slice]:
+    """Slices that divide `rows` rows."""
+    yield from (slice(first, first + _BATCH) for first in range(0, rows, _BATCH))
+
+
+def is_sorted(values: Codes) -> bool:
+    """Whether no value is less than the one before it."""
+    before, after = values[:-1], values[1:]
+    return all(bool((before[rows] <= after[rows]).all()) for rows in batches(len(after)))
+
+
+def counts(codes: Codes, groups: int) -> Times:
+    """How many rows each group has, int64 [groups]; codes below 0 are of none."""
+    found = np.zeros(groups + 1, dtype=np.int64)
+    for batch in batches(len(codes)):
+        found += np.bincount(codes[batch] + 1, minlength=groups + 1)
+    return found[1:]

@@ -40,6 +40,8 @@ from profiler.trace.reader import read_trace
 
 __all__ = ["load", "load_bundle", "load_trace"]
 
+_PIECE = 1 << 16  # rows; a frame of larger pieces is as fast as one of one piece
+
 
 def load(path: str | os.PathLike[str]) -> Run:
     """Load one run. Raises InputError, in one sentence with the remedy, where that cannot be."""
@@ -161,38 +163,42 @@ def _assemble(
 
 def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     """Give commands their call's stage and step; host work keeps its own."""
-    numbers = calls["call"].to_numpy()
-    if not len(numbers) or commands.is_empty():
+    numbers, of_command = calls["call"].to_numpy(), commands["call"].to_numpy()
+    if not len(numbers) or not len(of_command):
         return commands
-    of_command = commands["call"].to_numpy()
-    rows = np.minimum(np.searchsorted(numbers, of_command), len(numbers) - 1).astype(np.uint32)
-    found = pl.Series(rows)
-    unknown = numbers[rows] != of_command
-    if unknown.any():
-        found = found.set(pl.Series(unknown), None)
+    first = of_command[0]
+    if bool((of_command == first).all()):  # as in the files of a bundle
+        row = int(np.searchsorted(numbers, first))
+        if row == len(numbers) or numbers[row] != first:
+            return commands
+        own = (calls[name].new_from_index(row, len(of_command)) for name in ("stage", "step"))
+        return commands.with_columns(own)
+    rows = np.minimum(np.searchsorted(numbers, of_command), len(numbers) - 1)
+    found = pl.Series(rows).set(pl.Series(numbers[rows] != of_command), None)
     stage, step = (calls[name].gather(found) for name in ("stage", "step"))
     return commands.with_columns(stage=pl.coalesce(stage, "stage"), step=pl.coalesce(step, "step"))
 
 
-def _joined(frames: Sequence[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
-    """The rows of all frames, one column after the other, each of one piece.
+def _joined(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
+    """The rows of all frames. Small frames become one piece; large ones stay the pieces they are,
+    because copying them takes time, and memory for both."""
+    pieces: list[pl.DataFrame] = []
+    small: list[pl.DataFrame] = [empty(columns)]
+    rows = 0
+    for frame in frames:
+        small.append(frame.select(schema(columns).names()))
+        rows += len(frame)
+        if rows >= _PIECE:
+            pieces.append(_one_piece(small))
+            small, rows = [], 0
+    if rows or not pieces:
+        pieces.append(_one_piece(small))
+    return pl.concat(pieces)
 
-    A column that is null everywhere is made anew: nothing writes to its memory.
-    """
-    if len(frames) == 1:
-        return frames[0]
-    filled = [frame.select(schema(columns).names()) for frame in frames if len(frame)]
-    rows = sum(map(len, filled))
-    if not rows:
-        return empty(columns)
-    joined = []
-    for name, dtype in schema(columns).items():
-        parts = [frame.drop_in_place(name) for frame in filled]
-        if sum(part.null_count() for part in parts) == rows:
-            joined.append(pl.Series(name, [None], dtype=dtype).new_from_index(0, rows))
-        else:
-            joined.append(pl.concat(parts, rechunk=True))
-    return pl.DataFrame(joined)
+
+def _one_piece(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
+    filled = [frame for frame in frames if len(frame)]
+    return pl.concat(filled, rechunk=True) if len(filled) > 1 else (filled or [*frames])[0]
 
 
 def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:

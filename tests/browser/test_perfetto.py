@@ -3,19 +3,15 @@
 from __future__ import annotations
 
 import random
-from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 import profiler
-from profiler.events import PIPELINE_TRACK
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
-from profiler.trace.columns import TraceColumns
-from profiler.trace.reader import read_trace
 from profiler.trace.writer import encode_call, encode_host
 from tests.browser.perfetto_ui import PerfettoUi
+from tests.browser.same_reading import COUNTERS, FLOWS, SLICES, assert_same, bag
 from tests.trace.samples import awkward_trace, small_calls, small_host
 
 pytestmark = pytest.mark.browser
@@ -28,23 +24,7 @@ _FILES = [
     MERGED_NAME,
 ]
 
-_COMPLAINTS = """
-    select name, value from stats where severity in ('error', 'data_loss') and value > 0"""
-_SLICES = """
-    select s.ts, s.dur, s.name, s.category, s.depth, t.name as track, d.name as device,
-           p.name as parent
-    from slice s join track t on s.track_id = t.id left join track d on t.parent_id = d.id
-    left join slice p on s.parent_id = p.id"""
-_COUNTERS = """
-    select c.ts, c.value, t.name, u.unit, d.name as device
-    from counter c join track t on c.track_id = t.id join counter_track u on u.id = t.id
-    left join track d on t.parent_id = d.id"""
-_FLOWS = """
-    select a.name as source, a.ts as source_ts, b.name as target, b.ts as target_ts
-    from flow join slice a on slice_out = a.id join slice b on slice_in = b.id"""
-
-
-_EVENTS = (_SLICES, _COUNTERS, _FLOWS)
+_EVENTS = (SLICES, COUNTERS, FLOWS)
 
 
 def _arguments(prefix: str, names: tuple[str, ...]) -> str:
@@ -53,117 +33,12 @@ def _arguments(prefix: str, names: tuple[str, ...]) -> str:
     return f"select ts, dur, {', '.join(columns)} from slice where {first} is not null"
 
 
-def _bag(rows: list[dict[str, Any]]) -> Counter[tuple[Any, ...]]:
-    return Counter(tuple(sorted(row.items(), key=lambda item: item[0])) for row in rows)
-
-
-def _our_slices(trace: TraceColumns) -> list[dict[str, Any]]:
-    """Every slice as trace_processor should have it, from our own reading."""
-    return [*_our_commands(trace), *_our_calls(trace), *_our_spans(trace)]
-
-
-def _our_commands(trace: TraceColumns) -> list[dict[str, Any]]:
-    slices, strings = trace.slices, trace.strings
-    stacks: dict[int, list[str]] = {}
-    rows = []
-    for row in range(len(slices)):
-        track = trace.tracks[slices.track[row]]
-        stack = stacks.setdefault(int(slices.track[row]), [])
-        del stack[slices.depth[row] :]
-        name = strings[slices.name[row]]
-        rows.append(
-            {
-                "ts": int(slices.start_ns[row]),
-                "dur": int(slices.duration_ns[row]),
-                "name": name,
-                "category": strings[slices.category[row]],
-                "depth": int(slices.depth[row]),
-                "track": track.name,
-                "device": trace.tracks[track.parent].name,
-                "parent": stack[-1] if stack else None,
-            }
-        )
-        stack.append(name)
-    return rows
-
-
-def _our_calls(trace: TraceColumns) -> list[dict[str, Any]]:
-    return [
-        {
-            "ts": call.start_ns,
-            "dur": call.duration_ns,
-            "name": call.submodule,
-            "category": "other",
-            "depth": 0,
-            "track": "Calls",
-            "device": call.device,
-            "parent": None,
-        }
-        for call in trace.calls
-    ]
-
-
-def _our_spans(trace: TraceColumns) -> list[dict[str, Any]]:
-    rows = []
-    stack: list[Any] = []
-    for span in trace.spans:
-        while stack and stack[-1].start_ns + stack[-1].duration_ns <= span.start_ns:
-            stack.pop()
-        rows.append(
-            {
-                "ts": span.start_ns,
-                "dur": span.duration_ns,
-                "name": span.name,
-                "category": "other",
-                "depth": len(stack),
-                "track": PIPELINE_TRACK,
-                "device": "cpu:0",
-                "parent": stack[-1].name if stack else None,
-            }
-        )
-        stack.append(span)
-    return rows
-
-
-def _our_counters(path: Path) -> list[dict[str, Any]]:
-    names = {"time_ns": "ts", "value": "value", "name": "name", "unit": "unit", "device": "device"}
-    return profiler.load(path).counters.rename(names).select(*names.values()).to_dicts()
-
-
-def _our_flows(path: Path) -> list[dict[str, Any]]:
-    """Flows from our tables, directed as Perfetto does: from what begins first."""
-    run = profiler.load(path)
-    rows = []
-    for source, target in run.flows.iter_rows():
-        ends = [
-            (run.commands["start_ns"][row], run.commands["layer"][row]) for row in (source, target)
-        ]
-        (source_ts, source_name), (target_ts, target_name) = sorted(ends, key=lambda end: end[0])
-        rows.append(
-            {
-                "source": source_name,
-                "source_ts": source_ts,
-                "target": target_name,
-                "target_ts": target_ts,
-            }
-        )
-    return rows
-
-
-def _assert_same(perfetto: PerfettoUi, path: Path) -> None:
-    trace = read_trace(path)
-    assert perfetto.query(path, _COMPLAINTS) == []
-    assert _bag(perfetto.query(path, _SLICES)) == _bag(_our_slices(trace))
-    assert _bag(perfetto.query(path, _COUNTERS)) == _bag(_our_counters(path))
-    assert _bag(perfetto.query(path, _FLOWS)) == _bag(_our_flows(path))
-
-
 @pytest.mark.parametrize("name", _FILES)
 def test_every_file_of_a_bundle_reads_as_we_read_it(
     perfetto: PerfettoUi, bundle: Path, name: str
 ) -> None:
     """Slices, nesting, tracks, counters and flows equal ours, and nothing counts as an error."""
-    _assert_same(perfetto, bundle / name)
+    assert_same(perfetto, bundle / name)
 
 
 def test_merged_file_holds_the_whole_run(perfetto: PerfettoUi, bundle: Path) -> None:
@@ -182,7 +57,7 @@ def test_fields_of_commands_are_readable_by_sql(perfetto: PerfettoUi, bundle: Pa
     names += ("shapes",)
     columns = profiler.load(bundle).commands.rename({"start_ns": "ts", "duration_ns": "dur"})
     ours = columns.select("ts", "dur", *names).to_dicts()
-    assert _bag(perfetto.query(bundle / MERGED_NAME, _arguments("command", names))) == _bag(ours)
+    assert bag(perfetto.query(bundle / MERGED_NAME, _arguments("command", names))) == bag(ours)
 
 
 def test_fields_of_calls_are_readable_by_sql(perfetto: PerfettoUi, bundle: Path) -> None:
@@ -190,7 +65,7 @@ def test_fields_of_calls_are_readable_by_sql(perfetto: PerfettoUi, bundle: Path)
     names = ("submodule", "stage", "branch", "step", "device")
     columns = profiler.load(bundle).calls.rename({"start_ns": "ts", "duration_ns": "dur"})
     ours = columns.select("ts", "dur", *names).fill_null("").to_dicts()
-    assert _bag(perfetto.query(bundle / MERGED_NAME, _arguments("call", names))) == _bag(ours)
+    assert bag(perfetto.query(bundle / MERGED_NAME, _arguments("call", names))) == bag(ours)
 
 
 def test_host_work_carries_its_stage_and_step(perfetto: PerfettoUi, bundle: Path) -> None:
@@ -218,9 +93,9 @@ def test_files_in_any_order_are_the_same_trace(
     files.reverse() if seed == "reversed" else random.Random(seed).shuffle(files)
     mixed = tmp_path / "mixed.pb"
     mixed.write_bytes(b"".join(path.read_bytes() for path in files))
-    merged = [_bag(perfetto.query(bundle / MERGED_NAME, sql)) for sql in _EVENTS]
-    _assert_same(perfetto, mixed)
-    assert [_bag(perfetto.query(mixed, sql)) for sql in _EVENTS] == merged
+    merged = [bag(perfetto.query(bundle / MERGED_NAME, sql)) for sql in _EVENTS]
+    assert_same(perfetto, mixed)
+    assert [bag(perfetto.query(mixed, sql)) for sql in _EVENTS] == merged
 
 
 def test_some_of_the_files_are_a_trace(perfetto: PerfettoUi, bundle: Path, tmp_path: Path) -> None:
@@ -228,16 +103,16 @@ def test_some_of_the_files_are_a_trace(perfetto: PerfettoUi, bundle: Path, tmp_p
     files = call_files(bundle)
     part = tmp_path / "part.pb"
     part.write_bytes(files[3].read_bytes() + files[1].read_bytes())
-    _assert_same(perfetto, part)
+    assert_same(perfetto, part)
     calls = perfetto.query(part, "select name from slice where depth = 0 and dur in (200, 500)")
-    assert _bag(calls) >= _bag([{"name": "transformer"}, {"name": "text_encoder_2"}])
+    assert bag(calls) >= bag([{"name": "transformer"}, {"name": "text_encoder_2"}])
 
 
 def test_awkward_events(perfetto: PerfettoUi, tmp_path: Path) -> None:
     """Odd names, ties, slices that take no time or never close, and empty counters hold too."""
     path = tmp_path / "awkward.pb"
     path.write_bytes(encode_call(*awkward_trace()))
-    _assert_same(perfetto, path)
+    assert_same(perfetto, path)
     never = perfetto.query(path, "select dur from slice where name = 'never closed'")
     assert never == [{"dur": -1}]
 
@@ -253,7 +128,7 @@ def test_empty_host_file_changes_nothing(
     first = call_files(bundle)[0]
     merged.write_bytes(first.read_bytes() + empty.read_bytes())
     assert perfetto.query(empty, "select * from slice") == []
-    _assert_same(perfetto, merged)
+    assert_same(perfetto, merged)
 
 
 def test_tracks_stand_in_reading_order(perfetto: PerfettoUi, bundle: Path) -> None:
@@ -291,7 +166,7 @@ def test_what_is_no_trace_is_refused(perfetto: PerfettoUi, tmp_path: Path) -> No
 @pytest.mark.parametrize("path", _SAMPLES, ids=lambda path: str(path.relative_to(_REPOSITORY)))
 def test_sample_traces(perfetto: PerfettoUi, path: Path) -> None:
     """Every trace that is shipped opens without an error and reads as we read it."""
-    _assert_same(perfetto, path)
+    assert_same(perfetto, path)
 
 
 def test_host_spans_are_those_that_were_written(perfetto: PerfettoUi, bundle: Path) -> None:

@@ -15,7 +15,7 @@ using namespace trace;
 // rest is what a trace of no size takes: one block of each column, Chrome's known messages.
 constexpr size_t kFactor = 64;
 constexpr size_t kLeast = 3 << 20;
-constexpr size_t kMostUnpacked = 1 << 16;
+constexpr size_t kMostUnpacked = 1 << 14;
 
 // Unpacks without a library, so that mutations reach what is packed: a deflate packet is its first
 // byte, how often the rest is repeated; a Zstandard packet is itself.

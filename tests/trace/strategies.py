@@ -15,8 +15,9 @@ __all__ = ["calls", "command_columns", "counters", "hostile_traces", "spans"]
 
 _NAMES = st.text(min_size=1, max_size=6)
 _TEXTS = st.text(max_size=6)
-_STARTS = st.integers(0, 40) | st.integers(0, 1 << 62)  # near each other: ties and overlaps
-_DURATIONS = st.integers(0, 20) | st.integers(0, 1 << 60)
+# Near each other: ties and overlaps; some in whole microseconds.
+_STARTS = st.integers(0, 40) | st.integers(0, 40_000) | st.integers(0, 1 << 62)
+_DURATIONS = st.integers(0, 20) | st.sampled_from([0, 1000, 2000]) | st.integers(0, 1 << 60)
 _KNOWN = st.integers(UNKNOWN, (1 << 63) - 1)
 _STEPS = st.integers(NO_STEP, (1 << 31) - 1)
 _TRACKS = st.builds(Track, st.sampled_from(["cpu:0", "x"]), _NAMES, st.sampled_from(["dma", ""]))

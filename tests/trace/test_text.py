@@ -33,6 +33,8 @@ def test_golden(tmp_path: Path, golden: Callable[..., None]) -> None:
 @pytest.mark.parametrize("how", ["deflate", "zstd"])
 def test_packed_packets(tmp_path: Path, how: Compression) -> None:
     """Packets inside packets follow the packet that holds them, as if they stood in the file."""
+    if how == "zstd":
+        pytest.importorskip("zstandard", reason="the package zstandard is missing")
     call = small_calls()[2]
     plain = list(dump_lines(_written(tmp_path, encode_call(*call))))
     packed = list(dump_lines(_written(tmp_path, encode_call(*call, compress=how))))

@@ -15,14 +15,8 @@ from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.writer import encode_call, encode_host, text_table
 from tests.trace import reference_writer
 from tests.trace.reference_reading import Reading, read
-from tests.trace.writer_samples import (
-    EPOCH_NS,
-    any_calls,
-    any_commands,
-    any_counters,
-    any_spans,
-    large_commands,
-)
+from tests.trace.strategies import calls, command_columns, counters, spans
+from tests.trace.writer_samples import EPOCH_NS, large_commands
 
 
 def _assert_equal(found: Reading, expected: Reading) -> None:
@@ -38,28 +32,28 @@ def _large_call(commands: CommandColumns) -> Call:
     )
 
 
-@given(any_calls(), any_commands(), st.lists(any_counters(), max_size=2), st.booleans())
-def test_call(
-    call: Call, commands: CommandColumns, counters: list[Counter], of_a_run: bool
-) -> None:
+@given(calls(), command_columns(), st.lists(counters(), max_size=2), st.booleans())
+def test_call(call: Call, commands: CommandColumns, samples: list[Counter], of_a_run: bool) -> None:
     """Slices with all fields and parents, counter samples and flows of any call."""
-    found = encode_call(call, commands, counters, texts=text_table(run=of_a_run))
-    _assert_equal(read(found), read(reference_writer.encode_call(call, commands, counters)))
+    found = encode_call(call, commands, samples, texts=text_table(run=of_a_run))
+    _assert_equal(read(found), read(reference_writer.encode_call(call, commands, samples)))
 
 
-@given(any_spans(), any_commands())
-def test_host(spans: list[Span], commands: CommandColumns) -> None:
+@given(spans(), command_columns())
+def test_host(given_spans: list[Span], commands: CommandColumns) -> None:
     """Spans, however they overlap, and host work."""
-    found = encode_host(spans, commands, ROOT_DEVICE)
-    _assert_equal(read(found), read(reference_writer.encode_host(spans, commands, ROOT_DEVICE)))
+    found = encode_host(given_spans, commands, ROOT_DEVICE)
+    _assert_equal(
+        read(found), read(reference_writer.encode_host(given_spans, commands, ROOT_DEVICE))
+    )
 
 
-@given(st.lists(any_commands(), min_size=2, max_size=4), st.randoms(use_true_random=False))
+@given(st.lists(command_columns(), min_size=2, max_size=4), st.randoms(use_true_random=False))
 def test_concatenation(files: list[CommandColumns], order: random.Random) -> None:
     """Any files of a run, in any order, are one trace with the slices of them all."""
     texts = text_table(run=True)
-    calls = [Call(i, "part", "denoise", "", i, "x", 50, 9, True) for i in range(len(files))]
-    parts = list(zip(calls, files, strict=True))
+    of_run = [Call(i, "part", "denoise", "", i, "x", 50, 9, True) for i in range(len(files))]
+    parts = list(zip(of_run, files, strict=True))
     chosen = order.sample(parts, order.randint(1, len(parts)))
     found = read(b"".join(encode_call(*part, texts=texts) for part in chosen))
     expected = Reading()

@@ -1,32 +1,15 @@
-"""Columns for the writer's tests: a small call by hand, large ones by formula, any at random."""
+"""Columns for the writer's tests: a small call by hand, large ones by formula."""
 
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import strategies as st
 
-from profiler.events import NO_STEP, UNKNOWN, Call, Span, Track
+from profiler.events import NO_STEP, UNKNOWN, Call, Track
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
 
-__all__ = [
-    "EPOCH_NS",
-    "any_calls",
-    "any_commands",
-    "any_counters",
-    "any_spans",
-    "large_commands",
-    "small_call",
-]
+__all__ = ["EPOCH_NS", "large_commands", "small_call"]
 
 EPOCH_NS = 1_795_253_400_123_456_789
-
-_NAMES = st.text(min_size=1, max_size=6)
-_TEXTS = st.text(max_size=6)
-_STARTS = st.integers(0, 40) | st.integers(0, 40_000) | st.integers(0, 1 << 62)
-_DURATIONS = st.integers(0, 20) | st.sampled_from([0, 1000, 2000]) | st.integers(0, 1 << 60)
-_KNOWN = st.integers(UNKNOWN, (1 << 63) - 1)
-_STEPS = st.integers(NO_STEP, (1 << 31) - 1)
-_TRACKS = st.builds(Track, st.sampled_from(["cpu:0", "x"]), _NAMES, st.sampled_from(["dma", ""]))
 
 
 def small_call() -> tuple[Call, CommandColumns, list[Counter]]:
@@ -74,64 +57,3 @@ def large_commands(count: int, *, tracks: int = 1, unit_ns: int = 1) -> CommandC
         flops=unknown,
         flows=np.stack([rows[:-1:7], rows[1::7]], axis=1).astype(np.int64),
     )
-
-
-@st.composite
-def any_commands(draw: st.DrawFn) -> CommandColumns:
-    """Commands on few tracks, so that they overlap; flows between any two of them."""
-    builder = CommandBuilder()
-    tracks = draw(st.lists(_TRACKS, min_size=1, max_size=3))
-    for _ in range(draw(st.integers(0, 8))):
-        builder.add(
-            draw(st.sampled_from(tracks)),
-            draw(_TEXTS),
-            draw(_TEXTS),
-            draw(_STARTS),
-            draw(_DURATIONS | st.just(UNKNOWN)),
-            role=draw(_TEXTS),
-            shapes=draw(_TEXTS),
-            stage=draw(_TEXTS),
-            step=draw(_STEPS),
-            bytes_read=draw(_KNOWN),
-            bytes_written=draw(_KNOWN),
-            flops=draw(_KNOWN),
-        )
-    if len(builder):
-        rows = st.integers(0, len(builder) - 1)
-        for source, target in draw(st.lists(st.tuples(rows, rows), max_size=4)):
-            builder.link(source, target)
-    return builder.build()
-
-
-@st.composite
-def any_counters(draw: st.DrawFn) -> Counter:
-    """Samples in any order, with ties."""
-    values = st.integers(-(1 << 63), (1 << 63) - 1)
-    samples = draw(st.lists(st.tuples(_STARTS, values), max_size=5))
-    times = np.array([time for time, _ in samples], dtype=np.int64)
-    unit = draw(st.sampled_from(["bytes", "count"]))
-    counted = np.array([value for _, value in samples], dtype=np.int64)
-    return Counter(draw(_NAMES), draw(_NAMES), unit, times, counted)
-
-
-def any_calls(index: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[Call]:
-    """Calls with any field at all."""
-    return st.builds(
-        Call,
-        index=st.integers(0, 1 << 20) if index is None else index,
-        submodule=_TEXTS,
-        stage=_TEXTS,
-        branch=_TEXTS,
-        step=_STEPS,
-        device=_NAMES,
-        start_ns=_STARTS,
-        duration_ns=_DURATIONS,
-        ops_traced=st.booleans(),
-        input_shapes=st.dictionaries(_TEXTS, _TEXTS, max_size=3),
-    )
-
-
-def any_spans() -> st.SearchStrategy[list[Span]]:
-    """Spans that nest or overlap in any way."""
-    kinds = st.sampled_from(["pipeline", "stage", "step"])
-    return st.lists(st.builds(Span, kinds, _TEXTS, _TEXTS, _STEPS, _STARTS, _DURATIONS), max_size=5)

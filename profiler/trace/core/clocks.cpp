@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
 namespace profiler::trace {
 
@@ -37,10 +38,8 @@ uint32_t Clocks::domain_of(int64_t clock) {
 }
 
 const Clocks::Series* Clocks::series_of(const Domain& domain, uint64_t set) const {
-  for (const Series& series : domain.series) {
-    if (series.set == set) return &series;
-  }
-  return nullptr;
+  const uint32_t* at = domain.series_of_sets.find(set);
+  return at == nullptr ? nullptr : &domain.series[*at];
 }
 
 bool Clocks::add_reading(const ClockReading& reading, uint64_t set) {
@@ -56,14 +55,14 @@ bool Clocks::add_reading(const ClockReading& reading, uint64_t set) {
   if (reading.clock == trace_clock_ && domain.unit_ns != 1) return false;
   const int64_t ns = wrap_mul(reading.timestamp, domain.unit_ns);
   domain.last_ns = ns;
-  auto found = std::find_if(domain.series.begin(), domain.series.end(),
-                            [set](const Series& series) { return series.set == set; });
-  if (found == domain.series.end()) {
+  const uint32_t* known = domain.series_of_sets.find(set);
+  if (known == nullptr) {
     if (domain.series.size() >= edge_limit_) return false;
+    const auto place = static_cast<uint32_t>(domain.series.size());
+    known = domain.series_of_sets.insert(set, place).first;
     domain.series.emplace_back();
-    found = domain.series.end() - 1;
-    found->set = set;
   }
+  Series* const found = &domain.series[*known];
   if (!found->snapshots.empty() && found->snapshots.back() == snapshots_) return false;
   if (!found->times_ns.empty() && ns < found->times_ns.back()) {
     if (reading.clock == trace_clock_) return false;
@@ -114,7 +113,7 @@ bool Clocks::find_path(uint32_t source, uint32_t target, std::vector<Step>& path
     size_t length;
   };
   std::vector<Node> queue{{{source, source, 0}, -1, 0}};
-  std::vector<uint32_t> seen{source};
+  domains_[source].seen_by = ++searches_;
   for (size_t at = 0; at < queue.size(); ++at) {
     const Node node = queue[at];
     if (node.length >= kMaxSteps) continue;
@@ -131,9 +130,7 @@ bool Clocks::find_path(uint32_t source, uint32_t target, std::vector<Step>& path
         }
         return true;
       }
-      const auto place = std::lower_bound(seen.begin(), seen.end(), next);
-      if (place != seen.end() && *place == next) continue;
-      seen.insert(place, next);
+      if (std::exchange(domains_[next].seen_by, searches_) == searches_) continue;
       queue.push_back({step, static_cast<int32_t>(at), node.length + 1});
     }
   }

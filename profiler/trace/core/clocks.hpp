@@ -27,8 +27,10 @@ struct ClockReading {
 
 class Clocks {
  public:
-  // `edge_limit` bounds the graph of related clocks, and with it what hostile snapshots cost.
-  explicit Clocks(size_t edge_limit) : edge_limit_(edge_limit) {}
+  // Bounds what hostile snapshots cost: the graph of related clocks, and how many of its edges all
+  // searches together may follow.
+  Clocks(size_t edge_limit, uint64_t search_budget)
+      : edge_limit_(edge_limit), search_budget_(search_budget) {}
 
   // What the trace's own time is; fixed by the first snapshot or conversion.
   void set_trace_clock(int64_t clock) {
@@ -63,7 +65,6 @@ class Clocks {
  private:
   // Readings of one clock in all snapshots of the same set of clocks.
   struct Series {
-    uint64_t set = 0;
     std::vector<uint32_t> snapshots;
     std::vector<int64_t> times_ns;
   };
@@ -81,7 +82,9 @@ class Clocks {
     bool incremental = false;
     bool monotonic = true;
     std::vector<Series> series;
+    IntMap<uint32_t> series_of_sets;
     std::vector<Edge> edges;  // sorted
+    uint64_t seen_by = 0;     // the last search that came here
   };
   struct Cached {
     int64_t clock = -1;
@@ -119,7 +122,8 @@ class Clocks {
   bool locked_ = false;
   size_t edges_ = 0;
   size_t edge_limit_;
-  uint64_t search_budget_ = 100'000'000;  // edges followed in all searches together
+  uint64_t searches_ = 0;
+  uint64_t search_budget_;
 };
 
 }  // namespace profiler::trace

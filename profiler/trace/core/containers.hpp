@@ -47,19 +47,30 @@ inline uint64_t mix(uint64_t value) {
 }
 inline uint64_t combine(uint64_t hash, uint64_t value) { return mix(hash * 31 + mix(value)); }
 
+constexpr uintptr_t kHugePage = uintptr_t{1} << 21;
+
 // Columns of large traces are touched once from end to end: fewer, larger page faults.
 inline void advise_huge_pages(void* block, size_t size) {
 #ifdef __linux__
-  constexpr uintptr_t kHuge = uintptr_t{1} << 21;
-  const uintptr_t from = (reinterpret_cast<uintptr_t>(block) + kHuge - 1) & ~(kHuge - 1);
-  const uintptr_t to = (reinterpret_cast<uintptr_t>(block) + size) & ~(kHuge - 1);
-  if (size >= 2 * kHuge && to > from) {
+  const uintptr_t from = (reinterpret_cast<uintptr_t>(block) + kHugePage - 1) & ~(kHugePage - 1);
+  const uintptr_t to = (reinterpret_cast<uintptr_t>(block) + size) & ~(kHugePage - 1);
+  if (size >= 2 * kHugePage && to > from) {
     madvise(reinterpret_cast<void*>(from), to - from, MADV_HUGEPAGE);
   }
 #else
   (void)block;
   (void)size;
 #endif
+}
+
+// `realloc`, with new large blocks where huge pages begin.
+inline void* resized(void* block, size_t size) {
+#ifdef __linux__
+  if (block == nullptr && size >= 2 * kHugePage) {
+    return posix_memalign(&block, kHugePage, size) == 0 ? block : nullptr;
+  }
+#endif
+  return std::realloc(block, size);
 }
 
 // A vector of plain values that grows by realloc: large blocks are remapped, not copied, and
@@ -104,11 +115,16 @@ class Column {
 
   // Puts a value at `index`, with `gap` in all places before it that nobody has filled.
   void put(size_t index, T value, T gap) {
+    if (index == size_ && size_ < capacity_) {
+      data_[size_++] = value;
+      return;
+    }
     if (index >= size_) fill(index + 1, gap);
     data_[index] = value;
   }
   void fill(size_t size, T gap) {
-    while (size_ < size) push(gap);
+    if (size > capacity_) reserve(size > 2 * capacity_ ? size : 2 * capacity_);
+    while (size_ < size) data_[size_++] = gap;
   }
 
   // Gives the block away; its owner calls std::free.
@@ -121,7 +137,7 @@ class Column {
  private:
   void resize_block(size_t capacity) {
     if (capacity > SIZE_MAX / sizeof(T)) throw std::bad_alloc();
-    void* block = std::realloc(data_, capacity * sizeof(T));
+    void* block = resized(data_, capacity * sizeof(T));
     if (block == nullptr) throw std::bad_alloc();
     data_ = static_cast<T*>(block);
     capacity_ = capacity;

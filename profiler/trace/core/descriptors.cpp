@@ -11,6 +11,10 @@ namespace {
 
 constexpr int kMaxNesting = 32;
 constexpr size_t kMaxName = 1024;  // of a type, with all that it is nested in
+// What an entry costs at most, with the room that growing tables keep.
+constexpr size_t kMessageBytes = 1024;
+constexpr size_t kFieldBytes = 192;
+constexpr size_t kValueBytes = 96;
 constexpr char kPackage[] = ".perfetto.protos";
 constexpr char kTrackEvent[] = ".perfetto.protos.TrackEvent";
 constexpr char kAnnotation[] = ".perfetto.protos.DebugAnnotation";
@@ -19,7 +23,8 @@ constexpr char kTexts[] = ".profile_sd3.trace.Text";
 
 }  // namespace
 
-Descriptors::Descriptors(StringTable& strings) : strings_(strings) {
+Descriptors::Descriptors(StringTable& strings, size_t budget)
+    : strings_(strings), budget_(budget) {
   track_event_ = find_or_add(kTrackEvent);
   annotation_ = find_or_add(kAnnotation);
 }
@@ -59,6 +64,22 @@ int32_t Descriptors::find_or_add(const std::string& name) {
   return entry->second;
 }
 
+bool Descriptors::spend(size_t bytes) {
+  if (bytes > budget_) {
+    spent_ = true;
+    return false;
+  }
+  budget_ -= bytes;
+  return true;
+}
+
+// The message of a trace's own description; -1 where there is no room for it.
+int32_t Descriptors::describe(const std::string& name) {
+  const auto known = by_name_.find(name);
+  if (known != by_name_.end()) return known->second;
+  return spend(kMessageBytes + 2 * name.size()) ? find_or_add(name) : -1;
+}
+
 const FieldDescriptor* Descriptors::field(int32_t message, uint32_t number) {
   FieldDescriptor* field = messages_[static_cast<size_t>(message)].fields.find(number);
   if (field == nullptr || field->message != kUnresolved || field->type_name.empty()) return field;
@@ -78,9 +99,10 @@ int32_t Descriptors::resolve(const std::string& scope, std::string_view name) co
   }
 }
 
-void Descriptors::add(Bytes set) {
+bool Descriptors::add(Bytes set) {
   const std::string_view bytes(reinterpret_cast<const char*>(set.data), set.size);
-  if (!seen_.emplace(std::hash<std::string_view>()(bytes), true).second) return;
+  if (!seen_.emplace(std::hash<std::string_view>()(bytes), true).second) return true;
+  spent_ = false;
   Field file, field;
   for (Reader files(set.data, set.size); files.next(file);) {
     if (file.number != 1 || !file.is(kBytes)) continue;
@@ -88,6 +110,7 @@ void Descriptors::add(Bytes set) {
     for (Reader reader(file); reader.next(field);) {
       if (field.number == 2 && field.is(kBytes)) scope = "." + std::string(field.text());
     }
+    if (scope.size() > kMaxName) continue;
     for (Reader reader(file); reader.next(field);) {
       if (!field.is(kBytes)) continue;
       if (field.number == 4) add_message(field, scope, 0);
@@ -95,6 +118,7 @@ void Descriptors::add(Bytes set) {
       if (field.number == 7) add_field(field, scope, -1);
     }
   }
+  return !spent_;
 }
 
 void Descriptors::add_message(const Field& message, const std::string& scope, int depth) {
@@ -105,7 +129,8 @@ void Descriptors::add_message(const Field& message, const std::string& scope, in
     if (field.number == 1 && field.is(kBytes)) name = scope + "." + std::string(field.text());
   }
   if (name.size() > kMaxName) return;
-  const int32_t index = find_or_add(name);
+  const int32_t index = describe(name);
+  if (index < 0) return;
   for (Reader reader(message); reader.next(field);) {
     if (!field.is(kBytes)) continue;
     if (field.number == 2) add_field(field, scope, index);
@@ -123,7 +148,9 @@ void Descriptors::add_enum(const Field& message, const std::string& scope) {
   }
   if (name.size() > kMaxName) return;
   const bool texts_of_ours = name == kTexts;
-  auto& values = messages_[static_cast<size_t>(find_or_add(name))].values;
+  const int32_t index = describe(name);
+  if (index < 0) return;
+  auto& values = messages_[static_cast<size_t>(index)].values;
   for (Reader reader(message); reader.next(field);) {
     if (field.number != 2) continue;
     std::string_view text;
@@ -134,7 +161,7 @@ void Descriptors::add_enum(const Field& message, const std::string& scope) {
     }
     if (texts_of_ours) {
       *texts.insert(static_cast<uint32_t>(number), kEmpty).first = strings_.intern(text);
-    } else {
+    } else if (spend(kValueBytes)) {
       values.insert(static_cast<uint32_t>(number), text);
     }
   }
@@ -178,6 +205,7 @@ void Descriptors::add_field(const Field& message, const std::string& scope, int3
   auto& fields = messages_[static_cast<size_t>(parent)].fields;
   const FieldDescriptor* known = fields.find(number);
   if (number == 0 || (known != nullptr && known->type != result.type)) return;
+  if (known == nullptr && !spend(kFieldBytes)) return;
   *fields.insert(number, result).first = result;
   if (parent == track_event_ && number >= 9900 && number <= 9902) {
     ours_[number - 9900] = result.type_name.substr(0, sizeof kOurs - 1) == kOurs;

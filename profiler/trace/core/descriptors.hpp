@@ -56,10 +56,13 @@ struct MessageDescriptor {
 
 class Descriptors {
  public:
-  explicit Descriptors(StringTable& strings);
+  // `budget`: how many bytes may be spent on types that a trace describes.
+  Descriptors(StringTable& strings, size_t budget);
+  void allow(size_t more) { budget_ += more; }
 
-  // Reads a FileDescriptorSet, whose bytes must stay. Types known already are added to.
-  void add(Bytes file_descriptor_set);
+  // Reads a FileDescriptorSet, whose bytes must stay. Types known already are added to. False
+  // where the budget is spent: the rest stays unknown.
+  bool add(Bytes file_descriptor_set);
 
   // Makes the types known that Perfetto's TrackEvent itself has.
   void add_known();
@@ -86,6 +89,8 @@ class Descriptors {
   void add_enum(const Field& message, const std::string& scope);
   void add_field(const Field& message, const std::string& scope, int32_t parent);
   int32_t find_or_add(const std::string& name);
+  int32_t describe(const std::string& name);
+  bool spend(size_t bytes);
   int32_t resolve(const std::string& scope, std::string_view name) const;
 
   StringTable& strings_;
@@ -96,6 +101,8 @@ class Descriptors {
   int32_t annotation_ = 0;
   bool ours_[3] = {true, true, true};
   bool knows_all_ = false;
+  size_t budget_;
+  bool spent_ = false;  // something did not fit
 };
 
 }  // namespace profiler::trace

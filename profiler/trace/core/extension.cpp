@@ -1,5 +1,6 @@
 // Our own extension of TrackEvent: commands, calls and spans.
 #include "importer.hpp"
+#include "plain.hpp"
 
 namespace profiler::trace {
 
@@ -26,12 +27,12 @@ enum CommandField : uint32_t {
 }  // namespace
 
 // The text of a number; numbers are defined in ExtensionDescriptor packets.
-StringId Importer::numbered_text(const Field& field) {
-  NumberedText& recent = recent_texts_[field.number & 15];
-  if (field.value == recent.number) return recent.id;
-  const StringId* id = descriptors_.texts.find(field.value);
+StringId Importer::numbered_text(uint64_t number) {
+  NumberedText& recent = recent_texts_[number % recent_texts_.size()];
+  if (number == recent.number) return recent.id;
+  const StringId* id = descriptors_.texts.find(number);
   if (id != nullptr) {
-    recent = {field.value, *id};
+    if (number <= UINT32_MAX) recent = {static_cast<uint32_t>(number), *id};
     return *id;
   }
   if (mode_ != Mode::kSorted) throw NeedsSorting();
@@ -39,38 +40,72 @@ StringId Importer::numbered_text(const Field& field) {
   return kEmpty;
 }
 
-void Importer::command_fields(size_t row, const Bytes& bytes) {
+// A field of a command whose value is a number.
+PROFILER_INLINE void Importer::command_number(size_t row, uint32_t field, uint64_t value) {
   SliceTable& slices = output_.slices;
+  const auto number = [&](Column<int32_t>& column) {
+    slices.put(column, row, static_cast<int32_t>(value), -1);
+  };
+  const auto amount = [&](Column<int64_t>& column) {
+    slices.put(column, row, static_cast<int64_t>(value), int64_t{-1});
+  };
+  const auto text = [&](Column<int32_t>& column) {
+    slices.put(column, row, numbered_text(value), kEmpty);
+  };
+  switch (field) {
+    case kCommandIndex: return number(slices.command_index);
+    case kBytesRead: return amount(slices.bytes_read);
+    case kBytesWritten: return amount(slices.bytes_written);
+    case kFlops: return amount(slices.flops);
+    case kStep: return number(slices.step);
+    case kLayerText: slices.layer[row] = numbered_text(value); return;
+    case kOpTypeText: return text(slices.op_type);
+    case kRoleText: return text(slices.role);
+    case kShapesText: return text(slices.shapes);
+    case kStageText: return text(slices.stage);
+    default: return;
+  }
+}
+
+// A field of a command whose value is a text of its own.
+void Importer::command_text(size_t row, const Field& field) {
+  SliceTable& slices = output_.slices;
+  const auto put = [&](Column<int32_t>& column) {
+    slices.put(column, row, text(field), kEmpty);
+  };
+  switch (field.number) {
+    case kLayer:  // mostly the slice's name
+      if (output_.strings[slices.name[row]] != field.text()) slices.layer[row] = text(field);
+      return;
+    case kOpType: return put(slices.op_type);
+    case kRole: return put(slices.role);
+    case kShapes: return put(slices.shapes);
+    case kStage: return put(slices.stage);
+    default: return;
+  }
+}
+
+void Importer::command_fields(size_t row, const Bytes& bytes) {
   Field field;
   for (Reader reader(bytes.data, bytes.size); reader.next(field);) {
-    if (field.is(kVarint)) {
-      switch (field.number) {
-        case kCommandIndex:
-          slices.command_index.put(row, static_cast<int32_t>(field.value), -1);
-          break;
-        case kBytesRead: slices.bytes_read.put(row, field.sint(), -1); break;
-        case kBytesWritten: slices.bytes_written.put(row, field.sint(), -1); break;
-        case kFlops: slices.flops.put(row, field.sint(), -1); break;
-        case kStep: slices.step.put(row, static_cast<int32_t>(field.value), -1); break;
-        case kLayerText: slices.layer[row] = numbered_text(field); break;
-        case kOpTypeText: slices.op_type.put(row, numbered_text(field), kEmpty); break;
-        case kRoleText: slices.role.put(row, numbered_text(field), kEmpty); break;
-        case kShapesText: slices.shapes.put(row, numbered_text(field), kEmpty); break;
-        case kStageText: slices.stage.put(row, numbered_text(field), kEmpty); break;
-        default: break;
-      }
-    } else if (field.is(kBytes)) {
-      switch (field.number) {
-        case kLayer:  // mostly the slice's name
-          if (output_.strings[slices.name[row]] != field.text()) slices.layer[row] = text(field);
-          break;
-        case kOpType: slices.op_type.put(row, text(field), kEmpty); break;
-        case kRole: slices.role.put(row, text(field), kEmpty); break;
-        case kShapes: slices.shapes.put(row, text(field), kEmpty); break;
-        case kStage: slices.stage.put(row, text(field), kEmpty); break;
-        default: break;
-      }
+    if (field.is(kVarint)) command_number(row, field.number, field.value);
+    if (field.is(kBytes)) command_text(row, field);
+  }
+}
+
+// The same, where `kLookahead` bytes behind the command may be looked at. What is not a number
+// under a tag of one byte is left to `command_fields`.
+void Importer::command_numbers(size_t row, const Bytes& bytes) {
+  const uint8_t* at = bytes.data;
+  const uint8_t* const end = at + bytes.size;
+  while (at < end) {
+    uint64_t value;
+    const uint8_t* const next = read_varint_ahead(at + 1, end, value);
+    if ((*at & 0x87) != kVarint || *at < 8 || next > end) {
+      return command_fields(row, {at, static_cast<size_t>(end - at)});
     }
+    command_number(row, *at >> 3, value);
+    at = next;
   }
 }
 

@@ -54,6 +54,10 @@ class Importer {
         mode_(mode) {}
 
   void event(const Event& event, const EventContext& context, Generation& generation);
+  // An event of a packet that is plain: `bytes` are the event's, and `kLookahead` more. False where it is none of the
+  // usual after all; then nothing has happened, and `event` imports it.
+  bool plain(const PlainEvent& event, const Bytes& bytes, int64_t time, uint32_t sequence,
+             Generation& generation);
   // A TrackDescriptor, ThreadDescriptor or ProcessDescriptor at its place in time.
   void track_descriptor(const Bytes& descriptor);
   int32_t thread_descriptor(const Bytes& descriptor, bool synthetic);
@@ -111,7 +115,10 @@ class Importer {
   SliceRef begin_call(Current& now, int32_t row);
   SliceRef begin_span(Current& now, int32_t row);
   void command_fields(size_t row, const Bytes& bytes);
-  StringId numbered_text(const Field& field);
+  void command_numbers(size_t row, const Bytes& bytes);
+  void command_number(size_t row, uint32_t field, uint64_t value);
+  void command_text(size_t row, const Field& field);
+  StringId numbered_text(uint64_t number);
   void add_args(Current& now, int32_t slice, char phase);
   void add_flows(Current& now, SliceRef slice);
   int64_t start_of(SliceRef slice) const;
@@ -130,10 +137,10 @@ class Importer {
   Mode mode_;
   bool met_typed_ = false;
   struct NumberedText {
-    uint64_t number = 0;
+    uint32_t number = 0;
     StringId id = kEmpty;
   };
-  std::array<NumberedText, 16> recent_texts_{};  // by field: most commands repeat the last one's
+  std::array<NumberedText, 1024> recent_texts_{};  // by the lower bits of the number
   uint64_t last_uuid_ = 0;
   int32_t last_track_ = kNone;
 };

@@ -56,10 +56,27 @@ struct SliceTable {
     return {{{"bytes_read", &bytes_read}, {"bytes_written", &bytes_written}, {"flops", &flops}}};
   }
 
+  // Makes room for as many slices as there will probably be.
+  void expect(size_t rows) {
+    if (rows > capacity_) grow(rows);
+  }
+
+  // Sets a value of a column that not every slice has.
+  template <typename T>
+  void put(Column<T>& column, size_t row, T value, T absent) {
+    if (row != column.size() || row == 0) {  // not one more of a column in use
+      column.reserve(capacity_);
+      column.put(row, value, absent);
+      return;
+    }
+    column[row] = value;
+    column.set_size(row + 1);
+  }
+
   // Appends a slice of which nothing but its place is known.
   int32_t add(int32_t on_track, int64_t start, int64_t duration, StringId name_id,
               StringId category_id) {
-    if (size == capacity_) grow();
+    if (size == capacity_) grow(capacity_ == 0 ? 256 : capacity_ * 2);
     const size_t row = size++;
     track[row] = on_track;
     call[row] = kNone;
@@ -86,12 +103,18 @@ struct SliceTable {
   }
 
  private:
-  void grow() {
+  void grow(size_t capacity) {
     if (size >= INT32_MAX / 2) throw std::bad_alloc();
-    capacity_ = capacity_ == 0 ? 256 : capacity_ * 2;
+    capacity_ = capacity;
     for (auto& [name_of, column] : always()) column->reserve(capacity_);
     start_ns.reserve(capacity_);
     duration_ns.reserve(capacity_);
+    for (const Narrow& part : sometimes()) {
+      if (part.column->size() > 0) part.column->reserve(capacity_);
+    }
+    for (const Wide& part : amounts()) {
+      if (part.column->size() > 0) part.column->reserve(capacity_);
+    }
   }
 
   size_t capacity_ = 0;

@@ -4,9 +4,16 @@
 
 namespace profiler::trace {
 
+namespace {
+
+constexpr size_t kBytesASlice = 64;  // about; too few or too many costs little
+
+}  // namespace
+
 std::unique_ptr<Output> read_trace(Bytes trace, const Decompress& decompress, Mode first) {
   for (Mode mode = first;;) {
-    auto output = std::make_unique<Output>(16 * trace.size + (1 << 20));
+    auto output = std::make_unique<Output>(kBudgetFactor * trace.size + kLeastBudget);
+    output->slices.expect(trace.size / kBytesASlice);
     try {
       TraceReader(*output, trace, decompress, mode).read();
     } catch (const NeedsSorting& needed) {

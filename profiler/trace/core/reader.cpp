@@ -21,6 +21,7 @@ constexpr size_t kWindowByClock = 8;
 
 // Snapshots relate few clocks; a bundle adds one clock a file. More is hostile.
 size_t clock_edges(size_t trace_size) { return 16384 + trace_size / 4096; }
+constexpr uint64_t kLeastSearches = 10'000'000;
 
 }  // namespace
 
@@ -30,8 +31,8 @@ TraceReader::TraceReader(Output& output, Bytes trace, const Decompress& decompre
       decompress_(decompress),
       mode_(mode),
       tracks_(output.strings, output.processes),
-      descriptors_(output.strings),
-      clocks_(clock_edges(trace.size)),
+      descriptors_(output.strings, kBudgetFactor * trace.size + kLeastBudget),
+      clocks_(clock_edges(trace.size), kLeastSearches + trace.size),
       importer_(output, tracks_, descriptors_, mode) {}
 
 void TraceReader::read() {
@@ -53,6 +54,13 @@ bool TraceReader::read_packets(Bytes bytes, bool nested) {
   const uint8_t* at = bytes.data;
   const uint8_t* const end = bytes.data + bytes.size;
   while (at < end) {
+    // Small packets, with others behind them.
+    while (end - at >= kLookahead + 130 && at[0] == tag(1, kBytes) && at[1] < 0x80 &&
+           plain({at + 2, at[1]})) {
+      at += 2 + at[1];
+    }
+    if (!nested) output_.whole = static_cast<size_t>(at - bytes.data);
+    if (at == end) break;
     uint64_t key, size;
     const uint8_t* next = read_varint(at, end, key);
     if (next == nullptr || (key & 7) == 0) {
@@ -174,22 +182,48 @@ bool TraceReader::packet(Bytes bytes, bool nested) {
   return true;
 }
 
+// Reads a plain packet on the short way. False where it is not plain; then nothing has happened.
+bool TraceReader::plain(Bytes bytes) {
+  PlainPacket packet;
+  if (!parse_plain(bytes, packet) || packet.sequence == 0) return false;
+  if (packet.flags & kStateCleared) return false;
+  const uint32_t index = sequence_of(packet.sequence);
+  const Sequence& sequence = sequences_[index];
+  if (packet.flags & kNeedsState && !sequence.valid) return false;
+  int64_t time = static_cast<int64_t>(packet.timestamp);
+  if (sequence.default_clock != 0) {
+    int64_t clock = sequence.default_clock;
+    if (is_sequence_clock(clock)) clock = sequence_clock(packet.sequence, clock);
+    if (!clocks_.to_trace_time(clock, time, time)) {
+      if (mode_ != Mode::kSorted) throw NeedsSorting();
+      deferred_.push_back(bytes);  // a later snapshot may relate its clock
+      ++output_.packets;
+      return true;
+    }
+  }
+  ++output_.packets;
+  push_plain(packet, time, index);
+  return true;
+}
+
 void TraceReader::unpack(const Packet& packet, bool nested) {
   if (nested) return output_.drop(Drop::kCompressed);
   const Compression how = packet.has & kPacketHasZstd ? Compression::kZstd : Compression::kDeflate;
   const Bytes inner = decompress_(how, packet.compressed, compressed_++);
+  output_.strings.allow(kBudgetFactor * inner.size);
+  descriptors_.allow(kBudgetFactor * inner.size);
   if (inner.data == nullptr || !read_packets(inner, true)) output_.drop(Drop::kCompressed);
 }
 
-uint32_t TraceReader::sequence_of(uint32_t id) {
-  if (last_sequence_ != UINT32_MAX && sequences_[last_sequence_].id == id) return last_sequence_;
+uint32_t TraceReader::find_or_add_sequence(uint32_t id) {
   const auto [index, fresh] = sequence_index_.insert(id, static_cast<uint32_t>(sequences_.size()));
   if (fresh) {
     sequences_.emplace_back();
     sequences_.back().id = id;
     sequences_.back().generation = static_cast<uint32_t>(generations_.size());
-    generations_.emplace_back();
+    generations_.push_back(std::make_unique<Generation>());
   }
+  last_sequence_id_ = id;
   return last_sequence_ = *index;
 }
 
@@ -206,7 +240,7 @@ void TraceReader::new_generation(Sequence& sequence, bool keep_interned) {
     return;
   }
   sequence.generation = static_cast<uint32_t>(generations_.size());
-  generations_.push_back(std::move(next));
+  generations_.push_back(std::make_unique<Generation>(std::move(next)));
 }
 
 // False where the packet has nothing else to say: one with a snapshot or an extension has not.
@@ -221,7 +255,7 @@ bool TraceReader::update_state(const Packet& packet, uint32_t index) {
   for (Reader reader(packet.extension_set); reader.next(field);) {
     if (field.number != 1 || !field.is(kBytes)) continue;
     if (importer_.met_typed_fields() && mode_ != Mode::kSorted) throw NeedsSorting();
-    descriptors_.add({field.data, field.size});
+    if (!descriptors_.add({field.data, field.size})) output_.drop(Drop::kArgument);
     importer_.forget_texts();
   }
   return false;
@@ -269,7 +303,7 @@ void TraceReader::set_defaults(const Bytes& defaults, Sequence& sequence) {
                                          : nullptr;
       if (uuids == nullptr) continue;
       if (!*uuids) *uuids = std::make_shared<std::vector<uint64_t>>();
-      (*uuids)->push_back(inner.value);
+      if ((*uuids)->size() < kMaxExtraCounters) (*uuids)->push_back(inner.value);
     }
   }
 }
@@ -350,7 +384,7 @@ void TraceReader::import(uint8_t kind, Bytes bytes, int64_t time, uint32_t seque
         plain.sequence = sequence;
         context = &plain;
       }
-      importer_.event(*event, *context, generations_[generation]);
+      importer_.event(*event, *context, *generations_[generation]);
       break;
     }
     case kTrackRecord: importer_.track_descriptor(bytes); break;
@@ -367,9 +401,7 @@ void TraceReader::push(uint8_t kind, Bytes bytes, int64_t time, uint32_t sequenc
   if (time < 0) return output_.drop(Drop::kTime);
   latest_ns_ = std::max(latest_ns_, time);
   const uint32_t generation = sequences_[sequence].generation;
-  if (time < imported_ns_ && mode_ != Mode::kSorted) {
-    throw NeedsSorting{mode_ == Mode::kDirect ? Mode::kWindowed : Mode::kSorted};
-  }
+  if (time < imported_ns_ && mode_ != Mode::kSorted) throw out_of_order(time);
   check_tie(kind, time);
   if (mode_ == Mode::kDirect ||
       (mode_ == Mode::kWindowed && keys_.empty() && kind != kEventRecord)) {
@@ -397,6 +429,48 @@ void TraceReader::push(uint8_t kind, Bytes bytes, int64_t time, uint32_t sequenc
       {bytes.data, kind, plain, static_cast<uint32_t>(bytes.size), generation, sequence, extra});
   if (mode_ != Mode::kWindowed) return;
   if (keys_.size() >= (horizon_ns_ > 0 ? kWindowByClock : kWindow)) flush(false);
+}
+
+// `push` for a plain packet.
+void TraceReader::push_plain(const PlainPacket& packet, int64_t time, uint32_t sequence) {
+  if (time < 0) return output_.drop(Drop::kTime);
+  latest_ns_ = std::max(latest_ns_, time);
+  const uint32_t generation = sequences_[sequence].generation;
+  if (time < imported_ns_ && mode_ != Mode::kSorted) throw out_of_order(time);
+  check_tie(kEventRecord, time);
+  if (mode_ == Mode::kDirect) {
+    imported_ns_ = time;
+    return import_plain(packet.event, packet.whole, time, sequence, generation);
+  }
+  if (records_.size() >= UINT32_MAX) return output_.drop(Drop::kMalformed);
+  keys_.push_back({time, static_cast<uint32_t>(records_.size())});
+  records_.push_back({packet.whole.data, kEventRecord, true,
+                      static_cast<uint32_t>(packet.whole.size), generation, sequence, 0});
+  if (mode_ == Mode::kSorted) return;
+  plain_.push_back(packet.event);
+  if (keys_.size() >= (horizon_ns_ > 0 ? kWindowByClock : kWindow)) flush(false);
+}
+
+void TraceReader::import_plain(const PlainEvent& event, Bytes bytes, int64_t time,
+                               uint32_t sequence, uint32_t generation) {
+  if (!importer_.plain(event, bytes, time, sequence, *generations_[generation])) {
+    EventContext context;
+    context.time = time;
+    context.sequence = sequence;
+    event.put(bytes, event_);
+    importer_.event(event_, context, *generations_[generation]);
+  }
+  if (tracks_.row_count() > kMaxTracks) throw TooManyTracks();
+}
+
+// What to do about an event that is earlier than one that has been imported: a window helps where
+// few are later.
+NeedsSorting TraceReader::out_of_order(int64_t time) {
+  if (mode_ != Mode::kDirect) return {Mode::kSorted};
+  const int64_t* starts = output_.slices.start_ns.data();
+  const int64_t* end = starts + output_.slices.size;
+  const bool few = end - std::upper_bound(starts, end, time) < ptrdiff_t{kWindowByClock};
+  return {few ? Mode::kWindowed : Mode::kSorted};
 }
 
 // Whether a descriptor of a thread or process or an event of the same time comes first decides
@@ -489,9 +563,16 @@ void TraceReader::flush(bool everything) {
       context = &extra.context;
     }
     const Bytes bytes{record.data, record.size};
-    if (record.plain) plain_[keys_[at].record].put(bytes, event_);
-    import(record.kind, bytes, keys_[at].time, record.sequence, record.generation,
-           record.plain ? &event_ : nullptr, context);
+    if (record.plain) {
+      PlainEvent again;
+      const bool kept = mode_ == Mode::kWindowed;
+      if (!kept) parse_plain_event(record.data, record.data + record.size, again);
+      import_plain(kept ? plain_[keys_[at].record] : again, bytes, keys_[at].time,
+                   record.sequence, record.generation);
+    } else {
+      import(record.kind, bytes, keys_[at].time, record.sequence, record.generation, nullptr,
+             context);
+    }
   }
   if (count > 0) imported_ns_ = std::max(imported_ns_, keys_[count - 1].time);
   std::vector<Record> left;

@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <deque>
 #include <functional>
+#include <memory>
 #include <vector>
 
 #include "clocks.hpp"
@@ -11,12 +11,17 @@
 #include "event.hpp"
 #include "importer.hpp"
 #include "output.hpp"
+#include "plain.hpp"
 #include "sequence.hpp"
 #include "tracks.hpp"
 
 namespace profiler::trace {
 
 constexpr size_t kMaxTracks = 4'000'000;
+constexpr size_t kMaxExtraCounters = 8;  // of an event
+// Made-up texts and described types may take this many times the size of the trace.
+constexpr size_t kBudgetFactor = 16;
+constexpr size_t kLeastBudget = 1 << 20;
 struct TooManyTracks {};
 
 // Which fields a packet has.
@@ -96,6 +101,7 @@ class TraceReader {
   static bool parse_rare(const Field& field, Packet& packet);
   static bool parse_packet(Bytes bytes, Packet& packet);
   bool packet(Bytes bytes, bool nested);
+  bool plain(Bytes bytes);
   void unpack(const Packet& packet, bool nested);
   bool update_state(const Packet& packet, uint32_t index);
   void update_sequence(const Packet& packet, Sequence& sequence);
@@ -115,15 +121,22 @@ class TraceReader {
   bool reserve(const Bytes& message, Sequence& sequence);
   void set_thread(const Bytes& thread, bool synthetic, Sequence& sequence);
 
-  uint32_t sequence_of(uint32_t id);
-  Generation& generation_of(const Sequence& sequence) { return generations_[sequence.generation]; }
+  uint32_t sequence_of(uint32_t id) {
+    return id == last_sequence_id_ ? last_sequence_ : find_or_add_sequence(id);
+  }
+  uint32_t find_or_add_sequence(uint32_t id);
+  Generation& generation_of(const Sequence& sequence) { return *generations_[sequence.generation]; }
   void new_generation(Sequence& sequence, bool keep_interned);
 
   void push(uint8_t kind, Bytes bytes, int64_t time, uint32_t sequence, const Event* event,
             const EventContext* context);
+  void push_plain(const PlainPacket& packet, int64_t time, uint32_t sequence);
+  void import_plain(const PlainEvent& event, Bytes bytes, int64_t time, uint32_t sequence,
+                    uint32_t generation);
   void import(uint8_t kind, Bytes bytes, int64_t time, uint32_t sequence, uint32_t generation,
               const Event* event, const EventContext* context);
   void flush(bool everything);
+  NeedsSorting out_of_order(int64_t time);
   void check_tie(uint8_t kind, int64_t time);
   void sort_keys();
   void in_turn();
@@ -139,8 +152,9 @@ class TraceReader {
   Importer importer_;
   std::vector<Sequence> sequences_;
   IntMap<uint32_t> sequence_index_;
-  std::deque<Generation> generations_;
-  uint32_t last_sequence_ = UINT32_MAX;
+  std::vector<std::unique_ptr<Generation>> generations_;
+  uint64_t last_sequence_id_ = UINT64_MAX;  // none yet
+  uint32_t last_sequence_ = 0;
   uint64_t last_described_ = 0;
   size_t compressed_ = 0;  // compressed packets met
 

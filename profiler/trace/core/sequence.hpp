@@ -12,19 +12,21 @@
 
 namespace profiler::trace {
 
-// iid → number. Producers count from 1, so nearly all stand in a vector. The first entry of an
-// iid stays: the specification forbids another one before the state is cleared.
+// iid → number. Producers count from 1, so nearly all stand in a vector, which grows with their
+// number, not with their size. The first entry of an iid stays: the specification forbids another
+// one before the state is cleared.
 class IidTable {
  public:
   int32_t find(uint64_t iid) const {
-    if (iid < dense_.size()) return dense_[iid];
+    if (iid < dense_.size() && dense_[iid] != kNull) return dense_[iid];
     if (!sparse_) return kNull;
     const int32_t* found = sparse_->find(iid);
     return found ? *found : kNull;
   }
   void insert(uint64_t iid, int32_t value) {
     if (find(iid) != kNull) return;
-    if (iid < dense_.size() || iid <= 2 * dense_.size() + 16) {
+    ++count_;
+    if (iid < dense_.size() || iid <= 2 * count_ + 16) {
       if (iid >= dense_.size()) dense_.resize(iid + 1, kNull);
       dense_[iid] = value;
       return;
@@ -34,6 +36,7 @@ class IidTable {
   }
 
  private:
+  size_t count_ = 0;
   std::vector<int32_t> dense_;
   std::unique_ptr<IntMap<int32_t>> sparse_;
 };

@@ -2,12 +2,6 @@
 
 namespace profiler::trace {
 
-namespace {
-
-constexpr size_t kMaxDepth = 512;
-
-}  // namespace
-
 void Slices::pop(Stack& stack) {
   if (stack.entries.back().duration != kOpen) --stack.ended;
   stack.entries.pop_back();
@@ -73,8 +67,8 @@ bool Slices::push(int64_t time, int32_t track, StringId category, StringId name,
   return true;
 }
 
-SliceRef Slices::begin(int64_t time, int32_t track, StringId category, StringId name,
-                       int64_t duration) {
+SliceRef Slices::begin_slowly(int64_t time, int32_t track, StringId category, StringId name,
+                              int64_t duration) {
   Stack& stack = stack_of(track);
   if (!make_room(stack, time, duration)) {
     output_.drop(Drop::kOverlap);
@@ -96,7 +90,7 @@ void Slices::begin_mark(int64_t time, int32_t track, StringId category, StringId
   push(time, track, category, name, kOpen, ref);
 }
 
-SliceRef Slices::end(int64_t time, int32_t track, StringId category, StringId name) {
+SliceRef Slices::end_slowly(int64_t time, int32_t track, StringId category, StringId name) {
   Stack& stack = stack_of(track);
   make_room(stack, time, kOpen);
   for (size_t at = stack.entries.size(); at-- > 0;) {

@@ -15,16 +15,47 @@ inline SliceRef mark(size_t number) { return -static_cast<SliceRef>(number) - 2;
 inline size_t mark_number(SliceRef ref) { return static_cast<size_t>(-(ref + 2)); }
 inline bool is_mark(SliceRef ref) { return ref < -1; }
 
+constexpr size_t kMaxDepth = 512;
+
 class Slices {
  public:
   explicit Slices(Output& output) : output_(output) {}
 
   // Opens a slice, or adds one of known duration. kNoSlice where it does not nest.
-  SliceRef begin(int64_t time, int32_t track, StringId category, StringId name, int64_t duration);
+  SliceRef begin(int64_t time, int32_t track, StringId category, StringId name, int64_t duration) {
+    Stack& stack = stack_of(track);
+    const size_t depth = stack.entries.size();
+    if (stack.ended > 0 || depth >= kMaxDepth) {
+      return begin_slowly(time, track, category, name, duration);
+    }
+    const int32_t row = output_.slices.add(track, time, duration, name, category);
+    if (depth > 0) {
+      const SliceRef parent = stack.entries.back().ref;
+      output_.slices.depth[static_cast<size_t>(row)] = static_cast<int32_t>(depth);
+      output_.slices.parent[static_cast<size_t>(row)] = parent >= 0 ? parent : kNone;
+    }
+    stack.entries.push_back({time, duration, row, name, category});
+    if (duration != kOpen) ++stack.ended;
+    return row;
+  }
   // Opens a call or span.
   void begin_mark(int64_t time, int32_t track, StringId category, StringId name, SliceRef ref);
   // Closes the innermost open slice that fits; an event that names neither fits every slice.
-  SliceRef end(int64_t time, int32_t track, StringId category, StringId name);
+  SliceRef end(int64_t time, int32_t track, StringId category, StringId name) {
+    Stack& stack = stack_of(track);
+    if (stack.ended > 0 || stack.entries.empty() || category != kNull || name != kNull) {
+      return end_slowly(time, track, category, name);
+    }
+    const Entry entry = stack.entries.back();
+    stack.entries.pop_back();
+    if (is_mark(entry.ref)) {
+      closed_marks.emplace_back(entry.ref, time < entry.start ? 0 : wrap_sub(time, entry.start));
+      return entry.ref;
+    }
+    const int64_t duration = wrap_sub(time, entry.start);
+    output_.slices.duration_ns[static_cast<size_t>(entry.ref)] = duration < 0 ? 0 : duration;
+    return entry.ref;
+  }
   // Ends of marks are found here: reference and end, in the order of closing.
   std::vector<std::pair<SliceRef, int64_t>> closed_marks;
 
@@ -53,6 +84,9 @@ class Slices {
       stacks_.resize(index + 1 > 2 * stacks_.size() ? index + 1 : 2 * stacks_.size());
     return stacks_[index];
   }
+  SliceRef begin_slowly(int64_t time, int32_t track, StringId category, StringId name,
+                        int64_t duration);
+  SliceRef end_slowly(int64_t time, int32_t track, StringId category, StringId name);
   bool make_room(Stack& stack, int64_t time, int64_t duration);
   void set_duration(Entry& entry, int64_t duration);
   bool push(int64_t time, int32_t track, StringId category, StringId name, int64_t duration,

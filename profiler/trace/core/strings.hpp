@@ -19,6 +19,7 @@ class StringTable {
  public:
   // `budget`: how many bytes may be spent on texts that stand nowhere in the input.
   explicit StringTable(size_t budget) : budget_(budget) { intern({}); }
+  void allow(size_t more) { budget_ += more; }
 
   // The number of `text`, which must stay where it is until the end: a part of the input.
   StringId intern(std::string_view text) {

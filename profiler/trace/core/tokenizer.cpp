@@ -7,12 +7,6 @@
 
 namespace profiler::trace {
 
-namespace {
-
-constexpr uint32_t kMaxExtraCounters = 8;
-
-}  // namespace
-
 void TraceReader::track_event(const Packet& packet, uint32_t index, int64_t time) {
   if (packet.sequence == 0) return output_.drop(Drop::kNoSequence);
   Event& event = event_;

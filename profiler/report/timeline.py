@@ -69,9 +69,7 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
     """The timeline of `run` with at most `limit` commands, the longest of them."""
     begin, end = extent(run)
     strings = Strings()
-    commands = run.commands.with_row_index("_row_of_run")
-    if len(commands) > limit:
-        commands = commands.top_k(limit, by="duration_ns")
+    commands = _longest(run.commands, limit)
     tables: dict[str, Table] = {}
     lanes = [
         *_span_lanes(run.spans, begin, strings, tables),
@@ -86,6 +84,22 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
         "strings": strings.values,
     }
     return Timeline(document, tables)
+
+
+def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
+    """The `limit` longest commands, of equally long ones the first; `_row_of_run` are their rows.
+
+    Nothing of the others is copied but their duration.
+    """
+    dropped = len(commands) - limit
+    if dropped <= 0:
+        return commands.with_columns(_row_of_run=pl.int_range(pl.len(), dtype=pl.Int32))
+    duration = commands["duration_ns"].to_numpy()
+    shortest = np.partition(duration, dropped)[dropped]
+    kept = duration > shortest
+    kept[np.flatnonzero(duration == shortest)[: limit - np.count_nonzero(kept)]] = True
+    rows = pl.Series(np.flatnonzero(kept).astype(np.int32))
+    return commands.filter(pl.Series(kept)).with_columns(_row_of_run=rows)
 
 
 def _span_lanes(

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace profiler::fuzz {
 
@@ -142,6 +143,51 @@ void check_output(Output& output, size_t trace_size) {
   check_calls(output);
   check(output.whole <= trace_size, "no more is read than there is");
   check(output.last_ns >= 0, "the trace ends after the epoch");
+}
+
+namespace {
+
+template <typename T>
+void check_same_values(Column<T>& one, Column<T>& other, const char* what) {
+  check(one.size() == other.size(), what);
+  for (size_t row = 0; row < one.size(); ++row) {
+    check(std::memcmp(&one[row], &other[row], sizeof(T)) == 0, what);
+  }
+}
+
+void check_same_texts(const Output& one, Column<int32_t>& ids, const Output& other,
+                      Column<int32_t>& other_ids, const char* what) {
+  check(ids.size() == other_ids.size(), what);
+  for (size_t row = 0; row < ids.size(); ++row) {
+    check(one.strings[ids[row]] == other.strings[other_ids[row]], what);
+  }
+}
+
+}  // namespace
+
+void check_same(Output& one, Output& other) {
+  SliceTable &a = one.slices, &b = other.slices;
+  check_same_values(a.start_ns, b.start_ns, "both readings have the same starts");
+  check_same_values(a.duration_ns, b.duration_ns, "both readings have the same durations");
+  check_same_values(a.instants, b.instants, "both readings have the same instants");
+  for (auto column : {&SliceTable::track, &SliceTable::call, &SliceTable::depth,
+                      &SliceTable::parent, &SliceTable::command_index, &SliceTable::step}) {
+    check_same_values(a.*column, b.*column, "both readings have the same numbers");
+  }
+  for (auto column : {&SliceTable::bytes_read, &SliceTable::bytes_written, &SliceTable::flops}) {
+    check_same_values(a.*column, b.*column, "both readings have the same amounts");
+  }
+  for (auto column : {&SliceTable::name, &SliceTable::category, &SliceTable::layer,
+                      &SliceTable::op_type, &SliceTable::role, &SliceTable::shapes,
+                      &SliceTable::stage}) {
+    check_same_texts(one, a.*column, other, b.*column, "both readings have the same texts");
+  }
+  check_same_values(one.flows.source, other.flows.source, "both readings have the same flows");
+  check_same_values(one.flows.target, other.flows.target, "both readings have the same flows");
+  check_same_values(one.counters.time_ns, other.counters.time_ns, "the samples are the same");
+  check_same_values(one.args.slice, other.args.slice, "both readings have the same arguments");
+  check(one.dropped == other.dropped, "both readings drop the same");
+  check(one.unmatched_ends == other.unmatched_ends, "both readings have the same ends");
 }
 
 }  // namespace profiler::fuzz

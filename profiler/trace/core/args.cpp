@@ -133,7 +133,11 @@ void Args::add_rare(const Event& event, bool on_thread) {
         const StringId text = generation_->interned
                                   ? generation_->interned->correlation_ids.find(field.value)
                                   : kNull;
-        if (text != kNull) add_text(slice_, "correlation_id", output_.strings[text]);
+        if (text != kNull) {
+          add_text(slice_, "correlation_id", output_.strings[text]);
+        } else {
+          output_.args.add(slice_, output_.strings.intern("correlation_id"), ArgKind::kNull, 0);
+        }
         break;
       }
       default: break;

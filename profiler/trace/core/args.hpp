@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -44,8 +45,8 @@ class Args {
   bool annotation_name(const Bytes& annotation, std::string& name);
   bool annotation(const Bytes& bytes, int depth, bool& added);
   bool annotation_value(const Bytes& bytes, int depth, bool& added);
-  bool annotation_leaf(const Bytes& bytes, bool& added);
-  bool annotation_message(const Bytes& bytes, int depth);
+  std::optional<bool> annotation_leaf(const Bytes& bytes, bool& added);
+  bool annotation_message(const Bytes& bytes, int depth, bool& added);
   bool annotation_dictionary(const Bytes& bytes, int depth, bool& added);
   bool annotation_array(const Bytes& bytes, int depth);
   bool nested_value(const Bytes& bytes, int depth, bool& added);

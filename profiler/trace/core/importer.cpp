@@ -9,8 +9,8 @@ namespace profiler::trace {
 
 namespace {
 
-constexpr uint8_t kNamedByDescriptor = 1;
-constexpr uint8_t kNamedByType = 2;
+constexpr uint8_t kNamedByType = 1;
+constexpr uint8_t kNamedByDescriptor = 2;
 constexpr size_t kMaxCategories = 4096;  // characters of an event's categories together
 enum InstantScope : uint32_t { kScopeUnspecified = 0, kScopeGlobal = 1, kScopeProcess = 2 };
 enum FlowDirection : uint32_t { kFlowIn = 1, kFlowOut = 2, kFlowInOut = 3 };
@@ -85,7 +85,9 @@ StringId Importer::name_of(const Event& event, const Generation& generation) {
 }
 
 int32_t Importer::thread_of_sequence(const Generation& generation) {
-  return output_.processes.thread(generation.tid, static_cast<uint32_t>(generation.pid));
+  // Without the process id that a tid may have been made unique with.
+  return output_.processes.thread(static_cast<uint32_t>(generation.tid),
+                                  static_cast<uint32_t>(generation.pid));
 }
 
 // Finds the track, thread and process that the event belongs to.
@@ -234,44 +236,6 @@ void Importer::event(const Event& event, const EventContext& context, Generation
   if (context.extra_count > 0) add_extra_counters(now);
   if (event.type == kCounter) return counter(now);
   import_phase(now, phase_of(now));
-}
-
-bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, uint32_t sequence,
-                     Generation& generation) {
-  StringId category = kNull, name = kNull;
-  if (event.category_iids != 0) {
-    category = generation.category(event.category_iid);
-    if (category == kNull) return false;
-  }
-  if (event.name_iid != 0) {
-    name = generation.name(event.name_iid);
-    if (name == kNull) return false;
-  }
-  const uint64_t uuid = event.has & kHasTrack ? event.track : generation.default_track;
-  if (uuid == 0 || generation.has_thread) return false;
-  if (uuid != last_uuid_ || last_track_ == kNone) {
-    last_uuid_ = uuid;
-    last_track_ = tracks_.find_or_add(uuid);
-  }
-  if (!tracks_.resolve(last_track_)) return false;
-  const bool begins = event.type == kSliceBegin;
-  const int32_t row = tracks_.row(last_track_, name, begins ? Use::kBegin : Use::kEnd);
-  if (row == kNone) return false;
-  generation.thread_used |= tracks_.thread(last_track_) == kNone;
-  if (time > output_.last_ns) output_.last_ns = time;
-  if (!begins) {
-    slices_.end(time, row, category, name);
-    return true;
-  }
-  const SliceRef slice = slices_.begin(time, row, category, name, kOpen);
-  if (slice == kNoSlice) return true;
-  output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(sequence);
-  if ((event.has & kHasCommand) && descriptors_.ours(9900)) {
-    command_numbers(static_cast<size_t>(slice),
-                    {bytes.data + event.command_at, event.command_size});
-  }
-  flows_.slice_began(row, slice);
-  return true;
 }
 
 void Importer::import_phase(Current& now, char phase) {

@@ -168,8 +168,11 @@ def peers(
         if "ptars" in names and (ptars := trace_peers.ptars_reader()):
             decoders["ptars, nothing paired, no command fields"] = lambda: ptars(data)
         if "trace_processor" in names:
-            opened = stack.enter_context(trace_peers.trace_processor(data))
-            decoders["trace_processor (wasm), open and count"] = opened
+            try:
+                opened = stack.enter_context(trace_peers.trace_processor(data))
+                decoders["trace_processor (wasm), open and count"] = opened
+            except (ImportError, OSError) as error:
+                yield (f"trace_processor: {error}", "-", "-")
         encoders: dict[str, Callable[[], Any]] = {"encode": lambda: encoded(commands)}
         if "perfetto" in names and trace_peers.build_with_perfetto(commands):
             encoders["Perfetto's TraceProtoBuilder"] = lambda: trace_peers.build_with_perfetto(

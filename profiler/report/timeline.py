@@ -24,6 +24,7 @@ from profiler.report.timeline_columns import (
     flow_columns,
     rows_of,
 )
+from profiler.table.columns import TEXT
 from profiler.table.run import Run
 
 __all__ = ["COMMAND_LIMIT", "Timeline", "extent", "timeline_of"]
@@ -131,11 +132,13 @@ def _device_lanes(
     """For each device its calls, its host track, its other tracks; fills `tables`."""
     calls = run.calls.sort(pl.col("device").cast(pl.String), "start_ns")
     places = _places(commands)
-    commands = (
-        commands.join(places, on=("device", "track"), how="left", nulls_equal=True)
-        .with_columns(pl.col("duration_ns").clip(0).alias("_length"))
-        .sort("_lane", "start_ns", "_length", descending=[False, False, True])
+    on = ("device", "track")
+    lanes = commands.select(on).join(
+        places.select(*on, "_lane"), on=on, how="left", nulls_equal=True, maintain_order="left"
     )
+    commands = commands.with_columns(
+        lanes["_lane"], pl.col("duration_ns").clip(0).alias("_length")
+    ).sort("_lane", "start_ns", "_length", descending=[False, False, True])
     tables["calls"] = call_columns(calls, begin, strings)
     tables["commands"] = command_columns(commands, calls, begin, strings)
     tables["flows"] = flow_columns(run, commands)
@@ -196,11 +199,15 @@ def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     Columns `device, start, end, module` and `_row`, the row of the call. Empty where layer names
     hold no numbered modules, or a module hardly more than one command.
     """
+    name = pl.col("layer").cast(pl.String).str.extract(_MODULE)
+    modules = commands.select(pl.col("layer").unique()).with_columns(module=name.cast(TEXT))
     found = (
-        commands.filter(pl.col("category") == "compute")
-        .join(rows_of(calls), on="call", how="inner", maintain_order="left")
+        commands.lazy()
+        .select("device", "call", "layer", "start_ns", "_length", "category")
+        .filter(pl.col("category") == "compute")
+        .join(rows_of(calls).lazy(), on="call", how="inner", maintain_order="left")
+        .join(modules.lazy(), on="layer", how="left", maintain_order="left")
         .sort("_row", "start_ns")
-        .with_columns(module=pl.col("layer").cast(pl.String).str.extract(_MODULE))
         .with_columns(_stretch=pl.struct("_row", "module").rle_id())
         .drop_nulls("module")
         .group_by("_stretch", maintain_order=True)
@@ -211,6 +218,7 @@ def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
             commands=pl.len(),
         )
         .sort(pl.col("device").cast(pl.String), "start")
+        .collect()
     )
     worth = found["commands"].sum() >= _WORTH * len(found)
     return found if worth else found.clear()

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
-from tests.fuzz.seeds import field
+from tests.fuzz.messages import field
 
 __all__ = ["BOMBS"]
 
@@ -128,6 +128,13 @@ def _calls(size: int) -> bytes:
 
 def _call_inputs(size: int) -> bytes:
     return _event(_BEGIN + field(9901, field(8, b"") * (size // 2)))
+
+
+def _calls_among_slices(size: int) -> bytes:
+    """Each call is without end, so its last slice is looked for."""
+    begin = _BEGIN + field(11, 7)
+    calls = (_event(begin + field(9901, field(1, number))) for number in count())
+    return _slices(size // 2) + _up_to(size // 2, calls)
 
 
 def _spans(size: int) -> bytes:

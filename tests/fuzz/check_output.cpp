@@ -21,6 +21,11 @@ bool is_index(int64_t value, size_t size) {
   return value >= 0 && static_cast<uint64_t>(value) < size;
 }
 
+// Of a column that may be empty.
+int32_t value(Column<int32_t>& column, size_t row, int32_t absent) {
+  return column.size() > 0 ? column[row] : absent;
+}
+
 void check_texts(const Output& output, Column<int32_t>& column, const char* what) {
   for (const int32_t id : column) check(is_index(id, output.strings.size()), what);
 }
@@ -34,6 +39,7 @@ void check_lengths(SliceTable& slices) {
   for (const auto& part : slices.amounts()) {
     check(part.column->size() == 0 || part.column->size() == rows, part.name);
   }
+  check(slices.layer.size() == 0 || slices.layer.size() == rows, "layer");
   check(slices.start_ns.size() == rows, "start_ns has one value a slice");
   check(slices.duration_ns.size() == rows, "duration_ns has one value a slice");
 }
@@ -50,13 +56,14 @@ void check_slices(Output& output) {
     check(slices.start_ns[row] >= 0, "a slice starts after the epoch");
     check(row == 0 || slices.start_ns[row - 1] <= slices.start_ns[row], "slices are in order");
     check(slices.duration_ns[row] >= kOpen, "a slice ends after its start");
-    const int32_t depth = slices.depth[row], parent = slices.parent[row];
+    const int32_t depth = value(slices.depth, row, 0);
+    const int32_t parent = value(slices.parent, row, kNone);
     check(depth >= 0 && depth < kMaxDepth, "depth is within bounds");
     if (parent == kNone) continue;
     check(is_index(parent, row), "a parent comes before its children");
     const auto above = static_cast<size_t>(parent);
     check(slices.track[above] == slices.track[row], "a parent lies on its child's track");
-    check(slices.depth[above] + 1 == depth, "a child lies one below its parent");
+    check(value(slices.depth, above, 0) + 1 == depth, "a child lies one below its parent");
   }
   int32_t last = -1;
   for (const int32_t row : slices.instants) {
@@ -177,9 +184,9 @@ void check_same(Output& one, Output& other) {
   for (auto column : {&SliceTable::bytes_read, &SliceTable::bytes_written, &SliceTable::flops}) {
     check_same_values(a.*column, b.*column, "both readings have the same amounts");
   }
-  for (auto column : {&SliceTable::name, &SliceTable::category, &SliceTable::layer,
-                      &SliceTable::op_type, &SliceTable::role, &SliceTable::shapes,
-                      &SliceTable::stage}) {
+  for (auto column :
+       {&SliceTable::name, &SliceTable::category, &SliceTable::layer, &SliceTable::op_type,
+        &SliceTable::role, &SliceTable::shapes, &SliceTable::stage}) {
     check_same_texts(one, a.*column, other, b.*column, "both readings have the same texts");
   }
   check_same_values(one.flows.source, other.flows.source, "both readings have the same flows");

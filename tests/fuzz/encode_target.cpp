@@ -167,9 +167,9 @@ std::string encode_all(const Columns& columns, uint32_t sequence, TextTable& tex
   return {reinterpret_cast<const char*>(out.data()), out.size()};
 }
 
-using Command = std::tuple<int64_t, int64_t, std::string_view, int32_t, std::string_view,
-                           std::string_view, std::string_view, std::string_view, int32_t, int64_t,
-                           int64_t, int64_t>;
+using Command =
+    std::tuple<int64_t, int64_t, std::string_view, int32_t, std::string_view, std::string_view,
+               std::string_view, std::string_view, int32_t, int64_t, int64_t, int64_t>;
 
 std::multiset<Command> written(const Columns& columns) {
   std::multiset<Command> commands;
@@ -177,7 +177,9 @@ std::multiset<Command> written(const Columns& columns) {
     const auto text = [&](size_t column) {
       return std::string_view(columns.strings[static_cast<size_t>(columns.narrow[column][row])]);
     };
-    const auto amount = [&](size_t column) { return std::max<int64_t>(columns.wide[column][row], -1); };
+    const auto amount = [&](size_t column) {
+      return std::max<int64_t>(columns.wide[column][row], -1);
+    };
     commands.emplace(columns.wide[0][row], columns.wide[1][row], text(1), columns.narrow[2][row],
                      text(3), text(4), text(5), text(6), columns.narrow[7][row], amount(2),
                      amount(3), amount(4));
@@ -193,7 +195,8 @@ std::multiset<Command> read(Output& output) {
       return column.size() ? output.strings[column[row]] : std::string_view();
     };
     const auto value = [&](auto& column) { return column.size() ? column[row] : -1; };
-    commands.emplace(slices.start_ns[row], slices.duration_ns[row], text(slices.layer),
+    const std::string_view layer = text(slices.layer.size() ? slices.layer : slices.name);
+    commands.emplace(slices.start_ns[row], slices.duration_ns[row], layer,
                      value(slices.command_index), text(slices.op_type), text(slices.role),
                      text(slices.shapes), text(slices.stage), value(slices.step),
                      value(slices.bytes_read), value(slices.bytes_written), value(slices.flops));

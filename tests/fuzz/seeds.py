@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 from profiler.events import ROOT_DEVICE
 from profiler.trace.writer import encode_call, encode_host
+from tests.fuzz.messages import field, varint
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_calls, small_host
 from tests.trace.strategies import hostile_traces
 from tests.trace.trace_strategies import foreign_traces
-
-__all__ = ["field", "packed", "varint"]
 
 _CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "perfetto"
 _EXAMPLES = 60
@@ -54,23 +53,7 @@ _WORDS = (
 )
 
 
-def varint(value: int) -> bytes:
-    """`value` as protobuf writes it."""
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    """One field of a message: a number as varint, or bytes."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def packed(data: bytes, *, repeats: int = 0) -> bytes:
+def _packed(data: bytes, *, repeats: int = 0) -> bytes:
     """A packet whose content is `data`, packed as `decode_target.cpp` unpacks it."""
     return field(1, field(_DEFLATE, bytes([repeats]) + data) if repeats else field(_ZSTD, data))
 
@@ -160,9 +143,9 @@ def _decode_seeds() -> Iterator[bytes]:
             yield data[: ends[-2]]
             yield data[: ends[len(ends) * 2 // 3]]
         if number % 4 == 0 and data:
-            yield packed(data)
-            yield packed(data[: next(wire.fields(data))[2]], repeats=200)
-            yield data + packed(data, repeats=3) + data
+            yield _packed(data)
+            yield _packed(data[: next(wire.fields(data))[2]], repeats=200)
+            yield data + _packed(data, repeats=3) + data
 
 
 def _encode_seeds() -> Iterator[bytes]:

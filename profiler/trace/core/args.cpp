@@ -7,7 +7,23 @@ namespace profiler::trace {
 
 namespace {
 
-constexpr char kPressureLocation[] = "chrome_memory_pressure_notification.creation_location_iid";
+// Source locations that Chrome interns: where their iids stand, and what is shown in their place.
+struct InternedLocation {
+  const char* iid;
+  const char* file;
+  const char* function;
+  const char* line;
+};
+#define LOCATION(message, field) \
+  {message "." field, message ".file_name", message ".function_name", message ".line_number"}
+constexpr InternedLocation kInternedLocations[] = {
+    LOCATION("chrome_memory_pressure_notification", "creation_location_iid"),
+    LOCATION("begin_impl_frame_args.current_args", "source_location_iid"),
+    LOCATION("begin_impl_frame_args.last_args", "source_location_iid"),
+    LOCATION("begin_frame_observer_state.last_begin_frame_args", "source_location_iid"),
+};
+#undef LOCATION
+constexpr size_t kShortestIid = 40;  // of these keys: most are shorter
 
 // TrackEvent's own fields that are shown as arguments; extensions always are.
 bool is_shown(uint32_t number) {
@@ -56,6 +72,14 @@ void Args::emit_double(double value) {
   int64_t bits;
   std::memcpy(&bits, &value, sizeof bits);
   emit(ArgKind::kReal, bits);
+}
+
+// A number, and the text that it is the hash of where the trace says so.
+void Args::emit_uint(uint64_t value) {
+  emit(ArgKind::kUint, static_cast<int64_t>(value));
+  StringId text = kNull;
+  const std::string_view key = translations_.hashed(key_, value, text);
+  if (!key.empty()) output_.args.add(slice_, output_.strings.intern(key), ArgKind::kString, text);
 }
 
 // The next free index of the array that the key names.
@@ -235,20 +259,22 @@ bool Args::message(const Bytes& bytes, int32_t type, bool top, int depth) {
 }
 
 bool Args::message_field(const Field& field, const FieldDescriptor& type, int depth) {
-  if (key_ == kPressureLocation && add_pressure_location(field.value)) return true;
+  if (field.is(kVarint) && add_interned_location(field.value)) return true;
   if (type.type != kTypeMessage) return simple_field(field, type);
   return type.message >= 0 && field.is(kBytes) &&
          message(bytes_of(field), type.message, false, depth + 1);
 }
 
-// A source location that Chrome interns in a message: shown in place of its number.
-bool Args::add_pressure_location(uint64_t iid) {
+// A location that Chrome interns in a message: shown in place of its number.
+bool Args::add_interned_location(uint64_t iid) {
   const Interned* interned = generation_->interned.get();
-  if (interned == nullptr || interned->source_locations.find(iid) == kNone) return false;
-  add_location(iid, "chrome_memory_pressure_notification.file_name",
-               "chrome_memory_pressure_notification.function_name",
-               "chrome_memory_pressure_notification.line_number");
-  return true;
+  if (key_.size() < kShortestIid || interned == nullptr) return false;
+  for (const InternedLocation& known : kInternedLocations) {
+    if (key_ != known.iid || interned->source_locations.find(iid) == kNone) continue;
+    add_location(iid, known.file, known.function, known.line);
+    return true;
+  }
+  return false;
 }
 
 bool Args::packed_field(const Field& field, const FieldDescriptor& type, uint32_t& index) {
@@ -299,9 +325,9 @@ bool Args::simple_field(const Field& field, const FieldDescriptor& type) {
     case kTypeSfixed64: emit(ArgKind::kInt, field.sint()); break;
     case kTypeSint64: emit(ArgKind::kInt, zigzag_decode(field.value)); break;
     case kTypeUint32:
-    case kTypeFixed32: emit(ArgKind::kUint, static_cast<uint32_t>(field.value)); break;
+    case kTypeFixed32: emit_uint(static_cast<uint32_t>(field.value)); break;
     case kTypeUint64:
-    case kTypeFixed64: emit(ArgKind::kUint, field.sint()); break;
+    case kTypeFixed64: emit_uint(field.value); break;
     case kTypeBool: emit(ArgKind::kBool, field.boolean()); break;
     case kTypeDouble: emit_double(field.real()); break;
     case kTypeFloat: {

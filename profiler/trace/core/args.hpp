@@ -10,12 +10,14 @@
 #include "event.hpp"
 #include "output.hpp"
 #include "sequence.hpp"
+#include "translations.hpp"
 
 namespace profiler::trace {
 
 class Args {
  public:
-  Args(Output& output, Descriptors& descriptors) : output_(output), descriptors_(descriptors) {}
+  Args(Output& output, Descriptors& descriptors, const Translations& translations)
+      : output_(output), descriptors_(descriptors), translations_(translations) {}
 
   // All arguments that an event has by its own fields. `on_thread`: it lies on a thread's track.
   void add_event(int32_t slice, const Event& event, const Generation& generation, bool on_thread);
@@ -60,18 +62,20 @@ class Args {
 
   void add_rare(const Event& event, bool on_thread);
   void add_location(uint64_t iid, const char* file, const char* function, const char* line);
-  bool add_pressure_location(uint64_t iid);
+  bool add_interned_location(uint64_t iid);
   void task_execution(const Field& field);
   void log_message(const Field& field, bool on_thread);
 
   void emit(ArgKind kind, int64_t bits);
   void emit_text(std::string_view text);
   void emit_double(double value);
+  void emit_uint(uint64_t value);
   void append(std::string_view part);
   uint32_t* next_index();
 
   Output& output_;
   Descriptors& descriptors_;
+  const Translations& translations_;
   const Generation* generation_ = nullptr;
   int32_t slice_ = kNone;
   std::string key_;

@@ -1,9 +1,6 @@
 #include "descriptors.hpp"
 
 #include <functional>
-#include <utility>
-
-#include "chrome.hpp"
 
 namespace profiler::trace {
 
@@ -15,7 +12,6 @@ constexpr size_t kMaxName = 1024;  // of a type, with all that it is nested in
 constexpr size_t kMessageBytes = 1024;
 constexpr size_t kFieldBytes = 192;
 constexpr size_t kValueBytes = 96;
-constexpr char kPackage[] = ".perfetto.protos";
 constexpr char kTrackEvent[] = ".perfetto.protos.TrackEvent";
 constexpr char kAnnotation[] = ".perfetto.protos.DebugAnnotation";
 constexpr char kOurs[] = ".profile_sd3.";
@@ -27,27 +23,6 @@ Descriptors::Descriptors(StringTable& strings, size_t budget)
     : strings_(strings), budget_(budget) {
   track_event_ = find_or_add(kTrackEvent);
   annotation_ = find_or_add(kAnnotation);
-}
-
-// Perfetto's own messages are made known when the first event has one: most traces have none.
-void Descriptors::add_known() {
-  if (std::exchange(knows_all_, true)) return;
-  const std::string package = std::string(kPackage) + ".";
-  for (const KnownField& known : known_fields()) {
-    FieldDescriptor field;
-    field.name = known.name;
-    field.type = known.type;
-    field.repeated = known.repeated;
-    field.extension = known.number >= 1000;
-    if (*known.type_name != 0) field.message = find_or_add(package + known.type_name);
-    const int32_t parent = find_or_add(package + known.message);
-    messages_[static_cast<size_t>(parent)].fields.insert(known.number, field);
-  }
-  for (const KnownValue& known : known_values()) {
-    const int32_t type = find_or_add(package + known.type);
-    messages_[static_cast<size_t>(type)].values.insert(static_cast<uint32_t>(known.number),
-                                                       known.name);
-  }
 }
 
 int32_t Descriptors::find(std::string_view name) const {

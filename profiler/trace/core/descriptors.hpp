@@ -85,6 +85,8 @@ class Descriptors {
   IntMap<StringId> texts;
 
  private:
+  void add_known_enum(std::string_view text);
+  void add_known_message(std::string_view text);
   void add_message(const Field& message, const std::string& scope, int depth);
   void add_enum(const Field& message, const std::string& scope);
   void add_field(const Field& message, const std::string& scope, int32_t parent);

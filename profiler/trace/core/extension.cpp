@@ -58,7 +58,7 @@ PROFILER_INLINE void Importer::command_number(size_t row, uint32_t field, uint64
     case kBytesWritten: return amount(slices.bytes_written);
     case kFlops: return amount(slices.flops);
     case kStep: return number(slices.step);
-    case kLayerText: slices.layer[row] = numbered_text(value); return;
+    case kLayerText: return slices.set_layer(row, numbered_text(value));
     case kOpTypeText: return text(slices.op_type);
     case kRoleText: return text(slices.role);
     case kShapesText: return text(slices.shapes);
@@ -75,7 +75,7 @@ void Importer::command_text(size_t row, const Field& field) {
   };
   switch (field.number) {
     case kLayer:  // mostly the slice's name
-      if (output_.strings[slices.name[row]] != field.text()) slices.layer[row] = text(field);
+      if (output_.strings[slices.name[row]] != field.text()) slices.set_layer(row, text(field));
       return;
     case kOpType: return put(slices.op_type);
     case kRole: return put(slices.role);

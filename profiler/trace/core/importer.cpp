@@ -268,7 +268,8 @@ void Importer::begin(Current& now, char phase) {
   if (row == kNone) return drop(Drop::kTrack);
   if (event[kHasCall] && descriptors_.ours(9901)) return add_flows(now, begin_call(now, row));
   if (event[kHasSpan] && descriptors_.ours(9902)) return add_flows(now, begin_span(now, row));
-  const SliceRef slice = slices_.begin(now.context->time, row, now.category, now.name, kOpen);
+  const SliceRef slice =
+      slices_.begin(now.context->time, row, now.category, slice_name(now), kOpen);
   if (slice == kNoSlice) return;
   output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(now.context->sequence);
   if (event[kHasCommand] && descriptors_.ours(9900)) {
@@ -282,7 +283,7 @@ void Importer::begin(Current& now, char phase) {
 void Importer::end(Current& now) {
   const int32_t row = row_of(now, Use::kEnd);
   if (row == kNone) return drop(Drop::kTrack);
-  const SliceRef slice = slices_.end(now.context->time, row, now.category, now.name);
+  const SliceRef slice = slices_.end(now.context->time, row, now.category, slice_name(now));
   if (slice == kNoSlice) return;
   if (!is_mark(slice)) add_args(now, slice, 'E');
   add_flows(now, slice);
@@ -293,7 +294,8 @@ void Importer::complete(Current& now) {
   if (duration < 0) return drop(Drop::kTime);
   const int32_t row = row_of(now, Use::kWhole);
   if (row == kNone) return drop(Drop::kTrack);
-  const SliceRef slice = slices_.begin(now.context->time, row, now.category, now.name, duration);
+  const SliceRef slice =
+      slices_.begin(now.context->time, row, now.category, slice_name(now), duration);
   if (slice == kNoSlice) return;
   output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(now.context->sequence);
   flows_.slice_began(row, slice);
@@ -304,7 +306,7 @@ void Importer::complete(Current& now) {
 void Importer::instant(Current& now, char phase) {
   const int32_t row = row_of(now, Use::kInstant);
   if (row == kNone) return drop(Drop::kTrack);
-  const SliceRef slice = slices_.begin(now.context->time, row, now.category, now.name, 0);
+  const SliceRef slice = slices_.begin(now.context->time, row, now.category, slice_name(now), 0);
   if (slice == kNoSlice) return;
   output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(now.context->sequence);
   output_.slices.instants.push(slice);

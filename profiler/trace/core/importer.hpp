@@ -13,6 +13,7 @@
 #include "sequence.hpp"
 #include "slices.hpp"
 #include "tracks.hpp"
+#include "translations.hpp"
 
 namespace profiler::trace {
 
@@ -44,18 +45,20 @@ struct EventContext {
 
 class Importer {
  public:
-  Importer(Output& output, Tracks& tracks, Descriptors& descriptors, Mode mode)
+  Importer(Output& output, Tracks& tracks, Descriptors& descriptors,
+           const Translations& translations, Mode mode)
       : output_(output),
         tracks_(tracks),
         descriptors_(descriptors),
         slices_(output),
         flows_(output, slices_),
-        args_(output, descriptors),
+        args_(output, descriptors, translations),
+        translations_(translations),
         mode_(mode) {}
 
   void event(const Event& event, const EventContext& context, Generation& generation);
-  // An event of a packet that is plain: `bytes` are the event's, and `kLookahead` more. False where it is none of the
-  // usual after all; then nothing has happened, and `event` imports it.
+  // An event of a plain packet, whose bytes are followed by `kLookahead` more. False where it is
+  // out of the ordinary after all: then nothing has happened, and `event` imports it.
   bool plain(const PlainEvent& event, const Bytes& bytes, int64_t time, uint32_t sequence,
              Generation& generation);
   // A TrackDescriptor, ThreadDescriptor or ProcessDescriptor at its place in time.
@@ -97,6 +100,7 @@ class Importer {
   bool associate_with_thread(Current& now);
   bool associate_legacy(Current& now);
   int32_t row_of(Current& now, Use use);
+  StringId slice_name(const Current& now) const { return translations_.slice(now.name); }
   int32_t async_row_of(Current& now);
   char phase_of(const Current& now) const;
   int32_t thread_of_sequence(const Generation& generation);
@@ -121,6 +125,7 @@ class Importer {
   StringId numbered_text(uint64_t number);
   void add_args(Current& now, int32_t slice, char phase);
   void add_flows(Current& now, SliceRef slice);
+  void add_plain_flows(const PlainEvent& plain, const Bytes& bytes, SliceRef slice);
   int64_t start_of(SliceRef slice) const;
   StringId text(const Field& field) {
     return field.is(kBytes) ? output_.strings.intern(field.text()) : kEmpty;
@@ -134,6 +139,7 @@ class Importer {
   Slices slices_;
   Flows flows_;
   Args args_;
+  const Translations& translations_;
   Mode mode_;
   bool met_typed_ = false;
   struct NumberedText {

@@ -63,6 +63,7 @@ void TraceReader::import_plain(const PlainEvent& event, Bytes bytes, int64_t tim
 
 bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, uint32_t sequence,
                      Generation& generation) {
+  if (!translations_.empty()) return false;
   StringId category = kNull, name = kNull;
   if (event.category_iids != 0) {
     category = generation.category(event.category_iid);
@@ -84,8 +85,10 @@ bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, 
   if (row == kNone) return false;
   generation.thread_used |= tracks_.thread(last_track_) == kNone;
   if (time > output_.last_ns) output_.last_ns = time;
+  const bool has_flows = (event.has & (kHasFlows | kHasEndingFlows)) != 0;
   if (!begins) {
-    slices_.end(time, row, category, name);
+    const SliceRef slice = slices_.end(time, row, category, name);
+    if (has_flows && slice != kNoSlice) add_plain_flows(event, bytes, slice);
     return true;
   }
   const SliceRef slice = slices_.begin(time, row, category, name, kOpen);
@@ -96,7 +99,16 @@ bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, 
                     {bytes.data + event.command_at, event.command_size});
   }
   flows_.slice_began(row, slice);
+  if (has_flows) add_plain_flows(event, bytes, slice);
   return true;
+}
+
+void Importer::add_plain_flows(const PlainEvent& plain, const Bytes& bytes, SliceRef slice) {
+  Event event;
+  plain.put(bytes, event);
+  Current now;
+  now.event = &event;
+  add_flows(now, slice);
 }
 
 }  // namespace profiler::trace

@@ -17,10 +17,10 @@ TraceReader::TraceReader(Output& output, Bytes trace, const Decompress& decompre
       trace_(trace),
       decompress_(decompress),
       mode_(mode),
-      tracks_(output.strings, output.processes),
+      tracks_(output.strings, output.processes, translations_),
       descriptors_(output.strings, kBudgetFactor * trace.size + kLeastBudget),
       clocks_(clock_edges(trace.size), kLeastSearches + trace.size),
-      importer_(output, tracks_, descriptors_, mode) {}
+      importer_(output, tracks_, descriptors_, translations_, mode) {}
 
 void TraceReader::read() {
   read_packets(trace_, false);
@@ -92,6 +92,7 @@ bool TraceReader::parse_rare(const Field& field, Packet& packet) {
     case tag(59, kBytes): return take(field, kPacketHasDefaults, packet.defaults, packet);
     case tag(60, kBytes): return take(field, kPacketHasDescriptor, packet.descriptor, packet);
     case tag(72, kBytes): return take(field, kPacketHasExtension, packet.extension_set, packet);
+    case tag(82, kBytes): return take(field, kPacketHasTranslations, packet.translations, packet);
     case tag(41, kVarint):
       if (field.boolean()) packet.has |= kPacketHasCleared;
       return true;
@@ -161,6 +162,10 @@ bool TraceReader::packet(Bytes bytes, bool nested) {
     return true;
   }
   if (packet.has & kPacketHasProfile) profile(packet.profile, sequences_[index]);
+  if (packet.has & kPacketHasTranslations) {
+    if (mode_ != Mode::kSorted) throw NeedsSorting();  // they hold for what came before, too
+    translations_.add(packet.translations, output_.strings);
+  }
   constexpr uint32_t kPayload = kPacketHasTimestamp | kPacketHasEvent | kPacketHasDescriptor |
                                 kPacketHasThread | kPacketHasProcess;
   if ((packet.has & kPayload) == 0 && mode_ != Mode::kSorted) return true;

@@ -14,6 +14,7 @@
 #include "plain.hpp"
 #include "sequence.hpp"
 #include "tracks.hpp"
+#include "translations.hpp"
 
 namespace profiler::trace {
 
@@ -45,6 +46,7 @@ enum PacketHas : uint32_t {
   kPacketHasZstd = 1 << 14,
   kPacketHasProfile = 1 << 15,
   kPacketIsUnsound = 1 << 16,  // one of its parts is no message
+  kPacketHasTranslations = 1 << 17,
 };
 // What waits for its place in time.
 enum RecordKind : uint8_t {
@@ -76,7 +78,7 @@ class TraceReader {
     uint32_t clock;
     uint64_t timestamp;
     Bytes event, clock_snapshot, interned, defaults, extension_set, descriptor, thread, process,
-        compressed, profile;
+        compressed, profile, translations;
   };
   // What waits for its place in time.
   struct Record {
@@ -150,6 +152,7 @@ class TraceReader {
   Bytes trace_;
   const Decompress& decompress_;
   Mode mode_;
+  Translations translations_;
   Tracks tracks_;
   Descriptors descriptors_;
   Clocks clocks_;

@@ -106,12 +106,12 @@ void Args::add_text(int32_t slice, std::string_view key, std::string_view text) 
   output_.args.add(slice, output_.strings.intern(key), ArgKind::kString, value);
 }
 
-void Args::add_event(int32_t slice, const Event& event, const Generation& generation,
+void Args::add_event(int32_t slice, const Event& event, const Generation& generation, bool typed,
                      bool on_thread) {
   slice_ = slice;
   generation_ = &generation;
   key_.clear();
-  if (event[kHasTyped]) {
+  if (typed) {
     descriptors_.add_known();
     add_rare(event, on_thread);
     if (!message(event.whole, descriptors_.track_event(), true, 0)) output_.drop(Drop::kArgument);

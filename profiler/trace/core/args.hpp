@@ -19,8 +19,10 @@ class Args {
   Args(Output& output, Descriptors& descriptors, const Translations& translations)
       : output_(output), descriptors_(descriptors), translations_(translations) {}
 
-  // All arguments that an event has by its own fields. `on_thread`: it lies on a thread's track.
-  void add_event(int32_t slice, const Event& event, const Generation& generation, bool on_thread);
+  // All arguments that an event has by its own fields. `typed`: not only annotations; `on_thread`:
+  // it lies on a thread's track.
+  void add_event(int32_t slice, const Event& event, const Generation& generation, bool typed,
+                 bool on_thread);
   void add_int(int32_t slice, std::string_view key, int64_t value);
   void add_uint(int32_t slice, std::string_view key, uint64_t value);
   void add_text(int32_t slice, std::string_view key, std::string_view text);

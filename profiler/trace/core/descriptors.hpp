@@ -77,8 +77,7 @@ class Descriptors {
 
   int32_t track_event() const { return track_event_; }
   int32_t annotation() const { return annotation_; }
-  // Whether TrackEvent's fields 9900 to 9902 are our own extension; true as long as nobody says
-  // otherwise.
+  // Whether TrackEvent's fields 9900 to 9902 are our own extension: the trace says so.
   bool ours(uint32_t number) const { return ours_[number - 9900]; }
 
   // Numbered texts of our extension: the values of its enum `Text`.
@@ -101,7 +100,7 @@ class Descriptors {
   std::unordered_map<uint64_t, bool> seen_;  // sets that were read already
   int32_t track_event_ = 0;
   int32_t annotation_ = 0;
-  bool ours_[3] = {true, true, true};
+  bool ours_[3] = {};
   bool knows_all_ = false;
   size_t budget_;
   bool spent_ = false;  // something did not fit

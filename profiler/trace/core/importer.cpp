@@ -220,15 +220,25 @@ int32_t Importer::row_of(Current& now, Use use) {
   return now.by_thread ? tracks_.thread_row(now.thread) : row;
 }
 
+// The numbers of our extension are somebody else's where no descriptor says that they are ours.
+bool Importer::has_typed_fields(const Event& event) const {
+  constexpr uint32_t kNumbersOfOurs = kHasCommand | kHasCall | kHasSpan;
+  if (event[kHasTyped] || (event.has & kNumbersOfOurs) == 0) return event[kHasTyped];
+  return (event[kHasCommand] && !descriptors_.ours(9900)) ||
+         (event[kHasCall] && !descriptors_.ours(9901)) ||
+         (event[kHasSpan] && !descriptors_.ours(9902));
+}
+
 void Importer::event(const Event& event, const EventContext& context, Generation& generation) {
   const bool has_phase = event[kHasLegacy] && event.legacy.has_phase;
   if (event.type == 0 && !has_phase) return drop(Drop::kPhase);
-  if (event[kHasTyped]) met_typed_ = true;
   if (context.time > output_.last_ns) output_.last_ns = context.time;
   Current now;
   now.event = &event;
   now.context = &context;
   now.generation = &generation;
+  now.typed = has_typed_fields(event);
+  met_typed_ |= now.typed;
   now.category = category_of(event, generation);
   now.name = name_of(event, generation);
   if (!associate(now)) return drop(Drop::kTrack);
@@ -423,8 +433,8 @@ int64_t Importer::start_of(SliceRef slice) const {
 void Importer::add_args(Current& now, int32_t slice, char phase) {
   const Event& event = *now.event;
   if (now.has_source_id) args_.add_int(slice, "legacy_trace_source_id", now.source_id);
-  if (event.has & (kHasAnnotations | kHasTyped)) {
-    args_.add_event(slice, event, *now.generation, now.thread != kNone);
+  if (event[kHasAnnotations] || now.typed) {
+    args_.add_event(slice, event, *now.generation, now.typed, now.thread != kNone);
   }
   if (phase == 'R' || phase == 'S' || phase == 'T' || phase == 'p') {
     args_.add_text(slice, "legacy_event.phase", std::string_view(&phase, 1));

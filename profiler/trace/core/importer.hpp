@@ -89,12 +89,14 @@ class Importer {
     int32_t passthrough = kNone;
     int64_t source_id = 0;
     bool has_source_id = false;
+    bool typed = false;      // it has typed fields
     bool by_thread = false;  // no track at all: that of the sequence's thread
   };
 
   StringId category_of(const Event& event, const Generation& generation);
   StringId joined_categories(const Event& event, const Generation& generation);
   StringId name_of(const Event& event, const Generation& generation);
+  bool has_typed_fields(const Event& event) const;
   bool associate(Current& now);
   bool associate_with_track(Current& now);
   bool associate_with_thread(Current& now);

@@ -63,7 +63,8 @@ void TraceReader::import_plain(const PlainEvent& event, Bytes bytes, int64_t tim
 
 bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, uint32_t sequence,
                      Generation& generation) {
-  if (!translations_.empty()) return false;
+  const bool is_command = (event.has & kHasCommand) != 0;
+  if (!translations_.empty() || (is_command && !descriptors_.ours(9900))) return false;
   StringId category = kNull, name = kNull;
   if (event.category_iids != 0) {
     category = generation.category(event.category_iid);
@@ -94,7 +95,7 @@ bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, 
   const SliceRef slice = slices_.begin(time, row, category, name, kOpen);
   if (slice == kNoSlice) return true;
   output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(sequence);
-  if ((event.has & kHasCommand) && descriptors_.ours(9900)) {
+  if (is_command) {
     command_numbers(static_cast<size_t>(slice),
                     {bytes.data + event.command_at, event.command_size});
   }

@@ -369,3 +369,13 @@ def test_core_refuses_to_write_before_it_knows() -> None:
     assert encoder.place(text_table()) == []
     with pytest.raises(ValueError, match="one uuid a lane"):
         encoder.start(b"", [1])
+
+
+def test_columns_that_change_while_they_are_written() -> None:
+    """A code that was in its table when the trace was begun, and no longer is, is refused."""
+    commands = large_commands(20_000)
+    chunks = call_chunks(_CALL, commands)
+    next(chunks)
+    commands.layer[:] = 1 << 30
+    with pytest.raises(IndexError):
+        list(chunks)

@@ -74,9 +74,11 @@ int32_t Descriptors::resolve(const std::string& scope, std::string_view name) co
   }
 }
 
-bool Descriptors::add(Bytes set) {
+bool Descriptors::add(Bytes set, uint32_t sequence) {
   const std::string_view bytes(reinterpret_cast<const char*>(set.data), set.size);
-  if (!seen_.emplace(std::hash<std::string_view>()(bytes), true).second) return true;
+  const uint64_t hash = combine(sequence, std::hash<std::string_view>()(bytes));
+  if (!seen_.emplace(hash, true).second) return true;
+  sequence_ = sequence;
   spent_ = false;
   Field file, field;
   for (Reader files(set.data, set.size); files.next(file);) {
@@ -135,7 +137,10 @@ void Descriptors::add_enum(const Field& message, const std::string& scope) {
       if (part.number == 2 && part.is(kVarint)) number = static_cast<int32_t>(part.value);
     }
     if (texts_of_ours) {
-      *texts.insert(static_cast<uint32_t>(number), kEmpty).first = strings_.intern(text);
+      const StringId id = strings_.intern(text);
+      const auto key = static_cast<uint32_t>(number);
+      *texts_.insert(key, kEmpty).first = id;
+      *own_texts_.insert(uint64_t{sequence_} << 32 | key, kEmpty).first = id;
     } else if (spend(kValueBytes)) {
       values.insert(static_cast<uint32_t>(number), text);
     }

@@ -133,10 +133,16 @@ class TraceEncoder {
 
   nb::bytes chunk() {
     if (!started_) throw std::logic_error("the trace is not started yet");
-    {
+    if (busy_) throw std::logic_error("another thread asks for the same trace");
+    busy_ = true;
+    try {
       nb::gil_scoped_release unlocked;
       encoder().next(output_);
+    } catch (...) {
+      busy_ = false;
+      throw;
     }
+    busy_ = false;
     nb::bytes chunk(reinterpret_cast<const char*>(output_.data()), output_.size());
     output_.clear();
     return chunk;
@@ -162,6 +168,7 @@ class TraceEncoder {
   std::unique_ptr<Encoder> encoder_;
   ByteBuffer output_;
   bool started_ = false;
+  bool busy_ = false;  // written with the GIL held
 };
 
 }  // namespace

@@ -124,7 +124,7 @@ class Importer {
   void command_numbers(size_t row, const Bytes& bytes);
   void command_number(size_t row, uint32_t field, uint64_t value);
   void command_text(size_t row, const Field& field);
-  StringId numbered_text(uint64_t number);
+  StringId numbered_text(size_t row, uint64_t number);
   void add_args(Current& now, int32_t slice, char phase);
   void add_flows(Current& now, SliceRef slice);
   void add_plain_flows(const PlainEvent& plain, const Bytes& bytes, SliceRef slice);
@@ -145,7 +145,7 @@ class Importer {
   Mode mode_;
   bool met_typed_ = false;
   struct NumberedText {
-    uint32_t number = 0;
+    uint32_t number = 0, sequence = 0;
     StringId id = kEmpty;
   };
   std::array<NumberedText, 1024> recent_texts_{};  // by the lower bits of the number

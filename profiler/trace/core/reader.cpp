@@ -223,7 +223,7 @@ bool TraceReader::update_state(const Packet& packet, uint32_t index) {
   for (Reader reader(packet.extension_set); reader.next(field);) {
     if (field.number != 1 || !field.is(kBytes)) continue;
     if (importer_.met_typed_fields() && mode_ != Mode::kSorted) throw NeedsSorting();
-    if (!descriptors_.add({field.data, field.size})) output_.drop(Drop::kArgument);
+    if (!descriptors_.add({field.data, field.size}, index)) output_.drop(Drop::kArgument);
     importer_.forget_texts();
   }
   return false;

@@ -63,7 +63,8 @@ _UNITS = {
 def read_trace(path: Path) -> TraceColumns:
     """Read one trace file; a cut file is read up to its last whole packet and the loss reported.
 
-    Files from 16 MiB on are mapped into memory: nobody may cut them shorter meanwhile. Raises InputError where the file cannot be opened or is no Perfetto trace.
+    Files from 16 MiB on are mapped into memory: nobody may cut them shorter meanwhile. Raises
+    InputError where the file cannot be opened or is no Perfetto trace.
     """
     try:
         size = path.stat().st_size

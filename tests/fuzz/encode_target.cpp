@@ -122,6 +122,22 @@ struct Columns {
   }
 };
 
+// That TrackEvent's fields 9900 and 9901 are ours.
+Message extension() {
+  Message file;
+  file.bytes(2, "profile_sd3.trace");
+  const std::pair<uint64_t, const char*> fields[] = {{9900, ".profile_sd3.trace.Command"},
+                                                     {9901, ".profile_sd3.trace.Call"}};
+  for (const auto& [number, type] : fields) {
+    file.message(7, Message()
+                        .bytes(2, ".perfetto.protos.TrackEvent")
+                        .varint(3, number)
+                        .varint(5, 11)
+                        .bytes(6, type));
+  }
+  return Message().message(1, Message().message(1, file));
+}
+
 // What `profiler/trace/writer.py` writes ahead of the events.
 std::string head(uint32_t sequence, int64_t base_ns, const std::vector<uint64_t>& uuids) {
   const auto base = static_cast<uint64_t>(base_ns);
@@ -133,6 +149,7 @@ std::string head(uint32_t sequence, int64_t base_ns, const std::vector<uint64_t>
                        .varint(13, 1)
                        .message(6, Message().message(1, realtime).message(1, own).varint(2, 1))
                        .message(59, Message().varint(58, 64)));
+  trace.message(1, packet().message(72, extension()));
   for (const uint64_t uuid : uuids) {
     trace.message(1, packet().message(60, Message().varint(1, uuid).bytes(2, "lane")));
   }

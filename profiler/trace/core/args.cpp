@@ -169,7 +169,8 @@ void Args::add_rare(const Event& event, bool on_thread) {
   }
 }
 
-void Args::add_location(uint64_t iid, const char* file, const char* function, const char* line) {
+void Args::add_location(uint64_t iid, const char* file, const char* function, const char* line,
+                        bool as_written) {
   const Interned* interned = generation_->interned.get();
   const int32_t at = interned ? interned->source_locations.find(iid) : kNone;
   if (iid == 0 || at == kNone) {
@@ -178,7 +179,7 @@ void Args::add_location(uint64_t iid, const char* file, const char* function, co
   }
   const SourceLocation& location = interned->locations[static_cast<size_t>(at)];
   std::string path(output_.strings[std::max(location.file, kEmpty)]);
-  std::replace(path.begin(), path.end(), '\\', '/');
+  if (!as_written) std::replace(path.begin(), path.end(), '\\', '/');
   add_text(slice_, file, path);
   add_text(slice_, function, output_.strings[std::max(location.function, kEmpty)]);
   add_uint(slice_, line, location.line);
@@ -220,7 +221,8 @@ void Args::log_message(const Field& field, bool on_thread) {
   if (has_priority) add_int(slice_, "track_event.priority", priority);
   if (has_location) {
     add_location(location, "track_event.log_message.file_name",
-                 "track_event.log_message.function_name", "track_event.log_message.line_number");
+                 "track_event.log_message.function_name", "track_event.log_message.line_number",
+                 true);
   }
 }
 

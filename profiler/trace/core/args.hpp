@@ -63,7 +63,8 @@ class Args {
   bool json(std::string_view text);
 
   void add_rare(const Event& event, bool on_thread);
-  void add_location(uint64_t iid, const char* file, const char* function, const char* line);
+  void add_location(uint64_t iid, const char* file, const char* function, const char* line,
+                    bool as_written = false);
   bool add_interned_location(uint64_t iid);
   void task_execution(const Field& field);
   void log_message(const Field& field, bool on_thread);

@@ -2,12 +2,13 @@
 
     ProfilerError
     ├── InputError     what was given cannot be read or used as asked
+    │   └── MissingPackageError   … without a package that is not installed
     └── OutputError    the result cannot be written where it was asked for
 
 Every message says what is wrong, where, and what to do about it, in one sentence.
 """
 
-__all__ = ["InputError", "OutputError", "ProfilerError"]
+__all__ = ["InputError", "MissingPackageError", "OutputError", "ProfilerError"]
 
 
 class ProfilerError(Exception):
@@ -16,6 +17,10 @@ class ProfilerError(Exception):
 
 class InputError(ProfilerError):
     """What was given (a path, a trace, a model folder, an option) cannot be used."""
+
+
+class MissingPackageError(InputError):
+    """What was given is whole, but reading it needs a package that is not installed."""
 
 
 class OutputError(ProfilerError):

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 import polars as pl
 
-from profiler.errors import InputError
+from profiler.errors import InputError, MissingPackageError
 from profiler.events import UNKNOWN, Call, Loss, Span
 from profiler.table.columns import (
     ARGS,
@@ -101,6 +101,8 @@ def _read_part(path: Path, size: int) -> tuple[list[TraceFrames], list[Loss]]:
         return [], [Loss("missing_file", name, 1, "files", detail)]
     try:
         trace = trace_frames(read_trace(path))
+    except MissingPackageError:
+        raise
     except InputError as error:
         return [], [Loss("truncated_file", name, max(size, UNKNOWN), "bytes", str(error))]
     losses = list(trace.losses)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -49,7 +49,12 @@ def merge_bundle(directory: Path) -> Path:
     files += host_file(directory)
     changed = [path for path in files if path.stat().st_size != sizes.get(path.name)]
     merged = merge_files(directory, {path.name: _whole_bytes(path) for path in changed})
-    write_atomically(manifest_path, replace(known, files=merged).to_json().encode())
+    losses = {(loss.kind, loss.where): loss for loss in _absent(directory, sizes)}
+    for loss in known.info.losses:
+        if loss.kind != "missing_file" or not (directory / loss.where).is_file():
+            losses[loss.kind, loss.where] = loss
+    info = replace(known.info, losses=tuple(losses.values()))
+    write_atomically(manifest_path, replace(known, info=info, files=merged).to_json().encode())
     return directory / MERGED_NAME
 
 
@@ -79,13 +84,22 @@ def _rebuild(directory: Path, files: Sequence[Path]) -> None:
     write_manifest(directory, info, entries, merge_files(directory, whole))
 
 
+def _absent(directory: Path, names: Iterable[str]) -> Iterator[Loss]:
+    """Files that the manifest names and that are not there."""
+    for name in names:
+        if name != MERGED_NAME and not (directory / name).is_file():
+            detail = f"{name} is named in the manifest but is not there: copy it back or run again"
+            yield Loss("missing_file", name, 1, "files", detail)
+
+
 def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Loss]:
     """What a rebuilt run lacks, as far as the files that are there tell."""
     found = {entry.call.index for entry in entries}
     absent = sorted(set(range(max(found, default=-1))) - found)
     if absent:
         detail = f"no readable file of call {', '.join(map(str, absent[:20]))}"
-        yield Loss("missing_file", directory.name, len(absent), "files", detail)
+        where = f"call {', '.join(map(str, absent[:20]))}"
+        yield Loss("missing_file", where, len(absent), "files", detail)
     if not host_file(directory):
         detail = "the run ended before it was written: accounting is not possible"
         yield Loss("missing_file", HOST_NAME, 1, "files", detail)

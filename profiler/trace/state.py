@@ -111,5 +111,8 @@ def numbered_texts(extension_set: bytes) -> dict[int, str]:
         return {}
     enums = [enum for file in files if file.package == schema.PACKAGE for enum in file.enum_type]
     return {
-        value.number: value.name for enum in enums if enum.name == "Text" for value in enum.value
+        value.number: text(value.name)
+        for enum in enums
+        if enum.name == "Text"
+        for value in enum.value
     }

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
-from profiler.errors import InputError
+from profiler.errors import InputError, MissingPackageError
 
 __all__ = ["Unpacker", "is_gzip"]
 
@@ -32,7 +32,8 @@ def is_gzip(data: memoryview) -> bool:
 class Unpacker:
     """Unpacks one file of `size` bytes and the compressed packets in it, all within one bound.
 
-    Raises InputError where the bound is passed, or where nothing here unpacks Zstandard.
+    Raises InputError where the bound is passed, MissingPackageError where nothing here unpacks
+    Zstandard.
     """
 
     def __init__(self, size: int, where: str) -> None:
@@ -89,7 +90,7 @@ class Unpacker:
             if hasattr(module, "ZstdFile"):
                 return module.ZstdFile(io.BytesIO(data)).read, module.ZstdError
             return _zstd_reader(module, data), module.ZstdError
-        raise InputError(
+        raise MissingPackageError(
             f"{self._where} is packed with Zstandard: use Python 3.14 or `pip install zstandard`"
         )
 

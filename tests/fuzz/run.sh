@@ -51,6 +51,10 @@ case $action in
       mkdir -p "build/fuzz/smallest/$target" "build/fuzz/$target"
       "$work/tests/fuzz/${target}_fuzzer" -merge=1 -use_counters=0 -max_len=2048 \
         "build/fuzz/smallest/$target" "$kept/$target" "build/fuzz/$target"
+      for input in "build/fuzz/smallest/$target"/*; do # short names make a small archive
+        name=$(basename "$input")
+        mv -n "$input" "build/fuzz/smallest/$target/${name:0:10}"
+      done
     done
     (cd build/fuzz/smallest && python3 -m zipfile -c ../../../tests/fuzz/corpus.zip decode encode)
     ;;

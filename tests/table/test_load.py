@@ -13,14 +13,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import profiler
-from profiler.errors import InputError
+from profiler.errors import InputError, MissingPackageError
 from profiler.table import load as loading
 from profiler.table.columns import TABLES
 from profiler.table.load import load, load_bundle
 from profiler.table.run import Run
-from profiler.trace import schema
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
-from profiler.trace.manifest import MANIFEST_NAME
+from profiler.trace import schema, unpack
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME, BundleWriter, call_files
+from profiler.trace.manifest import MANIFEST_NAME, RunInfo
 from profiler.trace.merge import merge_bundle
 from profiler.trace.writer import encode_call
 from tests.trace.samples import EPOCH_NS, awkward_trace, small_bundle, small_calls, small_host
@@ -347,3 +347,19 @@ def test_places_that_hold_no_run(tmp_path: Path, bundle: Path) -> None:
     ):
         with pytest.raises(InputError, match=reason):
             load(place)
+
+
+def test_bundle_that_needs_a_package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bundle packed with Zstandard is refused where nothing unpacks it, not loaded empty."""
+    pytest.importorskip("zstandard", reason="the package zstandard is missing")
+    call, commands, counters = small_calls()[0]
+    with BundleWriter.create(tmp_path, "packed", compress="zstd") as bundle:
+        bundle.write_call(call, commands, counters)
+        bundle.finish(RunInfo(producer="capture"))
+
+    def no_module(name: str) -> Any:
+        raise ImportError(name)
+
+    monkeypatch.setattr(unpack, "import_module", no_module)
+    with pytest.raises(MissingPackageError, match="pip install zstandard"):
+        load(tmp_path / "packed")

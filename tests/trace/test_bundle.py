@@ -194,9 +194,9 @@ def test_rebuild_says_which_files_are_lost(tmp_path: Path) -> None:
     assert losses >= {
         ("truncated_file", files[0].name),
         ("truncated_file", files[2].name),
-        ("missing_file", bundle.name),
+        ("missing_file", "call 0, 1"),
     }
-    (gap,) = [loss for loss in manifest.info.losses if loss.where == bundle.name]
+    (gap,) = [loss for loss in manifest.info.losses if loss.kind == "missing_file"]
     assert (gap.count, gap.detail) == (2, "no readable file of call 0, 1")
 
 
@@ -252,3 +252,17 @@ def test_info_is_kept(tmp_path: Path) -> None:
         directory = bundle.finish(RunInfo(producer="kineto", model="SD3"))
     merge_bundle(directory)
     assert read_manifest(directory / MANIFEST_NAME).info == RunInfo(producer="kineto", model="SD3")
+
+
+def test_merge_says_which_files_are_gone(tmp_path: Path) -> None:
+    """Without a call file the merged one is smaller, and the manifest says why until it is back."""
+    bundle = small_bundle(tmp_path)
+    gone = call_files(bundle)[1]
+    data = gone.read_bytes()
+    gone.unlink()
+    merge_bundle(bundle)
+    (loss,) = read_manifest(bundle / MANIFEST_NAME).info.losses
+    assert (loss.kind, loss.where) == ("missing_file", gone.name)
+    gone.write_bytes(data)
+    merge_bundle(bundle)
+    assert read_manifest(bundle / MANIFEST_NAME).info.losses == ()

@@ -166,3 +166,17 @@ def test_other_protobufs() -> None:
     for message in others:
         with pytest.raises(InputError, match="not a Perfetto trace"):
             read_bytes(message.SerializeToString())
+
+
+@pytest.mark.parametrize("part", ["trace_packet_defaults", "clock_snapshot", "interned_data"])
+def test_damage_within_a_packet(part: str) -> None:
+    """What a packet says of those behind it may be damaged while its frame is whole: it is said."""
+    trace = schema.Trace.FromString(_WHOLE)
+    packet = next(packet for packet in trace.packet if packet.HasField(part))
+    whole = packet.SerializeToString()
+    inner = getattr(packet, part).SerializeToString()
+    damaged = whole.replace(inner, b"\xff" * len(inner))
+    assert damaged != whole
+    data = _WHOLE.replace(whole, damaged)
+    losses = [loss for loss in read_bytes(data).losses if loss.detail == "damaged"]
+    assert [(loss.kind, loss.count) for loss in losses] == [("dropped_events", 1)]

@@ -119,3 +119,11 @@ def test_packets_of_other_kinds(tmp_path: Path) -> None:
         '2 0 7 instant "track 9" "mark" category="two words"',
         '3 0 8 event "track 9"',
     ]
+
+
+def test_text_that_is_not_utf8(tmp_path: Path) -> None:
+    """Interned names and numbered texts that are not valid UTF-8 are shown with replacements."""
+    data = encode_call(*small_calls()[0])
+    path = _written(tmp_path, data.replace(b"mlp.fc1", b"mlp\xff\xfe\xfd1"))
+    shown = ("mlp\ufffd\ufffd\ufffd1", "mlp\\ufffd\\ufffd\\ufffd1")
+    assert any(name in line for line in dump_lines(path) for name in shown)

@@ -140,6 +140,32 @@ bool TraceReader::parse_packet(Bytes bytes, Packet& packet) {
   return !reader.bad();
 }
 
+namespace {
+
+// Whether a message can be read to its end, and so can those of its fields that `messages` names,
+// a bit a field number.
+bool is_sound(const Bytes& message, uint64_t messages) {
+  Field field, inner;
+  Reader reader(message);
+  while (reader.next(field)) {
+    if (field.number >= 64 || !(messages >> field.number & 1) || !field.is(kBytes)) continue;
+    Reader part(field);
+    while (part.next(inner)) {
+    }
+    if (part.bad()) return false;
+  }
+  return !reader.bad();
+}
+
+}  // namespace
+
+// Whether what a packet says of the packets behind it can be read to its end. What can be read of it
+// counts all the same, as in trace_processor.
+bool TraceReader::is_state_sound(const Packet& packet) {
+  return is_sound(packet.defaults, uint64_t{1} << 11) &&
+         is_sound(packet.clock_snapshot, uint64_t{1} << 1) && is_sound(packet.interned, ~uint64_t{0});
+}
+
 // False where the packet itself is damaged: nothing behind it can be trusted.
 bool TraceReader::packet(Bytes bytes, bool nested) {
   Packet packet;
@@ -156,7 +182,10 @@ bool TraceReader::packet(Bytes bytes, bool nested) {
   const uint32_t index = sequence_of(packet.sequence);
   constexpr uint32_t kState = kPacketHasCleared | kPacketHasDropped | kPacketHasDefaults |
                               kPacketHasInterned | kPacketHasSnapshot | kPacketHasExtension;
-  if (packet.has & kState && !update_state(packet, index)) return true;
+  if (packet.has & kState) {
+    if (!is_state_sound(packet)) output_.drop(Drop::kMalformed);
+    if (!update_state(packet, index)) return true;
+  }
   if (packet.flags & kNeedsState && !sequences_[index].valid) {
     output_.drop(Drop::kStateLost);
     return true;

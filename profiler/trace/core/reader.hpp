@@ -104,6 +104,7 @@ class TraceReader {
   static bool take(const Field& field, PacketHas what, Bytes& part, Packet& packet);
   static bool parse_rare(const Field& field, Packet& packet);
   static bool parse_packet(Bytes bytes, Packet& packet);
+  static bool is_state_sound(const Packet& packet);
   bool packet(Bytes bytes, bool nested);
   bool plain(Bytes bytes);
   void unpack(const Packet& packet, bool nested);

@@ -9,7 +9,7 @@ n-th invocation noted for it.
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ import numpy as np
 
 from profiler.capture.onnx_layers import LayerMap, build_layer_map, node_count
 from profiler.capture.onnx_profile import EVENT_CAP, NodeEvent, ProfiledRun, read_profile
-from profiler.capture.recorder import Invocation
+from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.timeline import PipelineCall
 from profiler.errors import InputError
 from profiler.events import ROOT_DEVICE, UNKNOWN, Category, Loss, Track
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
+from profiler.trace.columns import CommandBuilder, Counter
 
-__all__ = ["OperatorTrace", "ProfiledPart"]
+__all__ = ["ProfiledPart"]
 
 _EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
 _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
@@ -38,15 +40,6 @@ class _Segment:
     start_ns: int
     runs: list[Invocation | None] = field(default_factory=list)
     file: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorTrace:
-    """The commands of one invocation, and the memory that the session's arena held."""
-
-    invocation: Invocation
-    commands: CommandColumns
-    counters: tuple[Counter, ...]
 
 
 class ProfiledPart:
@@ -73,6 +66,60 @@ class ProfiledPart:
         self._segments: list[_Segment] = []
         self._optimized = folder / f"{submodule}.optimized.onnx"
         self._layers: LayerMap | None = None
+        self._recorder: Recorder | None = None
+        self._give_back: Callable[[], None] | None = None
+
+    @classmethod
+    def lent(cls, request: SourceRequest) -> ProfiledPart:
+        """An `OperatorSource`: the part runs on the profiled session until `close`."""
+        part = cls(
+            request.submodule,
+            request.part,
+            request.device,
+            request.folder,
+            event_cap=request.event_cap,
+        )
+        part._recorder = request.recorder
+        session = part.open()
+        part._give_back = _lend_session(request.part, session)
+        return part
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing: sessions are profiled whatever runs them."""
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing either."""
+
+    def before(self, invocation: Invocation) -> None:
+        """The part's session is about to run for `invocation`; renews the session in time."""
+        recorder = self._recorder
+        begin = recorder.clock.now_ns() if recorder else 0
+        if self.note_run(invocation if invocation.recorded else None):
+            self.part.session = self.session
+            if recorder:
+                end = recorder.clock.now_ns()
+                recorder.add_host_work("profiler.renew_session", begin, end)
+
+    def after(self, invocation: Invocation) -> None:
+        """Nothing: a run's events are in the profile."""
+
+    def close(self) -> None:
+        """Give the part its own session back and end profiling."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
+        self.end()
+
+    def summary(self) -> SourceSummary:
+        """Events, attribution and losses of the whole run; after `traces`."""
+        return SourceSummary(
+            self.events,
+            self.attributed_ns,
+            self.total_ns,
+            1 + self.renewals,
+            tuple(self.losses),
+            backend="onnxruntime",
+        )
 
     @property
     def session(self) -> Any:
@@ -219,6 +266,22 @@ class ProfiledPart:
         changed = np.flatnonzero(np.diff(values, prepend=-1))
         name = f"{self.submodule} arena in use"
         return (Counter(self._device, name, "bytes", times[changed], values[changed]),)
+
+
+def _lend_session(part: Any, session: Any) -> Callable[[], None]:
+    """Give `part` the profiled session; returns what gives its own back."""
+    opened = (
+        getattr(part, "opened_session", None) if hasattr(part, "open_session") else part.session
+    )
+    part.session = session
+
+    def give_back() -> None:
+        if opened is None:
+            del part.session
+        else:
+            part.session = opened
+
+    return give_back
 
 
 def _clock_correction(invocation: Invocation, run: ProfiledRun, origin_ns: int) -> int:

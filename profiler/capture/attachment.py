@@ -67,15 +67,26 @@ class Attachment:
             self._parts[entry] = weakly(part)
             self._sources.pop(entry, None)
             if id(part) not in by_part:
-                by_part[id(part)] = self._open_source(entry, part, device_of(pipeline, entry))
+                owner = getattr(pipeline, entry.submodule)
+                device = device_of(pipeline, entry)
+                by_part[id(part)] = self._open_source(entry, owner, part, device)
             source = by_part[id(part)]
             if source is not None:
                 self._sources[entry] = source
 
-    def _open_source(self, entry: Entry, part: Any, device: str) -> OperatorSource | None:
+    def _open_source(
+        self, entry: Entry, owner: Any, part: Any, device: str
+    ) -> OperatorSource | None:
         self._folder.mkdir(exist_ok=True)
         request = SourceRequest(
-            entry.submodule, part, device, self._folder, self._recorder, self._event_cap
+            entry.submodule,
+            part,
+            device,
+            self._folder,
+            self._recorder,
+            self._event_cap,
+            self._options.selection(entry.submodule),
+            owner,
         )
         source = open_source(request)
         if source is not None:

@@ -136,6 +136,7 @@ class CallHook:
             stage=entry.stage,
             branch=branch,
             step=labels.steps.now() if entry.stage == "denoise" else NO_STEP,
+            last_step=labels.steps.last() if entry.stage == "denoise" else NO_STEP,
             device=device_of(pipeline, entry),
             input_shapes=_shapes(arguments),
             recorded=hooks.recorder.recording,

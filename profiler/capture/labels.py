@@ -20,7 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
-from profiler.events import Branch
+from profiler.events import NO_STEP, Branch
 
 __all__ = [
     "CACHE_CONTEXT",
@@ -114,6 +114,14 @@ class Steps:
         if index is None:
             index = getattr(scheduler, "begin_index", None)
         return 0 if index is None else int(index)
+
+    def last(self) -> int:
+        """The last step of the schedule, `NO_STEP` where the scheduler does not tell."""
+        timesteps = getattr(self._scheduler(), "timesteps", None)
+        try:
+            return len(timesteps) - 1 if timesteps is not None else NO_STEP
+        except TypeError:  # a tensor without dimensions
+            return NO_STEP
 
     def end(self) -> None:
         """`scheduler.step` has returned."""

@@ -6,12 +6,13 @@ around them. When the run has ended it yields what each recorded invocation exec
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
 from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.selection import ALL, CallSelection
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch_hooks import is_module
 from profiler.errors import InputError
@@ -23,6 +24,7 @@ __all__ = [
     "OperatorTrace",
     "SourceRequest",
     "SourceSummary",
+    "TimedCall",
     "open_source",
 ]
 
@@ -37,12 +39,24 @@ class OperatorTrace:
 
 
 @dataclass(frozen=True, slots=True)
+class TimedCall:
+    """A recorded call of a submodule some of whose calls are traced: how long it took, whether
+    its operators were recorded, and its inputs by name as "dtype[d0,d1,…]"."""
+
+    duration_ns: int
+    traced: bool
+    input_shapes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
 class SourceSummary:
     """What a source did in the whole run.
 
     `events` counts operator events, each of which cost time; `attributed_ns` of `total_ns`
     operator time found a module path; `sessions` counts profiled sessions. `backend` is
-    "onnxruntime" where its cost per event holds, "" where nobody has measured one.
+    "onnxruntime" where its cost per event holds, "" where nobody has measured one. `timed` holds
+    the calls in order of their begin, where calls of both kinds were asked for. `known` is what
+    else the manifest says of the submodule.
     """
 
     events: int = 0
@@ -51,6 +65,8 @@ class SourceSummary:
     sessions: int = 0
     losses: tuple[Loss, ...] = ()
     backend: str = ""
+    timed: tuple[TimedCall, ...] = ()
+    known: Mapping[str, Any] = field(default_factory=dict)
 
 
 class OperatorSource(Protocol):
@@ -73,8 +89,9 @@ class OperatorSource(Protocol):
         """Trace no more, and leave the submodule as it was; again without effect."""
 
     def traces(self) -> Iterator[OperatorTrace]:
-        """The operators of every recorded invocation that was traced, in order, each with
-        `invocation.ops_traced` set; after `close`, once."""
+        """The operators of recorded invocations that were traced, in order, each once and with
+        `invocation.ops_traced` set: after a pipeline call those that are complete, if any, and
+        after `close` all that are left."""
 
     def summary(self) -> SourceSummary:
         """What the manifest says; after `traces`."""
@@ -83,7 +100,8 @@ class OperatorSource(Protocol):
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
     """Whose operators are to be traced: `part` is the torch module, or what holds the session, of
-    `submodule` on `device`. `folder` exists while the run lasts, for files of the source."""
+    `submodule` on `device`. `folder` exists while the run lasts, for files of the source.
+    `selection` says in which calls; `owner` is the pipeline's submodule that the part is of."""
 
     submodule: str
     part: Any
@@ -91,6 +109,8 @@ class SourceRequest:
     folder: Path
     recorder: Recorder
     event_cap: int
+    selection: CallSelection = ALL
+    owner: Any = None
 
 
 def open_source(request: SourceRequest) -> OperatorSource | None:
@@ -101,7 +121,15 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
     if is_module(request.part):
         from profiler.capture.torch_operators import TorchOperators
 
-        return TorchOperators.of(request)
+        module = TorchOperators.of(request)
+        return _selected(module, request, lambda invocation: _pause(module, invocation))
+    from profiler.capture.rbln import RblnRuntimes
+
+    runtimes = RblnRuntimes.of(request)
+    if runtimes is not None:
+        return _selected(runtimes, request, runtimes.leave_out)
+    if getattr(request.owner, "rbln_config", None) is not None:
+        return None  # of optimum-rbln's, with runtimes elsewhere
     if not (hasattr(request.part, "open_session") or hasattr(request.part, "session")):
         raise InputError(
             f"{request.submodule} holds no ONNX Runtime session, so its operators cannot be "
@@ -109,4 +137,22 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
         )
     from profiler.capture.onnxruntime import ProfiledPart
 
-    return ProfiledPart.lent(request)
+    part = ProfiledPart.lent(request)
+    return _selected(part, request, part.leave_out)
+
+
+def _selected(
+    source: OperatorSource, request: SourceRequest, leave_out: Callable[[Invocation], None]
+) -> OperatorSource:
+    if not request.selection.mixed:
+        return source
+    from profiler.capture.selected_calls import SelectedCalls
+
+    return SelectedCalls(source, request.selection, leave_out)
+
+
+def _pause(source: OperatorSource, invocation: Invocation) -> None:
+    """Have a source that traces whole pipeline calls rest until its next invocation."""
+    if invocation.pipeline is not None:
+        source.end_pipeline(invocation.pipeline)
+        source.begin_pipeline(invocation.pipeline)

@@ -163,6 +163,7 @@ class PipelineHooks:
             recorder.end_pipeline(pipeline, failed=failed)
             for source in sources:
                 source.end_pipeline(pipeline)
+            recorder.settle()
 
     def _sources(self) -> list[OperatorSource]:
         found = map(self.source_of, present_entries(self.pipeline()))

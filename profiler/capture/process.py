@@ -8,6 +8,7 @@ first use, so a process that runs no model leaves nothing.
 from __future__ import annotations
 
 import contextlib
+import gc
 import json
 import os
 import sys
@@ -144,7 +145,10 @@ class SwitchedOn:
         from profiler.capture.operator_source import SourceRequest, open_source
         from profiler.trace.bundle import WORK_NAME
 
-        if self.settings is None or not _options(self.settings).traces_operators(bare.submodule):
+        if self.settings is None:
+            return None
+        selection = _options(self.settings).selection(bare.submodule)
+        if selection.nothing:
             return None
         bare.model()
         self._sources += 1
@@ -152,7 +156,7 @@ class SwitchedOn:
         folder.mkdir(parents=True)
         begin = recorder.clock.now_ns()
         source = open_source(
-            SourceRequest(bare.submodule, bare, bare.device, folder, recorder, EVENT_CAP)
+            SourceRequest(bare.submodule, bare, bare.device, folder, recorder, EVENT_CAP, selection)
         )
         recorder.add_host_work("profiler.open_session", begin, recorder.clock.now_ns())
         if source is not None:
@@ -161,7 +165,13 @@ class SwitchedOn:
 
     def _say_unknown(self, session: Any) -> None:
         """Submodules that were configured and never ran: most likely a name mistyped."""
-        configured = () if self.settings is None else self.settings.config
+        from profiler.capture.selection import parse_ops
+
+        if self.settings is None:
+            return
+        configured = dict.fromkeys(
+            [*self.settings.config, *parse_ops(self.settings.ops).by_submodule]
+        )
         known = {invocation.submodule for invocation in session.recorder.invocations}
         unknown = [name for name in configured if name not in known]
         if unknown:
@@ -183,6 +193,7 @@ class SwitchedOn:
 
         self._lock = threading.RLock()
         if self._session is not None:
+            gc.freeze()  # whatever garbage the parent has left may be a session of ONNX Runtime
             _keep_for_ever(self._session)
         self._session, self._opened = None, False
         attachments = list(self._attachments.values())
@@ -229,8 +240,8 @@ def _script_name() -> str:
 
 
 def _keep_for_ever(session: Any) -> None:
-    """Never destroy `session` in this process: profiled ONNX Runtime sessions below it would
-    write to files that are the parent's when they go."""
+    """Never destroy `session` in this process: when profiled ONNX Runtime sessions below it go,
+    they write to files that are the parent's, and wait for threads that a fork has left behind."""
     import ctypes
 
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))

@@ -28,7 +28,7 @@ from typing import Any
 __all__ = ["ProcessEnd", "uncaught"]
 
 _SIGNALS = ("SIGTERM", "SIGHUP")
-_PATIENCE_S = 60.0  # a signal waits for the bundle this long; the files written so far stay anyway
+_PATIENCE_S = 60.0  # a signal waits for the bundle this long; what was written stays anyway
 
 
 class ProcessEnd:
@@ -79,15 +79,15 @@ class ProcessEnd:
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Close, then die of the signal after all.
 
-        The handler runs between two bytecodes of the main thread, which may hold any lock: so
-        another thread closes, and the main thread does not wait for it without end.
+        This runs between two bytecodes of the main thread, which is where torch's profiler can be
+        stopped, if it was started there. The main thread may hold a lock that closing needs: so
+        another thread sees to it that the process does not wait for itself without end.
         """
         signal.signal(number, signal.SIG_DFL)
-        closing = threading.Thread(
-            target=self._close, args=(signal.Signals(number).name,), daemon=True
-        )
-        closing.start()
-        closing.join(_PATIENCE_S)
+        closed = threading.Event()
+        threading.Thread(target=_kill_unless, args=(closed, number), daemon=True).start()
+        self._close(signal.Signals(number).name)
+        closed.set()
         signal.raise_signal(number)
 
     def _in_child(self) -> None:
@@ -102,6 +102,11 @@ class ProcessEnd:
         """What a `multiprocessing` child runs when its target has returned or raised."""
         if self._watching:
             self._close("")
+
+
+def _kill_unless(closed: threading.Event, number: int) -> None:
+    if not closed.wait(_PATIENCE_S):
+        os.kill(os.getpid(), number)
 
 
 def _finalize_in_child(end: Any) -> None:

@@ -26,7 +26,9 @@ class Invocation:
 
     `index` is given when it has returned, -1 before; `failed` tells that it ended with an
     exception. `recorded` is False in warm-up: it takes part in no table. `pipeline` is the
-    pipeline call that it belongs to, None outside every one.
+    pipeline call that it belongs to, None outside every one; `last_step` the last step of the
+    scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
+    be traced, though others of the submodule are.
     """
 
     submodule: str
@@ -42,6 +44,8 @@ class Invocation:
     failed: bool = False
     index: int = -1
     pipeline: PipelineCall | None = None
+    last_step: int = NO_STEP
+    left_out: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""
@@ -105,20 +109,21 @@ class Recorder:
     It takes no locks, so that a signal can end a run whatever thread it meets: lists grow and
     indices are drawn in one step each.
 
-    `on_call_end` is told of each recorded invocation that returned, on the thread that ran it.
+    `on_call_end` is told of each recorded invocation that returned, on the thread that ran it;
+    `on_pipeline_end` when the last open pipeline call has ended, its sources included.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.recording = True
         self.on_call_end: Callable[[Invocation], None] | None = None
+        self.on_pipeline_end: Callable[[], None] | None = None
         self.settings: dict[str, Any] = {}  # numbers that the last pipeline call was given
         self.pipelines: list[PipelineCall] = []
         self.invocations: list[Invocation] = []
         self.host_work: list[HostWork] = []
         self._open: list[PipelineCall] = []
         self._indices = itertools.count()
-        self._finished: list[Invocation] = []
 
     @property
     def hooks_ns(self) -> int:
@@ -143,6 +148,11 @@ class Recorder:
         elif pipeline in self._open:
             self._open.remove(pipeline)
             self.pipelines.append(pipeline)
+
+    def settle(self) -> None:
+        """The sources of a pipeline call have been told of its end, too."""
+        if self.on_pipeline_end is not None and not self._open:
+            self.on_pipeline_end()
 
     def end_open_pipelines(self) -> None:
         """The run is closed: what still runs ends here, unfinished."""
@@ -169,7 +179,6 @@ class Recorder:
         if not invocation.recorded:
             return
         invocation.index = next(self._indices)
-        self._finished.append(invocation)
         if self.on_call_end is not None:
             self.on_call_end(invocation)
 
@@ -180,7 +189,8 @@ class Recorder:
 
     def finished(self) -> list[Invocation]:
         """Invocations that returned, in the order of their index."""
-        return sorted(self._finished, key=lambda invocation: invocation.index)
+        found = [invocation for invocation in self.invocations if invocation.index >= 0]
+        return sorted(found, key=lambda invocation: invocation.index)
 
     def calls(self) -> list[Call]:
         """The calls of `finished`, in its order."""

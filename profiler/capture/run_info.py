@@ -19,12 +19,12 @@ from profiler.capture.shapes import device_of, entries, part_of
 from profiler.events import ROOT_DEVICE, Loss
 from profiler.trace.manifest import RunInfo
 
-__all__ = ["PipelineFacts", "pipeline_facts", "run_info"]
+__all__ = ["NOT_ENDED", "PipelineFacts", "pipeline_facts", "run_info"]
 
-_HOOKS_ALONE = (
-    "hooks: time in the profiler's own code inside the run; what recording torch's operators cost "
-    "was not measured"
+NOT_ENDED = Loss(
+    "aborted_run", "run", 1, "runs", "the run did not end: it was killed, or its machine went down"
 )
+"""What the manifest of a run says until the run has ended."""
 
 
 @dataclass(slots=True)
@@ -63,12 +63,14 @@ def run_info(
     pipelines: Sequence[PipelineFacts],
     sources: Sequence[tuple[str, SourceSummary]],
     *,
-    warmup: Mapping[str, Any],
-    conversion_ns: int,
-    failure: str,
+    warmup: Mapping[str, Any] | None = None,
+    writing: Mapping[str, int] | None = None,
+    losses: Iterable[Loss] = (),
+    failure: str = "",
 ) -> RunInfo:
     """The manifest's description of a run that has ended. `sources` are what traced operators,
-    with their submodules; `failure` says what ended the run early, "" if nothing did."""
+    with their submodules; `writing` is what conversion and writing took, by name, in ns; `losses`
+    is what could not be written; `failure` says what ended the run early, "" if nothing did."""
     devices: dict[str, dict[str, Any]] = {ROOT_DEVICE: {}}
     submodules: dict[str, dict[str, Any]] = {}
     for facts in pipelines:
@@ -77,6 +79,12 @@ def run_info(
     for name in submodules:
         summaries = [summary for submodule, summary in sources if submodule == name]
         submodules[name]["profiled_sessions"] = sum(s.sessions for s in summaries)
+        for summary in summaries:
+            _add(submodules[name], summary.known)
+    costs = overhead.measured_costs(sources)
+    for name, measured in costs.items():
+        submodules.setdefault(name, {})["calibration"] = measured.calibration()
+    end_to_end_ns = sum(p.end_ns - p.start_ns for p in recorder.pipelines)
     summaries = [summary for _, summary in sources]
     return RunInfo(
         producer="capture",
@@ -92,11 +100,20 @@ def run_info(
             "clock": "CLOCK_REALTIME",
             "monotonic_offset_ns": recorder.clock.monotonic_offset_ns,
         },
-        overhead=_overhead(recorder, summaries, conversion_ns),
-        warmup=dict(warmup),
+        overhead={
+            **overhead.tracing_cost(sources, costs, recorder.hooks_ns, end_to_end_ns),
+            **(writing or {}),
+        },
+        warmup=dict(warmup or {}),
         attribution=_attribution(sources),
-        losses=tuple(_losses(recorder, summaries, failure)),
+        losses=(*_losses(recorder, summaries, failure), *losses),
     )
+
+
+def _add(known: dict[str, Any], more: Mapping[str, Any]) -> None:
+    """Put `more` to what is known of a submodule; lists of several sources become one."""
+    for key, value in more.items():
+        known[key] = known.get(key, []) + value if isinstance(value, list) else value
 
 
 def _joined(names: Iterable[str]) -> str:
@@ -108,26 +125,6 @@ def _described(devices: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any
     return {
         name: {"hardware": cpu if name.startswith("cpu") else "", **known}
         for name, known in sorted(devices.items())
-    }
-
-
-def _overhead(
-    recorder: Recorder, summaries: Sequence[SourceSummary], conversion_ns: int
-) -> dict[str, Any]:
-    """The cost of tracing; of operators only where what recorded them has a measured cost."""
-    end_to_end = sum(p.end_ns - p.start_ns for p in recorder.pipelines)
-    hooks_ns, events = recorder.hooks_ns, sum(s.events for s in summaries)
-    found = {"hooks_ns": hooks_ns, "operator_events": events, "conversion_ns": conversion_ns}
-    if any(s.events and s.backend != "onnxruntime" for s in summaries):
-        return {**found, "method": _HOOKS_ALONE}
-    event_ns = overhead.operator_event_ns() if events else 0.0
-    operators_ns = round(events * event_ns)
-    return {
-        **found,
-        "operator_event_ns": round(event_ns, 1),
-        "operators_ns": operators_ns,
-        "share": (hooks_ns + operators_ns) / end_to_end if end_to_end else 0.0,
-        "method": overhead.OPERATOR_METHOD,
     }
 
 
@@ -152,7 +149,7 @@ def _losses(recorder: Recorder, summaries: Iterable[SourceSummary], failure: str
     for summary in summaries:
         yield from summary.losses
     for call in recorder.invocations:
-        if call.end_ns < 0:
+        if call.index < 0:
             step = f" of step {call.step}" if call.stage == "denoise" else ""
             detail = f"the call{step} did not return, so it has no file"
             yield Loss("untraced_call", call.submodule, 1, "calls", detail)

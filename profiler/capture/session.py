@@ -15,12 +15,14 @@
 from __future__ import annotations
 
 import functools
+import os
 import re
 import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
@@ -29,16 +31,14 @@ from typing import Any, TypeVar
 from profiler.capture.attachment import Attachment, check_devices
 from profiler.capture.clock import Clock, RunClock
 from profiler.capture.onnx_profile import EVENT_CAP
-from profiler.capture.operator_source import (
-    OperatorSource,
-    OperatorTrace,
-)
-from profiler.capture.options import Options, parse_config
-from profiler.capture.recorder import Recorder
-from profiler.capture.run_info import run_info
+from profiler.capture.operator_source import OperatorSource
+from profiler.capture.options import Options, check_names, parse_config
+from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.run_info import NOT_ENDED, run_info
 from profiler.capture.shapes import entries
 from profiler.capture.wraps import is_wrapped
-from profiler.errors import InputError
+from profiler.capture.writing import CallWriter
+from profiler.errors import InputError, ProfilerError
 from profiler.events import HOST_TRACK, ROOT_DEVICE, Track
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns
@@ -72,6 +72,8 @@ class Session:
         self._event_cap = event_cap
         self._compress: Compression = compress
         self._bundle: BundleWriter | None = None
+        self._writer: CallWriter | None = None
+        self._process = os.getpid()
         self._attachments: list[Attachment] = []
         self._sources: list[tuple[str, OperatorSource]] = []
         self._warmup: dict[str, Any] = {}
@@ -103,7 +105,10 @@ class Session:
     @property
     def directory(self) -> Path:
         """The bundle's folder, made on first use. Raises OutputError where it cannot be."""
-        return self._opened("run").directory
+        with self._lock:
+            if self._bundle is None:
+                self._describe(self._opened("run"))
+            return self._opened("run").directory
 
     def attach(self, pipeline: Any) -> Attachment:
         """Record what `pipeline` runs from now on, until the attachment is detached.
@@ -126,10 +131,10 @@ class Session:
                 attachment.attach(pipeline)
             except BaseException:
                 if not self._attachments and not self._sources:
-                    shutil.rmtree(bundle.directory)
-                    self._bundle = None
+                    self._abandon(bundle)
                 raise
             self._attachments.append(attachment)
+            self._describe(bundle)
             return attachment
 
     def add_source(self, source: OperatorSource, submodule: str) -> None:
@@ -158,10 +163,11 @@ class Session:
         """Detach everything, write the bundle and return its folder; None where there is none.
 
         `failure` says what ended the run early. May be called again without effect. Raises
-        OutputError where the bundle cannot be written.
+        OutputError where the bundle cannot be written, or lacks calls. In a forked child nothing
+        is done: the run is its parent's.
         """
         with self._lock:
-            if self._closed:
+            if self._closed or os.getpid() != self._process:
                 return self.path
             self._closed = True
             for attachment in reversed(self._attachments):
@@ -169,29 +175,85 @@ class Session:
             for _, source in self._sources:
                 source.close()
             self.recorder.end_open_pipelines()
-            if self._bundle is not None:
-                self.path = self._write(self._bundle, failure)
+            if self._bundle is not None and self._writer is not None:
+                try:
+                    self.path = self._write(self._bundle, self._writer, failure)
+                finally:
+                    self._writer.journal.close()
+                error = self._writer.error()
+                if error is not None:
+                    raise error
             return self.path
 
     def _opened(self, title: str) -> BundleWriter:
         with self._lock:
             if self._bundle is None:
                 run_id = self._name or self._dated(self._title or title)
-                self._bundle = BundleWriter.create(self._out, run_id, compress=self._compress)
+                bundle = BundleWriter.create(self._out, run_id, compress=self._compress)
+                self._writer = CallWriter(bundle)
+                self._bundle = bundle
+                self.recorder.on_call_end = self._call_ended
+                self.recorder.on_pipeline_end = self._pipeline_ended
             return self._bundle
+
+    def _abandon(self, bundle: BundleWriter) -> None:
+        """Nothing could be attached: leave no bundle behind."""
+        assert self._writer is not None
+        self.recorder.on_call_end = self.recorder.on_pipeline_end = None
+        self._writer.finish()
+        self._writer.journal.remove()
+        shutil.rmtree(bundle.directory)
+        self._bundle = self._writer = None
+
+    def _describe(self, bundle: BundleWriter) -> None:
+        """The manifest of a run that has not ended, so that a killed run is a bundle, too."""
+        facts = [attachment.facts for attachment in self._attachments]
+        info = run_info(self.recorder, facts, [])
+        bundle.begin(replace(info, losses=(NOT_ENDED,)))
+
+    def _call_ended(self, invocation: Invocation) -> None:
+        """A call has returned, on this thread: its line of the journal, and its file where that
+        waits for no operators."""
+        writer = self._writer
+        if writer is None or self._closed or os.getpid() != self._process:
+            return
+        begin = self.recorder.clock.now_ns()
+        traced = not invocation.left_out and any(
+            submodule == invocation.submodule for submodule, _ in self._all_sources()
+        )
+        writer.note(invocation, awaits_operators=traced)
+        if not traced:
+            writer.put_call(invocation)
+        if invocation.pipeline is not None:
+            invocation.pipeline.hooks_ns += self.recorder.clock.now_ns() - begin
+
+    def _pipeline_ended(self) -> None:
+        """No pipeline call runs now: write what is complete."""
+        writer = self._writer
+        if writer is None or self._closed or os.getpid() != self._process:
+            return
+        for _, source in self._all_sources():
+            with suppress(ProfilerError):  # it is asked again, and heard, when the run ends
+                for trace in source.traces():
+                    writer.put(trace)
+        writer.flush()
+
+    def _all_sources(self) -> list[tuple[str, OperatorSource]]:
+        return [pair for a in self._attachments for pair in a.sources()] + self._sources
 
     def _dated(self, title: str) -> str:
         now = datetime.fromtimestamp(self.recorder.clock.now_ns() / 1e9, UTC)
         return f"{now:%Y%m%d-%H%M%S}-{title}"
 
-    def _write(self, bundle: BundleWriter, failure: str) -> Path:
+    def _write(self, bundle: BundleWriter, writer: CallWriter, failure: str) -> Path:
         begin = time.perf_counter_ns()
-        sources = [pair for a in self._attachments for pair in a.sources()] + self._sources
-        traces = {id(trace.invocation): trace for _, source in sources for trace in source.traces()}
-        nothing = CommandBuilder().build()
-        for invocation in self.recorder.finished():
-            trace = traces.get(id(invocation)) or OperatorTrace(invocation, nothing, ())
-            bundle.write_call(invocation.as_call(), trace.commands, trace.counters)
+        writing = {"backpressure_ns": writer.backpressure_ns, "writing_ns": writer.writing_ns}
+        sources = self._all_sources()
+        for _, source in sources:
+            for trace in source.traces():
+                writer.put(trace)
+        writer.finish()
+        writer.write_rest(self.recorder.finished())
         bundle.write_host(self.recorder.spans(), self._host_commands(), ROOT_DEVICE)
         shutil.rmtree(bundle.directory / WORK_NAME, ignore_errors=True)
         info = run_info(
@@ -199,10 +261,13 @@ class Session:
             [attachment.facts for attachment in self._attachments],
             [(submodule, source.summary()) for submodule, source in sources],
             warmup=self._warmup,
-            conversion_ns=time.perf_counter_ns() - begin,
+            writing={**writing, "conversion_ns": time.perf_counter_ns() - begin},
+            losses=writer.losses(),
             failure=failure,
         )
-        return bundle.finish(info)
+        path = bundle.finish(info)
+        writer.journal.remove()
+        return path
 
     def _host_commands(self) -> CommandColumns:
         builder = CommandBuilder()
@@ -238,6 +303,7 @@ def profile(
     """
     known = dict.fromkeys(entry.submodule for entry in entries(pipeline))
     options = parse_config(config, ops, known)
+    check_names(options, known)
     check_devices(pipeline, options)
     check_compression(compress)
     clock = clock or RunClock.start()
@@ -293,8 +359,12 @@ class Profile:
         trace: TracebackType | None,
     ) -> None:
         assert self._session is not None
-        failure = "" if error is None else f"{type(error).__name__}: {error}"
-        self.path = self._session.close(failure)
+        name, text = type(error).__name__, str(error)
+        failure = "" if error is None else f"{name}: {text}" if text else name
+        try:
+            self._session.close(failure)
+        finally:
+            self.path = self._session.path
 
     def warmup(self) -> AbstractContextManager[None]:
         """What runs inside is executed with everything in place but kept out of the run; the

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from operator import attrgetter
 from typing import Any, Literal
 
+from profiler.capture.rbln_runtimes import rbln_device
 from profiler.capture.torch_hooks import device_name, execution_device, is_module
 from profiler.errors import InputError
 from profiler.events import ROOT_DEVICE
@@ -120,5 +121,6 @@ def device_of(pipeline: Any, entry: Entry) -> str:
     part = part_of(pipeline, entry)
     if is_module(part):
         return execution_device(part)
-    device = getattr(part, "device", None)
+    npu = rbln_device(getattr(pipeline, entry.submodule), entry.part.rpartition(".")[2])
+    device = npu or getattr(part, "device", None)
     return device_name(device) if device else ROOT_DEVICE

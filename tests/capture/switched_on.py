@@ -76,6 +76,7 @@ class Environment:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            start_new_session=True,
         )
 
     def run(self, script: str, *arguments: str, **settings: str | None) -> Ended:
@@ -91,7 +92,12 @@ class Environment:
         return self.ended(process)
 
     def ended(self, process: subprocess.Popen[str]) -> Ended:
-        out, err = process.communicate(timeout=300)
+        try:
+            out, err = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:  # it hangs: end it, and what it has forked
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
         traces = self.work / "traces"
         bundles = sorted(traces.iterdir()) if traces.is_dir() else []
         return Ended(process.returncode, out, err, bundles)

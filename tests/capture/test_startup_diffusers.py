@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import signal
+import sys
+
 import pytest
 
 from profiler.events import NO_STEP
@@ -60,3 +63,32 @@ def test_two_pipelines_in_one_script(scripts):
     assert losses(ended.bundle) == []
     pipelines = "StableDiffusion3Pipeline, FluxPipeline"
     assert whole(ended.bundle).info.pipeline == pipelines
+
+
+INTERRUPTED = """
+    import os, signal
+    import tests.capture.tiny_diffusers as tiny
+
+    def after_step(pipe, step, timestep, arguments):
+        if step == 1:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return arguments
+
+    sd3 = tiny.quiet(tiny.sd3())
+    sd3("a cat", num_inference_steps=4, callback_on_step_end=after_step, **tiny.SIZE)
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+def test_sigterm_in_the_middle_of_a_pipeline_call(scripts, tmp_path):
+    """The calls that had ended are in a whole bundle with their operators, though torch's
+    profiler was still running for the pipeline call that was cut short."""
+    ended = scripts.run(INTERRUPTED, RBLN_PROFILER_DIR=str(tmp_path / "traces"))
+    assert ended.code == -signal.SIGTERM
+    (bundle,) = (tmp_path / "traces").iterdir()
+    assert labels(bundle) == [
+        *encoded(3, "prompt", "negative_prompt"),
+        *(("transformer", "denoise", "batched", step) for step in range(2)),
+    ]
+    assert all(entry.commands > 0 for entry in whole(bundle).calls)
+    assert losses(bundle) == [("aborted_run", "the run ended with SIGTERM")]

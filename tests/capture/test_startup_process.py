@@ -261,6 +261,32 @@ def test_a_fork_that_leaves(scripts):
     assert losses(ended.bundle) == []
 
 
+@posix
+def test_a_fork_with_a_pipeline(scripts):
+    """In a forked child the parent's pipeline has no hooks; the parent's run goes on."""
+    script = """
+    import os
+    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+    from profiler.pipelines.tiny import default_model_folder
+    pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())
+    def draw():
+        pipe("a cat", num_inference_steps=1, seed=1, height=64, width=64)
+    draw()
+    print(type(pipe) is StableDiffusion3Pipeline, flush=True)
+    pid = os.fork()
+    if not pid:
+        print(type(pipe) is StableDiffusion3Pipeline, flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    draw()
+    """
+    ended = scripts.run(script)
+    assert ended.out == "False\nTrue\n"
+    assert len(labels(ended.bundle)) == 16
+    assert all(entry.commands > 0 for entry in whole(ended.bundle).calls)
+    assert losses(ended.bundle) == []
+
+
 ONE_RUN = SESSION + "    made().run(None, {'x': x})\n"
 
 
@@ -337,9 +363,9 @@ def test_a_folder_that_cannot_be_written(scripts):
 
 def test_a_name_that_nothing_has(scripts):
     """A configured submodule that never ran is said at the end: the name is likely mistyped."""
-    config = '{"ops": "none", "config": {"encodr": {"activate_profiler": false}}}'
+    config = '{"ops": "none vea=all", "config": {"encodr": {"activate_profiler": false}}}'
     ended = scripts.run(ONE_RUN, RBLN_PROFILER_CONFIG=config)
-    assert "profile-sd3: encodr: configured, but what ran is encoder\n" in ended.err
+    assert "profile-sd3: encodr, vea: configured, but what ran is encoder\n" in ended.err
 
 
 def test_start_and_done(scripts):

@@ -48,6 +48,7 @@ def started(scripts, *arguments, **settings):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        start_new_session=True,
     )
 
 

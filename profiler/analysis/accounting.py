@@ -17,8 +17,9 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import ends, text_codes
+from profiler.analysis.batches import Codes, Times
 from profiler.analysis.columns import STAGES
-from profiler.analysis.intervals import Codes, Times, union_by, union_length
+from profiler.analysis.intervals import union_by, union_length
 from profiler.analysis.result import Accounting, StageAccount, SubmoduleTime
 from profiler.events import NO_CALL
 from profiler.table.columns import schema
@@ -189,7 +190,8 @@ def _in_order(stage_spans: pl.DataFrame, calls: pl.DataFrame) -> list[str]:
 
 
 def _stage_parts(run: Run, stage_spans: pl.DataFrame, names: list[str]) -> Parts:
-    host = run.commands.filter(pl.col("call") == NO_CALL)
+    times = run.commands.lazy().select("call", "stage", "start_ns", "duration_ns")
+    host = times.filter(pl.col("call") == NO_CALL).collect()
     spans, calls, free = (
         Grouped.of(frame, _stage_codes(frame["stage"], names))
         for frame in (stage_spans, run.calls, host)

@@ -12,7 +12,8 @@ import polars as pl
 from profiler.analysis.accounting import account
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.devices import device_table
-from profiler.analysis.operators import fold, operator_table
+from profiler.analysis.folds import fold
+from profiler.analysis.operators import operator_table
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.selection import Selection, select, steps_of
 from profiler.analysis.steps import step_summary, step_table

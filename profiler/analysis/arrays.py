@@ -5,10 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.intervals import Codes, Times
+from profiler.analysis.batches import Codes, Times, batches
 from profiler.events import CATEGORIES
 
 __all__ = ["HOST", "CommandArrays", "dense_codes", "ends", "positions", "text_codes"]
@@ -44,26 +43,11 @@ class CommandArrays:
             category=commands["category"].to_physical().to_numpy(),
         )
 
-    def where(self, rows: npt.NDArray[np.bool_]) -> CommandArrays:
-        """Only the commands that `rows`, bool [n], keeps."""
-        if rows.all():
-            return self
-        return CommandArrays(
-            self.call[rows],
-            self.step[rows],
-            self.start[rows],
-            self.end[rows],
-            self.device[rows],
-            self.devices,
-            self.category[rows],
-        )
-
 
 def ends(frame: pl.DataFrame) -> Times:
     """`start_ns + duration_ns`, int64 [n]; a negative duration counts as none."""
-    end: Times = (
-        frame.select(pl.col("start_ns") + pl.col("duration_ns").clip(0)).to_series().to_numpy()
-    )
+    end: Times = np.maximum(frame["duration_ns"].to_numpy(), 0)
+    end += frame["start_ns"].to_numpy()
     return end
 
 
@@ -82,22 +66,26 @@ def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
 
 
 def positions(keys: Codes, values: Codes) -> Codes:
-    """Where each key stands in the sorted, distinct `values`, -1 where it does not."""
-    if not len(values):
-        return np.full(len(keys), -1, dtype=np.int32)
-    found = np.searchsorted(values, keys).astype(np.int32)
-    np.minimum(found, len(values) - 1, out=found)
-    found[values[found] != keys] = -1
+    """Where each key stands in the sorted, distinct `values`, -1 where it does not; int32."""
+    found = np.full(len(keys), -1, dtype=np.int32)
+    for rows in batches(len(keys) if len(values) else 0):
+        place = np.minimum(np.searchsorted(values, keys[rows]), len(values) - 1)
+        found[rows] = np.where(values[place] == keys[rows], place, -1)
     return found
 
 
 def dense_codes(codes: Codes, limit: int) -> tuple[Codes, Codes]:
-    """`(values, inverse)` as `np.unique` gives them, for codes from 0 to `limit - 1`."""
+    """`(values, inverse)` as `np.unique` gives them, for codes from 0 to `limit - 1`.
+
+    The inverse is written over `codes`.
+    """
     if limit > 4 * len(codes) + (1 << 16):
-        values, inverse = np.unique(codes, return_inverse=True)
-        return values, inverse
+        values, codes[:] = np.unique(codes, return_inverse=True)
+        return values, codes
     table = np.zeros(limit, dtype=np.int32)
     table[codes] = 1
     values = np.flatnonzero(table)
     table[values] = np.arange(len(values))
-    return values, table[codes]
+    for rows in batches(len(codes)):
+        codes[rows] = table[codes[rows]]
+    return values, codes

@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, ends, text_codes
+from profiler.analysis.batches import Codes, Times, counts
 from profiler.analysis.columns import DEVICES
-from profiler.analysis.intervals import Codes, Times, union_by
+from profiler.analysis.intervals import union_by
 from profiler.events import CATEGORIES
 from profiler.table.columns import schema
 
@@ -31,25 +32,19 @@ def device_table(
     groups = len(names)
     call_device = _renumbered(codes, placed, names)
     device = _renumbered(commands.device, commands.devices, names)
-    on_device = commands.where(device >= 0)
-    device = device[device >= 0]
     call_start, call_end = calls["start_ns"].to_numpy(), ends(calls)
-    by_category = _by_category(on_device, device, groups)
-    span = _extent(
-        np.concatenate((on_device.start, call_start)),
-        np.concatenate((on_device.end, call_end)),
-        np.concatenate((device, call_device)),
-        groups,
-    )
-    busy = _busy(on_device, device, groups)
-    count = np.bincount(device, minlength=groups)
+    by_category = _by_category(commands, device, groups)
+    of_commands = _extent(commands.start, commands.end, device, groups)
+    of_calls = _extent(call_start, call_end, call_device, groups)
+    span = np.maximum(of_commands[1], of_calls[1]) - np.minimum(of_commands[0], of_calls[0])
+    busy = _busy(commands, device, groups)
     known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
     table = pl.DataFrame(
         {
             "device": names,
             "hardware": [_hardware(known.get(name, {})) for name in names],
             "calls": np.bincount(call_device, minlength=groups),
-            "commands": count,
+            "commands": counts(device, groups),
             "calls_ns": union_by(call_start, call_end, call_device, groups),
             "busy_ns": busy,
             **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
@@ -73,7 +68,8 @@ def _renumbered(codes: Codes, of: list[str] | tuple[str, ...], names: list[str])
 def _by_category(commands: CommandArrays, device: Codes, groups: int) -> Times:
     """Wall union by device and category, int64 [groups, categories]."""
     kinds = len(CATEGORIES)
-    codes = device * kinds + commands.category
+    codes = device * np.int32(kinds) + commands.category
+    codes[device < 0] = -1
     return union_by(commands.start, commands.end, codes, groups * kinds).reshape(groups, kinds)
 
 
@@ -92,16 +88,16 @@ def _has_untraced(
     return np.where(placed, here, untraced.any())
 
 
-def _extent(start: Times, end: Times, codes: Codes, groups: int) -> Times:
-    """From the first start to the last end of each group; 0 for a group without any."""
+def _extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, Times]:
+    """First start and last end of each group; codes below 0 are of none."""
     first = np.full(groups, np.iinfo(np.int64).max)
     last = np.full(groups, np.iinfo(np.int64).min)
     frame = pl.DataFrame({"code": codes, "start": start, "end": end})
     found = frame.group_by("code").agg(pl.col("start").min(), pl.col("end").max())
+    found = found.filter(pl.col("code") >= 0)
     first[found["code"].to_numpy()] = found["start"].to_numpy()
     last[found["code"].to_numpy()] = found["end"].to_numpy()
-    extent: Times = last - first
-    return extent
+    return first, last
 
 
 def _hardware(known: object) -> str | None:

@@ -4,36 +4,17 @@ Sorted by group and start, an interval adds to the union of its group what lies 
 furthest end seen so far. Groups are laid one behind the other on one time line, so that a single
 running maximum serves them all: O(n log n) for the sort, O(n) for the rest.
 
-Many intervals are worked on in batches, in order of their start: what a batch works with fits in
-the processor's caches, and memory stays bounded. Of the batches before only the furthest end of
-each group matters.
+Many intervals are worked on in batches, in order of their start. Of the batches before one only the
+furthest end of each group matters.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-__all__ = [
-    "Codes",
-    "Times",
-    "batches",
-    "counts",
-    "group_heads",
-    "is_sorted",
-    "narrow",
-    "union_by",
-    "union_length",
-    "union_sorted",
-]
+from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by
 
-_BATCH = 1 << 18  # rows
-
-Times = npt.NDArray[np.int64]
-Codes = npt.NDArray[np.integer[Any]]
+__all__ = ["group_heads", "union_by", "union_length", "union_sorted"]
 
 
 def union_by(start: Times, end: Times, codes: Codes, groups: int) -> Times:
@@ -51,7 +32,7 @@ def union_by(start: Times, end: Times, codes: Codes, groups: int) -> Times:
         group = codes[rows]
         kept = np.flatnonzero(group >= 0)
         if len(kept):
-            kept = kept[np.argsort(narrow(group[kept], groups), kind="stable")]
+            kept = kept[order_by(group[kept], groups)]
             _add_union(start[rows][kept], end[rows][kept], group[kept], covered, lengths)
     return lengths
 
@@ -98,27 +79,3 @@ def group_heads(*codes: Codes) -> Times:
     for column in codes:
         changes[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changes)
-
-
-def narrow(codes: Codes, groups: int) -> Codes:
-    """16-bit codes where they fit: NumPy sorts those by radix, in linear time."""
-    return codes.astype(np.uint16, copy=False) if groups <= 1 << 16 else codes
-
-
-def batches(rows: int) -> Iterator[slice]:
-    """Slices that divide `rows` rows."""
-    yield from (slice(first, first + _BATCH) for first in range(0, rows, _BATCH))
-
-
-def is_sorted(values: Codes) -> bool:
-    """Whether no value is less than the one before it."""
-    before, after = values[:-1], values[1:]
-    return all(bool((before[rows] <= after[rows]).all()) for rows in batches(len(after)))
-
-
-def counts(codes: Codes, groups: int) -> Times:
-    """How many rows each group has, int64 [groups]; codes below 0 are of none."""
-    found = np.zeros(groups + 1, dtype=np.int64)
-    for batch in batches(len(codes)):
-        found += np.bincount(codes[batch] + 1, minlength=groups + 1)
-    return found[1:]

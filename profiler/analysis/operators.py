@@ -14,128 +14,15 @@ count twice in the busy sum and can raise the efficiency above 1.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
-import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, dense_codes, text_codes
+from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.batches import batches
 from profiler.analysis.columns import OPERATORS
-from profiler.analysis.intervals import Codes, Times, group_heads, narrow, union_sorted
+from profiler.analysis.folds import Folds
 from profiler.table.columns import schema
 
-__all__ = ["Folds", "fold", "operator_table"]
-
-_BATCH = 1 << 20  # commands and sums that are worked on at once: bounds the memory
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class Folds:
-    """The operators of single calls, in order of `key` and call.
-
-    `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
-    `host`; `call` is a row of the frame of calls, -1 for work of no call. The rest are int64 sums
-    over the fold's commands. `of_command` is the key of each command.
-    """
-
-    key: Codes
-    call: Codes
-    commands: Times
-    wall: Times
-    busy: Times
-    tracks: Times
-    busiest: Times
-    submodules: list[str | None]
-    layers: list[str]
-    host: list[bool]
-    of_command: Codes
-
-
-def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Folds:
-    """Fold `commands`, the arrays of `frame`, into the operators of single calls."""
-    key, submodules, layers, host = _keys(calls, frame, commands)
-    behind = np.int32(len(calls) + 1)
-    group = np.where(commands.call >= 0, commands.call, behind + commands.step)
-    order = np.lexsort((commands.start, group, narrow(key, len(layers))))
-    if not len(order):
-        none = np.zeros(0, dtype=np.int64)
-        return Folds(none, none, none, none, none, none, none, submodules, layers, host, key)
-    heads = group_heads(key[order], group[order])
-    del group
-    start, end = commands.start[order], commands.end[order]
-    busy = np.add.reduceat(end - start, heads)
-    wall = union_sorted(start, end, heads)
-    del start, end
-    tracks, busiest = _per_track(frame, commands, order, heads, busy)
-    first = order[heads]
-    return Folds(
-        key=key[first],
-        call=commands.call[first],
-        commands=np.diff(heads, append=len(order)),
-        wall=wall,
-        busy=busy,
-        tracks=tracks,
-        busiest=busiest,
-        submodules=submodules,
-        layers=layers,
-        host=host,
-        of_command=key,
-    )
-
-
-def _keys(
-    calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
-) -> tuple[Codes, list[str | None], list[str], list[bool]]:
-    """Key of each command, and submodule, layer and host of each key."""
-    submodule, submodules = text_codes(calls["submodule"])
-    of_call = np.append(submodule, len(submodules))  # a call of -1 takes the last: no submodule
-    layer, layers = text_codes(frame["layer"])
-    wide = (of_call[commands.call] * len(layers) + layer) * 2 + (commands.category == HOST)
-    values, key = dense_codes(wide, (len(submodules) + 1) * len(layers) * 2)
-    pairs, host = values // 2, (values % 2).astype(bool)
-    named: list[str | None] = [*submodules, None]
-    return (
-        key,
-        [named[i] for i in (pairs // max(len(layers), 1)).tolist()],
-        [layers[i] for i in (pairs % max(len(layers), 1)).tolist()],
-        host.tolist(),
-    )
-
-
-def _per_track(
-    frame: pl.DataFrame, commands: CommandArrays, order: Times, heads: Times, busy: Times
-) -> tuple[Times, Times]:
-    """Number of tracks of each fold, and the busy sum of its busiest track.
-
-    `order` sorts the commands by fold, `heads` are the first of each, `busy` the folds' sums.
-    """
-    track, names = text_codes(frame["track"])
-    place = (commands.device * (len(names) + 1) + track)[order]
-    split = np.minimum.reduceat(place, heads) != np.maximum.reduceat(place, heads)
-    tracks, busiest = np.ones(len(heads), dtype=np.int64), busy.copy()
-    places = (len(commands.devices) + 1) * (len(names) + 1)
-    bounds = np.append(heads, len(order))
-    for folds in _batches(np.flatnonzero(split), np.diff(bounds) + places):
-        sizes = bounds[folds + 1] - bounds[folds]
-        offsets = np.repeat(bounds[folds] - np.cumsum(sizes) + sizes, sizes)
-        rows = offsets + np.arange(len(offsets))
-        cell = np.repeat(np.arange(len(folds)) * places, sizes) + place[rows]
-        command = order[rows]
-        duration = commands.end[command] - commands.start[command]
-        shape = (len(folds), places)
-        count = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-        total = np.bincount(cell, duration, minlength=shape[0] * shape[1]).reshape(shape)
-        tracks[folds] = np.count_nonzero(count, axis=1)
-        busiest[folds] = total.max(axis=1).astype(np.int64)
-    return tracks, busiest
-
-
-def _batches(folds: Times, costs: Times) -> list[Times]:
-    """`folds` in batches whose `costs`, by fold, hardly exceed `_BATCH`."""
-    if not len(folds):
-        return []
-    done = np.cumsum(costs[folds])
-    return np.split(folds, np.searchsorted(done, np.arange(_BATCH, done[-1], _BATCH)))
+__all__ = ["operator_table"]
 
 
 def operator_table(
@@ -201,19 +88,24 @@ def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
 
 def _places(folds: Folds, frame: pl.DataFrame, commands: CommandArrays) -> pl.DataFrame:
     """For each key its op types by time, its devices and its number of tracks."""
-    found = (
-        frame.lazy()
+    parts = [
+        frame[rows]
         .select(
             "op_type",
             "device",
             "track",
-            key=pl.Series(folds.of_command).cast(pl.UInt32),
-            duration=pl.Series(commands.end - commands.start),
+            key=pl.Series(folds.of_command[rows]).cast(pl.UInt32),
+            duration=pl.Series(commands.end[rows] - commands.start[rows]),
         )
         .group_by("key", "op_type", "device", "track")
         .agg(pl.col("duration").sum())
+        for rows in [*batches(len(frame))] or [slice(0)]
+    ]
+    found = (
+        pl.concat(parts)
+        .group_by("key", "op_type", "device", "track")
+        .agg(pl.col("duration").sum())
         .with_columns(pl.col("op_type", "device", "track").cast(pl.String))
-        .collect()
     )
     types = (
         found.drop_nulls("op_type")

@@ -7,8 +7,9 @@ import polars as pl
 
 from profiler.analysis.accounting import Grouped, parts_of
 from profiler.analysis.arrays import HOST, CommandArrays, ends, positions
+from profiler.analysis.batches import Codes, Times
 from profiler.analysis.columns import STEPS
-from profiler.analysis.intervals import Codes, Times, union_by
+from profiler.analysis.intervals import union_by
 from profiler.analysis.result import StepSummary
 from profiler.events import NO_CALL, NO_STEP
 from profiler.table.columns import schema
@@ -44,7 +45,9 @@ def step_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
     values = np.unique(keys)
     groups = len(values)
     call_groups = positions(_keys(calls, pipelines), values)
-    host = run.commands.filter((pl.col("call") == NO_CALL) & (pl.col("step") > NO_STEP))
+    of_no_call = (pl.col("call") == NO_CALL) & (pl.col("step") > NO_STEP)
+    times = run.commands.lazy().select("call", "step", "start_ns", "duration_ns")
+    host = times.filter(of_no_call).collect()
     parts = parts_of(
         Grouped.of(spans, positions(keys, values)),
         Grouped.of(calls, call_groups),
@@ -128,8 +131,8 @@ def _busy(commands: CommandArrays, call_groups: Codes, pipelines: Times, values:
 
     A command is in the step of its call, `call_groups` by row of `run.calls`, or in its own.
     """
-    work = commands.where((commands.step > NO_STEP) & (commands.category != HOST))
-    groups = np.append(call_groups, np.int32(-1))[work.call]
-    free = np.flatnonzero(work.call < 0)
-    groups[free] = positions(_key(work.start[free], work.step[free], pipelines), values)
-    return union_by(work.start, work.end, groups, len(values))
+    groups = np.append(call_groups, np.int32(-1))[commands.call]
+    free = np.flatnonzero(commands.call < 0)
+    groups[free] = positions(_key(commands.start[free], commands.step[free], pipelines), values)
+    groups[(commands.step <= NO_STEP) | (commands.category == HOST)] = -1
+    return union_by(commands.start, commands.end, groups, len(values))

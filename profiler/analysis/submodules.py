@@ -9,8 +9,9 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays
+from profiler.analysis.batches import Codes, counts
 from profiler.analysis.columns import CALLS, SUBMODULES
-from profiler.analysis.intervals import Codes, union_by
+from profiler.analysis.intervals import union_by
 from profiler.table.columns import schema
 
 __all__ = ["call_table", "submodule_table"]
@@ -25,15 +26,14 @@ def call_table(
     numbers of the calls that are the first of their submodule in the whole run.
     """
     groups = len(calls)
-    in_call = commands.where(commands.call >= 0)
-    work = in_call.where(in_call.category != HOST)
+    working = np.where(commands.category == HOST, np.int32(-1), commands.call)
     names = [name for name, dtype in schema(CALLS).items() if dtype == pl.String()]
     return (
         calls.with_columns(pl.col(names).cast(pl.String), pl.col("duration_ns").clip(0))
         .with_columns(
-            commands=np.bincount(in_call.call, minlength=groups),
-            operators=np.bincount(operators[operators >= 0], minlength=groups),
-            busy_ns=union_by(work.start, work.end, work.call, groups),
+            commands=counts(commands.call, groups),
+            operators=counts(operators, groups),
+            busy_ns=union_by(commands.start, commands.end, working, groups),
             first=pl.col("call").is_in(first.to_list()),
         )
         .select(pl.col(name).cast(dtype) for name, dtype in schema(CALLS).items())

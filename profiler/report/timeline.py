@@ -24,6 +24,7 @@ from profiler.report.timeline_columns import (
     flow_columns,
     rows_of,
 )
+from profiler.table.columns import TEXT
 from profiler.table.run import Run
 
 __all__ = ["COMMAND_LIMIT", "Timeline", "extent", "timeline_of"]
@@ -69,9 +70,7 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
     """The timeline of `run` with at most `limit` commands, the longest of them."""
     begin, end = extent(run)
     strings = Strings()
-    commands = run.commands.with_row_index("_row_of_run")
-    if len(commands) > limit:
-        commands = commands.top_k(limit, by="duration_ns")
+    commands = _longest(run.commands, limit)
     tables: dict[str, Table] = {}
     lanes = [
         *_span_lanes(run.spans, begin, strings, tables),
@@ -86,6 +85,22 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
         "strings": strings.values,
     }
     return Timeline(document, tables)
+
+
+def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
+    """The `limit` longest commands, of equally long ones the first; `_row_of_run` are their rows.
+
+    Nothing of the others is copied but their duration.
+    """
+    dropped = len(commands) - limit
+    if dropped <= 0:
+        return commands.with_columns(_row_of_run=pl.int_range(pl.len(), dtype=pl.Int32))
+    duration = commands["duration_ns"].to_numpy()
+    shortest = np.partition(duration, dropped)[dropped]
+    kept = duration > shortest
+    kept[np.flatnonzero(duration == shortest)[: limit - np.count_nonzero(kept)]] = True
+    rows = pl.Series(np.flatnonzero(kept).astype(np.int32))
+    return commands.filter(pl.Series(kept)).with_columns(_row_of_run=rows)
 
 
 def _span_lanes(
@@ -117,11 +132,13 @@ def _device_lanes(
     """For each device its calls, its host track, its other tracks; fills `tables`."""
     calls = run.calls.sort(pl.col("device").cast(pl.String), "start_ns")
     places = _places(commands)
-    commands = (
-        commands.join(places, on=("device", "track"), how="left", nulls_equal=True)
-        .with_columns(pl.col("duration_ns").clip(0).alias("_length"))
-        .sort("_lane", "start_ns", "_length", descending=[False, False, True])
+    on = ("device", "track")
+    lanes = commands.select(on).join(
+        places.select(*on, "_lane"), on=on, how="left", nulls_equal=True, maintain_order="left"
     )
+    commands = commands.with_columns(
+        lanes["_lane"], pl.col("duration_ns").clip(0).alias("_length")
+    ).sort("_lane", "start_ns", "_length", descending=[False, False, True])
     tables["calls"] = call_columns(calls, begin, strings)
     tables["commands"] = command_columns(commands, calls, begin, strings)
     tables["flows"] = flow_columns(run, commands)
@@ -182,11 +199,15 @@ def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
     Columns `device, start, end, module` and `_row`, the row of the call. Empty where layer names
     hold no numbered modules, or a module hardly more than one command.
     """
+    name = pl.col("layer").cast(pl.String).str.extract(_MODULE)
+    modules = commands.select(pl.col("layer").unique()).with_columns(module=name.cast(TEXT))
     found = (
-        commands.filter(pl.col("category") == "compute")
-        .join(rows_of(calls), on="call", how="inner", maintain_order="left")
+        commands.lazy()
+        .select("device", "call", "layer", "start_ns", "_length", "category")
+        .filter(pl.col("category") == "compute")
+        .join(rows_of(calls).lazy(), on="call", how="inner", maintain_order="left")
+        .join(modules.lazy(), on="layer", how="left", maintain_order="left")
         .sort("_row", "start_ns")
-        .with_columns(module=pl.col("layer").cast(pl.String).str.extract(_MODULE))
         .with_columns(_stretch=pl.struct("_row", "module").rle_id())
         .drop_nulls("module")
         .group_by("_stretch", maintain_order=True)
@@ -197,6 +218,7 @@ def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
             commands=pl.len(),
         )
         .sort(pl.col("device").cast(pl.String), "start")
+        .collect()
     )
     worth = found["commands"].sum() >= _WORTH * len(found)
     return found if worth else found.clear()

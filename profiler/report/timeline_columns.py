@@ -74,9 +74,11 @@ def command_columns(
 
 def flow_columns(run: Run, commands: pl.DataFrame) -> Table:
     """Dependencies between rows of the table of commands; those of a row left out are gone."""
-    position = np.full(len(run.commands), -1, dtype=np.int64)
-    position[commands["_row_of_run"].to_numpy()] = np.arange(len(commands))
+    rows = len(run.commands) if len(run.flows) else 0
+    position = np.full(rows, -1, dtype=np.int32)
+    if rows:
+        position[commands["_row_of_run"].to_numpy()] = np.arange(len(commands))
     ends = (position[run.flows[name].to_numpy()] for name in ("source", "target"))
     source, target = ends
     kept = (source >= 0) & (target >= 0)
-    return {"source": source[kept], "target": target[kept]}
+    return {"source": source[kept].astype(np.int64), "target": target[kept].astype(np.int64)}

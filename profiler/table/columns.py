@@ -116,7 +116,6 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "commands": COMMANDS,
     "counters": COUNTERS,
     "flows": FLOWS,
-    "args": ARGS,
     "spans": SPANS,
 }
 
@@ -155,9 +154,11 @@ def markdown() -> str:
         "`run.to_pandas()` gives `commands` joined with their call: `submodule`, `branch` and the",
         "call's own `call_device`, `call_start_ns`, `call_duration_ns` beside the columns below.",
     ]
-    for name, columns in TABLES.items():
-        lines += ["", f"## {name}", "", "| column | dtype | unit | null | meaning |"]
-        lines += ["|---|---|---|---|---|"]
+    for name, columns in {**TABLES, "args": ARGS}.items():
+        lines += ["", f"## {name}", ""]
+        if name == "args":
+            lines += ["What other producers say of their commands: a `pl.LazyFrame`.", ""]
+        lines += ["| column | dtype | unit | null | meaning |", "|---|---|---|---|---|"]
         for c in columns:
             dtype = str(c.dtype).split("(")[0]
             null = "yes" if c.nullable else ""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.events import CATEGORIES, Call, Loss, Span
-from profiler.table.columns import ARGS, CATEGORY, COUNTERS, FLOWS, ROLE, TEXT, empty, schema
+from profiler.table.columns import CATEGORY, COUNTERS, FLOWS, ROLE, TEXT, empty
 from profiler.table.tracks import track_names
 from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns
 
@@ -27,9 +28,9 @@ _TEXT_COLUMNS = ("stage", "layer", "op_type", "shapes")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TraceFrames:
-    """One trace. `commands`, `counters`, `flows` and `args` have the declared columns, in which
-    rows of commands count from 0; commands are in order of call and start. Stage and step of
-    commands are as the trace has them: only host work has its own."""
+    """One trace. `commands`, `counters`, `flows` and `args` (None: there are none) have the
+    declared columns, in which rows of commands count from 0; commands are in order of call and
+    start. Stage and step of commands are as the trace has them: only host work has its own."""
 
     calls: tuple[Call, ...]
     spans: tuple[Span, ...]
@@ -37,7 +38,7 @@ class TraceFrames:
     commands: pl.DataFrame
     counters: pl.DataFrame
     flows: pl.DataFrame
-    args: pl.DataFrame
+    args: pl.LazyFrame | None
 
 
 def trace_frames(trace: TraceColumns) -> TraceFrames:
@@ -192,37 +193,43 @@ def _flows_frame(trace: TraceColumns, order: _Rows | None) -> pl.DataFrame:
     return pl.DataFrame({"source": rows[:, 0].copy(), "target": rows[:, 1].copy()})
 
 
-def _args_frame(args: ArgColumns, strings: Sequence[str], order: _Rows | None) -> pl.DataFrame:
-    """Arguments by command, with their values as text."""
+def _args_frame(
+    args: ArgColumns, strings: Sequence[str], order: _Rows | None
+) -> pl.LazyFrame | None:
+    """Arguments by command; their values become text when somebody collects them."""
     if not len(args):
-        return empty(ARGS)
-    command = args.slice.astype(np.int64)
+        return None
+    command = args.slice if order is None else _positions(order)[args.slice]
     frame = pl.DataFrame(
         {
-            "command": command if order is None else _positions(order)[command],
+            "command": command,
             "key": _text_table(strings, [args.key]).gather(args.key),
-            "value": _arg_values(args, strings),
-        },
-        schema=schema(ARGS),
+            "kind": args.kind,
+            "value": args.value,
+        }
     )
-    return frame if order is None else frame.sort("command", maintain_order=True)
+    if order is not None:
+        frame = frame.sort("command", maintain_order=True)
+    value = pl.struct("kind", "value").map_batches(
+        partial(_arg_values, strings), return_dtype=pl.String(), is_elementwise=True
+    )
+    return frame.lazy().select(pl.col("command").cast(pl.Int64), "key", value=value)
 
 
-def _arg_values(args: ArgColumns, strings: Sequence[str]) -> pl.Series:
+def _arg_values(strings: Sequence[str], args: pl.Series) -> pl.Series:
     """The value of each argument as text, null for null."""
-    kinds, rows = [], []
-    texts = pl.Series(strings, dtype=pl.String)
-    for code, kind in enumerate(ARG_KINDS):
-        of_kind = np.flatnonzero(args.kind == code)
-        if len(of_kind):
-            rows.append(of_kind)
-            kinds.append(_as_text(kind, args.value[of_kind], texts))
-    return pl.concat(kinds).gather(_positions(np.concatenate(rows)))
+    kinds, values = (args.struct.field(name).to_numpy() for name in ("kind", "value"))
+    texts: list[pl.Series] = [pl.Series([], dtype=pl.String)]
+    rows: list[_Rows] = [np.zeros(0, dtype=np.int64)]
+    for kind in np.unique(kinds).tolist():
+        rows.append(np.flatnonzero(kinds == kind))
+        texts.append(_as_text(ARG_KINDS[kind], values[rows[-1]], strings))
+    return pl.concat(texts).gather(_positions(np.concatenate(rows)))
 
 
-def _as_text(kind: str, values: npt.NDArray[np.int64], texts: pl.Series) -> pl.Series:
+def _as_text(kind: str, values: npt.NDArray[np.int64], strings: Sequence[str]) -> pl.Series:
     if kind in {"string", "json"}:
-        return texts.gather(values)
+        return pl.Series(strings, dtype=pl.String).gather(values)
     if kind == "null":
         return pl.Series([None], dtype=pl.String).new_from_index(0, len(values))
     if kind == "real":

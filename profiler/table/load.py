@@ -140,22 +140,25 @@ def _assemble(
     calls: Sequence[Call],
     losses: Sequence[Loss],
 ) -> Run:
-    """One run of `traces`, whose frames are taken apart: none of them is there twice for long."""
     calls_frame = _calls_frame(calls)
     offsets = np.cumsum([0, *(len(trace.commands) for trace in traces)]).tolist()
     starts = list(zip(traces, offsets[:-1], strict=True))
-    flows = [trace.flows.select(pl.all() + first) for trace, first in starts]
-    args = [trace.args.with_columns(pl.col("command") + first) for trace, first in starts]
+    flows = (trace.flows.select(pl.all() + first) for trace, first in starts)
+    args = [
+        trace.args.with_columns(pl.col("command") + first)
+        for trace, first in starts
+        if trace.args is not None
+    ]
     return Run(
         run_id=run_id,
         calls=calls_frame,
         commands=_joined(
-            [_with_call_columns(trace.commands, calls_frame) for trace in traces], COMMANDS
+            (_with_call_columns(trace.commands, calls_frame) for trace in traces), COMMANDS
         ),
-        counters=_joined([trace.counters for trace in traces], COUNTERS),
+        counters=_joined((trace.counters for trace in traces), COUNTERS),
         flows=_joined(flows, FLOWS),
         spans=_spans_frame([span for trace in traces for span in trace.spans]),
-        args=_joined(args, ARGS),
+        args=pl.concat(args) if args else empty(ARGS).lazy(),
         info=info,
         losses=tuple(losses),
     )

@@ -10,13 +10,14 @@ import polars as pl
 
 from profiler.errors import InputError, OutputError
 from profiler.events import Loss
-from profiler.table.columns import TABLES, schema
+from profiler.table.columns import ARGS, TABLES, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
 
 __all__ = ["is_parquet_run", "read_parquet", "write_parquet"]
 
 _RUN_NAME = "run.json"
+_ARGS_NAME = "args.parquet"
 _WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
 _UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)
 
@@ -36,6 +37,7 @@ def write_parquet(run: Run, directory: Path) -> None:
             )
         for name in TABLES:
             getattr(run, name).write_parquet(directory / f"{name}.parquet")
+        run.args.collect().write_parquet(directory / _ARGS_NAME)
         losses = [asdict(loss) for loss in run.losses]
         info = {"run_id": run.run_id, "info": asdict(run.info), "losses": losses}
         (directory / _RUN_NAME).write_text(json.dumps(info, default=str), encoding="utf-8")
@@ -56,7 +58,14 @@ def read_parquet(directory: Path) -> Run:
             name: pl.read_parquet(directory / f"{name}.parquet").cast(schema(columns))
             for name, columns in TABLES.items()
         }
-        return Run(run_id=str(document["run_id"]), info=RunInfo(**info), losses=losses, **frames)
+        args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))
+        return Run(
+            run_id=str(document["run_id"]),
+            info=RunInfo(**info),
+            losses=losses,
+            args=args,
+            **frames,
+        )
     except _UNREADABLE as error:
         message = f"{directory} is not a run written as Parquet ({error}): export it again"
         raise InputError(message) from error

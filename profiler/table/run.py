@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profiler.events import Loss
-from profiler.table.columns import ARGS, TABLES, checked, empty
+from profiler.table.columns import ARGS, TABLES, checked, empty, schema
 from profiler.trace.manifest import RunInfo
 
 if TYPE_CHECKING:
@@ -23,9 +23,10 @@ class Run:
 
     `calls` has one row a call, `commands` one row a command in order of call and start, `counters`
     one row a sample, `flows` one row a dependency between two rows of `commands`, `spans` the
-    pipeline, stage and step spans, `args` one row a debug annotation that another producer gave
-    to a command. `info` is what the manifest says, `losses` everything that was
-    executed but is not in the frames.
+    pipeline, stage and step spans. `args` has one row an argument (debug annotation) that another
+    producer gave to a command, and is lazy: `run.args.filter(pl.col("key") == …).collect()`.
+    `info` is what the manifest says, `losses` everything that was executed but is not in the
+    frames.
     """
 
     run_id: str
@@ -36,11 +37,14 @@ class Run:
     spans: pl.DataFrame
     info: RunInfo
     losses: tuple[Loss, ...] = ()
-    args: pl.DataFrame = field(default_factory=lambda: empty(ARGS))
+    args: pl.LazyFrame = field(default_factory=lambda: empty(ARGS).lazy())
 
     def __post_init__(self) -> None:
         for name, columns in TABLES.items():
             object.__setattr__(self, name, checked(getattr(self, name), columns))
+        found = self.args.collect_schema()
+        if found != schema(ARGS):
+            raise ValueError(f"columns differ from their declaration: {found} != {schema(ARGS)}")
 
     def __repr__(self) -> str:
         return (

@@ -19,8 +19,10 @@ __all__ = ["COMPRESSIONS", "Compression", "check_compression", "compressed"]
 Compression = Literal["none", "deflate", "zstd"]
 COMPRESSIONS: Final[tuple[str, ...]] = get_args(Compression)
 
-_DEFLATE_LEVEL = 6
+# Higher levels of either take several times as long for a few per cent: `benchmarks/trace.py`.
+_DEFLATE_LEVEL = 4
 _ZSTD_LEVEL = 3
+_PACKED_AT_A_TIME = 1 << 20  # bytes, at least; Zstandard finds the last steps of a run in so many
 _FIELDS = {"deflate": "compressed_packets", "zstd": "zstd_compressed_packets"}
 
 
@@ -44,10 +46,23 @@ def check_compression(how: str) -> Compression:
 def _packed(
     chunks: Iterable[bytes], field: str, compress: Callable[[bytes], bytes]
 ) -> Iterator[bytes]:
-    for chunk in chunks:
+    for chunk in _gathered(chunks):
         trace = schema.Trace()
         trace.packet.add(**{field: compress(chunk)})
         yield trace.SerializeToString()
+
+
+def _gathered(chunks: Iterable[bytes]) -> Iterator[bytes]:
+    waiting: list[bytes] = []
+    size = 0
+    for chunk in chunks:
+        waiting.append(chunk)
+        size += len(chunk)
+        if size >= _PACKED_AT_A_TIME:
+            yield b"".join(waiting)
+            waiting, size = [], 0
+    if waiting:
+        yield b"".join(waiting)
 
 
 def _deflate(data: bytes) -> bytes:

@@ -12,9 +12,9 @@ from typing import Any
 
 from profiler.errors import InputError
 from profiler.trace import schema
-from profiler.trace.unpack import Unpacker, gunzip, is_gzip
+from profiler.trace.unpack import Unpacker, is_gzip
 
-__all__ = ["decoded_packets", "file_bytes", "whole_length"]
+__all__ = ["decoded_packets", "file_bytes"]
 
 _LIMIT = (1 << 31) - 1  # protobuf's own limit for one message
 _PACKET_TAG = 0x0A  # field 1, length-delimited
@@ -33,7 +33,7 @@ def file_bytes(path: Path) -> bytes:
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
     with memoryview(data) as view:
-        return gunzip(view, str(path)) if is_gzip(view) else data
+        return Unpacker(size, str(path)).gunzip(view)[0] if is_gzip(view) else data
 
 
 def decoded_packets(data: bytes, where: str = "the trace") -> Iterator[tuple[int, Any]]:
@@ -48,11 +48,6 @@ def decoded_packets(data: bytes, where: str = "the trace") -> Iterator[tuple[int
             if packet.HasField(field):
                 unpacked = unpacker(how, getattr(packet, field))
                 yield from ((offset, inner) for _, inner in _frames(unpacked or b""))
-
-
-def whole_length(data: bytes) -> int:
-    """The number of bytes up to the end of the last whole packet."""
-    return max((end for end, _ in _frames(data)), default=0)
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, Any]]:

@@ -5,7 +5,8 @@
 
 The reading itself is done by `profiler.trace._core`, by trace_processor's rules: events in order
 of time, whatever their order in the file; slices paired per track. Memory stays below 64 times the
-size of the (unpacked) trace, whatever is in it.
+size of the trace and 1 MiB, whatever is in it; of a packed trace, of what it unpacks to, which
+`unpack` bounds.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ from profiler.trace.columns import (
     TraceColumns,
     TrackRow,
 )
-from profiler.trace.unpack import Unpacker, gunzip, is_gzip
+from profiler.trace.unpack import Unpacker, is_gzip
 
 __all__ = ["read_bytes", "read_trace"]
 
@@ -62,7 +63,8 @@ _UNITS = {
 def read_trace(path: Path) -> TraceColumns:
     """Read one trace file; a cut file is read up to its last whole packet and the loss reported.
 
-    Raises InputError where the file cannot be opened or is no Perfetto trace.
+    Files from 16 MiB on are mapped into memory: nobody may cut them shorter meanwhile. Raises
+    InputError where the file cannot be opened or is no Perfetto trace.
     """
     try:
         size = path.stat().st_size
@@ -79,15 +81,23 @@ def read_trace(path: Path) -> TraceColumns:
 
 def read_bytes(data: bytes | mmap.mmap, where: str = "the trace") -> TraceColumns:
     """Read a trace from memory; `where` names it in errors and losses."""
+    unpacker = Unpacker(len(data), where)
     with memoryview(data) as view:
-        if is_gzip(view):
-            return _decode(gunzip(view, where), where)
-        return _decode(view, where)
+        if not is_gzip(view):
+            return _decode(view, where, unpacker)
+        unpacked, failure = unpacker.gunzip(view)
+        trace = _decode(unpacked, where, unpacker)
+        if not failure:
+            return trace
+        detail = f"the .gz file ends early ({failure}): {len(unpacked):,} bytes were unpacked"
+        loss = Loss("truncated_file", Path(where).name, 1, "files", detail)
+        others = (known for known in trace.losses if known.kind != "truncated_file")
+        return replace(trace, losses=(loss, *others))
 
 
-def _decode(data: bytes | memoryview, where: str) -> TraceColumns:
+def _decode(data: bytes | memoryview, where: str, unpacker: Unpacker) -> TraceColumns:
     try:
-        found = _core.decode(data, Unpacker(len(data), where))
+        found = _core.decode(data, unpacker)
     except (MemoryError, OverflowError, ValueError) as error:
         reason = str(error) or "it needs more memory than there is"
         raise InputError(f"cannot read {where}: {reason}") from error
@@ -116,14 +126,16 @@ def _columns(found: Mapping[str, Any], size: int, where: str) -> TraceColumns:
     )
 
 
-_ABSENT = {"op_type": 0, "role": 0, "shapes": 0, "stage": 0}
+_ABSENT = {"depth": 0, "op_type": 0, "role": 0, "shapes": 0, "stage": 0}
 
 
 def _slices(found: Mapping[str, Any]) -> SliceColumns:
     """The columns as they are. What no slice has is one value, repeated without taking memory."""
     rows = len(found["start_ns"])
     columns = dict(found)
-    for name, column in found.items():
+    if len(found["layer"]) < rows:
+        columns["layer"] = found["name"]  # that of every slice
+    for name, column in columns.items():
         if len(column) < rows:
             columns[name] = np.broadcast_to(column.dtype.type(_ABSENT.get(name, -1)), rows)
     return SliceColumns(**columns)
@@ -178,16 +190,24 @@ def _closed(
     pieces: Sequence[_Piece], slices: SliceColumns, counters: CounterColumns
 ) -> Iterator[_Piece]:
     """Calls or spans; what never ended ends with the last event of its call, or of no call."""
+    unclosed = any(piece.duration_ns < 0 for piece in pieces)
+    last_ns = _last_events(slices, counters) if unclosed else {}
     for piece in pieces:
-        if piece.duration_ns >= 0:
+        if piece.duration_ns < 0:
+            index = piece.index if isinstance(piece, Call) else NO_CALL
+            end_ns = max(last_ns.get(index, 0), piece.start_ns)
+            yield replace(piece, duration_ns=end_ns - piece.start_ns)
+        else:
             yield piece
-            continue
-        index = piece.index if isinstance(piece, Call) else NO_CALL
-        rows = slices.call == index
-        ends = slices.start_ns[rows] + np.maximum(slices.duration_ns[rows], 0)
-        last_ns = ends.max(initial=piece.start_ns)
-        last_ns = counters.time_ns[counters.call == index].max(initial=last_ns)
-        yield replace(piece, duration_ns=int(last_ns) - piece.start_ns)
+
+
+def _last_events(slices: SliceColumns, counters: CounterColumns) -> dict[int, int]:
+    """When the last event of each call was, by the call's index."""
+    ends = slices.start_ns + np.maximum(slices.duration_ns, 0)
+    calls, place = np.unique(np.concatenate([slices.call, counters.call]), return_inverse=True)
+    last_ns = np.zeros(len(calls), dtype=np.int64)
+    np.maximum.at(last_ns, place, np.concatenate([ends, counters.time_ns]))
+    return dict(zip(calls.tolist(), last_ns.tolist(), strict=True))
 
 
 def _by_index(call: Call) -> int:

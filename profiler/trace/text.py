@@ -9,7 +9,7 @@ texts are JSON strings, everything else is `key=value`.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -57,7 +57,7 @@ class _Dump:
         self._sequences: dict[int, SequenceState] = {}
         self._tracks: dict[int, Any] = {}
         self._lanes: dict[tuple[int, str], list[int]] = {}  # tracks of a sequence sharing a path
-        self._texts: dict[int, str] = {}  # of commands, by number
+        self._texts: dict[int, dict[int, str]] = {}  # of commands, by sequence and number
 
     def packet(self, number: int, packet: Any) -> Iterator[str]:
         sequence_id = packet.trusted_packet_sequence_id
@@ -76,7 +76,7 @@ class _Dump:
         if packet.HasField("extension_descriptor"):
             data = packet.extension_descriptor.extension_set
             texts = numbered_texts(data)
-            self._texts |= texts
+            self._texts.setdefault(packet.trusted_packet_sequence_id, {}).update(texts)
             yield f"extension bytes={len(data)}"
             yield from (f"text={key} {_quoted(value)}" for key, value in texts.items() if key)
 
@@ -127,24 +127,11 @@ class _Dump:
                 words.append(f"value={getattr(event, field)}")
         for extension in _EXTENSIONS:
             if event.HasExtension(extension):
-                words += self._fields(extension.name, event.Extensions[extension])
+                texts = self._texts.get(sequence.id, {})
+                words += _fields(extension.name, event.Extensions[extension], texts)
         words += (f"flow={flow_id}" for flow_id in event.flow_ids)
         words += (f"terminating_flow={flow_id}" for flow_id in event.terminating_flow_ids)
         return " ".join(words)
-
-    def _fields(self, prefix: str, message: Any) -> Iterator[str]:
-        """The set fields of a message under the names that trace_processor gives them."""
-        for field, value in message.ListFields():
-            key = f"{prefix}.{field.name}"
-            if field.message_type is not None:
-                for position, entry in enumerate(value):
-                    yield from self._fields(f"{key}[{position}]", entry)
-            elif field.name.endswith("_text"):
-                known = self._texts.get(value)
-                shown = value if known is None else _quoted(known)
-                yield f"{key.removesuffix('_text')}={shown}"
-            else:
-                yield f"{key}={_quoted(text(value)) if isinstance(value, str | bytes) else value}"
 
 
 def _clocks(packet: Any) -> Iterator[str]:
@@ -176,6 +163,20 @@ def _interned(packet: Any) -> Iterator[str]:
         for kind in ("event_categories", "event_names"):
             for entry in getattr(packet.interned_data, kind):
                 yield f"interned {kind}={entry.iid} {_quoted(text(entry.name))}"
+
+
+def _fields(prefix: str, message: Any, texts: Mapping[int, str]) -> Iterator[str]:
+    """The set fields of a message under the names that trace_processor gives them."""
+    for field, value in message.ListFields():
+        key = f"{prefix}.{field.name}"
+        if field.message_type is not None:
+            for position, entry in enumerate(value):
+                yield from _fields(f"{key}[{position}]", entry, texts)
+        elif field.name.endswith("_text"):
+            shown = _quoted(texts[value]) if value in texts else value
+            yield f"{key.removesuffix('_text')}={shown}"
+        else:
+            yield f"{key}={_quoted(text(value)) if isinstance(value, str | bytes) else value}"
 
 
 def _word(value: str) -> str:

@@ -1,22 +1,27 @@
 """Packed traces: `.gz` files, and packets inside packets.
 
-A packed file of a few bytes can claim to hold any amount. What is unpacked is bounded before it
-is: to `_FACTOR` times what was packed, far beyond what traces compress to.
+A packed file of a few bytes can claim to hold any amount. All that a file unpacks to, in all its
+layers together, is bounded before it is there: to 256 times the file's size and 4 MiB, far beyond
+what traces compress to. Of what is damaged, everything ahead of the damage is kept.
 """
 
 from __future__ import annotations
 
+import gzip
+import io
 import zlib
+from collections.abc import Callable, Iterator
 from importlib import import_module
 from typing import Any
 
 from profiler.errors import InputError
 
-__all__ = ["Unpacker", "gunzip", "is_gzip"]
+__all__ = ["Unpacker", "is_gzip"]
 
 _FACTOR = 256
-_LEAST = 1 << 24  # bytes that may always be unpacked
-_GZIP = 31  # zlib's window size, with a gzip header
+_LEAST = 1 << 22  # bytes that may always be unpacked
+_PIECE = 1 << 20  # bytes unpacked at a time
+_BEGUN = b"\x0a"  # a packet that begins and never ends: the core counts it as damaged
 
 
 def is_gzip(data: memoryview) -> bool:
@@ -24,70 +29,100 @@ def is_gzip(data: memoryview) -> bool:
     return bytes(data[:2]) == b"\x1f\x8b"
 
 
-def gunzip(data: memoryview, where: str) -> bytes:
-    """The content of a `.gz` file; where it is cut, what comes before the cut."""
-    left = len(data) * _FACTOR + _LEAST
-    parts: list[bytes] = []
-    while data:
-        stream = zlib.decompressobj(_GZIP)
-        try:
-            parts.append(stream.decompress(data, left + 1))
-        except zlib.error as error:
-            if parts:
-                break
-            raise InputError(f"{where} is no whole .gz file ({error}): copy it again") from error
-        left -= len(parts[-1])
-        _check(left, where)
-        data = memoryview(stream.unused_data)
-    return b"".join(parts)
-
-
 class Unpacker:
-    """Unpacks the compressed packets of one trace, all of them within one bound."""
+    """Unpacks one file of `size` bytes and the compressed packets in it, all within one bound.
+
+    Raises InputError where the bound is passed, or where nothing here unpacks Zstandard.
+    """
 
     def __init__(self, size: int, where: str) -> None:
         self._left = size * _FACTOR + _LEAST
         self._where = where
 
+    def gunzip(self, data: memoryview) -> tuple[bytes, str]:
+        """The content of a `.gz` file of one or more members, and why it ends early: "" where it
+        does not. Raises InputError where not even its begin can be read."""
+        failure = ""
+        parts: list[bytes] = []
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            try:
+                for part in self._bounded(file.read1):
+                    parts.append(part)  # noqa: PERF402  # what came ahead of an error is kept
+            except (OSError, EOFError, zlib.error) as error:
+                failure = str(error) or type(error).__name__
+        if failure and not parts:
+            raise InputError(f"{self._where} is no whole .gz file ({failure}): copy it again")
+        return b"".join(parts), failure
+
     def __call__(self, how: str, data: bytes) -> bytes | None:
-        """The packets in `data`; None where it is damaged."""
-        unpack = self._zstd if how == "zstd" else self._deflate
-        result = unpack(data)
-        if result is not None:
-            self._left -= len(result)
-            _check(self._left, self._where)
-        return result
-
-    def _deflate(self, data: bytes) -> bytes | None:
+        """The packets in `data`, which is packed by `how` ("deflate" or "zstd"); None where not
+        even their begin can be read."""
+        read, failure = self._zstd(data) if how == "zstd" else (_inflater(data), zlib.error)
+        parts: list[bytes] = []
         try:
-            return zlib.decompressobj().decompress(data, self._left + 1)
-        except zlib.error:
-            return None
+            for part in self._bounded(read):
+                parts.append(part)  # noqa: PERF402  # as above
+        except (failure, EOFError):
+            if not parts:
+                return None
+            parts.append(_BEGUN)
+        return b"".join(parts)
 
-    def _zstd(self, data: bytes) -> bytes | None:
-        module = self._zstd_module()
-        try:
-            if hasattr(module, "ZstdFile"):  # Python's own
-                return bytes(module.ZstdDecompressor().decompress(data, self._left + 1))
-            reader = module.ZstdDecompressor().stream_reader(data)
-            return bytes(reader.read(self._left + 1))
-        except (module.ZstdError, EOFError):
-            return None
+    def _bounded(self, read: Callable[[int], bytes]) -> Iterator[bytes]:
+        while part := read(_PIECE):
+            self._left -= len(part)
+            if self._left < 0:
+                raise InputError(
+                    f"{self._where} unpacks to more than {_FACTOR} times its size: "
+                    "it is no trace of a tracer"
+                )
+            yield part
 
-    def _zstd_module(self) -> Any:
+    def _zstd(self, data: bytes) -> tuple[Callable[[int], bytes], type[Exception]]:
         """Python's own Zstandard (3.14), else that of the package `zstandard`."""
+        module: Any
         for name in ("compression.zstd", "zstandard"):
             try:
-                return import_module(name)
+                module = import_module(name)
             except ImportError:
                 continue
+            if hasattr(module, "ZstdFile"):
+                return module.ZstdFile(io.BytesIO(data)).read, module.ZstdError
+            return _zstd_reader(module, data), module.ZstdError
         raise InputError(
             f"{self._where} is packed with Zstandard: use Python 3.14 or `pip install zstandard`"
         )
 
 
-def _check(left: int, where: str) -> None:
-    if left < 0:
-        raise InputError(
-            f"{where} unpacks to more than {_FACTOR} times its size: it is no trace of a tracer"
-        )
+def _inflater(data: bytes) -> Callable[[int], bytes]:
+    """Reads zlib's format piece by piece; EOFError where it is cut."""
+    stream = zlib.decompressobj()
+    rest = data
+
+    def read(size: int) -> bytes:
+        nonlocal rest
+        if stream.eof:
+            return b""
+        part = stream.decompress(rest, size)
+        rest = stream.unconsumed_tail
+        if not part and not stream.eof:
+            raise EOFError
+        return part
+
+    return read
+
+
+def _zstd_reader(module: Any, data: bytes) -> Callable[[int], bytes]:
+    """The same for Zstandard's: a frame says how much it holds, or its last packet is cut."""
+    stream = module.ZstdDecompressor().stream_reader(data, read_across_frames=True)
+    read_so_far = 0
+
+    def read(size: int) -> bytes:
+        nonlocal read_so_far
+        part = bytes(stream.read(size))
+        read_so_far += len(part)
+        if not part and read_so_far < module.frame_content_size(data):
+            raise EOFError
+        return part
+
+    return read

@@ -1,9 +1,11 @@
 """Unions of intervals, against sets of whole nanoseconds."""
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from profiler.analysis import batches
 from profiler.analysis.intervals import group_heads, union_by, union_length
 
 INTERVALS = st.lists(
@@ -67,11 +69,14 @@ def test_heads_where_any_column_changes():
 
 
 @settings(deadline=None)
-@given(INTERVALS)
-def test_union_is_the_number_of_covered_nanoseconds(rows):
-    """For any intervals in any order, empty and reversed ones too."""
+@given(INTERVALS, st.sampled_from([1, 2, 7, 1 << 18]))
+def test_union_is_the_number_of_covered_nanoseconds(rows, batch):
+    """For any intervals in any order, empty and reversed ones too, in batches of any size."""
     start, end, codes = _columns(rows)
     covered = [set() for _ in range(4)]
     for code, first, last in zip(codes, start, end, strict=True):
         covered[code].update(range(first, last))
-    assert union_by(start, end, codes, 4).tolist() == [len(group) for group in covered]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "_BATCH", batch)
+        lengths = union_by(start, end, codes, 4)
+    assert lengths.tolist() == [len(group) for group in covered]

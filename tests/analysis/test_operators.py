@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis import operators
+from profiler.analysis import batches
 from profiler.analysis.analyze import analyze
 from tests.runs import Command, make_call, make_run, tiny_run
 
@@ -183,7 +183,7 @@ def test_operators_against_counting(rows, batch):
         for call, layer, track, a, b, kind in rows
     ]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(operators, "_BATCH", batch)
+        patch.setattr(batches, "_BATCH", batch)
         table = analyze(make_run(calls, commands)).operators
     found = {(row["layer"], row["host"]): row for row in table.iter_rows(named=True)}
     expected = _expected(commands)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
 
-from tests.fuzz.seeds import field
+from tests.fuzz.messages import field
 
 __all__ = ["BOMBS"]
 
@@ -122,23 +122,43 @@ def _extra_counters(size: int) -> bytes:
     return track + defaults + _up_to(size // 2, (event for _ in count()))
 
 
+def _described(messages: bytes, package: bytes = b"p") -> bytes:
+    return _packet(field(72, field(1, field(1, field(2, package) + messages))))
+
+
+def _ours() -> bytes:
+    """That TrackEvent's fields 9900 to 9902 are ours."""
+    fields = b""
+    for number, name in enumerate((b"Command", b"Call", b"Span"), 9900):
+        extension = field(2, b".perfetto.protos.TrackEvent") + field(3, number) + field(5, 11)
+        fields += field(7, extension + field(6, b".profile_sd3.trace." + name))
+    return _described(fields)
+
+
 def _calls(size: int) -> bytes:
-    return _up_to(size, (_event(_BEGIN + field(9901, b"")) for _ in count()))
+    return _ours() + _up_to(size, (_event(_BEGIN + field(9901, b"")) for _ in count()))
 
 
 def _call_inputs(size: int) -> bytes:
-    return _event(_BEGIN + field(9901, field(8, b"") * (size // 2)))
+    return _ours() + _event(_BEGIN + field(9901, field(8, b"") * (size // 2)))
+
+
+def _calls_among_slices(size: int) -> bytes:
+    """Each call is without end, so its last slice is looked for."""
+    begin = _BEGIN + field(11, 7)
+    calls = (_event(begin + field(9901, field(1, number))) for number in count())
+    return _ours() + _slices(size // 2) + _up_to(size // 2, calls)
 
 
 def _spans(size: int) -> bytes:
-    return _up_to(size, (_event(_BEGIN + field(9902, b"")) for _ in count()))
+    return _ours() + _up_to(size, (_event(_BEGIN + field(9902, b"")) for _ in count()))
 
 
 def _commands(size: int) -> bytes:
     """The last of many slices has all columns."""
     numbers = b"".join(field(number, 1) for number in (2, 5, 6, 7, 10))
     texts = b"".join(field(number, b"") for number in (3, 4, 8, 9))
-    return _slices(size) + _event(_BEGIN + field(9900, numbers + texts))
+    return _ours() + _slices(size) + _event(_BEGIN + field(9900, numbers + texts))
 
 
 def _flows(size: int) -> bytes:
@@ -216,10 +236,6 @@ def _json_nested(size: int) -> bytes:
 
 def _categories(size: int) -> bytes:
     return _event(_BEGIN + field(22, b"") * (size // 3))
-
-
-def _described(messages: bytes, package: bytes = b"p") -> bytes:
-    return _packet(field(72, field(1, field(1, field(2, package) + messages))))
 
 
 def _types(size: int) -> bytes:

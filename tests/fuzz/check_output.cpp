@@ -2,6 +2,7 @@
 
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 
 namespace profiler::fuzz {
 
@@ -20,6 +21,11 @@ bool is_index(int64_t value, size_t size) {
   return value >= 0 && static_cast<uint64_t>(value) < size;
 }
 
+// Of a column that may be empty.
+int32_t value(Column<int32_t>& column, size_t row, int32_t absent) {
+  return column.size() > 0 ? column[row] : absent;
+}
+
 void check_texts(const Output& output, Column<int32_t>& column, const char* what) {
   for (const int32_t id : column) check(is_index(id, output.strings.size()), what);
 }
@@ -33,6 +39,7 @@ void check_lengths(SliceTable& slices) {
   for (const auto& part : slices.amounts()) {
     check(part.column->size() == 0 || part.column->size() == rows, part.name);
   }
+  check(slices.layer.size() == 0 || slices.layer.size() == rows, "layer");
   check(slices.start_ns.size() == rows, "start_ns has one value a slice");
   check(slices.duration_ns.size() == rows, "duration_ns has one value a slice");
 }
@@ -49,13 +56,14 @@ void check_slices(Output& output) {
     check(slices.start_ns[row] >= 0, "a slice starts after the epoch");
     check(row == 0 || slices.start_ns[row - 1] <= slices.start_ns[row], "slices are in order");
     check(slices.duration_ns[row] >= kOpen, "a slice ends after its start");
-    const int32_t depth = slices.depth[row], parent = slices.parent[row];
+    const int32_t depth = value(slices.depth, row, 0);
+    const int32_t parent = value(slices.parent, row, kNone);
     check(depth >= 0 && depth < kMaxDepth, "depth is within bounds");
     if (parent == kNone) continue;
     check(is_index(parent, row), "a parent comes before its children");
     const auto above = static_cast<size_t>(parent);
     check(slices.track[above] == slices.track[row], "a parent lies on its child's track");
-    check(slices.depth[above] + 1 == depth, "a child lies one below its parent");
+    check(value(slices.depth, above, 0) + 1 == depth, "a child lies one below its parent");
   }
   int32_t last = -1;
   for (const int32_t row : slices.instants) {
@@ -142,6 +150,51 @@ void check_output(Output& output, size_t trace_size) {
   check_calls(output);
   check(output.whole <= trace_size, "no more is read than there is");
   check(output.last_ns >= 0, "the trace ends after the epoch");
+}
+
+namespace {
+
+template <typename T>
+void check_same_values(Column<T>& one, Column<T>& other, const char* what) {
+  check(one.size() == other.size(), what);
+  for (size_t row = 0; row < one.size(); ++row) {
+    check(std::memcmp(&one[row], &other[row], sizeof(T)) == 0, what);
+  }
+}
+
+void check_same_texts(const Output& one, Column<int32_t>& ids, const Output& other,
+                      Column<int32_t>& other_ids, const char* what) {
+  check(ids.size() == other_ids.size(), what);
+  for (size_t row = 0; row < ids.size(); ++row) {
+    check(one.strings[ids[row]] == other.strings[other_ids[row]], what);
+  }
+}
+
+}  // namespace
+
+void check_same(Output& one, Output& other) {
+  SliceTable &a = one.slices, &b = other.slices;
+  check_same_values(a.start_ns, b.start_ns, "both readings have the same starts");
+  check_same_values(a.duration_ns, b.duration_ns, "both readings have the same durations");
+  check_same_values(a.instants, b.instants, "both readings have the same instants");
+  for (auto column : {&SliceTable::track, &SliceTable::call, &SliceTable::depth,
+                      &SliceTable::parent, &SliceTable::command_index, &SliceTable::step}) {
+    check_same_values(a.*column, b.*column, "both readings have the same numbers");
+  }
+  for (auto column : {&SliceTable::bytes_read, &SliceTable::bytes_written, &SliceTable::flops}) {
+    check_same_values(a.*column, b.*column, "both readings have the same amounts");
+  }
+  for (auto column :
+       {&SliceTable::name, &SliceTable::category, &SliceTable::layer, &SliceTable::op_type,
+        &SliceTable::role, &SliceTable::shapes, &SliceTable::stage}) {
+    check_same_texts(one, a.*column, other, b.*column, "both readings have the same texts");
+  }
+  check_same_values(one.flows.source, other.flows.source, "both readings have the same flows");
+  check_same_values(one.flows.target, other.flows.target, "both readings have the same flows");
+  check_same_values(one.counters.time_ns, other.counters.time_ns, "the samples are the same");
+  check(one.dropped == other.dropped, "both readings drop the same");
+  check_same_values(one.args.slice, other.args.slice, "both readings have the same arguments");
+  check(one.unmatched_ends == other.unmatched_ends, "both readings have the same ends");
 }
 
 }  // namespace profiler::fuzz

@@ -15,4 +15,7 @@ inline void check(bool holds, const char* what) {
 // their children and lie on the same track, times are ones that tables can hold.
 void check_output(trace::Output& output, size_t trace_size);
 
+// That two readings of one trace say the same.
+void check_same(trace::Output& one, trace::Output& other);
+
 }  // namespace profiler::fuzz

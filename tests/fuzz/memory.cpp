@@ -1,8 +1,13 @@
 #include "memory.hpp"
 
-#include <sanitizer/allocator_interface.h>
-
 #include <algorithm>
+
+// Of the sanitizer's runtime; not every compiler brings <sanitizer/allocator_interface.h>.
+extern "C" {
+int __sanitizer_install_malloc_and_free_hooks(void (*)(const volatile void*, size_t),
+                                              void (*)(const volatile void*));
+size_t __sanitizer_get_allocated_size(const volatile void*);
+}
 
 namespace profiler::fuzz {
 namespace {
@@ -18,7 +23,7 @@ void allocated(const volatile void*, size_t size) {
 
 void freed(const volatile void* block) {
   if (counting && block != nullptr) {
-    held -= static_cast<ptrdiff_t>(__sanitizer_get_allocated_size(const_cast<void*>(block)));
+    held -= static_cast<ptrdiff_t>(__sanitizer_get_allocated_size(block));
   }
 }
 

@@ -19,12 +19,11 @@ from hypothesis import strategies as st
 
 from profiler.events import ROOT_DEVICE
 from profiler.trace.writer import encode_call, encode_host
+from tests.fuzz.messages import field, varint
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_calls, small_host
 from tests.trace.strategies import hostile_traces
 from tests.trace.trace_strategies import foreign_traces
-
-__all__ = ["field", "packed", "varint"]
 
 _CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "perfetto"
 _EXAMPLES = 60
@@ -54,23 +53,7 @@ _WORDS = (
 )
 
 
-def varint(value: int) -> bytes:
-    """`value` as protobuf writes it."""
-    encoded = bytearray()
-    while value >= 0x80:
-        encoded.append(value & 0x7F | 0x80)
-        value >>= 7
-    return bytes([*encoded, value])
-
-
-def field(number: int, value: int | bytes) -> bytes:
-    """One field of a message: a number as varint, or bytes."""
-    if isinstance(value, int):
-        return varint(number << 3) + varint(value)
-    return varint(number << 3 | 2) + varint(len(value)) + value
-
-
-def packed(data: bytes, *, repeats: int = 0) -> bytes:
+def _packed(data: bytes, *, repeats: int = 0) -> bytes:
     """A packet whose content is `data`, packed as `decode_target.cpp` unpacks it."""
     return field(1, field(_DEFLATE, bytes([repeats]) + data) if repeats else field(_ZSTD, data))
 
@@ -91,6 +74,7 @@ def _traces() -> Iterator[bytes]:
     yield encode_host(spans, commands, ROOT_DEVICE)
     yield encode_call(*awkward_trace())
     yield from _events()
+    yield from _typed_arguments()
     for strategy in (hostile_traces(), foreign_traces()):
         yield from _examples(strategy.map(lambda trace: trace.SerializeToString()))
 
@@ -104,6 +88,10 @@ def _events() -> Iterator[bytes]:
     for number, value in enumerate(_annotations()):
         named = field(10, b"a.b[0]") if number % 2 else field(1, 1)
         yield _trace(field(9, 1) + field(11, 5) + field(4, named + value))
+    logged = field(1, 1) + field(2, 1) + field(3, 4)
+    for rare in (field(21, logged), field(28, field(4, 1)), field(54, 1), field(1001, field(2, 1))):
+        thread_track = field(11, 7)
+        yield _trace(field(9, 1) + thread_track + rare)
     for extension in (field(1001, field(2, 3)), field(50, field(1, b"\xff\xd8")), field(34, 1)):
         yield _trace(field(9, 3) + field(5, field(1, 1)) + field(21, field(2, 1)) + extension)
     yield _trace(field(9, 4) + field(11, 6) + field(30, 9) + field(31, 6) + field(12, 2))
@@ -112,9 +100,34 @@ def _events() -> Iterator[bytes]:
     )
 
 
+def _typed_arguments() -> Iterator[bytes]:
+    """Events with an extension of each of protobuf's types, repeated and packed."""
+    eight, four = bytes(range(8)), bytes(range(4))
+    plain = {1: eight, 2: four, 6: eight, 7: four, 15: four, 16: eight, 9: b"text", 12: b"bytes"}
+    for kind in (1, 2, 3, 4, 5, 6, 7, 8, 9, 11, 12, 13, 14, 15, 16, 17, 18):
+        for is_packed in (False, True):
+            value = plain.get(kind, b"\x03")
+            wire_type = {8: 1, 4: 5}.get(len(value)) if kind not in (9, 12) else 2
+            inline = varint(1 << 3 | (wire_type or (2 if kind == 11 else 0)))
+            one = field(1, value * 3) if is_packed or kind in (9, 11, 12) else inline + value
+            yield _typed(kind, is_packed) + _trace(field(9, 1) + field(11, 5) + field(2000, one))
+
+
+def _typed(kind: int, is_packed: bool) -> bytes:
+    """A type `a.N` with one field of `kind`, below TrackEvent's field 2000."""
+    part = field(1, b"f") + field(3, 1) + field(4, 3) + field(5, kind) + field(6, b"E")
+    message = field(1, b"N") + field(2, part + field(8, field(2, int(is_packed))))
+    numbers = field(1, b"E") + field(2, field(1, b"THREE") + field(2, 3))
+    extension = field(1, b"n") + field(2, b".perfetto.protos.TrackEvent") + field(3, 2000)
+    extension += field(5, 11) + field(6, b".a.N")
+    file = field(2, b"a") + field(4, message) + field(5, numbers) + field(7, extension)
+    return field(1, field(72, field(1, field(1, file))))
+
+
 def _annotations() -> Iterator[bytes]:
     yield from (field(number, 1) for number in (2, 3, 4, 7, 17))
     yield field(6, b"text")
+    yield field(9, b'{"a": null, "b": [null, "\\b\\f\\n\\r\\t\\u0041\\ud83d\\ude00"]}')
     yield field(9, b'{"a": [1, 2.5e3, {"b": null}], "c\\u00e9": "d", "e": true}')
     yield field(11, field(10, b"k") + field(3, 1)) * 2
     yield field(12, field(4, 1) + field(12, field(4, 2))) * 2
@@ -155,10 +168,14 @@ def _trace(event: bytes) -> bytes:
 def _decode_seeds() -> Iterator[bytes]:
     for number, data in enumerate(_traces()):
         yield data
+        ends = [end for *_, end in wire.fields(data)] if data else []
+        if len(ends) > 2:
+            yield data[: ends[-2]]
+            yield data[: ends[len(ends) * 2 // 3]]
         if number % 4 == 0 and data:
-            yield packed(data)
-            yield packed(data[: next(wire.fields(data))[2]], repeats=200)
-            yield data + packed(data, repeats=3) + data
+            yield _packed(data)
+            yield _packed(data[: next(wire.fields(data))[2]], repeats=200)
+            yield data + _packed(data, repeats=3) + data
 
 
 def _encode_seeds() -> Iterator[bytes]:

@@ -95,7 +95,8 @@ class _Tokens:
     def __init__(self) -> None:
         self.events: list[tuple[int, _State, int, Any, float]] = []
         self.tracks: dict[int, Any] = {}
-        self.texts: dict[int, str] = {}
+        self.texts: dict[int, str] = {}  # of any sequence: what is defined last
+        self.own_texts: dict[tuple[int, int], str] = {}  # by sequence and number
         self._states: dict[int, _State] = defaultdict(_State)
         self._valid: set[int] = set()
         self._clocks: dict[int, _Clock] = {}
@@ -110,7 +111,7 @@ class _Tokens:
         if packet.HasField("clock_snapshot"):
             self._snapshot(packet.clock_snapshot, sequence)
         elif packet.HasField("extension_descriptor"):
-            self._extension(packet.extension_descriptor.extension_set)
+            self._extension(packet.extension_descriptor.extension_set, sequence)
         elif packet.sequence_flags & schema.NEEDS_INCREMENTAL_STATE and sequence not in self._valid:
             return
         elif packet.HasField("track_event"):
@@ -147,11 +148,14 @@ class _Tokens:
         clock.running_ns = own.timestamp * clock.unit_ns
         clock.points.append((clock.running_ns, base.timestamp))
 
-    def _extension(self, data: bytes) -> None:
+    def _extension(self, data: bytes, sequence: int) -> None:
         for file in descriptor_pb2.FileDescriptorSet.FromString(data).file:
             for enum in file.enum_type:
                 if (file.package, enum.name) == ("profile_sd3.trace", "Text"):
                     self.texts.update((value.number, value.name) for value in enum.value)
+                    self.own_texts.update(
+                        ((sequence, value.number), value.name) for value in enum.value
+                    )
 
     def _time(self, packet: Any, sequence: int) -> int | None:
         state = self._states[sequence]
@@ -243,16 +247,18 @@ class _Importer:
             return True
         piece.fields = {"layer": piece.name or ""}
         if event.type == schema.SLICE_BEGIN and event.HasExtension(schema.COMMAND):
-            piece.fields.update(self._command(event.Extensions[schema.COMMAND]))
+            command = event.Extensions[schema.COMMAND]
+            piece.fields.update(self._command(command, piece.sequence))
         return False
 
-    def _command(self, command: Any) -> dict[str, Any]:
+    def _command(self, command: Any, sequence: int) -> dict[str, Any]:
         fields = {name: getattr(command, name) for name in _TEXTS if command.HasField(name)}
         fields |= {name: getattr(command, name) for name in _NUMBERS if command.HasField(name)}
         for name in _TEXTS:
             number = getattr(command, f"{name}_text")
             if command.HasField(f"{name}_text"):
-                fields[name] = self._tokens.texts[number] if number else ""
+                own = self._tokens.own_texts.get((sequence, number))
+                fields[name] = own or self._tokens.texts[number] if number else ""
         return fields
 
     @staticmethod

@@ -1,4 +1,4 @@
-"""Perfetto's own parser tests are read as trace_processor v52 reads them."""
+"""Perfetto's own parser tests, and cases of ours, are read as trace_processor v52 reads them."""
 
 from __future__ import annotations
 
@@ -7,17 +7,31 @@ from collections import Counter as Bag
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from profiler.table.load import load
 from profiler.trace.columns import ARG_KINDS, TraceColumns, TrackRow
 from profiler.trace.reader import read_trace
+from tests.trace.conformance.cases import FOLDER, TEXTS, encoded
 
 _CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "perfetto"
-_FILES = sorted(_CORPUS.glob("*.pb"))
+_FILES = [*sorted(_CORPUS.glob("*.pb")), *sorted(FOLDER.glob("*.pb"))]
 
-pytestmark = pytest.mark.skipif(not _FILES, reason="the corpus ../shared/corpus is not here")
 cases = pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
+
+
+@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus ../shared/corpus is not here")
+def test_corpus() -> None:
+    """The corpus is among the cases."""
+    assert len(_FILES) > len(TEXTS)
+
+
+@pytest.mark.parametrize("path", TEXTS, ids=lambda path: path.stem)
+def test_text(path: Path) -> None:
+    """A case's bytes are those of its text."""
+    pytest.importorskip("perfetto", reason="Perfetto's definitions are missing: perfetto extra")
+    assert path.with_suffix(".pb").read_bytes() == encoded(path)
 
 
 def _expected(path: Path) -> dict[str, Any]:
@@ -57,8 +71,8 @@ def _slices(trace: TraceColumns) -> list[dict[str, Any]]:
 
 def _expected_slices(expected: dict[str, Any]) -> list[dict[str, Any]]:
     rows = []
-    for row in expected["slices"]:
-        row = {key: value for key, value in row.items() if key != "track_id"}
+    for given in expected["slices"]:
+        row = {key: value for key, value in given.items() if key != "track_id"}
         parent = row["parent_id"] if row["parent_id"] is not None else -1
         texts = {"name": row["name"] or "", "category": row["category"] or ""}
         rows.append(row | texts | {"ts": int(row["ts"]), "parent_id": parent})
@@ -80,9 +94,14 @@ def test_slices_share_tracks(path: Path) -> None:
 
 
 def _args(trace: TraceColumns) -> set[tuple[int, str, str | None]]:
+    args, pointer = trace.args, ARG_KINDS.index("pointer")
+    places = np.flatnonzero(args.kind == pointer).tolist()
+    pointers = {(int(args.slice[at]), trace.strings[args.key[at]]) for at in places}
     shown = set()
     for row in range(len(trace.slices)):
-        shown |= {(row, key, _shown(value)) for key, value in trace.args_of(row).items()}
+        for key, value in trace.args_of(row).items():
+            text = hex(value) if (row, key) in pointers else _shown(value)
+            shown.add((row, key, text))
     return shown
 
 
@@ -97,7 +116,6 @@ def _shown(value: Any) -> str | None:
 def test_args(path: Path) -> None:
     """Every argument stands under trace_processor's key, with its value."""
     trace = read_trace(path)
-    assert ARG_KINDS.index("pointer") not in trace.args.kind  # would be shown in hexadecimal
     expected = {(row["slice_id"], row["key"], row["value"]) for row in _expected(path)["args"]}
     assert _args(trace) == expected
 

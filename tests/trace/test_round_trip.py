@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from profiler.events import Call, Span, Track
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, TraceColumns
 from profiler.trace.reader import read_bytes
-from profiler.trace.writer import encode_call, encode_host
+from profiler.trace.writer import encode_call, encode_host, text_table
 from tests.trace.samples import awkward_trace, small_calls
 from tests.trace.strategies import calls, command_columns, counters, spans
 
@@ -161,3 +161,18 @@ def test_text_that_utf8_cannot_hold_is_replaced() -> None:
     assert trace.tracks[trace.slices.track[0]].name == "a?"
     assert trace.calls[0].submodule == "a?"
     assert trace.calls[0].input_shapes == {"a?": "a?"}
+
+
+def test_files_whose_texts_share_numbers() -> None:
+    """Files written apart may give two texts one number: each keeps its own, in either order."""
+    texts = [f"layer.{number}" for number in (10104, 11012)]
+    assert len({text_table().number(text) for text in texts}) == 1
+    files = []
+    for index, layer in enumerate(texts):
+        builder = CommandBuilder()
+        builder.add(Track("cpu:0", "queue", "compute"), layer, "", 10 + index, 1)
+        call = Call(index, "vae", "decode", "", -1, "cpu:0", 0, 100, ops_traced=True)
+        files.append(encode_call(call, builder.build()))
+    for order in (files, files[::-1]):
+        trace = read_bytes(b"".join(order))
+        assert [trace.strings[code] for code in trace.slices.layer] == texts

@@ -112,6 +112,53 @@ def test_gzip_file(tmp_path: Path) -> None:
     assert [loss.kind for loss in trace.losses] == ["truncated_file"]
 
 
+@pytest.mark.parametrize("damage", ["check sum", "length", "behind", "cut before the check sum"])
+def test_damaged_gzip_keeps_what_came_before(tmp_path: Path, damage: str) -> None:
+    """A `.gz` file that is damaged at its end is read, and the damage is said."""
+    packed = gzip.compress(_instants(0, 3000))
+    changed = {
+        "check sum": packed[:-8] + b"\0\0\0\0" + packed[-4:],
+        "length": packed[:-4] + b"\0\0\0\0",
+        "behind": packed + b"something else",
+        "cut before the check sum": packed[:-8],
+    }
+    path = tmp_path / "trace.pb.gz"
+    path.write_bytes(changed[damage])
+    trace = read_trace(path)
+    assert _times(trace) == list(range(3000))
+    assert [(loss.kind, loss.count, loss.unit) for loss in trace.losses] == [
+        ("truncated_file", 1, "files")
+    ]
+
+
+def test_gzip_of_many_members() -> None:
+    """Each member costs what it holds, not the rest of the file: 100,000 of them are read."""
+    member = gzip.compress(_instants(7, 8))
+    assert len(read_bytes(gzip.compress(b"") * 100_000 + member).slices) == 1
+
+
+@pytest.mark.parametrize("how", ["deflate", "zstd"])
+def test_packed_packets_that_are_cut(how: str) -> None:
+    """Of a packed packet that ends early, what it holds up to there is read, and the loss said."""
+    data = _instants(0, 3000)
+    if how == "zstd":
+        zstandard = pytest.importorskip("zstandard", reason="the package zstandard is missing")
+        inner = zstandard.compress(data)
+        packed = _packed(inner[:-200], number=133)
+    else:
+        packed = _packed(zlib.compress(data)[:-200])
+    trace = read_bytes(packed + _instants(3000, 3010))
+    assert 10 <= len(trace.slices) < 3010
+    assert [(loss.kind, loss.unit) for loss in trace.losses] == [("dropped_events", "packets")]
+
+
+def test_one_bound_for_all_layers() -> None:
+    """A `.gz` of packed packets unpacks to no more than one of the two alone might."""
+    packet = _packed(zlib.compress(bytes(1 << 22), 9))
+    with pytest.raises(InputError, match="more than 256 times"):
+        read_bytes(gzip.compress(packet * 200))
+
+
 def test_gzip_of_something_else(tmp_path: Path) -> None:
     """A damaged `.gz` file, or one of no trace, is refused in one sentence."""
     for data in (b"\x1f\x8b\x08\x00 not really", gzip.compress(b"some text, no trace")):

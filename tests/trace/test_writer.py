@@ -277,7 +277,7 @@ def test_chunks_are_whole_packets_and_small() -> None:
 
 
 def test_packed_packets_hold_the_same() -> None:
-    """Deflate and Zstandard pack chunks of packets; what is in them does not change."""
+    """Deflate and Zstandard pack a MB of packets at a time; what is in them does not change."""
     zstandard = pytest.importorskip("zstandard", reason="install zstandard to pack with it")
     commands, plain = large_commands(20_000), encode_call(_CALL, large_commands(20_000))
     deflated = _packets(encode_call(_CALL, commands, compress="deflate"))
@@ -285,7 +285,7 @@ def test_packed_packets_hold_the_same() -> None:
     packed = _packets(encode_call(_CALL, commands, compress="zstd"))
     unpack = zstandard.ZstdDecompressor().decompress
     assert b"".join(unpack(p.zstd_compressed_packets) for p in packed) == plain
-    assert len(deflated) == len(packed) == len(list(call_chunks(_CALL, commands)))
+    assert len(deflated) == len(packed) == -(-len(plain) // (1 << 20))
 
 
 def test_unknown_packing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -369,3 +369,13 @@ def test_core_refuses_to_write_before_it_knows() -> None:
     assert encoder.place(text_table()) == []
     with pytest.raises(ValueError, match="one uuid a lane"):
         encoder.start(b"", [1])
+
+
+def test_columns_that_change_while_they_are_written() -> None:
+    """A code that was in its table when the trace was begun, and no longer is, is refused."""
+    commands = large_commands(20_000)
+    chunks = call_chunks(_CALL, commands)
+    next(chunks)
+    commands.layer[:] = 1 << 30
+    with pytest.raises(IndexError):
+        list(chunks)

@@ -91,7 +91,7 @@ def _track_packet(draw: st.DrawFn, uuid: int) -> Any:
 
 
 def _text_packet() -> Any:
-    """The numbered texts of our own extension."""
+    """Our own extension and its numbered texts."""
     enum = descriptor_pb2.EnumDescriptorProto(name="Text")
     for number, text in _TEXTS.items():
         enum.value.add(name=text, number=number)
@@ -100,7 +100,7 @@ def _text_packet() -> Any:
     )
     packet = schema.TracePacket(trusted_packet_sequence_id=1)
     files = descriptor_pb2.FileDescriptorSet(file=[file])
-    packet.extension_descriptor.extension_set = files.SerializeToString()
+    packet.extension_descriptor.extension_set = schema.EXTENSION_SET + files.SerializeToString()
     return packet
 
 

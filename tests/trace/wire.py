@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-__all__ = ["fields", "varint"]
+__all__ = ["fields", "varint", "whole_length"]
 
 
 def varint(data: bytes, at: int) -> tuple[int, int]:
@@ -32,3 +32,14 @@ def fields(data: bytes) -> Iterator[tuple[int, bytes, int]]:
         else:
             at += {1: 8, 5: 4}[kind]
         yield tag >> 3, data[begin:at], at
+
+
+def whole_length(data: bytes) -> int:
+    """The bytes of a message up to the end of its last whole field."""
+    whole = 0
+    try:
+        for _, _, end in fields(data):
+            whole = end if end <= len(data) else whole
+    except IndexError:  # cut within a number
+        pass
+    return whole

@@ -1,5 +1,6 @@
 // Debug annotations → arguments.
 #include <algorithm>
+#include <optional>
 #include <string>
 
 #include "args.hpp"
@@ -63,7 +64,10 @@ bool Args::annotation_value(const Bytes& bytes, int depth, bool& added) {
   }
   if (reader.bad()) return false;
   if (dictionary) return annotation_dictionary(bytes, depth, added);
-  if (!array) return annotation_leaf(bytes, added) || annotation_message(bytes, depth);
+  if (!array) {
+    const std::optional<bool> leaf = annotation_leaf(bytes, added);
+    return leaf ? *leaf : annotation_message(bytes, depth, added);
+  }
   const uint32_t before = *next_index();
   if (!annotation_array(bytes, depth)) return false;
   added |= *next_index() != before;
@@ -95,9 +99,9 @@ bool Args::annotation_array(const Bytes& bytes, int depth) {
   return true;
 }
 
-// A value that is neither dictionary nor array; false where there is none, or none that is shown
-// here. Where several are set, the first of this order counts.
-bool Args::annotation_leaf(const Bytes& bytes, bool& added) {
+// A value that is neither dictionary nor array: whether it could be read, nothing where there is
+// none. Where several are set, the first of this order counts.
+std::optional<bool> Args::annotation_leaf(const Bytes& bytes, bool& added) {
   static constexpr uint8_t kOrder[] = {2, 3, 4, 5, 6, 17, 7, 9};
   constexpr size_t kValues = sizeof kOrder;
   Field field, value;
@@ -109,7 +113,7 @@ bool Args::annotation_leaf(const Bytes& bytes, bool& added) {
     best = rank;
     value = field;
   }
-  if (best == kValues) return false;
+  if (best == kValues) return std::nullopt;
   added = true;
   const bool wants_bytes = value.number == 6 || value.number == 9;
   if (value.is(kBytes) != wants_bytes) return false;
@@ -125,18 +129,15 @@ bool Args::annotation_leaf(const Bytes& bytes, bool& added) {
       const StringId text = generation_->interned
                                 ? generation_->interned->annotation_values.find(value.value)
                                 : kNull;
-      if (text == kNull) {
-        output_.drop(Drop::kArgument);
-      } else {
-        emit(ArgKind::kString, text);
-      }
+      if (text == kNull) return false;
+      emit(ArgKind::kString, text);
     }
   }
   return true;
 }
 
 // proto_value with the name of its type, or the legacy nested_value.
-bool Args::annotation_message(const Bytes& bytes, int depth) {
+bool Args::annotation_message(const Bytes& bytes, int depth, bool& added) {
   Field field;
   Bytes proto, nested;
   std::string_view type;
@@ -157,16 +158,17 @@ bool Args::annotation_message(const Bytes& bytes, int depth) {
     }
   }
   if (has_proto) {
+    added = true;
     if (!has_type) {
       const StringId id =
           generation_->interned ? generation_->interned->value_type_names.find(type_iid) : kNull;
       if (id == kNull) return false;
       type = output_.strings[id];
     }
+    descriptors_.add_known();
     const int32_t message_type = descriptors_.find(type);
     return message_type >= 0 && message(proto, message_type, false, depth + 1);
   }
-  bool added = false;
   return !has_nested || nested_value(nested, depth + 1, added);
 }
 

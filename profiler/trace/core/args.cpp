@@ -7,7 +7,23 @@ namespace profiler::trace {
 
 namespace {
 
-constexpr char kPressureLocation[] = "chrome_memory_pressure_notification.creation_location_iid";
+// Source locations that Chrome interns: where their iids stand, and what is shown in their place.
+struct InternedLocation {
+  const char* iid;
+  const char* file;
+  const char* function;
+  const char* line;
+};
+#define LOCATION(message, field) \
+  {message "." field, message ".file_name", message ".function_name", message ".line_number"}
+constexpr InternedLocation kInternedLocations[] = {
+    LOCATION("chrome_memory_pressure_notification", "creation_location_iid"),
+    LOCATION("begin_impl_frame_args.current_args", "source_location_iid"),
+    LOCATION("begin_impl_frame_args.last_args", "source_location_iid"),
+    LOCATION("begin_frame_observer_state.last_begin_frame_args", "source_location_iid"),
+};
+#undef LOCATION
+constexpr size_t kShortestIid = 40;  // of these keys: most are shorter
 
 // TrackEvent's own fields that are shown as arguments; extensions always are.
 bool is_shown(uint32_t number) {
@@ -58,6 +74,14 @@ void Args::emit_double(double value) {
   emit(ArgKind::kReal, bits);
 }
 
+// A number, and the text that it is the hash of where the trace says so.
+void Args::emit_uint(uint64_t value) {
+  emit(ArgKind::kUint, static_cast<int64_t>(value));
+  StringId text = kNull;
+  const std::string_view key = translations_.hashed(key_, value, text);
+  if (!key.empty()) output_.args.add(slice_, output_.strings.intern(key), ArgKind::kString, text);
+}
+
 // The next free index of the array that the key names.
 uint32_t* Args::next_index() {
   const StringId key = key_.size() <= kMaxKey ? output_.strings.intern_copy(key_) : kNull;
@@ -82,12 +106,12 @@ void Args::add_text(int32_t slice, std::string_view key, std::string_view text) 
   output_.args.add(slice, output_.strings.intern(key), ArgKind::kString, value);
 }
 
-void Args::add_event(int32_t slice, const Event& event, const Generation& generation,
+void Args::add_event(int32_t slice, const Event& event, const Generation& generation, bool typed,
                      bool on_thread) {
   slice_ = slice;
   generation_ = &generation;
   key_.clear();
-  if (event[kHasTyped]) {
+  if (typed) {
     descriptors_.add_known();
     add_rare(event, on_thread);
     if (!message(event.whole, descriptors_.track_event(), true, 0)) output_.drop(Drop::kArgument);
@@ -133,7 +157,11 @@ void Args::add_rare(const Event& event, bool on_thread) {
         const StringId text = generation_->interned
                                   ? generation_->interned->correlation_ids.find(field.value)
                                   : kNull;
-        if (text != kNull) add_text(slice_, "correlation_id", output_.strings[text]);
+        if (text != kNull) {
+          add_text(slice_, "correlation_id", output_.strings[text]);
+        } else {
+          output_.args.add(slice_, output_.strings.intern("correlation_id"), ArgKind::kNull, 0);
+        }
         break;
       }
       default: break;
@@ -141,7 +169,8 @@ void Args::add_rare(const Event& event, bool on_thread) {
   }
 }
 
-void Args::add_location(uint64_t iid, const char* file, const char* function, const char* line) {
+void Args::add_location(uint64_t iid, const char* file, const char* function, const char* line,
+                        bool as_written) {
   const Interned* interned = generation_->interned.get();
   const int32_t at = interned ? interned->source_locations.find(iid) : kNone;
   if (iid == 0 || at == kNone) {
@@ -150,7 +179,7 @@ void Args::add_location(uint64_t iid, const char* file, const char* function, co
   }
   const SourceLocation& location = interned->locations[static_cast<size_t>(at)];
   std::string path(output_.strings[std::max(location.file, kEmpty)]);
-  std::replace(path.begin(), path.end(), '\\', '/');
+  if (!as_written) std::replace(path.begin(), path.end(), '\\', '/');
   add_text(slice_, file, path);
   add_text(slice_, function, output_.strings[std::max(location.function, kEmpty)]);
   add_uint(slice_, line, location.line);
@@ -192,7 +221,8 @@ void Args::log_message(const Field& field, bool on_thread) {
   if (has_priority) add_int(slice_, "track_event.priority", priority);
   if (has_location) {
     add_location(location, "track_event.log_message.file_name",
-                 "track_event.log_message.function_name", "track_event.log_message.line_number");
+                 "track_event.log_message.function_name", "track_event.log_message.line_number",
+                 true);
   }
 }
 
@@ -231,20 +261,22 @@ bool Args::message(const Bytes& bytes, int32_t type, bool top, int depth) {
 }
 
 bool Args::message_field(const Field& field, const FieldDescriptor& type, int depth) {
-  if (key_ == kPressureLocation && add_pressure_location(field.value)) return true;
+  if (field.is(kVarint) && add_interned_location(field.value)) return true;
   if (type.type != kTypeMessage) return simple_field(field, type);
   return type.message >= 0 && field.is(kBytes) &&
          message(bytes_of(field), type.message, false, depth + 1);
 }
 
-// A source location that Chrome interns in a message: shown in place of its number.
-bool Args::add_pressure_location(uint64_t iid) {
+// A location that Chrome interns in a message: shown in place of its number.
+bool Args::add_interned_location(uint64_t iid) {
   const Interned* interned = generation_->interned.get();
-  if (interned == nullptr || interned->source_locations.find(iid) == kNone) return false;
-  add_location(iid, "chrome_memory_pressure_notification.file_name",
-               "chrome_memory_pressure_notification.function_name",
-               "chrome_memory_pressure_notification.line_number");
-  return true;
+  if (key_.size() < kShortestIid || interned == nullptr) return false;
+  for (const InternedLocation& known : kInternedLocations) {
+    if (key_ != known.iid || interned->source_locations.find(iid) == kNone) continue;
+    add_location(iid, known.file, known.function, known.line);
+    return true;
+  }
+  return false;
 }
 
 bool Args::packed_field(const Field& field, const FieldDescriptor& type, uint32_t& index) {
@@ -295,9 +327,9 @@ bool Args::simple_field(const Field& field, const FieldDescriptor& type) {
     case kTypeSfixed64: emit(ArgKind::kInt, field.sint()); break;
     case kTypeSint64: emit(ArgKind::kInt, zigzag_decode(field.value)); break;
     case kTypeUint32:
-    case kTypeFixed32: emit(ArgKind::kUint, static_cast<uint32_t>(field.value)); break;
+    case kTypeFixed32: emit_uint(static_cast<uint32_t>(field.value)); break;
     case kTypeUint64:
-    case kTypeFixed64: emit(ArgKind::kUint, field.sint()); break;
+    case kTypeFixed64: emit_uint(field.value); break;
     case kTypeBool: emit(ArgKind::kBool, field.boolean()); break;
     case kTypeDouble: emit_double(field.real()); break;
     case kTypeFloat: {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <string_view>
 
@@ -9,15 +10,19 @@
 #include "event.hpp"
 #include "output.hpp"
 #include "sequence.hpp"
+#include "translations.hpp"
 
 namespace profiler::trace {
 
 class Args {
  public:
-  Args(Output& output, Descriptors& descriptors) : output_(output), descriptors_(descriptors) {}
+  Args(Output& output, Descriptors& descriptors, const Translations& translations)
+      : output_(output), descriptors_(descriptors), translations_(translations) {}
 
-  // All arguments that an event has by its own fields. `on_thread`: it lies on a thread's track.
-  void add_event(int32_t slice, const Event& event, const Generation& generation, bool on_thread);
+  // All arguments that an event has by its own fields. `typed`: not only annotations; `on_thread`:
+  // it lies on a thread's track.
+  void add_event(int32_t slice, const Event& event, const Generation& generation, bool typed,
+                 bool on_thread);
   void add_int(int32_t slice, std::string_view key, int64_t value);
   void add_uint(int32_t slice, std::string_view key, uint64_t value);
   void add_text(int32_t slice, std::string_view key, std::string_view text);
@@ -44,8 +49,8 @@ class Args {
   bool annotation_name(const Bytes& annotation, std::string& name);
   bool annotation(const Bytes& bytes, int depth, bool& added);
   bool annotation_value(const Bytes& bytes, int depth, bool& added);
-  bool annotation_leaf(const Bytes& bytes, bool& added);
-  bool annotation_message(const Bytes& bytes, int depth);
+  std::optional<bool> annotation_leaf(const Bytes& bytes, bool& added);
+  bool annotation_message(const Bytes& bytes, int depth, bool& added);
   bool annotation_dictionary(const Bytes& bytes, int depth, bool& added);
   bool annotation_array(const Bytes& bytes, int depth);
   bool nested_value(const Bytes& bytes, int depth, bool& added);
@@ -58,19 +63,22 @@ class Args {
   bool json(std::string_view text);
 
   void add_rare(const Event& event, bool on_thread);
-  void add_location(uint64_t iid, const char* file, const char* function, const char* line);
-  bool add_pressure_location(uint64_t iid);
+  void add_location(uint64_t iid, const char* file, const char* function, const char* line,
+                    bool as_written = false);
+  bool add_interned_location(uint64_t iid);
   void task_execution(const Field& field);
   void log_message(const Field& field, bool on_thread);
 
   void emit(ArgKind kind, int64_t bits);
   void emit_text(std::string_view text);
   void emit_double(double value);
+  void emit_uint(uint64_t value);
   void append(std::string_view part);
   uint32_t* next_index();
 
   Output& output_;
   Descriptors& descriptors_;
+  const Translations& translations_;
   const Generation* generation_ = nullptr;
   int32_t slice_ = kNone;
   std::string key_;

@@ -98,6 +98,7 @@ nb::dict dropped(const Output& output) {
 nb::dict as_python(Output& output) {
   nb::dict slices, result;
   for (auto& [name, column] : output.slices.always()) slices[name] = array(*column);
+  slices["layer"] = array(output.slices.layer);
   for (const auto& part : output.slices.sometimes()) slices[part.name] = array(*part.column);
   for (const auto& part : output.slices.amounts()) slices[part.name] = array(*part.column);
   slices["start_ns"] = array(output.slices.start_ns);

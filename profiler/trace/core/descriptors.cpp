@@ -1,9 +1,6 @@
 #include "descriptors.hpp"
 
 #include <functional>
-#include <utility>
-
-#include "chrome.hpp"
 
 namespace profiler::trace {
 
@@ -15,7 +12,6 @@ constexpr size_t kMaxName = 1024;  // of a type, with all that it is nested in
 constexpr size_t kMessageBytes = 1024;
 constexpr size_t kFieldBytes = 192;
 constexpr size_t kValueBytes = 96;
-constexpr char kPackage[] = ".perfetto.protos";
 constexpr char kTrackEvent[] = ".perfetto.protos.TrackEvent";
 constexpr char kAnnotation[] = ".perfetto.protos.DebugAnnotation";
 constexpr char kOurs[] = ".profile_sd3.";
@@ -27,27 +23,6 @@ Descriptors::Descriptors(StringTable& strings, size_t budget)
     : strings_(strings), budget_(budget) {
   track_event_ = find_or_add(kTrackEvent);
   annotation_ = find_or_add(kAnnotation);
-}
-
-// Perfetto's own messages are made known when the first event has one: most traces have none.
-void Descriptors::add_known() {
-  if (std::exchange(knows_all_, true)) return;
-  const std::string package = std::string(kPackage) + ".";
-  for (const KnownField& known : known_fields()) {
-    FieldDescriptor field;
-    field.name = known.name;
-    field.type = known.type;
-    field.repeated = known.repeated;
-    field.extension = known.number >= 1000;
-    if (*known.type_name != 0) field.message = find_or_add(package + known.type_name);
-    const int32_t parent = find_or_add(package + known.message);
-    messages_[static_cast<size_t>(parent)].fields.insert(known.number, field);
-  }
-  for (const KnownValue& known : known_values()) {
-    const int32_t type = find_or_add(package + known.type);
-    messages_[static_cast<size_t>(type)].values.insert(static_cast<uint32_t>(known.number),
-                                                       known.name);
-  }
 }
 
 int32_t Descriptors::find(std::string_view name) const {
@@ -99,9 +74,11 @@ int32_t Descriptors::resolve(const std::string& scope, std::string_view name) co
   }
 }
 
-bool Descriptors::add(Bytes set) {
+bool Descriptors::add(Bytes set, uint32_t sequence) {
   const std::string_view bytes(reinterpret_cast<const char*>(set.data), set.size);
-  if (!seen_.emplace(std::hash<std::string_view>()(bytes), true).second) return true;
+  const uint64_t hash = combine(sequence, std::hash<std::string_view>()(bytes));
+  if (!seen_.emplace(hash, true).second) return true;
+  sequence_ = sequence;
   spent_ = false;
   Field file, field;
   for (Reader files(set.data, set.size); files.next(file);) {
@@ -160,7 +137,10 @@ void Descriptors::add_enum(const Field& message, const std::string& scope) {
       if (part.number == 2 && part.is(kVarint)) number = static_cast<int32_t>(part.value);
     }
     if (texts_of_ours) {
-      *texts.insert(static_cast<uint32_t>(number), kEmpty).first = strings_.intern(text);
+      const StringId id = strings_.intern(text);
+      const auto key = static_cast<uint32_t>(number);
+      *texts_.insert(key, kEmpty).first = id;
+      *own_texts_.insert(uint64_t{sequence_} << 32 | key, kEmpty).first = id;
     } else if (spend(kValueBytes)) {
       values.insert(static_cast<uint32_t>(number), text);
     }

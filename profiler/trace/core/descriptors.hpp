@@ -60,9 +60,9 @@ class Descriptors {
   Descriptors(StringTable& strings, size_t budget);
   void allow(size_t more) { budget_ += more; }
 
-  // Reads a FileDescriptorSet, whose bytes must stay. Types known already are added to. False
-  // where the budget is spent: the rest stays unknown.
-  bool add(Bytes file_descriptor_set);
+  // Reads a FileDescriptorSet of a packet sequence, whose bytes must stay. Types known already are
+  // added to. False where the budget is spent: the rest stays unknown.
+  bool add(Bytes file_descriptor_set, uint32_t sequence);
 
   // Makes the types known that Perfetto's TrackEvent itself has.
   void add_known();
@@ -77,14 +77,19 @@ class Descriptors {
 
   int32_t track_event() const { return track_event_; }
   int32_t annotation() const { return annotation_; }
-  // Whether TrackEvent's fields 9900 to 9902 are our own extension; true as long as nobody says
-  // otherwise.
+  // Whether TrackEvent's fields 9900 to 9902 are our own extension: the trace says so.
   bool ours(uint32_t number) const { return ours_[number - 9900]; }
 
-  // Numbered texts of our extension: the values of its enum `Text`.
-  IntMap<StringId> texts;
+  // A numbered text of our extension: the values of its enum `Text`. What the sequence itself
+  // defines counts, else what any other does; nullptr where none does.
+  const StringId* text(uint32_t sequence, uint32_t number) const {
+    const StringId* own = own_texts_.find(uint64_t{sequence} << 32 | number);
+    return own != nullptr ? own : texts_.find(number);
+  }
 
  private:
+  void add_known_enum(std::string_view text);
+  void add_known_message(std::string_view text);
   void add_message(const Field& message, const std::string& scope, int depth);
   void add_enum(const Field& message, const std::string& scope);
   void add_field(const Field& message, const std::string& scope, int32_t parent);
@@ -94,12 +99,14 @@ class Descriptors {
   int32_t resolve(const std::string& scope, std::string_view name) const;
 
   StringTable& strings_;
+  IntMap<StringId> texts_, own_texts_;  // by number; by sequence and number
+  uint32_t sequence_ = 0;               // whose set is being read
   std::vector<MessageDescriptor> messages_;
   std::unordered_map<std::string, int32_t> by_name_;
   std::unordered_map<uint64_t, bool> seen_;  // sets that were read already
   int32_t track_event_ = 0;
   int32_t annotation_ = 0;
-  bool ours_[3] = {true, true, true};
+  bool ours_[3] = {};
   bool knows_all_ = false;
   size_t budget_;
   bool spent_ = false;  // something did not fit

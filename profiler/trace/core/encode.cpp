@@ -55,11 +55,12 @@ class TraceEncoder {
 
   void set_commands(nb::tuple strings, std::vector<Array<int32_t>> codes,
                     std::vector<Array<int64_t>> numbers, Pairs flows) {
+    check_not_placed();
     if (codes.size() != 8 || numbers.size() != 5) {
       throw std::invalid_argument("8 columns of int32 and 5 of int64 are needed");
     }
     const size_t rows = codes[0].size();
-    Commands& to = slices_.commands;
+    Commands to;
     to.rows = rows;
     const int32_t** narrow[] = {&to.track, &to.layer,  &to.command_index, &to.op_type,
                                 &to.role,  &to.shapes, &to.stage,         &to.step};
@@ -67,15 +68,18 @@ class TraceEncoder {
     const int64_t** wide[] = {&to.start_ns, &to.duration_ns, &to.bytes_read, &to.bytes_written,
                               &to.flops};
     for (size_t at = 0; at < numbers.size(); ++at) *wide[at] = column(numbers[at], rows);
+    flows_.clear();
     for (size_t row = 0; row < flows.shape(0); ++row) {
       flows_.push_back({flows.data()[2 * row], flows.data()[2 * row + 1]});
     }
+    slices_.commands = to;  // columns of one length, which are kept alive here
     strings_ = std::move(strings);
     codes_ = std::move(codes);
     numbers_ = std::move(numbers);
   }
 
   void add_slice(uint32_t track, nb::str name, int64_t start_ns, int64_t end_ns, nb::bytes event) {
+    check_not_placed();
     if (track >= categories_.size()) throw std::invalid_argument("no such track");
     if (end_ns != kUnclosed) end_ns = std::max(start_ns, end_ns);
     slices_.extras.push_back({track, start_ns, end_ns, std::string(Utf8().view(name)),
@@ -83,12 +87,17 @@ class TraceEncoder {
   }
 
   void add_counter(uint64_t track_uuid, Array<int64_t> times_ns, Array<int64_t> values) {
+    check_not_placed();
     const size_t samples = times_ns.size();
     const int64_t *times = times_ns.data(), *first = column(values, samples);
+    if (!std::is_sorted(times, times + samples)) {
+      throw std::invalid_argument("samples of a counter are not in order of time");
+    }
     counters_.push_back({track_uuid, {times, times + samples}, {first, first + samples}});
   }
 
   std::vector<uint32_t> place(TextTable& texts) {
+    check_not_placed();
     if (slices_.size() >= UINT32_MAX) throw std::invalid_argument("too many slices for one file");
     const size_t string_count = nb::len(strings_);
     Usage usage;
@@ -115,6 +124,8 @@ class TraceEncoder {
     if (uuids.size() != encoder().lanes().track_of.size()) {
       throw std::invalid_argument("one uuid a lane is needed");
     }
+    if (started_) throw std::logic_error("the trace is started already");
+    if (base_ns() < 0) throw std::invalid_argument("a trace cannot start before the epoch");
     encoder().set_uuids(std::move(uuids));
     output_.append({head.c_str(), head.size()});
     started_ = true;
@@ -122,16 +133,25 @@ class TraceEncoder {
 
   nb::bytes chunk() {
     if (!started_) throw std::logic_error("the trace is not started yet");
-    {
+    if (busy_) throw std::logic_error("another thread asks for the same trace");
+    busy_ = true;
+    try {
       nb::gil_scoped_release unlocked;
       encoder().next(output_);
+    } catch (...) {
+      busy_ = false;
+      throw;
     }
+    busy_ = false;
     nb::bytes chunk(reinterpret_cast<const char*>(output_.data()), output_.size());
     output_.clear();
     return chunk;
   }
 
  private:
+  void check_not_placed() const {
+    if (encoder_) throw std::logic_error("slices are placed already");
+  }
   Encoder& encoder() {
     if (!encoder_) throw std::logic_error("slices are not placed yet");
     return *encoder_;
@@ -148,6 +168,7 @@ class TraceEncoder {
   std::unique_ptr<Encoder> encoder_;
   ByteBuffer output_;
   bool started_ = false;
+  bool busy_ = false;  // written with the GIL held
 };
 
 }  // namespace
@@ -162,12 +183,13 @@ void register_encode(nb::module_& module) {
   nb::class_<TraceEncoder>(module, "TraceEncoder", "Columns to packets of one sequence.")
       .def(nb::init<uint32_t, std::vector<std::string>>(), nb::arg("sequence"),
            nb::arg("categories"))
-      .def("set_commands", &TraceEncoder::set_commands, nb::arg("strings"), nb::arg("codes"),
-           nb::arg("numbers"), nb::arg("flows"))
+      .def("set_commands", &TraceEncoder::set_commands, nb::arg("strings"),
+           nb::arg("codes").noconvert(), nb::arg("numbers").noconvert(),
+           nb::arg("flows").noconvert())
       .def("add_slice", &TraceEncoder::add_slice, nb::arg("track"), nb::arg("name"),
            nb::arg("start_ns"), nb::arg("end_ns"), nb::arg("event"))
-      .def("add_counter", &TraceEncoder::add_counter, nb::arg("track_uuid"), nb::arg("times_ns"),
-           nb::arg("values"))
+      .def("add_counter", &TraceEncoder::add_counter, nb::arg("track_uuid"),
+           nb::arg("times_ns").noconvert(), nb::arg("values").noconvert())
       .def("place", &TraceEncoder::place, nb::arg("texts"),
            "Places the slices; returns the track of each lane.")
       .def_prop_ro("base_ns", &TraceEncoder::base_ns)

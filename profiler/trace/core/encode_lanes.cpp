@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <numeric>
 
+#include "containers.hpp"
+
 namespace profiler::trace::encode {
 namespace {
 
@@ -106,7 +108,8 @@ class Placer {
     Unit& unit = units_[lane];
     ++unit.slices;
     if (!unit.whole) return;
-    unit.whole = start % 1000 == unit.residue && (end == kUnclosed || (end - start) % 1000 == 0);
+    unit.whole = start % 1000 == unit.residue &&
+                 (end == kUnclosed || wrap_sub(end, start) % 1000 == 0);
   }
 
   // All lanes in microseconds share one clock, so they must leave the same residue: that of the

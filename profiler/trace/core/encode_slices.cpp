@@ -162,7 +162,8 @@ void Encoder::begin(ByteBuffer& out, uint32_t lane, uint32_t place) {
   at = strings_.categories[lanes_.track_of[lane]].put(at);
   if (command) {
     at = put_command(at, row);
-    at = strings_.names[static_cast<size_t>(slices_.commands.layer[row])].put(at);
+    // Whoever gave the columns may have changed them since they were checked: `at`.
+    at = strings_.names.at(static_cast<size_t>(slices_.commands.layer[row])).put(at);
   } else {
     const Extra& extra = slices_.extra(row);
     at = strings_.extras[row - slices_.commands.rows].put(at);
@@ -181,7 +182,7 @@ uint8_t* Encoder::put_command(uint8_t* at, uint32_t row) const {
   at = put_varint(at, kCommandTag);
   uint8_t* const size = at++;
   const auto text = [&](uint8_t text_tag, int32_t code) {
-    at = put_text(at, text_tag, strings_.numbers[static_cast<size_t>(code)]);
+    at = put_text(at, text_tag, strings_.numbers.at(static_cast<size_t>(code)));
   };
   at = put_number(at, kCommandIndexTag, commands.command_index[row]);
   text(kLayerTag, commands.layer[row]);

@@ -59,7 +59,7 @@ class Encoder {
   int64_t base_ns() const { return base_ns_; }  // no event is earlier
   void set_uuids(std::vector<uint64_t> uuids) { uuids_ = std::move(uuids); }
 
-  // Appends whole packets, about 64 to 300 KB: enough to compress well. Nothing: it was all.
+  // Appends whole packets, about 64 to 300 KB. Nothing: it was all.
   void next(ByteBuffer& out);
 
  private:

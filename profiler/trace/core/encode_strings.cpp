@@ -125,6 +125,7 @@ Usage count_usage(const Commands& commands, size_t strings, size_t tracks) {
     check(layer < strings, "a layer is no index into the strings");
     check(static_cast<uint32_t>(commands.track[row]) < tracks, "a track is no index into tracks");
     const int64_t start_ns = commands.start_ns[row];
+    check(commands.duration_ns[row] >= kUnclosed, "a duration is negative");
     check(start_ns < 0 || commands.duration_ns[row] <= INT64_MAX - start_ns,
           "a command ends beyond 64 bits");
     ++usage.names[layer];

@@ -84,7 +84,7 @@ struct Event {
   bool operator[](uint32_t flag) const { return (has & flag) != 0; }
 };
 
-// What most events come down to: kept while an event waits, in place of looking at it twice.
+// What most events come down to: see plain.hpp.
 struct PlainEvent {
   uint64_t track;
   uint32_t has;
@@ -94,27 +94,6 @@ struct PlainEvent {
   uint16_t command_size;
   uint8_t type;
   uint8_t category_iids;
-
-  // False where the event has more to it.
-  bool take(const Event& event) {
-    constexpr uint32_t kPlain = kHasType | kHasTrack | kHasCommand;
-    if ((event.has & ~kPlain) != 0 || event.categories != 0 || event.category_iids > 1 ||
-        event.whole.size > UINT16_MAX || event.name_iid > UINT32_MAX || event.type > kInstant) {
-      return false;
-    }
-    if (event.category_iids == 1 && event.category_iid > UINT32_MAX) return false;
-    track = event.track;
-    has = event.has;
-    name_iid = static_cast<uint32_t>(event.name_iid);
-    category_iid = static_cast<uint32_t>(event.category_iid);
-    type = static_cast<uint8_t>(event.type);
-    category_iids = static_cast<uint8_t>(event.category_iids);
-    if (event[kHasCommand]) {
-      command_at = static_cast<uint16_t>(event.command.data - event.whole.data);
-      command_size = static_cast<uint16_t>(event.command.size);
-    }
-    return true;
-  }
 
   void put(Bytes whole, Event& event) const {
     event.whole = whole;

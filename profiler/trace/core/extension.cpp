@@ -26,13 +26,17 @@ enum CommandField : uint32_t {
 
 }  // namespace
 
-// The text of a number; numbers are defined in ExtensionDescriptor packets.
-StringId Importer::numbered_text(uint64_t number) {
-  NumberedText& recent = recent_texts_[number % recent_texts_.size()];
-  if (number == recent.number) return recent.id;
-  const StringId* id = descriptors_.texts.find(number);
+// The text of a number, as the packet sequence of the row defines it in ExtensionDescriptor packets.
+StringId Importer::numbered_text(size_t row, uint64_t number) {
+  if (number == 0) return kEmpty;
+  const auto sequence = static_cast<uint32_t>(output_.slices.call[row]);
+  NumberedText& recent = recent_texts_[(number ^ sequence) % recent_texts_.size()];
+  if (number == recent.number && sequence == recent.sequence) return recent.id;
+  const StringId* id = number <= UINT32_MAX
+                           ? descriptors_.text(sequence, static_cast<uint32_t>(number))
+                           : nullptr;
   if (id != nullptr) {
-    if (number <= UINT32_MAX) recent = {static_cast<uint32_t>(number), *id};
+    recent = {static_cast<uint32_t>(number), sequence, *id};
     return *id;
   }
   if (mode_ != Mode::kSorted) throw NeedsSorting();
@@ -50,7 +54,7 @@ PROFILER_INLINE void Importer::command_number(size_t row, uint32_t field, uint64
     slices.put(column, row, static_cast<int64_t>(value), int64_t{-1});
   };
   const auto text = [&](Column<int32_t>& column) {
-    slices.put(column, row, numbered_text(value), kEmpty);
+    slices.put(column, row, numbered_text(row, value), kEmpty);
   };
   switch (field) {
     case kCommandIndex: return number(slices.command_index);
@@ -58,7 +62,7 @@ PROFILER_INLINE void Importer::command_number(size_t row, uint32_t field, uint64
     case kBytesWritten: return amount(slices.bytes_written);
     case kFlops: return amount(slices.flops);
     case kStep: return number(slices.step);
-    case kLayerText: slices.layer[row] = numbered_text(value); return;
+    case kLayerText: return slices.set_layer(row, numbered_text(row, value));
     case kOpTypeText: return text(slices.op_type);
     case kRoleText: return text(slices.role);
     case kShapesText: return text(slices.shapes);
@@ -75,7 +79,7 @@ void Importer::command_text(size_t row, const Field& field) {
   };
   switch (field.number) {
     case kLayer:  // mostly the slice's name
-      if (output_.strings[slices.name[row]] != field.text()) slices.layer[row] = text(field);
+      if (output_.strings[slices.name[row]] != field.text()) slices.set_layer(row, text(field));
       return;
     case kOpType: return put(slices.op_type);
     case kRole: return put(slices.role);

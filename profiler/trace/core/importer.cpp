@@ -9,8 +9,8 @@ namespace profiler::trace {
 
 namespace {
 
-constexpr uint8_t kNamedByDescriptor = 1;
-constexpr uint8_t kNamedByType = 2;
+constexpr uint8_t kNamedByType = 1;
+constexpr uint8_t kNamedByDescriptor = 2;
 constexpr size_t kMaxCategories = 4096;  // characters of an event's categories together
 enum InstantScope : uint32_t { kScopeUnspecified = 0, kScopeGlobal = 1, kScopeProcess = 2 };
 enum FlowDirection : uint32_t { kFlowIn = 1, kFlowOut = 2, kFlowInOut = 3 };
@@ -85,7 +85,9 @@ StringId Importer::name_of(const Event& event, const Generation& generation) {
 }
 
 int32_t Importer::thread_of_sequence(const Generation& generation) {
-  return output_.processes.thread(generation.tid, static_cast<uint32_t>(generation.pid));
+  // Without the process id that a tid may have been made unique with.
+  return output_.processes.thread(static_cast<uint32_t>(generation.tid),
+                                  static_cast<uint32_t>(generation.pid));
 }
 
 // Finds the track, thread and process that the event belongs to.
@@ -218,15 +220,25 @@ int32_t Importer::row_of(Current& now, Use use) {
   return now.by_thread ? tracks_.thread_row(now.thread) : row;
 }
 
+// The numbers of our extension are somebody else's where no descriptor says that they are ours.
+bool Importer::has_typed_fields(const Event& event) const {
+  constexpr uint32_t kNumbersOfOurs = kHasCommand | kHasCall | kHasSpan;
+  if (event[kHasTyped] || (event.has & kNumbersOfOurs) == 0) return event[kHasTyped];
+  return (event[kHasCommand] && !descriptors_.ours(9900)) ||
+         (event[kHasCall] && !descriptors_.ours(9901)) ||
+         (event[kHasSpan] && !descriptors_.ours(9902));
+}
+
 void Importer::event(const Event& event, const EventContext& context, Generation& generation) {
   const bool has_phase = event[kHasLegacy] && event.legacy.has_phase;
   if (event.type == 0 && !has_phase) return drop(Drop::kPhase);
-  if (event[kHasTyped]) met_typed_ = true;
   if (context.time > output_.last_ns) output_.last_ns = context.time;
   Current now;
   now.event = &event;
   now.context = &context;
   now.generation = &generation;
+  now.typed = has_typed_fields(event);
+  met_typed_ |= now.typed;
   now.category = category_of(event, generation);
   now.name = name_of(event, generation);
   if (!associate(now)) return drop(Drop::kTrack);
@@ -234,44 +246,6 @@ void Importer::event(const Event& event, const EventContext& context, Generation
   if (context.extra_count > 0) add_extra_counters(now);
   if (event.type == kCounter) return counter(now);
   import_phase(now, phase_of(now));
-}
-
-bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, uint32_t sequence,
-                     Generation& generation) {
-  StringId category = kNull, name = kNull;
-  if (event.category_iids != 0) {
-    category = generation.category(event.category_iid);
-    if (category == kNull) return false;
-  }
-  if (event.name_iid != 0) {
-    name = generation.name(event.name_iid);
-    if (name == kNull) return false;
-  }
-  const uint64_t uuid = event.has & kHasTrack ? event.track : generation.default_track;
-  if (uuid == 0 || generation.has_thread) return false;
-  if (uuid != last_uuid_ || last_track_ == kNone) {
-    last_uuid_ = uuid;
-    last_track_ = tracks_.find_or_add(uuid);
-  }
-  if (!tracks_.resolve(last_track_)) return false;
-  const bool begins = event.type == kSliceBegin;
-  const int32_t row = tracks_.row(last_track_, name, begins ? Use::kBegin : Use::kEnd);
-  if (row == kNone) return false;
-  generation.thread_used |= tracks_.thread(last_track_) == kNone;
-  if (time > output_.last_ns) output_.last_ns = time;
-  if (!begins) {
-    slices_.end(time, row, category, name);
-    return true;
-  }
-  const SliceRef slice = slices_.begin(time, row, category, name, kOpen);
-  if (slice == kNoSlice) return true;
-  output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(sequence);
-  if ((event.has & kHasCommand) && descriptors_.ours(9900)) {
-    command_numbers(static_cast<size_t>(slice),
-                    {bytes.data + event.command_at, event.command_size});
-  }
-  flows_.slice_began(row, slice);
-  return true;
 }
 
 void Importer::import_phase(Current& now, char phase) {
@@ -304,7 +278,8 @@ void Importer::begin(Current& now, char phase) {
   if (row == kNone) return drop(Drop::kTrack);
   if (event[kHasCall] && descriptors_.ours(9901)) return add_flows(now, begin_call(now, row));
   if (event[kHasSpan] && descriptors_.ours(9902)) return add_flows(now, begin_span(now, row));
-  const SliceRef slice = slices_.begin(now.context->time, row, now.category, now.name, kOpen);
+  const SliceRef slice =
+      slices_.begin(now.context->time, row, now.category, slice_name(now), kOpen);
   if (slice == kNoSlice) return;
   output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(now.context->sequence);
   if (event[kHasCommand] && descriptors_.ours(9900)) {
@@ -318,7 +293,7 @@ void Importer::begin(Current& now, char phase) {
 void Importer::end(Current& now) {
   const int32_t row = row_of(now, Use::kEnd);
   if (row == kNone) return drop(Drop::kTrack);
-  const SliceRef slice = slices_.end(now.context->time, row, now.category, now.name);
+  const SliceRef slice = slices_.end(now.context->time, row, now.category, slice_name(now));
   if (slice == kNoSlice) return;
   if (!is_mark(slice)) add_args(now, slice, 'E');
   add_flows(now, slice);
@@ -329,7 +304,8 @@ void Importer::complete(Current& now) {
   if (duration < 0) return drop(Drop::kTime);
   const int32_t row = row_of(now, Use::kWhole);
   if (row == kNone) return drop(Drop::kTrack);
-  const SliceRef slice = slices_.begin(now.context->time, row, now.category, now.name, duration);
+  const SliceRef slice =
+      slices_.begin(now.context->time, row, now.category, slice_name(now), duration);
   if (slice == kNoSlice) return;
   output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(now.context->sequence);
   flows_.slice_began(row, slice);
@@ -340,7 +316,7 @@ void Importer::complete(Current& now) {
 void Importer::instant(Current& now, char phase) {
   const int32_t row = row_of(now, Use::kInstant);
   if (row == kNone) return drop(Drop::kTrack);
-  const SliceRef slice = slices_.begin(now.context->time, row, now.category, now.name, 0);
+  const SliceRef slice = slices_.begin(now.context->time, row, now.category, slice_name(now), 0);
   if (slice == kNoSlice) return;
   output_.slices.call[static_cast<size_t>(slice)] = static_cast<int32_t>(now.context->sequence);
   output_.slices.instants.push(slice);
@@ -457,8 +433,8 @@ int64_t Importer::start_of(SliceRef slice) const {
 void Importer::add_args(Current& now, int32_t slice, char phase) {
   const Event& event = *now.event;
   if (now.has_source_id) args_.add_int(slice, "legacy_trace_source_id", now.source_id);
-  if (event.has & (kHasAnnotations | kHasTyped)) {
-    args_.add_event(slice, event, *now.generation, now.thread != kNone);
+  if (event[kHasAnnotations] || now.typed) {
+    args_.add_event(slice, event, *now.generation, now.typed, now.thread != kNone);
   }
   if (phase == 'R' || phase == 'S' || phase == 'T' || phase == 'p') {
     args_.add_text(slice, "legacy_event.phase", std::string_view(&phase, 1));

@@ -13,6 +13,7 @@
 #include "sequence.hpp"
 #include "slices.hpp"
 #include "tracks.hpp"
+#include "translations.hpp"
 
 namespace profiler::trace {
 
@@ -44,18 +45,20 @@ struct EventContext {
 
 class Importer {
  public:
-  Importer(Output& output, Tracks& tracks, Descriptors& descriptors, Mode mode)
+  Importer(Output& output, Tracks& tracks, Descriptors& descriptors,
+           const Translations& translations, Mode mode)
       : output_(output),
         tracks_(tracks),
         descriptors_(descriptors),
         slices_(output),
         flows_(output, slices_),
-        args_(output, descriptors),
+        args_(output, descriptors, translations),
+        translations_(translations),
         mode_(mode) {}
 
   void event(const Event& event, const EventContext& context, Generation& generation);
-  // An event of a packet that is plain: `bytes` are the event's, and `kLookahead` more. False where it is none of the
-  // usual after all; then nothing has happened, and `event` imports it.
+  // An event of a plain packet, whose bytes are followed by `kLookahead` more. False where it is
+  // out of the ordinary after all: then nothing has happened, and `event` imports it.
   bool plain(const PlainEvent& event, const Bytes& bytes, int64_t time, uint32_t sequence,
              Generation& generation);
   // A TrackDescriptor, ThreadDescriptor or ProcessDescriptor at its place in time.
@@ -86,17 +89,20 @@ class Importer {
     int32_t passthrough = kNone;
     int64_t source_id = 0;
     bool has_source_id = false;
+    bool typed = false;      // it has typed fields
     bool by_thread = false;  // no track at all: that of the sequence's thread
   };
 
   StringId category_of(const Event& event, const Generation& generation);
   StringId joined_categories(const Event& event, const Generation& generation);
   StringId name_of(const Event& event, const Generation& generation);
+  bool has_typed_fields(const Event& event) const;
   bool associate(Current& now);
   bool associate_with_track(Current& now);
   bool associate_with_thread(Current& now);
   bool associate_legacy(Current& now);
   int32_t row_of(Current& now, Use use);
+  StringId slice_name(const Current& now) const { return translations_.slice(now.name); }
   int32_t async_row_of(Current& now);
   char phase_of(const Current& now) const;
   int32_t thread_of_sequence(const Generation& generation);
@@ -118,9 +124,10 @@ class Importer {
   void command_numbers(size_t row, const Bytes& bytes);
   void command_number(size_t row, uint32_t field, uint64_t value);
   void command_text(size_t row, const Field& field);
-  StringId numbered_text(uint64_t number);
+  StringId numbered_text(size_t row, uint64_t number);
   void add_args(Current& now, int32_t slice, char phase);
   void add_flows(Current& now, SliceRef slice);
+  void add_plain_flows(const PlainEvent& plain, const Bytes& bytes, SliceRef slice);
   int64_t start_of(SliceRef slice) const;
   StringId text(const Field& field) {
     return field.is(kBytes) ? output_.strings.intern(field.text()) : kEmpty;
@@ -134,10 +141,11 @@ class Importer {
   Slices slices_;
   Flows flows_;
   Args args_;
+  const Translations& translations_;
   Mode mode_;
   bool met_typed_ = false;
   struct NumberedText {
-    uint32_t number = 0;
+    uint32_t number = 0, sequence = 0;
     StringId id = kEmpty;
   };
   std::array<NumberedText, 1024> recent_texts_{};  // by the lower bits of the number

@@ -19,10 +19,11 @@ constexpr int64_t kOpen = -1;  // duration of a slice that never ended
 // n slices. The columns that every slice fills grow together; the others stay empty until the first
 // slice that has something to say, and are filled up to it then.
 struct SliceTable {
-  Column<int32_t> track, call, name, category, depth, parent, layer;
+  Column<int32_t> track, call, name, category;
   Column<int64_t> start_ns, duration_ns;
-  Column<int32_t> command_index, op_type, role, shapes, stage, step;
+  Column<int32_t> depth, parent, command_index, op_type, role, shapes, stage, step;
   Column<int64_t> bytes_read, bytes_written, flops;
+  Column<int32_t> layer;     // empty while all are called as their slices
   Column<int32_t> instants;  // rows that are moments, not slices
   size_t size = 0;
 
@@ -35,17 +36,13 @@ struct SliceTable {
     const char* name;
     Column<int64_t>* column;
   };
-  std::array<std::pair<const char*, Column<int32_t>*>, 7> always() {
-    return {{{"track", &track},
-             {"call", &call},
-             {"name", &name},
-             {"category", &category},
-             {"depth", &depth},
-             {"parent", &parent},
-             {"layer", &layer}}};
+  std::array<std::pair<const char*, Column<int32_t>*>, 4> always() {
+    return {{{"track", &track}, {"call", &call}, {"name", &name}, {"category", &category}}};
   }
-  std::array<Narrow, 6> sometimes() {
-    return {{{"command_index", &command_index, -1},
+  std::array<Narrow, 8> sometimes() {
+    return {{{"depth", &depth, 0},
+             {"parent", &parent, kNone},
+             {"command_index", &command_index, -1},
              {"op_type", &op_type, kEmpty},
              {"role", &role, kEmpty},
              {"shapes", &shapes, kEmpty},
@@ -73,6 +70,17 @@ struct SliceTable {
     column.set_size(row + 1);
   }
 
+  // `above` is the row of the enclosing slice, negative where that is none.
+  void set_parent(size_t row, int32_t nesting, int32_t above) {
+    if (nesting > 0) put(depth, row, nesting, 0);
+    if (above >= 0) put(parent, row, above, kNone);
+  }
+  void set_layer(size_t row, StringId id) {
+    if (layer.size() == 0 && id == name[row]) return;
+    fill_layers(row + 1);
+    layer[row] = id;
+  }
+
   // Appends a slice of which nothing but its place is known.
   int32_t add(int32_t on_track, int64_t start, int64_t duration, StringId name_id,
               StringId category_id) {
@@ -80,10 +88,8 @@ struct SliceTable {
     const size_t row = size++;
     track[row] = on_track;
     call[row] = kNone;
-    name[row] = layer[row] = name_id < 0 ? kEmpty : name_id;
+    name[row] = name_id < 0 ? kEmpty : name_id;
     category[row] = category_id < 0 ? kEmpty : category_id;
-    depth[row] = 0;
-    parent[row] = kNone;
     start_ns[row] = start;
     duration_ns[row] = duration;
     return static_cast<int32_t>(row);
@@ -100,9 +106,15 @@ struct SliceTable {
     for (const Wide& part : amounts()) {
       if (part.column->size() > 0) part.column->fill(size, -1);
     }
+    if (layer.size() > 0) fill_layers(size);
   }
 
  private:
+  void fill_layers(size_t rows) {
+    layer.reserve(capacity_);
+    for (size_t row = layer.size(); row < rows; ++row) layer.push(name[row]);
+  }
+
   void grow(size_t capacity) {
     if (size >= INT32_MAX / 2) throw std::bad_alloc();
     capacity_ = capacity;

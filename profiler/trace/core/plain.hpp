@@ -1,6 +1,6 @@
 // Plain packets, which traces mostly consist of: a time, and a begin or end with nothing but a
-// track, an interned name and category, and a command of ours. They are taken apart in one pass;
-// `parse_packet` and `parse_event` read everything.
+// track, an interned name and category, a command of ours and flows. They are taken apart in one
+// pass; `parse_packet` and `parse_event` read everything.
 #pragma once
 
 #include <cstdint>
@@ -59,6 +59,7 @@ inline bool parse_plain_event(const uint8_t* at, const uint8_t* const end, Plain
   constexpr uint32_t kCommand = tag(9900, kBytes);
   constexpr uint8_t kCommandTag[] = {(kCommand & 0x7F) | 0x80, (kCommand >> 7 & 0x7F) | 0x80,
                                      kCommand >> 14};
+  constexpr uint32_t kFlows = tag(47, kFixed64), kEndingFlows = tag(48, kFixed64);
   const uint8_t* const begin = at;
   uint64_t value, name = 0, category = 0, type = 0;
   event.has = 0;
@@ -87,6 +88,16 @@ inline bool parse_plain_event(const uint8_t* at, const uint8_t* const end, Plain
         event.command_size = static_cast<uint16_t>(value);
         event.has |= kHasCommand;
         at += value;
+        break;
+      case (kFlows & 0x7F) | 0x80:
+        if (*at != kFlows >> 7) return false;
+        event.has |= kHasFlows;
+        at += 9;
+        break;
+      case (kEndingFlows & 0x7F) | 0x80:
+        if (*at != kEndingFlows >> 7) return false;
+        event.has |= kHasEndingFlows;
+        at += 9;
         break;
       default: return false;
     }

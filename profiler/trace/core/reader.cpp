@@ -6,19 +6,6 @@ namespace profiler::trace {
 
 namespace {
 
-enum SequenceFlags : uint32_t { kStateCleared = 1, kNeedsState = 2 };
-
-// Events that wait for their place in time while a trace is only locally out of order: until no
-// earlier one can come, where a clock says so, else until many later ones have come. Our own
-// writer's blocks hold 8192.
-#ifndef FUZZING_BUILD_MODE_UNSAFE_FOR_PRODUCTION
-constexpr size_t kWindow = 32768;
-constexpr size_t kWindowByClock = 16384;
-#else  // so that small inputs fill it
-constexpr size_t kWindow = 16;
-constexpr size_t kWindowByClock = 8;
-#endif
-
 // Snapshots relate few clocks; a bundle adds one clock a file. More is hostile.
 size_t clock_edges(size_t trace_size) { return 16384 + trace_size / 4096; }
 constexpr uint64_t kLeastSearches = 10'000'000;
@@ -30,10 +17,10 @@ TraceReader::TraceReader(Output& output, Bytes trace, const Decompress& decompre
       trace_(trace),
       decompress_(decompress),
       mode_(mode),
-      tracks_(output.strings, output.processes),
+      tracks_(output.strings, output.processes, translations_),
       descriptors_(output.strings, kBudgetFactor * trace.size + kLeastBudget),
       clocks_(clock_edges(trace.size), kLeastSearches + trace.size),
-      importer_(output, tracks_, descriptors_, mode) {}
+      importer_(output, tracks_, descriptors_, translations_, mode) {}
 
 void TraceReader::read() {
   read_packets(trace_, false);
@@ -105,6 +92,7 @@ bool TraceReader::parse_rare(const Field& field, Packet& packet) {
     case tag(59, kBytes): return take(field, kPacketHasDefaults, packet.defaults, packet);
     case tag(60, kBytes): return take(field, kPacketHasDescriptor, packet.descriptor, packet);
     case tag(72, kBytes): return take(field, kPacketHasExtension, packet.extension_set, packet);
+    case tag(82, kBytes): return take(field, kPacketHasTranslations, packet.translations, packet);
     case tag(41, kVarint):
       if (field.boolean()) packet.has |= kPacketHasCleared;
       return true;
@@ -174,35 +162,15 @@ bool TraceReader::packet(Bytes bytes, bool nested) {
     return true;
   }
   if (packet.has & kPacketHasProfile) profile(packet.profile, sequences_[index]);
+  if (packet.has & kPacketHasTranslations) {
+    if (mode_ != Mode::kSorted) throw NeedsSorting();  // they hold for what came before, too
+    translations_.add(packet.translations, output_.strings);
+  }
   constexpr uint32_t kPayload = kPacketHasTimestamp | kPacketHasEvent | kPacketHasDescriptor |
                                 kPacketHasThread | kPacketHasProcess;
   if ((packet.has & kPayload) == 0 && mode_ != Mode::kSorted) return true;
   payload(packet, index, false);
   if (!deferred_.empty() && deferred_.back().data == nullptr) deferred_.back() = bytes;
-  return true;
-}
-
-// Reads a plain packet on the short way. False where it is not plain; then nothing has happened.
-bool TraceReader::plain(Bytes bytes) {
-  PlainPacket packet;
-  if (!parse_plain(bytes, packet) || packet.sequence == 0) return false;
-  if (packet.flags & kStateCleared) return false;
-  const uint32_t index = sequence_of(packet.sequence);
-  const Sequence& sequence = sequences_[index];
-  if (packet.flags & kNeedsState && !sequence.valid) return false;
-  int64_t time = static_cast<int64_t>(packet.timestamp);
-  if (sequence.default_clock != 0) {
-    int64_t clock = sequence.default_clock;
-    if (is_sequence_clock(clock)) clock = sequence_clock(packet.sequence, clock);
-    if (!clocks_.to_trace_time(clock, time, time)) {
-      if (mode_ != Mode::kSorted) throw NeedsSorting();
-      deferred_.push_back(bytes);  // a later snapshot may relate its clock
-      ++output_.packets;
-      return true;
-    }
-  }
-  ++output_.packets;
-  push_plain(packet, time, index);
   return true;
 }
 
@@ -255,7 +223,7 @@ bool TraceReader::update_state(const Packet& packet, uint32_t index) {
   for (Reader reader(packet.extension_set); reader.next(field);) {
     if (field.number != 1 || !field.is(kBytes)) continue;
     if (importer_.met_typed_fields() && mode_ != Mode::kSorted) throw NeedsSorting();
-    if (!descriptors_.add({field.data, field.size})) output_.drop(Drop::kArgument);
+    if (!descriptors_.add({field.data, field.size}, index)) output_.drop(Drop::kArgument);
     importer_.forget_texts();
   }
   return false;
@@ -393,210 +361,6 @@ void TraceReader::import(uint8_t kind, Bytes bytes, int64_t time, uint32_t seque
     default: break;
   }
   if (tracks_.row_count() > kMaxTracks) throw TooManyTracks();
-}
-
-// Imports at once what is known to be in order; lets wait what is not.
-void TraceReader::push(uint8_t kind, Bytes bytes, int64_t time, uint32_t sequence,
-                       const Event* event, const EventContext* context) {
-  if (time < 0) return output_.drop(Drop::kTime);
-  latest_ns_ = std::max(latest_ns_, time);
-  const uint32_t generation = sequences_[sequence].generation;
-  if (time < imported_ns_ && mode_ != Mode::kSorted) throw out_of_order(time);
-  check_tie(kind, time);
-  if (mode_ == Mode::kDirect ||
-      (mode_ == Mode::kWindowed && keys_.empty() && kind != kEventRecord)) {
-    imported_ns_ = time;
-    return import(kind, bytes, time, sequence, generation, event, context);
-  }
-  uint32_t extra = 0;
-  if (context != nullptr && (context->extra_count > 0 || context->has_thread_time ||
-                             context->has_instructions || event->type == kCounter)) {
-    if (extras_.empty()) extras_.emplace_back();
-    extra = static_cast<uint32_t>(extras_.size());
-    const double* values = context->extra_values;
-    extras_.push_back({*context, {values, values + context->extra_count}});
-  }
-  if (bytes.size >= 1u << 28 || records_.size() >= UINT32_MAX) {
-    return output_.drop(Drop::kMalformed);
-  }
-  keys_.push_back({time, static_cast<uint32_t>(records_.size())});
-  bool plain = false;
-  if (mode_ == Mode::kWindowed) {
-    plain_.emplace_back();
-    plain = kind == kEventRecord && extra == 0 && plain_.back().take(*event);
-  }
-  records_.push_back(
-      {bytes.data, kind, plain, static_cast<uint32_t>(bytes.size), generation, sequence, extra});
-  if (mode_ != Mode::kWindowed) return;
-  if (keys_.size() >= (horizon_ns_ > 0 ? kWindowByClock : kWindow)) flush(false);
-}
-
-// `push` for a plain packet.
-void TraceReader::push_plain(const PlainPacket& packet, int64_t time, uint32_t sequence) {
-  if (time < 0) return output_.drop(Drop::kTime);
-  latest_ns_ = std::max(latest_ns_, time);
-  const uint32_t generation = sequences_[sequence].generation;
-  if (time < imported_ns_ && mode_ != Mode::kSorted) throw out_of_order(time);
-  check_tie(kEventRecord, time);
-  if (mode_ == Mode::kDirect) {
-    imported_ns_ = time;
-    return import_plain(packet.event, packet.whole, time, sequence, generation);
-  }
-  if (records_.size() >= UINT32_MAX) return output_.drop(Drop::kMalformed);
-  keys_.push_back({time, static_cast<uint32_t>(records_.size())});
-  records_.push_back({packet.whole.data, kEventRecord, true,
-                      static_cast<uint32_t>(packet.whole.size), generation, sequence, 0});
-  if (mode_ == Mode::kSorted) return;
-  plain_.push_back(packet.event);
-  if (keys_.size() >= (horizon_ns_ > 0 ? kWindowByClock : kWindow)) flush(false);
-}
-
-void TraceReader::import_plain(const PlainEvent& event, Bytes bytes, int64_t time,
-                               uint32_t sequence, uint32_t generation) {
-  if (!importer_.plain(event, bytes, time, sequence, *generations_[generation])) {
-    EventContext context;
-    context.time = time;
-    context.sequence = sequence;
-    event.put(bytes, event_);
-    importer_.event(event_, context, *generations_[generation]);
-  }
-  if (tracks_.row_count() > kMaxTracks) throw TooManyTracks();
-}
-
-// What to do about an event that is earlier than one that has been imported: a window helps where
-// few are later.
-NeedsSorting TraceReader::out_of_order(int64_t time) {
-  if (mode_ != Mode::kDirect) return {Mode::kSorted};
-  const int64_t* starts = output_.slices.start_ns.data();
-  const int64_t* end = starts + output_.slices.size;
-  const bool few = end - std::upper_bound(starts, end, time) < ptrdiff_t{kWindowByClock};
-  return {few ? Mode::kWindowed : Mode::kSorted};
-}
-
-// Whether a descriptor of a thread or process or an event of the same time comes first decides
-// about threads and processes whose ids are used again: see `in_turn`.
-void TraceReader::check_tie(uint8_t kind, int64_t time) {
-  int64_t& own = kind == kEventRecord ? event_ns_ : thread_ns_;
-  const int64_t other = kind == kEventRecord ? thread_ns_ : event_ns_;
-  if (time == other && event_ns_ >= 0 && mode_ != Mode::kSorted) throw NeedsSorting();
-  own = time;
-}
-
-// Brings descriptors and events, each in order, into the order of trace_processor, which takes
-// them from two queues: descriptors (and whatever else is no event) first where both wait for the
-// same time, but a queue that is ahead is emptied up to and including the time of the other's
-// first.
-void TraceReader::in_turn() {
-  const auto is_event = [this](const Key& key) {
-    return records_[key.record].kind == kEventRecord;
-  };
-  spare_ = keys_;
-  const auto middle = std::stable_partition(spare_.begin(), spare_.end(),
-                                            [&](const Key& key) { return !is_event(key); });
-  auto descriptor = spare_.begin(), event = middle;
-  auto out = keys_.begin();
-  const auto take = [&out](auto& from, auto end, const auto& other, auto other_end) {
-    const int64_t until = other == other_end ? INT64_MAX : other->time;
-    while (from != end && from->time <= until) *out++ = *from++;
-  };
-  while (descriptor != middle || event != spare_.end()) {
-    if (event == spare_.end() || (descriptor != middle && descriptor->time <= event->time)) {
-      take(descriptor, middle, event, spare_.end());
-    } else {
-      take(event, spare_.end(), descriptor, middle);
-    }
-  }
-}
-
-// Merges runs that are in order already, as tracers write them, until all is one run. Stable.
-void TraceReader::sort_keys() {
-  std::vector<size_t> runs{0};
-  for (size_t at = std::max<size_t>(sorted_, 1); at < keys_.size(); ++at) {
-    if (keys_[at].time < keys_[at - 1].time) runs.push_back(at);
-  }
-  runs.push_back(keys_.size());
-  const auto earlier = [](const Key& a, const Key& b) { return a.time < b.time; };
-  while (runs.size() > 2) {
-    spare_.resize(keys_.size());
-    std::vector<size_t> merged;
-    size_t run = 0;
-    for (; run + 2 < runs.size(); run += 2) {
-      const auto a = keys_.begin() + static_cast<ptrdiff_t>(runs[run]);
-      const auto b = keys_.begin() + static_cast<ptrdiff_t>(runs[run + 1]);
-      const auto c = keys_.begin() + static_cast<ptrdiff_t>(runs[run + 2]);
-      const auto out = spare_.begin() + static_cast<ptrdiff_t>(runs[run]);
-      merged.push_back(runs[run]);
-      if (!earlier(*b, *(b - 1))) {
-        std::copy(a, c, out);
-      } else {
-        std::merge(a, b, b, c, out, earlier);
-      }
-    }
-    if (run + 1 < runs.size()) {
-      merged.push_back(runs[run]);
-      std::copy(keys_.begin() + static_cast<ptrdiff_t>(runs[run]), keys_.end(),
-                spare_.begin() + static_cast<ptrdiff_t>(runs[run]));
-    }
-    merged.push_back(keys_.size());
-    keys_.swap(spare_);
-    runs.swap(merged);
-  }
-}
-
-// Imports what waits: everything, or what is before the horizon, or else the older half.
-void TraceReader::flush(bool everything) {
-  sort_keys();
-  if (mode_ == Mode::kSorted) in_turn();
-  size_t count = keys_.size();
-  if (!everything) {
-    const auto before = std::partition_point(
-        keys_.begin(), keys_.end(), [this](const Key& key) { return key.time < horizon_ns_; });
-    count = static_cast<size_t>(before - keys_.begin());
-    if (count < keys_.size() / 4) count = keys_.size() / 2;
-  }
-  for (size_t at = 0; at < count; ++at) {
-    const Record& record = records_[keys_[at].record];
-    const EventContext* context = nullptr;
-    if (record.extra != 0) {
-      Extra& extra = extras_[record.extra];
-      extra.context.extra_values = extra.values.data();
-      context = &extra.context;
-    }
-    const Bytes bytes{record.data, record.size};
-    if (record.plain) {
-      PlainEvent again;
-      const bool kept = mode_ == Mode::kWindowed;
-      if (!kept) parse_plain_event(record.data, record.data + record.size, again);
-      import_plain(kept ? plain_[keys_[at].record] : again, bytes, keys_[at].time,
-                   record.sequence, record.generation);
-    } else {
-      import(record.kind, bytes, keys_[at].time, record.sequence, record.generation, nullptr,
-             context);
-    }
-  }
-  if (count > 0) imported_ns_ = std::max(imported_ns_, keys_[count - 1].time);
-  std::vector<Record> left;
-  std::vector<PlainEvent> plain;
-  std::vector<Extra> extras;
-  if (!everything) {
-    left.reserve(kWindow);
-    plain.reserve(kWindow);
-  }
-  for (size_t at = count; at < keys_.size(); ++at) {
-    left.push_back(records_[keys_[at].record]);
-    plain.push_back(plain_[keys_[at].record]);
-    keys_[at - count] = {keys_[at].time, static_cast<uint32_t>(left.size() - 1)};
-    uint32_t& extra = left.back().extra;
-    if (extra == 0) continue;
-    if (extras.empty()) extras.emplace_back();
-    extras.push_back(std::move(extras_[extra]));
-    extra = static_cast<uint32_t>(extras.size() - 1);
-  }
-  extras_.swap(extras);
-  keys_.resize(left.size());
-  sorted_ = keys_.size();
-  records_.swap(left);
-  plain_.swap(plain);
 }
 
 // Slices and samples know their sequence; now it is known which call that belongs to.

@@ -14,6 +14,7 @@
 #include "plain.hpp"
 #include "sequence.hpp"
 #include "tracks.hpp"
+#include "translations.hpp"
 
 namespace profiler::trace {
 
@@ -23,6 +24,8 @@ constexpr size_t kMaxExtraCounters = 8;  // of an event
 constexpr size_t kBudgetFactor = 16;
 constexpr size_t kLeastBudget = 1 << 20;
 struct TooManyTracks {};
+
+enum SequenceFlags : uint32_t { kStateCleared = 1, kNeedsState = 2 };
 
 // Which fields a packet has.
 enum PacketHas : uint32_t {
@@ -43,6 +46,7 @@ enum PacketHas : uint32_t {
   kPacketHasZstd = 1 << 14,
   kPacketHasProfile = 1 << 15,
   kPacketIsUnsound = 1 << 16,  // one of its parts is no message
+  kPacketHasTranslations = 1 << 17,
 };
 // What waits for its place in time.
 enum RecordKind : uint8_t {
@@ -74,7 +78,7 @@ class TraceReader {
     uint32_t clock;
     uint64_t timestamp;
     Bytes event, clock_snapshot, interned, defaults, extension_set, descriptor, thread, process,
-        compressed, profile;
+        compressed, profile, translations;
   };
   // What waits for its place in time.
   struct Record {
@@ -135,9 +139,11 @@ class TraceReader {
                     uint32_t generation);
   void import(uint8_t kind, Bytes bytes, int64_t time, uint32_t sequence, uint32_t generation,
               const Event* event, const EventContext* context);
+  void flush_if_full();
   void flush(bool everything);
   NeedsSorting out_of_order(int64_t time);
   void check_tie(uint8_t kind, int64_t time);
+  static void merge(const Key* a, const Key* b, const Key* c, Key* out);
   void sort_keys();
   void in_turn();
   void note_calls();
@@ -146,6 +152,7 @@ class TraceReader {
   Bytes trace_;
   const Decompress& decompress_;
   Mode mode_;
+  Translations translations_;
   Tracks tracks_;
   Descriptors descriptors_;
   Clocks clocks_;
@@ -156,6 +163,7 @@ class TraceReader {
   uint64_t last_sequence_id_ = UINT64_MAX;  // none yet
   uint32_t last_sequence_ = 0;
   uint64_t last_described_ = 0;
+  bool described_ids_ = false;  // the last descriptor was that of a thread or process
   size_t compressed_ = 0;  // compressed packets met
 
   int64_t latest_ns_ = 0;  // the latest time of any packet so far

@@ -79,8 +79,7 @@ SliceRef Slices::begin_slowly(int64_t time, int32_t track, StringId category, St
   const size_t depth = stack.entries.size();
   const SliceRef parent = depth == 0 ? kNoSlice : stack.entries.back().ref;
   if (!push(time, track, category, name, duration, row)) return kNoSlice;
-  slices.depth[static_cast<size_t>(row)] = static_cast<int32_t>(depth);
-  slices.parent[static_cast<size_t>(row)] = parent >= 0 ? parent : kNone;
+  slices.set_parent(static_cast<size_t>(row), static_cast<int32_t>(depth), parent);
   return row;
 }
 

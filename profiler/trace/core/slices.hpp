@@ -31,8 +31,7 @@ class Slices {
     const int32_t row = output_.slices.add(track, time, duration, name, category);
     if (depth > 0) {
       const SliceRef parent = stack.entries.back().ref;
-      output_.slices.depth[static_cast<size_t>(row)] = static_cast<int32_t>(depth);
-      output_.slices.parent[static_cast<size_t>(row)] = parent >= 0 ? parent : kNone;
+      output_.slices.set_parent(static_cast<size_t>(row), static_cast<int32_t>(depth), parent);
     }
     stack.entries.push_back({time, duration, row, name, category});
     if (duration != kOpen) ++stack.ended;

@@ -8,7 +8,7 @@
 namespace profiler::trace {
 
 void TraceReader::track_event(const Packet& packet, uint32_t index, int64_t time) {
-  if (packet.sequence == 0) return output_.drop(Drop::kNoSequence);
+  if (!(packet.has & kPacketHasSequence)) return output_.drop(Drop::kNoSequence);
   Event& event = event_;
   if (!parse_event(packet.event, event)) {
     --output_.packets;
@@ -172,7 +172,9 @@ bool TraceReader::extra_counters(const Event& event, Sequence& sequence) {
 void TraceReader::descriptors(const Packet& packet, uint32_t index, int64_t time) {
   Sequence& sequence = sequences_[index];
   if (packet.has & kPacketHasThread) {
-    if (packet.sequence == 0 || !sequence.valid) return output_.drop(Drop::kStateLost);
+    if (!(packet.has & kPacketHasSequence) || !sequence.valid) {
+      return output_.drop(Drop::kStateLost);
+    }
     set_thread(packet.thread, false, sequence);
   }
   if (packet.has & kPacketHasDescriptor && !reserve(packet.descriptor, sequence)) return;
@@ -183,7 +185,7 @@ void TraceReader::descriptors(const Packet& packet, uint32_t index, int64_t time
   if (packet.has & kPacketHasThread) later(kThreadRecord, packet.thread);
   if (!(packet.has & kPacketHasDescriptor)) return;
   const int32_t track = tracks_.find_or_add(last_described_);
-  if (mode_ != Mode::kSorted && tracks_.is_global(track)) {
+  if (mode_ != Mode::kSorted && !described_ids_ && tracks_.is_global(track)) {
     tracks_.resolve(track);  // nothing that depends on when
   } else {
     later(kTrackRecord, packet.descriptor);
@@ -199,6 +201,7 @@ bool TraceReader::reserve(const Bytes& message, Sequence& sequence) {
   }
   const Descriptor& descriptor = parser.descriptor;
   last_described_ = descriptor.uuid;
+  described_ids_ = descriptor.has_pid;
   bool changed = false;
   if (!tracks_.describe(descriptor, changed)) output_.drop(Drop::kDescriptor);
   if (changed && mode_ != Mode::kSorted) throw NeedsSorting();

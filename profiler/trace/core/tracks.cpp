@@ -199,19 +199,23 @@ bool Tracks::place(int32_t track, StringId event_name) {
   }
   State& state = at(track);
   const Descriptor& about = state.descriptor;
+  const bool of_process = state.scope == Scope::kProcess && (state.root || below);
+  const auto translated = [&](StringId raw) {
+    return of_process ? translations_.process_track(raw) : raw;
+  };
   if (state.root) {
     if (state.scope == Scope::kThread && !about.counter && !about.separate) {
       const auto [row, fresh] =
           rows_of_threads_.insert(static_cast<uint64_t>(state.thread), state.row);
       take_row(state, *row, about.name);
     } else {
-      take_row(state, state.row, about.name);
+      take_row(state, state.row, translated(about.name));
     }
     return true;
   }
-  const StringId name = about.name == kNull ? event_name : about.name;
+  const StringId name = translated(about.name == kNull ? event_name : about.name);
   if (about.counter || about.merge == Merge::kNever) {
-    take_row(state, state.row, about.counter ? about.name : name);
+    take_row(state, state.row, about.counter ? translated(about.name) : name);
     return true;
   }
   const Scope scope = below ? state.scope : Scope::kGlobal;
@@ -280,6 +284,7 @@ uint32_t Tracks::use_lane(Set& set, int64_t owner, uint32_t hint, Use use) {
 
 int32_t Tracks::async_row(StringId name, int32_t process, int64_t id, bool of_process,
                           StringId scope, Use use) {
+  if (of_process) name = translations_.process_track(name);
   const uint64_t owner =
       of_process ? combine(static_cast<uint64_t>(process) + 1, static_cast<uint64_t>(id))
                  : combine(0, static_cast<uint64_t>(id));

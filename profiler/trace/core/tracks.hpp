@@ -15,6 +15,7 @@
 #include "containers.hpp"
 #include "processes.hpp"
 #include "strings.hpp"
+#include "translations.hpp"
 
 namespace profiler::trace {
 
@@ -59,7 +60,8 @@ struct Descriptor {
 
 class Tracks {
  public:
-  Tracks(StringTable& strings, Processes& processes) : strings_(strings), processes_(processes) {}
+  Tracks(StringTable& strings, Processes& processes, const Translations& translations)
+      : strings_(strings), processes_(processes), translations_(translations) {}
 
   // Takes note of a descriptor. `changed` tells that a track that events already lie on would
   // have been another one, had this descriptor come first. False where it contradicts an earlier
@@ -167,6 +169,7 @@ class Tracks {
 
   StringTable& strings_;
   Processes& processes_;
+  const Translations& translations_;
   std::vector<State> states_;
   std::vector<TrackRow> rows_;
   std::vector<Set> sets_;

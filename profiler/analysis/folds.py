@@ -1,0 +1,142 @@
+"""The commands of one call that share a layer, folded into one: see `operators`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.arrays import HOST, CommandArrays, dense_codes, text_codes
+from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by, stretches
+from profiler.analysis.intervals import group_heads, union_sorted
+
+__all__ = ["Folds", "fold"]
+
+_SUMS = ("key", "call", "commands", "wall", "busy", "tracks", "busiest")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Folds:
+    """The operators of single calls, in order of `key` and call.
+
+    `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
+    `host`; `call` is a row of the frame of calls, -1 for work of no call. The rest are int64 sums
+    over the fold's commands. `of_command` is the key of each command.
+    """
+
+    key: Codes
+    call: Codes
+    commands: Times
+    wall: Times
+    busy: Times
+    tracks: Times
+    busiest: Times
+    submodules: list[str | None]
+    layers: list[str]
+    host: list[bool]
+    of_command: Codes
+
+
+def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Folds:
+    """Fold `commands`, the arrays of `frame`, into the operators of single calls."""
+    key, submodules, layers, host = _keys(calls, frame, commands)
+    group = np.where(commands.call >= 0, commands.call, np.int32(len(calls) + 1) + commands.step)
+    track, names = text_codes(frame["track"])
+    places = (len(commands.devices) + 1) * (len(names) + 1)
+    parts: list[tuple[Codes, ...]] = [(np.zeros(0, dtype=np.int64),) * len(_SUMS)]
+    for rows, heads in _batches_of_folds(key, len(layers), group, commands.start):
+        start, end = commands.start[rows], commands.end[rows]
+        duration = end - start
+        busy = np.add.reduceat(duration, heads)
+        place = commands.device[rows] * np.int64(len(names) + 1) + track[rows]
+        first, count = rows[heads], np.diff(heads, append=len(rows))
+        per_track = _per_track(place, places, duration, heads, busy)
+        wall = union_sorted(start, end, heads)
+        parts.append((key[first], commands.call[first], count, wall, busy, *per_track))
+    sums: dict[str, Any] = {
+        name: np.concatenate(column)
+        for name, column in zip(_SUMS, zip(*parts, strict=True), strict=True)
+    }
+    order = order_by(sums["key"], len(layers))
+    sums = {name: column[order] for name, column in sums.items()}
+    return Folds(**sums, submodules=submodules, layers=layers, host=host, of_command=key)
+
+
+def _batches_of_folds(
+    key: Codes, keys: int, group: Codes, start: Times
+) -> Iterator[tuple[Times, Times]]:
+    """Rows of whole folds, a batch at a time, and where in them each fold begins.
+
+    Rows are by key, group and start; folds of one key follow each other in order of their group.
+    """
+    order = None if _is_sorted_by(group, start) else np.lexsort((start, group))
+    ordered = group if order is None else group[order]
+    groups = group_heads(ordered) if len(group) else np.zeros(0, dtype=np.int64)
+    for some, others in stretches(groups, len(group)):
+        first, last = groups[some], np.append(groups, len(group))[others]
+        rows = np.arange(first, last) if order is None else order[first:last]
+        rows = rows[order_by(key[rows], keys)]
+        heads = group_heads(key[rows], group[rows])
+        bounds = np.append(heads, len(rows))
+        for one, another in stretches(heads, len(rows)):
+            begin = bounds[one]
+            yield rows[begin : bounds[another]], heads[one:another] - begin
+
+
+def _is_sorted_by(group: Codes, start: Times) -> bool:
+    """Whether the rows are in order of their group and, within one, of their start."""
+    if not is_sorted(group):
+        return False
+    return all(
+        bool(((start[rows][1:] >= start[rows][:-1]) | (group[rows][1:] > group[rows][:-1])).all())
+        for rows in batches(len(group), overlap=1)
+    )
+
+
+def _keys(
+    calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
+) -> tuple[Codes, list[str | None], list[str], list[bool]]:
+    """Key of each command, and submodule, layer and host of each key."""
+    submodule, submodules = text_codes(calls["submodule"])
+    of_call = np.append(submodule, len(submodules))  # a call of -1 takes the last: no submodule
+    layer, layers = text_codes(frame["layer"])
+    limit = (len(submodules) + 1) * len(layers) * 2
+    wide: Codes = np.empty(len(layer), dtype=np.int32 if limit < 1 << 31 else np.int64)
+    for rows in batches(len(layer)):
+        pair = of_call[commands.call[rows]] * np.int64(len(layers)) + layer[rows]
+        wide[rows] = pair * 2 + (commands.category[rows] == HOST)
+    values, key = dense_codes(wide, limit)
+    pairs, host = values // 2, (values % 2).astype(bool)
+    named: list[str | None] = [*submodules, None]
+    return (
+        key,
+        [named[i] for i in (pairs // max(len(layers), 1)).tolist()],
+        [layers[i] for i in (pairs % max(len(layers), 1)).tolist()],
+        host.tolist(),
+    )
+
+
+def _per_track(
+    place: Times, places: int, duration: Times, heads: Times, busy: Times
+) -> tuple[Times, Times]:
+    """Number of tracks of each fold, and the busy sum of its busiest track.
+
+    `place` is device and track of each row, below `places`; `heads` are the first rows of the
+    folds, `busy` their sums of `duration`.
+    """
+    tracks, busiest = np.ones(len(heads), dtype=np.int64), busy.copy()
+    split = np.minimum.reduceat(place, heads) != np.maximum.reduceat(place, heads)
+    fold = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(place)))
+    rows = np.flatnonzero(split[fold])
+    if not len(rows):
+        return tracks, busiest
+    rows = rows[order_by(place[rows], places)]
+    rows = rows[order_by(fold[rows], len(heads))]
+    cells = group_heads(fold[rows], place[rows])
+    folds = group_heads(fold[rows][cells])
+    tracks[split] = np.diff(folds, append=len(cells))
+    busiest[split] = np.maximum.reduceat(np.add.reduceat(duration[rows], cells), folds)
+    return tracks, busiest

@@ -1,0 +1,57 @@
+#!/usr/bin/env bash
+# Fuzz targets of the trace core under AddressSanitizer and UBSan; see tests/fuzz/README.md.
+#
+#   tests/fuzz/run.sh                        build, replay corpus.zip and the bombs: a minute or two
+#   tests/fuzz/run.sh fuzz decode SECONDS    fuzz on from there (or `encode`); needs clang
+#   tests/fuzz/run.sh keep                   put the smallest inputs that cover as much into corpus.zip
+#
+# CXX chooses the compiler: g++ or clang++. Everything is built and kept below build/fuzz.
+set -euo pipefail
+cd "$(dirname "$0")/../.."
+action=${1:-replay}
+case $action in
+  replay) compiler=${CXX:-c++} ;;
+  fuzz | keep) compiler=${CXX:-clang++} ;;
+  *) sed -n '2,9s/^# \{0,1\}//p' "$0"; exit 2 ;;
+esac
+work=build/fuzz/$(basename "$compiler")
+kept=build/fuzz/kept
+export UBSAN_OPTIONS=print_stacktrace=1
+
+cmake -S . -B "$work" -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_BUILD_TYPE=None \
+  -DPROFILE_SD3_FUZZ=ON >/dev/null
+cmake --build "$work" --parallel 2
+rm -rf "$kept"
+python3 -m zipfile -e tests/fuzz/corpus.zip "$kept"
+
+case $action in
+  replay)
+    python3 -m tests.fuzz.bombs build/fuzz/bombs --size 100000
+    for target in decode encode; do
+      "$work/tests/fuzz/${target}_replay" "$kept/$target" >build/fuzz/replay.log 2>&1 ||
+        { cat build/fuzz/replay.log; exit 1; }
+      tail -n 1 build/fuzz/replay.log
+    done
+    "$work/tests/fuzz/decode_replay" build/fuzz/bombs >build/fuzz/replay.log 2>&1 ||
+      { cat build/fuzz/replay.log; exit 1; }
+    tail -n 1 build/fuzz/replay.log
+    ;;
+  fuzz)
+    target=$2 seconds=$3
+    mkdir -p "build/fuzz/$target" build/fuzz/found
+    "${PYTHON:-python3}" -m tests.fuzz.seeds build/fuzz/seeds
+    nice "$work/tests/fuzz/${target}_fuzzer" "build/fuzz/$target" "$kept/$target" \
+      "build/fuzz/seeds/$target" -dict=build/fuzz/seeds/trace.dict -max_len=16384 -timeout=10 \
+      -malloc_limit_mb=1000 -artifact_prefix=build/fuzz/found/ -print_final_stats=1 \
+      -max_total_time="$seconds"
+    ;;
+  keep)
+    rm -rf build/fuzz/smallest
+    for target in decode encode; do
+      mkdir -p "build/fuzz/smallest/$target" "build/fuzz/$target"
+      "$work/tests/fuzz/${target}_fuzzer" -merge=1 -use_counters=0 -max_len=2048 \
+        "build/fuzz/smallest/$target" "$kept/$target" "build/fuzz/$target"
+    done
+    (cd build/fuzz/smallest && python3 -m zipfile -c ../../../tests/fuzz/corpus.zip decode encode)
+    ;;
+esac

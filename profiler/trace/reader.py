@@ -110,10 +110,10 @@ def _columns(found: Mapping[str, Any], size: int, where: str) -> TraceColumns:
     slices = _slices(found["slices"])
     counters = CounterColumns(**found["counters"])
     flows = found["flows"]
-    calls = [_call(*row) for row in found["calls"]]
+    calls = [Call(*row) for row in found["calls"]]
     spans = [_span(*row) for row in found["spans"]]
     return TraceColumns(
-        tracks=tuple(_track(*row) for row in found["tracks"]),
+        tracks=tuple(_named(TrackRow(*row)) for row in found["tracks"]),
         strings=found["strings"],
         slices=slices,
         calls=tuple(sorted(_closed(calls, slices, counters), key=_by_index)),
@@ -141,49 +141,14 @@ def _slices(found: Mapping[str, Any]) -> SliceColumns:
     return SliceColumns(**columns)
 
 
-def _track(  # noqa: PLR0913, PLR0917  # a row of the core
-    uuid: int,
-    name: str,
-    kind: str,
-    parent: int,
-    unit: str,
-    pid: int | None,
-    tid: int | None,
-    process: str,
-    thread: str,
-) -> TrackRow:
+def _named(track: TrackRow) -> TrackRow:
     """Threads and processes are called by their own names, whatever their tracks are called."""
-    if kind == "thread":
-        name = thread or name or f"thread {tid}"
-    elif kind == "process":
-        name = process or name or f"process {pid}"
-    return TrackRow(uuid, name or f"track {uuid}", kind, parent, unit, pid, tid, process, thread)
-
-
-def _call(  # noqa: PLR0913, PLR0917  # a row of the core
-    index: int,
-    submodule: str,
-    stage: str,
-    branch: str,
-    step: int,
-    device: str,
-    start_ns: int,
-    duration_ns: int,
-    ops_traced: bool,  # as above
-    input_shapes: dict[str, str],
-) -> Call:
-    return Call(
-        index=index,
-        submodule=submodule,
-        stage=stage,
-        branch=branch,
-        step=step,
-        device=device,
-        start_ns=start_ns,
-        duration_ns=duration_ns,
-        ops_traced=ops_traced,
-        input_shapes=input_shapes,
-    )
+    name = track.name
+    if track.kind == "thread":
+        name = track.thread or name or f"thread {track.tid}"
+    elif track.kind == "process":
+        name = track.process or name or f"process {track.pid}"
+    return replace(track, name=name or f"track {track.uuid}")
 
 
 def _closed(

@@ -129,7 +129,6 @@ nb::dict as_python(Output& output) {
   result["unmatched_ends"] = output.unmatched_ends;
   result["packets"] = output.packets;
   result["whole"] = output.whole;
-  result["last_ns"] = output.last_ns;
   return result;
 }
 

@@ -232,7 +232,6 @@ bool Importer::has_typed_fields(const Event& event) const {
 void Importer::event(const Event& event, const EventContext& context, Generation& generation) {
   const bool has_phase = event[kHasLegacy] && event.legacy.has_phase;
   if (event.type == 0 && !has_phase) return drop(Drop::kPhase);
-  if (context.time > output_.last_ns) output_.last_ns = context.time;
   Current now;
   now.event = &event;
   now.context = &context;

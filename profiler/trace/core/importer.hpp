@@ -51,7 +51,7 @@ class Importer {
         tracks_(tracks),
         descriptors_(descriptors),
         slices_(output),
-        flows_(output, slices_),
+        flows_(output),
         args_(output, descriptors, translations),
         translations_(translations),
         mode_(mode) {}

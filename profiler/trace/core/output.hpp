@@ -219,7 +219,6 @@ struct Output {
   uint64_t packets = 0;
   uint64_t unmatched_ends = 0;
   size_t whole = 0;  // bytes up to the end of the last whole packet
-  int64_t last_ns = 0;
 
   void drop(Drop why) { ++dropped[static_cast<size_t>(why)]; }
 };

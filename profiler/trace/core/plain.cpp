@@ -85,7 +85,6 @@ bool Importer::plain(const PlainEvent& event, const Bytes& bytes, int64_t time, 
   const int32_t row = tracks_.row(last_track_, name, begins ? Use::kBegin : Use::kEnd);
   if (row == kNone) return false;
   generation.thread_used |= tracks_.thread(last_track_) == kNone;
-  if (time > output_.last_ns) output_.last_ns = time;
   const bool has_flows = (event.has & (kHasFlows | kHasEndingFlows)) != 0;
   if (!begins) {
     const SliceRef slice = slices_.end(time, row, category, name);

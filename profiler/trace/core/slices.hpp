@@ -98,7 +98,7 @@ class Slices {
 
 class Flows {
  public:
-  Flows(Output& output, const Slices& slices) : output_(output), slices_(slices) {}
+  explicit Flows(Output& output) : output_(output) {}
 
   // A flow id seen on a slice: the first opens the flow, every other continues it. `own` says that
   // the event is a command of ours: the ids of those connect one source with one target, in the
@@ -131,7 +131,6 @@ class Flows {
   void bind_pending(int32_t track, SliceRef slice);
 
   Output& output_;
-  const Slices& slices_;
   IntMap<Point> active_;
   IntMap<Point> early_;  // targets of ours whose source has not begun yet
   IntMap<uint64_t> legacy_ids_;

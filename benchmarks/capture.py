@@ -1,9 +1,16 @@
-"""What capture costs on the embedded SD3, 28 steps: plain, calls only, with operators.
+"""What capture costs on the embedded SD3, 28 steps: plain, calls only, some steps, with operators.
 
-    python benchmarks/capture.py [--rounds 7] [--steps 28]
+    python benchmarks/capture.py [--rounds 7] [--steps 28] [--some every:2] [--pairs 200]
 
-The three run in turn in each round; ratios are medians of per-round ratios, with their spread.
-Times are of the pipeline call alone; converting and writing come after it and stand apart.
+They run in turn in each round; ratios are medians of per-round ratios, with their spread. Times
+are of the pipeline call alone; converting and writing come after it and stand apart.
+
+What a call costs that is left out by `--ops` is measured three ways. "Steps": the steps that
+`--some` leaves untraced against the same steps of the plain run, medians of their times from one
+scheduler step to the next. "Pairs": one transformer call with our hooks against one without, on
+one and the same session, in turn. "Hooks": the same where the session answers at once, so that
+only our own work is left; this one hardly feels what else the machine does. `--rounds 0` measures
+the last two alone.
 """
 
 from __future__ import annotations
@@ -12,60 +19,177 @@ import argparse
 import statistics
 import tempfile
 import time
+from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
+
+import numpy as np
 
 import profiler
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 
 
-def timed(pipeline: StableDiffusion3Pipeline, steps: int) -> float:
+@dataclass
+class Timed:
+    """One run: seconds of the pipeline call, of each step but the first, and after it."""
+
+    seconds: float
+    steps: dict[int, float]
+    after: float = 0.0
+    run: profiler.Run | None = None
+
+
+def timed(pipeline: StableDiffusion3Pipeline, steps: int) -> Timed:
+    ends: list[float] = []
+
+    def at_step_end(*_: Any) -> None:
+        ends.append(time.perf_counter())
+
     begin = time.perf_counter()
-    pipeline("a cat", num_inference_steps=steps, seed=0)
-    return time.perf_counter() - begin
+    pipeline("a cat", num_inference_steps=steps, seed=0, callback_on_step_end=at_step_end)
+    seconds = time.perf_counter() - begin
+    return Timed(seconds, {i: ends[i] - ends[i - 1] for i in range(1, len(ends))})
 
 
-def profiled(
-    pipeline: StableDiffusion3Pipeline, steps: int, ops: str, out: Path
-) -> tuple[float, float, profiler.Run]:
+def profiled(pipeline: StableDiffusion3Pipeline, steps: int, ops: str, out: Path) -> Timed:
     run = profiler.profile(pipeline, ops=ops, out=out)
     with run:
         with run.warmup():
-            pipeline("a cat", num_inference_steps=1, seed=0)
-        inside = timed(pipeline, steps)
+            pipeline("a cat", num_inference_steps=2, seed=0)
+        found = timed(pipeline, steps)
         begin = time.perf_counter()
+    found.after = time.perf_counter() - begin
     assert run.path is not None
-    return inside, time.perf_counter() - begin, profiler.load(run.path)
+    found.run = profiler.load(run.path)
+    return found
+
+
+@dataclass
+class Rounds:
+    """One way of running, over all rounds."""
+
+    seconds: list[float] = field(default_factory=list)
+    ratios: list[float] = field(default_factory=list)  # to the plain run of the same round
+
+
+class Instant:
+    """A session that answers at once, with what the real one answered."""
+
+    def __init__(self, session: Any, outputs: list[Any]) -> None:
+        self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
+        self._outputs = outputs
+
+    def run(self, _names: Any, _feeds: Any) -> list[Any]:
+        return self._outputs
+
+
+def left_out_pairs(
+    pipeline: StableDiffusion3Pipeline, pairs: int, out: Path, *, instant: bool = False
+) -> list[tuple[float, float]]:
+    """Seconds of hooked, untraced calls of the transformer and of plain ones, on one session."""
+    part, given = pipeline.transformer, {}
+
+    def note(**inputs: Any) -> dict[str, Any]:
+        given.update(inputs)
+        return type(part).forward(part, **inputs)
+
+    part.forward = note  # type: ignore[method-assign]
+    timed(pipeline, 1)
+    del part.forward
+    own = part.session
+    session = Instant(own, list(part(**given).values())) if instant else own
+    hooked = StableDiffusion3Pipeline.from_folder(default_model_folder())
+    part.session = hooked.transformer.session = session
+    found = []
+    with profiler.profile(hooked, ops="none transformer=steps:999", out=out):
+        for number in range(pairs):
+            seconds = {}
+            for one in (part, hooked.transformer) if number % 2 else (hooked.transformer, part):
+                begin = time.perf_counter()
+                one(**given)
+                seconds[one] = time.perf_counter() - begin
+            found.append((seconds[hooked.transformer], seconds[part]))
+    part.session = own
+    return found
+
+
+def untraced_steps(run: profiler.Run) -> list[int]:
+    """The steps, but the first, whose transformer calls hold no operators."""
+    rows = run.calls.select("submodule", "step", "ops_traced").iter_rows()
+    return [step for name, step, traced in rows if name == "transformer" and step and not traced]
 
 
 def spread(values: list[float], unit: str) -> str:
     return f"{statistics.median(values):7.3f} {unit} ({min(values):.3f} to {max(values):.3f})"
 
 
+def interval(ratios: list[float]) -> str:
+    """The 95 % bootstrap interval of the median."""
+    generator = np.random.default_rng(0)
+    picked = np.array(ratios)[generator.integers(len(ratios), size=(2_000, len(ratios)))]
+    low, high = np.percentile(np.median(picked, axis=1), (2.5, 97.5))
+    return f"95 % {low:.3f} to {high:.3f}"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--rounds", type=int, default=7)
     parser.add_argument("--steps", type=int, default=28)
+    parser.add_argument("--pairs", type=int, default=200)
+    parser.add_argument("--some", default="every:2", help="some calls, as --ops takes them")
     options = parser.parse_args()
     pipeline = StableDiffusion3Pipeline.from_folder(default_model_folder())
     timed(pipeline, 2)
-    plain, calls, operators, after = [], [], [], []
     with tempfile.TemporaryDirectory() as folder:
-        for _ in range(options.rounds):
-            plain.append(timed(pipeline, options.steps))
-            calls.append(profiled(pipeline, options.steps, "none", Path(folder))[0])
-            inside, writing, run = profiled(pipeline, options.steps, "all", Path(folder))
-            operators.append(inside)
-            after.append(writing)
-        size = sum(path.stat().st_size for path in Path(folder).glob("*/0*.pb")) / options.rounds
+        if options.rounds:
+            whole_runs(pipeline, options, Path(folder) / "runs")
+        pairs = left_out_pairs(pipeline, options.pairs, Path(folder))
+        ratios = [hooked / plain for hooked, plain in pairs]
+        print(f"left out, pairs ratio {spread(ratios, 'x')} {interval(ratios)}")
+        hooks = left_out_pairs(pipeline, 10 * options.pairs, Path(folder), instant=True)
+        costs = [(hooked - plain) * 1e6 for hooked, plain in hooks]
+        call = statistics.median(plain for _, plain in pairs) * 1e6
+        share = statistics.median(costs) / call
+        print(f"left out, hooks {statistics.median(costs):.1f} us a call, {share:.3%} of its time")
+
+
+def whole_runs(pipeline: StableDiffusion3Pipeline, options: argparse.Namespace, out: Path) -> None:
+    """Whole runs, plain and profiled in turn."""
+    modes = {"calls only": "none", options.some: options.some, "with operators": "all"}
+    plain, after, left_out = [], [], []
+    rounds = {name: Rounds() for name in modes}
+    for number in range(options.rounds):
+        base = timed(pipeline, options.steps)
+        plain.append(base.seconds)
+        order = list(modes.items())
+        for name, ops in order if number % 2 else reversed(order):
+            found = profiled(pipeline, options.steps, ops, out)
+            rounds[name].seconds.append(found.seconds)
+            rounds[name].ratios.append(found.seconds / base.seconds)
+            assert found.run is not None
+            if ops == "all":
+                run = found.run
+                after.append(found.after)
+            elif steps := untraced_steps(found.run) if ops != "none" else []:
+                medians = [
+                    statistics.median(t.steps[step] for step in steps) for t in (found, base)
+                ]
+                left_out.append(medians[0] / medians[1])
+                measured = found.run.info.overhead.get("measured", {}).get("transformer", {})
     print(f"plain           {spread(plain, 's')}")
-    for name, values in (("calls only", calls), ("with operators", operators)):
-        ratios = [value / base for value, base in zip(values, plain, strict=True)]
-        print(f"{name:15} {spread(values, 's')}  ratio {spread(ratios, 'x')}")
+    for name, values in rounds.items():
+        line = f"{name:15} {spread(values.seconds, 's')}  ratio {spread(values.ratios, 'x')}"
+        print(f"{line} {interval(values.ratios)}")
+    if left_out:
+        print(f"left out, steps ratio {spread(left_out, 'x')} {interval(left_out)}")
+        for key, value in measured.items():
+            print(f"last run        transformer {key}: {value:,}")
     print(
         f"afterwards      {spread(after, 's')} to convert and write {len(run.commands):,} commands"
     )
-    print(f"call files      {size / 1e6:.2f} MB a run")
+    size = sum(path.stat().st_size for path in out.glob("*/0*.pb")) / options.rounds
+    print(f"call files      {size / 1e6:.2f} MB a round")
     print(f"stated overhead {run.info.overhead['share']:.1%} of the traced run")
     for submodule, share in run.info.attribution.items():
         print(f"attributed      {submodule:15} {share['share']:.2%} of operator time")

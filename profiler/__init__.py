@@ -15,18 +15,21 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from profiler._version import __version__
     from profiler.capture.session import profile
+    from profiler.capture.startup import done, start
     from profiler.errors import ProfilerError
     from profiler.table.load import load
     from profiler.table.run import Run
 
-__all__ = ["ProfilerError", "Run", "__version__", "load", "profile"]
+__all__ = ["ProfilerError", "Run", "__version__", "done", "load", "profile", "start"]
 
 _HOME = {
     "ProfilerError": "profiler.errors",
     "Run": "profiler.table.run",
     "__version__": "profiler._version",
+    "done": "profiler.capture.startup",
     "load": "profiler.table.load",
     "profile": "profiler.capture.session",
+    "start": "profiler.capture.startup",
 }
 
 

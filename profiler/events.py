@@ -38,7 +38,10 @@ __all__ = [
 ]
 
 Stage = Literal["encode", "denoise", "decode"]
-Branch = Literal["prompt", "negative_prompt", "cond", "uncond", "batched"]
+Branch = Literal["prompt", "negative_prompt", "cond", "uncond", "batched", "skip_layers"]
+"""For whom a call works: an encoder for one of the prompts; the denoiser for the prompt (`cond`),
+the negative prompt (`uncond`), both at once (`batched`), or, in skip-layer guidance, once more for
+the prompt with some of its layers left out (`skip_layers`)."""
 Category = Literal["host", "compute", "dma", "copy", "sync", "other"]
 Role = Literal[
     "attention",
@@ -89,10 +92,10 @@ class Track:
 class Call:
     """One invocation of a submodule; one `.pb` file.
 
-    `index` counts the calls of a run from 0 in the order of their start; `step` is the
-    denoising step from the scheduler, `NO_STEP` outside `denoise`; `branch` is "" where the
-    notion does not apply (VAE). `ops_traced` tells whether commands were recorded for it.
-    `input_shapes` maps input names to "dtype[d0,d1,…]".
+    `index` counts the calls of a run from 0 in the order in which they returned; `step` is the
+    denoising step from the scheduler, `NO_STEP` outside `denoise`; `branch` is one of `BRANCHES`,
+    "" where the notion does not apply (VAE). `ops_traced` tells whether commands were recorded
+    for it. `input_shapes` maps input names to "dtype[d0,d1,…]".
     """
 
     index: int

@@ -142,7 +142,15 @@ def test_all_names_what_is_public(path: Path) -> None:
 
 def test_public_names_of_the_package() -> None:
     """The package's names are those of the design, and each can be reached."""
-    assert profiler.__all__ == ["ProfilerError", "Run", "__version__", "load", "profile"]
+    assert profiler.__all__ == [
+        "ProfilerError",
+        "Run",
+        "__version__",
+        "done",
+        "load",
+        "profile",
+        "start",
+    ]
     assert dir(profiler) == profiler.__all__
     for name in profiler.__all__:
         assert getattr(profiler, name) is not None

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
+from typing import Any
 
 import polars as pl
 
@@ -39,7 +41,9 @@ def analyze(run: Run, selection: Selection = Selection()) -> Analysis:  # noqa: 
     folds = fold(calls, frame, commands)
     call_rows = call_table(calls, commands, folds.call, first)
     operators = pl.DataFrame({"submodule": folds.submodules}, schema={"submodule": pl.String})
-    submodules = submodule_table(call_rows, operators, accounting.end_to_end_ns)
+    submodules = submodule_table(
+        call_rows, operators, accounting.end_to_end_ns, _calibrations(run.info.submodules)
+    )
     steps = _selected_steps(run, step_table(run, everything), selection)
     from_spans = bool((run.spans["kind"] == "step").any())
     return Analysis(
@@ -56,6 +60,17 @@ def analyze(run: Run, selection: Selection = Selection()) -> Analysis:  # noqa: 
         ),
         losses=run.losses,
     )
+
+
+def _calibrations(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
+    """What capture measured: untraced over traced time by submodule."""
+    found = {}
+    for name, known in submodules.items():
+        calibration = known.get("calibration")
+        factor = calibration.get("factor") if isinstance(calibration, Mapping) else None
+        if isinstance(factor, (int, float)) and 0 < factor < float("inf"):
+            found[name] = float(factor)
+    return found
 
 
 def _selected_steps(run: Run, steps: pl.DataFrame, selection: Selection) -> pl.DataFrame:

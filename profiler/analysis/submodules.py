@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+
 import numpy as np
 import polars as pl
 
@@ -38,14 +41,17 @@ def call_table(
 
 
 def submodule_table(
-    calls: pl.DataFrame, operators: pl.DataFrame, end_to_end_ns: int
+    calls: pl.DataFrame,
+    operators: pl.DataFrame,
+    end_to_end_ns: int,
+    measured: Mapping[str, float] = MappingProxyType({}),
 ) -> pl.DataFrame:
     """One row a submodule (`columns.SUBMODULES`), in order of first calls.
 
     `calls` is the call table, `operators` has a row `submodule, layer` for every operator. Steady
     calls are all but the first, where there are more than one: the first pays for
-    initialization. `calibration` compares traced with untraced calls of the same kind: the steady
-    ones where both have such, else all.
+    initialization. `calibration` is that in `measured`, by submodule, else compares traced with
+    untraced calls of the same kind: the steady ones where both have such, else all.
     """
     steady = pl.col("duration_ns").filter(~pl.col("first") | (pl.len() == 1))
     count = operators.drop_nulls("submodule").group_by("submodule").agg(operators=pl.len())
@@ -69,6 +75,9 @@ def submodule_table(
         .with_columns(
             pl.col("operators").fill_null(0),
             share=pl.col("total_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
+            calibration=pl.col("submodule")
+            .replace_strict(dict(measured), default=None, return_dtype=pl.Float64)
+            .fill_null(pl.col("calibration")),
         )
     )
     return table.select(pl.col(name).cast(dtype) for name, dtype in schema(SUBMODULES).items())

@@ -10,7 +10,17 @@ from typing import Any
 
 __all__ = ["hardware", "versions"]
 
-_PACKAGES = ("profile-sd3", "onnxruntime", "onnx", "numpy", "torch", "diffusers", "transformers")
+_PACKAGES = (
+    "profile-sd3",
+    "onnxruntime",
+    "onnx",
+    "numpy",
+    "torch",
+    "diffusers",
+    "transformers",
+    "optimum-rbln",
+    "rebel-compiler",
+)
 
 
 def versions() -> dict[str, str]:

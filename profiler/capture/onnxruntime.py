@@ -3,13 +3,13 @@
 ONNX Runtime profiles whole sessions, stops at 1,000,000 events and ends a session's profile once.
 So a submodule whose operators are traced gets a session of its own with profiling on, which is
 renewed between calls before the cap is reached. The n-th `model_run` of a session belongs to the
-n-th invocation noted for it.
+n-th invocation noted for it. Calls whose operators are not traced run on the part's own session.
 """
 
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -18,12 +18,14 @@ import numpy as np
 
 from profiler.capture.onnx_layers import LayerMap, build_layer_map, node_count
 from profiler.capture.onnx_profile import EVENT_CAP, NodeEvent, ProfiledRun, read_profile
-from profiler.capture.recorder import Invocation
+from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.timeline import PipelineCall
 from profiler.errors import InputError
 from profiler.events import ROOT_DEVICE, UNKNOWN, Category, Loss, Track
-from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
+from profiler.trace.columns import CommandBuilder, Counter
 
-__all__ = ["OperatorTrace", "ProfiledPart"]
+__all__ = ["ProfiledPart"]
 
 _EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
 _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
@@ -38,15 +40,7 @@ class _Segment:
     start_ns: int
     runs: list[Invocation | None] = field(default_factory=list)
     file: Path | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class OperatorTrace:
-    """The commands of one invocation, and the memory that the session's arena held."""
-
-    invocation: Invocation
-    commands: CommandColumns
-    counters: tuple[Counter, ...]
+    converted: bool = False
 
 
 class ProfiledPart:
@@ -73,6 +67,72 @@ class ProfiledPart:
         self._segments: list[_Segment] = []
         self._optimized = folder / f"{submodule}.optimized.onnx"
         self._layers: LayerMap | None = None
+        self._recorder: Recorder | None = None
+        self._plain: Any = None  # the session of calls that are left out
+        self._give_back: Callable[[], None] | None = None
+
+    @classmethod
+    def lent(cls, request: SourceRequest) -> ProfiledPart:
+        """An `OperatorSource`: the part runs on the profiled session until `close`, and on its
+        own, opened where it was not, in the calls that the selection leaves out."""
+        part = cls(
+            request.submodule,
+            request.part,
+            request.device,
+            request.folder,
+            event_cap=request.event_cap,
+        )
+        part._recorder = request.recorder
+        opened = _opened_session(request.part)
+        if request.selection.mixed:
+            part._plain = opened or request.part.open_session(request.part.session_options())
+        session = part.open()
+        part._give_back = _lend_session(request.part, session, opened)
+        return part
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing: sessions are profiled whatever runs them."""
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing either."""
+
+    def before(self, invocation: Invocation) -> None:
+        """The part's session is about to run for `invocation`; renews the session in time."""
+        recorder = self._recorder
+        begin = recorder.clock.now_ns() if recorder else 0
+        renewed = self.note_run(invocation if invocation.recorded else None)
+        if renewed or self._plain is not None:
+            self.part.session = self.session
+        if renewed and recorder:
+            end = recorder.clock.now_ns()
+            recorder.add_host_work("profiler.renew_session", begin, end)
+
+    def leave_out(self, _invocation: Invocation) -> None:
+        """The part is about to run for an invocation that is not traced."""
+        if self._plain is not None:  # not closed meanwhile
+            self.part.session = self._plain
+
+    def after(self, invocation: Invocation) -> None:
+        """Nothing: a run's events are in the profile."""
+
+    def close(self) -> None:
+        """Give the part its own session back and end profiling."""
+        give_back, self._give_back = self._give_back, None
+        if give_back is not None:
+            give_back()
+        self._plain = None
+        self.end()
+
+    def summary(self) -> SourceSummary:
+        """Events, attribution and losses of the whole run; after `traces`."""
+        return SourceSummary(
+            self.events,
+            self.attributed_ns,
+            self.total_ns,
+            1 + self.renewals,
+            tuple(self.losses),
+            backend="onnxruntime",
+        )
 
     @property
     def session(self) -> Any:
@@ -142,13 +202,17 @@ class ProfiledPart:
             segment.session = None
 
     def traces(self) -> Iterator[OperatorTrace]:
-        """The commands of every recorded invocation, in order; call after `end`."""
+        """The commands of every recorded invocation, in order; none before `close`, for reading
+        a profile takes the cores that the pipeline needs."""
+        if self._give_back is not None:
+            return
         self._layers = self._layers or build_layer_map(_model_of(self.part), self._optimized)
         for segment in self._segments:
-            if segment.file is None:
+            if segment.file is None or segment.converted:
                 continue
             yield from self._cut(segment, segment.file, self._layers)
             segment.file.unlink(missing_ok=True)
+            segment.converted = True
 
     def _cut(self, segment: _Segment, file: Path, layers: LayerMap) -> Iterator[OperatorTrace]:
         runs = iter(segment.runs)
@@ -160,10 +224,10 @@ class ProfiledPart:
                 self.losses.append(loss)
             if run.duration_ns == UNKNOWN:
                 continue
-            self.events += len(run.nodes) + _EVENTS_BESIDE_NODES
             invocation = next(runs, None)
             if invocation is None:
                 continue
+            self.events += len(run.nodes) + _EVENTS_BESIDE_NODES
             yield self._trace(invocation, run, segment.start_ns, layers)
         unmatched = sum(invocation is not None for invocation in runs)
         if unmatched:
@@ -219,6 +283,24 @@ class ProfiledPart:
         changed = np.flatnonzero(np.diff(values, prepend=-1))
         name = f"{self.submodule} arena in use"
         return (Counter(self._device, name, "bytes", times[changed], values[changed]),)
+
+
+def _opened_session(part: Any) -> Any:
+    """The session that `part` has open, None where it would open one on first use."""
+    return getattr(part, "opened_session", None) if hasattr(part, "open_session") else part.session
+
+
+def _lend_session(part: Any, session: Any, opened: Any) -> Callable[[], None]:
+    """Give `part` the profiled session; returns what gives its own back, which is `opened`."""
+    part.session = session
+
+    def give_back() -> None:
+        if opened is None:
+            del part.session
+        else:
+            part.session = opened
+
+    return give_back
 
 
 def _clock_correction(invocation: Invocation, run: ProfiledRun, origin_ns: int) -> int:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Any
 
+from profiler.capture.selection import NONE, CallSelection, parse_ops
 from profiler.errors import InputError
 
-__all__ = ["Ops", "Options", "SubmoduleOptions", "parse_config"]
+__all__ = ["Options", "SubmoduleOptions", "check_names", "parse_config"]
 
-Ops = Literal["all", "none"]
 _KEYS = ("activate_profiler", "device")
 _FORM = '{"text_encoder": {"device": 0, "activate_profiler": True}}'
 
@@ -26,35 +26,52 @@ class SubmoduleOptions:
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """`ops` "none" traces calls only; `config` holds what was said per submodule."""
+    """`ops` says which calls have their operators traced, as `parse_ops` reads it; `config` holds
+    what was said per submodule."""
 
-    ops: Ops = "all"
+    ops: str = "all"
     config: Mapping[str, SubmoduleOptions] = field(default_factory=dict)
 
     def of(self, submodule: str) -> SubmoduleOptions:
         return self.config.get(submodule, SubmoduleOptions())
 
+    def selection(self, submodule: str) -> CallSelection:
+        """The calls of `submodule` whose operators are traced."""
+        return parse_ops(self.ops).of(submodule) if self.of(submodule).activate_profiler else NONE
+
     def traces_operators(self, submodule: str) -> bool:
-        return self.ops == "all" and self.of(submodule).activate_profiler
+        """Whether any call of `submodule` may have its operators traced."""
+        return not self.selection(submodule).nothing
+
+
+def check_names(options: Options, known: Collection[str]) -> None:
+    """Refuse, with InputError, a selection for a submodule that is not `known`."""
+    for name in parse_ops(options.ops).by_submodule:
+        if name not in known:
+            raise _unknown(name, known)
 
 
 def parse_config(
     config: Mapping[str, Mapping[str, Any]] | None, ops: str, known: Collection[str]
 ) -> Options:
     """Check a configuration of the form `{"text_encoder": {"device": 0, "activate_profiler":
-    True}, …}`. Raises InputError for unknown submodules, keys or values."""
-    if ops not in ("all", "none"):
-        raise InputError(f"ops={ops!r} is not known: use 'all' or 'none'")
+    True}, …}` and the text `ops`. Raises InputError for unknown submodules, keys or values.
+
+    The submodules in `ops` are left to `check_names`: not every pipeline of a process has all.
+    """
+    parse_ops(ops)
     if config is not None and not isinstance(config, Mapping):
         raise InputError(f"config is {config!r}: write {_FORM}")
     checked: dict[str, SubmoduleOptions] = {}
     for name, entry in (config or {}).items():
         if name not in known:
-            raise InputError(
-                f"{name!r} is not a submodule of this pipeline; it has {', '.join(known)}"
-            )
+            raise _unknown(name, known)
         checked[name] = _checked_entry(name, entry)
-    return Options("all" if ops == "all" else "none", checked)
+    return Options(ops, checked)
+
+
+def _unknown(name: str, known: Collection[str]) -> InputError:
+    return InputError(f"{name!r} is not a submodule of this pipeline; it has {', '.join(known)}")
 
 
 def _checked_entry(name: str, entry: Mapping[str, Any]) -> SubmoduleOptions:

@@ -1,8 +1,12 @@
-"""What tracing operators costs on this machine, measured when a run ends.
+"""What tracing operators cost a run: measured where it has calls of both kinds, else estimated.
 
-ONNX Runtime builds a record of shapes, sizes and memory for each executed node. The cost is
-measured on a chain of small nodes, run with and without profiling in turn; the median difference
-per node times the events of a run estimates what tracing added to it.
+Measured: the median duration of a submodule's traced calls less that of its untraced ones, with a
+bootstrap interval. The first call of either kind stands apart, and calls are compared with calls
+of the same input shapes alone.
+
+Estimated: ONNX Runtime builds a record of shapes, sizes and memory for each executed node. What
+that takes is measured on a chain of small nodes, run with and without profiling in turn; the median
+difference per node times the events of a run estimates what tracing added to it.
 """
 
 from __future__ import annotations
@@ -10,20 +14,203 @@ from __future__ import annotations
 import statistics
 import tempfile
 import time
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-__all__ = ["OPERATOR_METHOD", "operator_event_ns"]
+from profiler.capture.operator_source import SourceSummary, TimedCall
 
-OPERATOR_METHOD = (
-    "ONNX Runtime's cost per recorded node, measured on this machine on a chain of 200 "
+__all__ = ["CallCost", "call_cost", "measured_costs", "operator_event_ns", "tracing_cost"]
+
+_ESTIMATED = (
+    "estimated: ONNX Runtime's cost per recorded node, measured on this machine on a chain of 200 "
     "elementwise nodes on all cores, with and without profiling in turn (median of pairs), times "
-    "the operator events of the run; hooks: time in the profiler's own code inside the run"
+    "the operator events"
 )
+_MEASURED = (
+    "measured: median duration of traced less untraced calls of the same submodule and input "
+    "shapes, the first of either kind apart, times its traced calls; 95 % bootstrap intervals"
+)
+_UNKNOWN = "what recording torch's operators cost was not measured"
+_HOOKS = "hooks: time in the profiler's own code inside the run"
+_RESAMPLES, _SEED = 2_000, 0
+_FEWEST = 3  # calls of either kind below which no interval is given
 _NODES, _PAIRS = 200, 11
 _SHAPE = [256, 256]  # large enough that ONNX Runtime spreads a node over its threads
+
+
+@dataclass(frozen=True, slots=True)
+class CallCost:
+    """What tracing cost a call of one submodule, from `traced` and `untraced` calls.
+
+    `call_ns` is the difference of their median durations, `factor` the untraced median over the
+    traced one, which turns operator times as traced into calibrated ones. Below 0 and above 1
+    where noise exceeds the cost. The intervals, of 95 %, are None for fewer than three calls of
+    either kind.
+    """
+
+    traced: int
+    untraced: int
+    traced_median_ns: float
+    untraced_median_ns: float
+    call_interval_ns: tuple[float, float] | None
+    factor_interval: tuple[float, float] | None
+
+    @property
+    def call_ns(self) -> float:
+        return self.traced_median_ns - self.untraced_median_ns
+
+    @property
+    def factor(self) -> float:
+        return self.untraced_median_ns / self.traced_median_ns
+
+    def calibration(self) -> dict[str, float]:
+        """What the manifest says of the submodule."""
+        interval = self.factor_interval
+        bounds = {} if interval is None else {"low": interval[0], "high": interval[1]}
+        return {key: round(value, 6) for key, value in {"factor": self.factor, **bounds}.items()}
+
+    def as_dict(self, events: float) -> dict[str, Any]:
+        """What the manifest's `overhead` says; `events` are the operator events of a call."""
+        low, high = self.call_interval_ns or (None, None)
+        found = {
+            "traced_calls": self.traced,
+            "untraced_calls": self.untraced,
+            "traced_median_ns": self.traced_median_ns,
+            "untraced_median_ns": self.untraced_median_ns,
+            "call_ns": self.call_ns,
+            "call_low_ns": low,
+            "call_high_ns": high,
+            "event_ns": self.call_ns / events if events else None,
+        }
+        return {key: round(value, 1) for key, value in found.items() if value is not None}
+
+
+def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
+    """Compare the traced with the untraced of `calls`, which are in order of time.
+
+    Of several input shapes those are compared that most calls of the rarer kind have. None where
+    either kind has its first call only.
+    """
+    steady = _without_first(calls)
+    by_shapes: dict[tuple[tuple[str, str], ...], tuple[list[int], list[int]]] = {}
+    for call in steady:
+        shapes = tuple(sorted(call.input_shapes.items()))
+        by_shapes.setdefault(shapes, ([], []))[call.traced].append(call.duration_ns)
+    untraced, traced = max(
+        by_shapes.values(), key=lambda kinds: min(map(len, kinds)), default=([], [])
+    )
+    if not untraced or not traced or np.median(traced) <= 0:
+        return None
+    intervals: tuple[Any, Any] = (None, None)
+    if min(len(untraced), len(traced)) >= _FEWEST:
+        generator = np.random.default_rng(_SEED)
+        with_, without = _medians(traced, generator), _medians(untraced, generator)
+        intervals = _interval(with_ - without), _interval(without / np.maximum(with_, 1))
+    return CallCost(
+        len(traced),
+        len(untraced),
+        float(np.median(traced)),
+        float(np.median(untraced)),
+        *intervals,
+    )
+
+
+def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
+    """All but the first traced and the first untraced call: those pay for initialization."""
+    seen: set[bool] = set()
+    steady = []
+    for call in calls:
+        if call.traced in seen:
+            steady.append(call)
+        seen.add(call.traced)
+    return steady
+
+
+def _medians(durations_ns: list[int], generator: np.random.Generator) -> NDArray[np.float64]:
+    """Medians of resamples with replacement, float64 [_RESAMPLES]."""
+    values = np.array(durations_ns, dtype=np.float64)
+    picked = generator.integers(len(values), size=(_RESAMPLES, len(values)))
+    return np.asarray(np.median(values[picked], axis=1), dtype=np.float64)
+
+
+def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
+    low, high = np.percentile(values, (2.5, 97.5))
+    return float(low), float(high)
+
+
+def measured_costs(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCost]:
+    """The cost of tracing by submodule, of those that have calls to compare."""
+    calls: dict[str, list[TimedCall]] = {}
+    for submodule, summary in sources:
+        calls.setdefault(submodule, []).extend(summary.timed)
+    costs = {submodule: call_cost(timed) for submodule, timed in calls.items()}
+    return {submodule: cost for submodule, cost in costs.items() if cost is not None}
+
+
+def tracing_cost(
+    sources: Sequence[tuple[str, SourceSummary]],
+    costs: Mapping[str, CallCost],
+    hooks_ns: int,
+    end_to_end_ns: int,
+) -> dict[str, Any]:
+    """The manifest's `overhead`, but `conversion_ns`: `costs` where measured, and the estimate for
+    ONNX Runtime's other events. Without `share` where another backend's cost was not measured."""
+    found: dict[str, Any] = {
+        "hooks_ns": hooks_ns,
+        "operator_events": sum(summary.events for _, summary in sources),
+    }
+    methods = []
+    measured = _of_the_run(sources, costs)
+    if costs:
+        found["measured"] = measured.by_submodule
+        methods.append(_MEASURED)
+    others = [summary for submodule, summary in sources if submodule not in costs]
+    if any(summary.events and summary.backend != "onnxruntime" for summary in others):
+        return {**found, "method": "; ".join([*methods, _HOOKS, _UNKNOWN])}
+    cost_ns, events = measured.cost_ns, sum(summary.events for summary in others)
+    if events or not costs:
+        event_ns = operator_event_ns() if events else 0.0
+        found |= {"estimated_events": events, "operator_event_ns": round(event_ns, 1)}
+        cost_ns += round(events * event_ns)
+        methods.append(_ESTIMATED)
+    found["operators_ns"] = round(cost_ns)
+    if measured.interval_ns is not None and not events:
+        low, high = measured.interval_ns
+        found |= {"operators_low_ns": round(low), "operators_high_ns": round(high)}
+    share = (hooks_ns + found["operators_ns"]) / end_to_end_ns if end_to_end_ns else 0.0
+    return {**found, "share": share, "method": "; ".join([*methods, _HOOKS])}
+
+
+@dataclass(frozen=True, slots=True)
+class _Measured:
+    """The measured submodules together; `interval_ns` adds up theirs, so it is no narrower than
+    one of 95 %. None where one has none."""
+
+    by_submodule: dict[str, dict[str, Any]]
+    cost_ns: float
+    interval_ns: tuple[float, float] | None
+
+
+def _of_the_run(
+    sources: Sequence[tuple[str, SourceSummary]], costs: Mapping[str, CallCost]
+) -> _Measured:
+    by_submodule, cost_ns, bounds = {}, 0.0, []
+    for submodule, cost in costs.items():
+        own = [summary for name, summary in sources if name == submodule]
+        traced = sum(call.traced for summary in own for call in summary.timed)
+        by_submodule[submodule] = cost.as_dict(sum(s.events for s in own) / traced)
+        cost_ns += cost.call_ns * traced
+        if cost.call_interval_ns is not None:
+            bounds.append([bound * traced for bound in cost.call_interval_ns])
+    if not bounds or len(bounds) < len(costs):
+        return _Measured(by_submodule, cost_ns, None)
+    low, high = map(sum, zip(*bounds, strict=True))
+    return _Measured(by_submodule, cost_ns, (low, high))
 
 
 def operator_event_ns() -> float:

@@ -1,214 +1,271 @@
 """Hooks on a pipeline shaped like diffusers': they tell the recorder what runs when.
 
-The shape is declared below, not guessed: which attributes are submodules and through which method
-they are invoked, and which callables are host work. Everything is wrapped on the instance and can
-be undone.
+Modules of torch report through forward hooks, everything else through reversible wraps. What the
+user replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
+anew when the next one begins.
 """
 
 from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
-from operator import attrgetter
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
-from profiler.capture.recorder import Invocation, Recorder
-from profiler.capture.wraps import Around, Wraps
-from profiler.errors import InputError
-from profiler.events import NO_STEP, ROOT_DEVICE
+from profiler.capture.call_hooks import CallHook
+from profiler.capture.labels import (
+    CACHE_CONTEXT,
+    PipelineLabels,
+    Steps,
+    argument_names,
+    by_name,
+    first_batch,
+)
+from profiler.capture.operator_source import OperatorSource
+from profiler.capture.recorder import Recorder, Scope, enter, scope
+from profiler.capture.shapes import SCHEDULER_STEP, Entry, entries, host_work, present_entries
+from profiler.capture.torch_hooks import (
+    hook_module,
+    is_compiled,
+    is_module,
+    transparent,
+)
+from profiler.capture.wraps import Around, Wraps, is_function, weakly
+from profiler.events import NO_STEP
 
-__all__ = ["BeforeCall", "Entry", "attach", "device_of", "entries", "part_of"]
+__all__ = ["PipelineHooks", "SourceOf"]
 
-BeforeCall = Callable[[Invocation | None, str], None]
+SourceOf = Callable[[Entry], OperatorSource | None]
+
+
+@dataclass(slots=True, eq=False)
+class _OpenHostWork:
+    """Host work that has begun; submodule calls inside it cut it into pieces."""
+
+    name: str
+    piece_ns: int
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
-    """One way into a submodule: `method` of the attribute `submodule`, in `stage`.
+class _Hooked:
+    """A method that is hooked, as it was found: to see whether it has been replaced since.
+    `owner` and `seen` are called for what they were."""
 
-    `part` is the path to what holds the submodule's session.
-    """
-
-    submodule: str
-    method: str
-    stage: str
-    part: str
+    owner: Callable[[], Any]
+    seen: Callable[[], Any]
+    wraps: Wraps
 
 
-_ENTRIES = (
-    Entry("text_encoder", "forward", "encode", "text_encoder"),
-    Entry("text_encoder_2", "forward", "encode", "text_encoder_2"),
-    Entry("text_encoder_3", "forward", "encode", "text_encoder_3"),
-    Entry("transformer", "forward", "denoise", "transformer"),
-    Entry("unet", "forward", "denoise", "unet"),
-    Entry("vae", "decode", "decode", "vae.decoder"),
-)
-_HOST_WORK = (
-    "tokenizer",
-    "tokenizer_2",
-    "tokenizer_3",
-    "join_embeddings",
-    "prepare_latents",
-    "apply_guidance",
-    "scheduler.set_timesteps",
-    "scheduler.step",
-    "image_processor.postprocess",
-)
-_STEP = "scheduler.step"
-_PROMPT_ORDER = ("prompt", "negative_prompt")  # the order in which encode_prompt encodes
+class PipelineHooks:
+    """All hooks on one pipeline, which is held weakly. `source_of` says who traces the operators
+    of an entry; `before_pipeline(pipeline)` runs before each call of the pipeline."""
 
+    def __init__(
+        self,
+        pipeline: Any,
+        recorder: Recorder,
+        source_of: SourceOf,
+        before_pipeline: Callable[[Any], None],
+    ) -> None:
+        self.pipeline = weakly(pipeline)
+        self._name = type(pipeline).__name__
+        self.recorder = recorder
+        self.source_of = source_of
+        self._before_pipeline = before_pipeline
+        self.detached = False
+        self._wraps = Wraps()
+        self._hooked: dict[object, _Hooked] = {}
 
-def entries(pipeline: Any) -> list[Entry]:
-    """The submodules that `pipeline` has. Raises InputError where it has none."""
-    found = [entry for entry in _ENTRIES if getattr(pipeline, entry.submodule, None) is not None]
-    if not found:
-        names = ", ".join(dict.fromkeys(entry.submodule for entry in _ENTRIES))
-        raise InputError(
-            f"{type(pipeline).__name__} has none of the submodules {names}: "
-            "give a pipeline shaped like diffusers'"
-        )
-    return found
-
-
-def part_of(pipeline: Any, entry: Entry) -> Any:
-    """What holds the session of a submodule."""
-    return attrgetter(entry.part)(pipeline)
-
-
-def device_of(pipeline: Any, entry: Entry) -> str:
-    """The device on which a submodule is placed, "cpu:0" where nothing says otherwise."""
-    return str(getattr(part_of(pipeline, entry), "device", None) or ROOT_DEVICE)
-
-
-def attach(pipeline: Any, recorder: Recorder, before_call: BeforeCall) -> Wraps:
-    """Wrap `pipeline` so that it reports to `recorder`; `before_call(invocation, submodule)` runs
-    before each call outside its span, with None during warm-up. Undo with the result."""
-    wraps = Wraps()
-    hooks = _Hooks(pipeline, recorder, before_call)
-    try:
-        wraps.around_call(pipeline, hooks.around_pipeline)
-        if hasattr(pipeline, "encode_prompt"):
-            wraps.around(pipeline, "encode_prompt", hooks.around_encode_prompt)
-        for entry in entries(pipeline):
-            owner = getattr(pipeline, entry.submodule)
-            wraps.around(owner, entry.method, hooks.around_submodule(entry, owner))
-        for path, owner, name in _host_work(pipeline):
-            wraps.around(owner, name, hooks.around_host_work(path))
-    except BaseException:
-        wraps.undo()
-        raise
-    return wraps
-
-
-def _host_work(pipeline: Any) -> Iterator[tuple[str, Any, str]]:
-    for path in _HOST_WORK:
-        owner_path, _, name = path.rpartition(".")
-        owner = getattr(pipeline, owner_path, None) if owner_path else pipeline
-        if getattr(owner, name, None) is not None:
-            yield path, owner, name
-
-
-class _Hooks:
-    def __init__(self, pipeline: Any, recorder: Recorder, before_call: BeforeCall) -> None:
-        self._pipeline = pipeline
-        self._recorder = recorder
-        self._before_call = before_call
-        self._encoded: dict[str, int] = {}  # calls per encoder since the pipeline began
-        self._inside = False  # in a call or host work: what it invokes is part of it
-
-    def around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
-        if self._recorder.pipeline is not None:
-            return original(*args, **kwargs)
-        self._encoded.clear()
-        if self._recorder.recording:
-            self._recorder.settings = _numbers(original, args, kwargs)
-        self._recorder.begin_pipeline(type(self._pipeline).__name__)
+    def attach(self) -> None:
+        """Hook everything. Raises InputError where the pipeline has no submodule; then, as
+        after any other error, it is as it was."""
+        pipeline = self.pipeline()
         try:
-            result = original(*args, **kwargs)
+            entries(pipeline)
+            self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
+            self._refresh()
         except BaseException:
-            self._recorder.end_pipeline(failed=True)
+            self.detach()
             raise
-        self._recorder.end_pipeline()
-        return result
 
-    def around_encode_prompt(self, original: Any, args: Any, kwargs: Any) -> Any:
-        result = original(*args, **kwargs)
-        if self._recorder.pipeline is not None:
-            self._recorder.pipeline.encode_end_ns = self._recorder.clock.now_ns()
-        return result
+    def detach(self) -> None:
+        """Take every hook off; may be called again without effect."""
+        self.detached = True
+        for hooked in reversed(list(self._hooked.values())):
+            hooked.wraps.undo()
+        self._hooked.clear()
+        self._wraps.undo()
 
-    def around_submodule(self, entry: Entry, owner: Any) -> Around:
-        names = _parameter_names(getattr(owner, entry.method))
-        device = device_of(self._pipeline, entry)
+    def covers(self, owner: Any) -> bool:
+        """Whether a submodule of this pipeline is `owner`."""
+        return any(hooked.owner() is owner for hooked in list(self._hooked.values()))
 
+    def _scheduler(self) -> Any:
+        return getattr(self.pipeline(), "scheduler", None)
+
+    def _refresh(self) -> None:
+        """Hook what is not hooked: at first everything, later what has been replaced."""
+        pipeline = self.pipeline()
+        found: dict[object, tuple[Any, str, Callable[[Wraps], None]]] = {}
+        key: object
+        hook: Callable[[Wraps], None]
+        for entry in present_entries(pipeline):
+            owner = getattr(pipeline, entry.submodule)
+            found[entry] = (owner, entry.method, partial(self._hook_entry, entry, owner))
+            if hasattr(owner, "cache_context"):
+                key = f"{entry.submodule}.cache_context"
+                found[key] = (owner, "cache_context", partial(_hook_cache_context, owner))
+        for path, owner, name in host_work(pipeline):
+            hook = partial(self._hook_method, owner, name, self._host_work(path))
+            found[path] = (owner, name, hook)
+        if callable(getattr(pipeline, "encode_prompt", None)):
+            hook = partial(self._hook_encode_prompt, pipeline)
+            found["encode_prompt"] = (pipeline, "encode_prompt", hook)
+        for key, (owner, name, hook) in found.items():
+            known = self._hooked.get(key)
+            if known is not None:
+                if known.owner() is owner and known.seen() is _seen(owner, name):
+                    continue
+                known.wraps.undo()
+            wraps = Wraps()
+            self._hooked[key] = _Hooked(weakly(owner), weakly(None), wraps)
+            hook(wraps)
+            self._hooked[key] = _Hooked(weakly(owner), weakly(_seen(owner, name)), wraps)
+
+    def new_labels(self) -> PipelineLabels:
+        return PipelineLabels(Steps(self._scheduler))
+
+    def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
+        before = scope()
+        if before.owner is self:  # the pipeline calls itself
+            return original(*args, **kwargs)
+        if before.pipeline is None and before.call is not None:
+            before = Scope()  # left open by a call that was interrupted
+        recorder = self.recorder
+        self._before_pipeline(self.pipeline())
+        self._refresh()
+        if recorder.recording:
+            recorder.settings = _numbers(original, args, kwargs)
+        sources = self._sources()
+        pipeline = recorder.begin_pipeline(self._name)
+        enter(Scope(self, pipeline, self.new_labels()))
+        failed = True
+        try:
+            for source in sources:
+                source.begin_pipeline(pipeline)
+            result = original(*args, **kwargs)
+            failed = False
+            return result
+        finally:
+            enter(before)
+            recorder.end_pipeline(pipeline, failed=failed)
+            for source in sources:
+                source.end_pipeline(pipeline)
+            recorder.settle()
+
+    def _sources(self) -> list[OperatorSource]:
+        found = map(self.source_of, present_entries(self.pipeline()))
+        return list({id(source): source for source in found if source is not None}.values())
+
+    def _encode_prompt(self, names: list[str]) -> Around:
         def around(original: Any, args: Any, kwargs: Any) -> Any:
-            if self._inside:
-                return original(*args, **kwargs)
-            recorder = self._recorder
-            entered = recorder.clock.now_ns()
-            shapes = _shapes(names, args, kwargs)
-            call = Invocation(
-                submodule=entry.submodule,
-                stage=entry.stage,
-                branch=self._branch(entry),
-                step=self._step() if entry.stage == "denoise" else NO_STEP,
-                device=device,
-                input_shapes=shapes,
-                start_ns=0,
-            )
-            self._before_call(call if recorder.recording else None, entry.submodule)
-            call.start_ns = recorder.clock.now_ns()
-            recorder.begin_call(call)
-            self._inside = True
+            before = scope()
+            if before.owner is not self:  # outside a call of this pipeline
+                enter(replace(before, labels=self.new_labels()))
+            labels = scope().labels
+            labels.begin_encoding(by_name(names, args, kwargs), names)
             try:
                 result = original(*args, **kwargs)
-                call.end_ns = recorder.clock.now_ns()
-                return result
             finally:
-                self._inside = False
-                self._count(call.start_ns - entered)
+                enter(before)
+            labels.end_encoding(result, names)
+            if before.pipeline is not None and before.owner is self:
+                before.pipeline.end_encoding(self.recorder.clock.now_ns())
+            return result
 
         return around
 
-    def around_host_work(self, path: str) -> Around:
+    def _host_work(self, path: str) -> Around:
         def around(original: Any, args: Any, kwargs: Any) -> Any:
-            if self._inside:
+            before, recorder = scope(), self.recorder
+            ours = before.owner in (None, self)
+            if not ours or before.call is not None or before.host is not None:
                 return original(*args, **kwargs)
-            step = self._step() if path == _STEP else NO_STEP
-            begin = self._recorder.clock.now_ns()
-            self._inside = True
+            labels = before.labels or self.new_labels()
+            step = labels.steps.now() if path == SCHEDULER_STEP else NO_STEP
+            work = _OpenHostWork(path, recorder.clock.now_ns())
+            enter(replace(before, host=work))
             try:
-                return original(*args, **kwargs)
+                result = original(*args, **kwargs)
             finally:
-                self._inside = False
-                end = self._recorder.clock.now_ns()
-                self._recorder.add_host_work(path, begin, end)
-                if path == _STEP:
-                    self._recorder.end_step(step)
+                enter(before)
+                end = recorder.clock.now_ns()
+                recorder.add_host_work(path, work.piece_ns, end)
+            if path == SCHEDULER_STEP:
+                labels.steps.end()
+                if before.pipeline is not None:
+                    before.pipeline.end_step(step, end)
+            elif path == "scheduler.set_timesteps":
+                labels.steps.restart()
+            elif path == "prepare_latents":
+                labels.latents_batch = first_batch(result)
+            return result
 
         return around
 
-    def _branch(self, entry: Entry) -> str:
-        """Encoders: the order in which a pipeline call invokes each. Denoiser: whether
-        guidance doubles the batch. Others have none."""
-        if entry.stage == "encode":
-            count = self._encoded.get(entry.submodule, 0)
-            self._encoded[entry.submodule] = count + 1
-            return _PROMPT_ORDER[min(count, 1)]
-        if entry.stage == "denoise":
-            guided = getattr(self._pipeline, "do_classifier_free_guidance", False)
-            return "batched" if guided else "cond"
-        return ""
+    def _hook_encode_prompt(self, pipeline: Any, wraps: Wraps) -> None:
+        names = argument_names(pipeline.encode_prompt)
+        self._hook_method(pipeline, "encode_prompt", self._encode_prompt(names), wraps)
 
-    def _step(self) -> int:
-        """The denoising step as the scheduler counts it."""
-        index = getattr(self._pipeline.scheduler, "step_index", None)
-        return int(index) if index is not None else 0
+    def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
+        """Wraps a method: of the pipeline on its class, of other objects on the instance."""
+        ours = owner is self.pipeline() and name not in _attributes(owner)
+        if ours and is_function(getattr(owner, name)):
+            wraps.around_method(owner, name, around)
+        else:
+            wraps.around(owner, name, transparent(around) if is_module(owner) else around)
 
-    def _count(self, duration_ns: int) -> None:
-        if self._recorder.recording and self._recorder.pipeline is not None:
-            self._recorder.hooks_ns += duration_ns
+    def _hook_entry(self, entry: Entry, owner: Any, wraps: Wraps) -> None:
+        """Hooks a submodule: forward hooks on a torch module, else a wrap of its method."""
+        method = getattr(getattr(owner, "_orig_mod", owner), entry.method)
+        hook = CallHook(self, entry, weakly(owner), argument_names(method))
+        if entry.method == "forward" and is_module(owner):
+            hook_module(wraps, owner, hook.begin, hook.end, hook.around)
+        else:
+            self._hook_method(owner, entry.method, hook.around, wraps)
+
+
+def _seen(owner: Any, name: str) -> Any:
+    """What changes when the user replaces or compiles a method that is hooked."""
+    if name == "forward" and is_module(owner):
+        return is_compiled(owner)
+    return _attributes(owner).get(name)
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    return getattr(owner, "__dict__", {})
+
+
+def _hook_cache_context(owner: Any, wraps: Wraps) -> None:
+    """Lets labels know the name under which the denoiser is called."""
+
+    def around(original: Any, args: Any, kwargs: Any) -> AbstractContextManager[Any]:
+        name = args[0] if args else kwargs.get("name", "")
+        return _named(original(*args, **kwargs), str(name))
+
+    wraps.around(owner, "cache_context", around)
+
+
+@contextmanager
+def _named(context: AbstractContextManager[Any], name: str) -> Iterator[Any]:
+    token = CACHE_CONTEXT.set(name)
+    try:
+        with context as value:
+            yield value
+    finally:
+        CACHE_CONTEXT.reset(token)
 
 
 def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -219,20 +276,3 @@ def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, A
         return {}
     bound.apply_defaults()
     return {k: v for k, v in bound.arguments.items() if isinstance(v, (bool, int, float))}
-
-
-def _parameter_names(function: Any) -> list[str]:
-    try:
-        return list(inspect.signature(function).parameters)
-    except (TypeError, ValueError):
-        return []
-
-
-def _shapes(names: list[str], args: Any, kwargs: Mapping[str, Any]) -> dict[str, str]:
-    """Array arguments as "dtype[d0,d1,…]", by parameter name."""
-    positional = {names[i] if i < len(names) else f"arg{i}": value for i, value in enumerate(args)}
-    return {
-        name: f"{value.dtype}[{','.join(map(str, value.shape))}]"
-        for name, value in {**positional, **kwargs}.items()
-        if hasattr(value, "dtype") and hasattr(value, "shape")
-    }

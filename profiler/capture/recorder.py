@@ -1,25 +1,35 @@
 """What happened in a run, noted while it runs: cheap to write, turned into a bundle afterwards.
 
 The recorder knows nothing of torch, ONNX Runtime or files. Whoever wraps a pipeline tells it when
-pipelines, calls and host work begin and end; it answers with `Recording`.
+pipelines, calls and host work begin and end. What is open belongs to the thread (or task) that
+opened it: pipelines that run in threads at the same time never see each other.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import itertools
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 from profiler.capture.clock import Clock
+from profiler.capture.timeline import PipelineCall
 from profiler.events import NO_STEP, Call, Span
 
-__all__ = ["HostWork", "Invocation", "PipelineCall", "Recorder"]
+__all__ = ["HostWork", "Invocation", "Recorder", "Scope", "enter", "scope"]
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Invocation:
-    """One submodule invocation, from its begin on. `session_run` is the ordinal of the run of
-    the submodule's session that executed it, -1 where no session traced it."""
+    """One submodule invocation, from its begin on.
+
+    `index` is given when it has returned, -1 before; `failed` tells that it ended with an
+    exception. `recorded` is False in warm-up: it takes part in no table. `pipeline` is the
+    pipeline call that it belongs to, None outside every one; `last_step` the last step of the
+    scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
+    be traced, though others of the submodule are.
+    """
 
     submodule: str
     stage: str
@@ -27,161 +37,173 @@ class Invocation:
     step: int
     device: str
     input_shapes: Mapping[str, str]
-    start_ns: int
+    start_ns: int = -1
     end_ns: int = -1
     ops_traced: bool = False
+    recorded: bool = True
+    failed: bool = False
+    index: int = -1
+    pipeline: PipelineCall | None = None
+    last_step: int = NO_STEP
+    left_out: bool = False
+
+    def as_call(self) -> Call:
+        """The finished invocation as the call that the bundle holds."""
+        return Call(
+            index=self.index,
+            submodule=self.submodule,
+            stage=self.stage,
+            branch=self.branch,
+            step=self.step,
+            device=self.device,
+            start_ns=self.start_ns,
+            duration_ns=self.end_ns - self.start_ns,
+            ops_traced=self.ops_traced,
+            input_shapes=self.input_shapes,
+        )
 
 
 @dataclass(slots=True)
 class HostWork:
-    """A piece of work of the pipeline itself, on the root device, outside every call."""
+    """A piece of work of the pipeline itself, on the root device, outside every call. Stage and
+    step are those of the pipeline call in which it began."""
 
     name: str
     start_ns: int
-    end_ns: int = -1
+    end_ns: int
+    pipeline: PipelineCall | None = None
     stage: str = ""
     step: int = NO_STEP
 
 
-@dataclass(slots=True)
-class PipelineCall:
-    """One call of the pipeline and the moments that part it into stages and steps."""
+@dataclass(frozen=True, slots=True)
+class Scope:
+    """What is open in one thread or task. `owner` began the pipeline call `pipeline`, whose labels
+    are `labels`; `call` is an open submodule call, whose inner calls are part of it; `host` is
+    open host work."""
 
-    name: str
-    start_ns: int
-    end_ns: int = -1
-    encode_end_ns: int = -1
-    step_ends_ns: list[tuple[int, int]] = field(default_factory=list)  # (step, end)
-    loop_start_ns: int = -1  # begin of the first denoiser call
-    decoding: bool = False  # a call of the decode stage has begun
-    failed: bool = False  # ended with an exception: the stage that was running is its last
+    owner: Any = None
+    pipeline: PipelineCall | None = None
+    labels: Any = None
+    call: Any = None
+    host: Any = None
 
-    def spans(self) -> list[Span]:
-        """Pipeline, stages and steps, outer before inner; the stages tile the pipeline."""
-        spans = [Span("pipeline", self.name, "", NO_STEP, self.start_ns, self._length())]
-        borders = [self.start_ns, *self._borders(), self.end_ns]
-        for stage, begin, end in zip(
-            ("encode", "denoise", "decode"), borders, borders[1:], strict=False
-        ):
-            if end > begin:
-                spans.append(Span("stage", stage, stage, NO_STEP, begin, end - begin))
-        begin = self.loop_start_ns if self.loop_start_ns >= 0 else borders[1]
-        for step, end in self.step_ends_ns:
-            spans.append(Span("step", f"step {step}", "denoise", step, begin, end - begin))
-            begin = end
-        return spans
 
-    def _length(self) -> int:
-        return self.end_ns - self.start_ns
+_NOTHING_OPEN = Scope()
+_SCOPE: ContextVar[Scope] = ContextVar("profile_sd3_scope", default=_NOTHING_OPEN)
 
-    def _borders(self) -> tuple[int, int]:
-        """Ends of encode and denoise. Encoding ends with `encode_prompt`; denoising with the
-        last scheduler step. What was never reached has no length."""
-        encode_end = self.encode_end_ns
-        if encode_end < 0:
-            encode_end = self.loop_start_ns if self.loop_start_ns >= 0 else self.end_ns
-        denoise_end = self.step_ends_ns[-1][1] if self.step_ends_ns else encode_end
-        unfinished = self.failed and not self.decoding
-        if self.loop_start_ns >= 0 and (unfinished or not self.step_ends_ns):
-            denoise_end = self.end_ns
-        return encode_end, max(denoise_end, encode_end)
 
-    def stage_at(self, time_ns: int) -> str:
-        """The stage in which `time_ns` lies, once the pipeline has ended."""
-        encode_end, denoise_end = self._borders()
-        if time_ns < encode_end:
-            return "encode"
-        return "denoise" if time_ns < denoise_end else "decode"
+def scope() -> Scope:
+    """What is open in this thread or task."""
+    return _SCOPE.get()
 
-    def step_at(self, time_ns: int) -> int:
-        """The step in which `time_ns` lies, `NO_STEP` outside the denoising loop."""
-        begin = self.loop_start_ns
-        for step, end in self.step_ends_ns:
-            if begin <= time_ns < end:
-                return step
-            begin = end
-        return NO_STEP
+
+def enter(new: Scope) -> None:
+    """Make `new` what is open in this thread or task."""
+    _SCOPE.set(new)
 
 
 class Recorder:
-    """Collects one run. `recording` is off during warm-up: nothing is kept then."""
+    """Collects one run. `recording` is off during warm-up: nothing is kept then.
+
+    It takes no locks, so that a signal can end a run whatever thread it meets: lists grow and
+    indices are drawn in one step each.
+
+    `on_call_end` is told of each recorded invocation that returned, on the thread that ran it;
+    `on_pipeline_end` when the last open pipeline call has ended, its sources included.
+    """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.recording = True
-        self.hooks_ns = 0  # spent in our own code inside the pipeline
+        self.on_call_end: Callable[[Invocation], None] | None = None
+        self.on_pipeline_end: Callable[[], None] | None = None
         self.settings: dict[str, Any] = {}  # numbers that the last pipeline call was given
         self.pipelines: list[PipelineCall] = []
         self.invocations: list[Invocation] = []
         self.host_work: list[HostWork] = []
-        self._open: PipelineCall | None = None
+        self._open: list[PipelineCall] = []
+        self._indices = itertools.count()
 
     @property
-    def pipeline(self) -> PipelineCall | None:
-        """The pipeline call that is running."""
-        return self._open
+    def hooks_ns(self) -> int:
+        """Time in our own code inside the recorded pipeline calls."""
+        return sum(pipeline.total_hooks_ns() for pipeline in self.pipelines)
 
-    def begin_pipeline(self, name: str) -> None:
-        self._open = PipelineCall(name, self.clock.now_ns())
+    def begin_pipeline(self, name: str) -> PipelineCall:
+        """A pipeline call begins now; hand it to `end_pipeline`."""
+        pipeline = PipelineCall(name, self.clock.now_ns(), outer=scope().pipeline)
+        if pipeline.outer is None and self.recording:
+            self._open.append(pipeline)
+        return pipeline
 
-    def end_pipeline(self, *, failed: bool = False) -> None:
-        pipeline, self._open = self._open, None
-        if pipeline is None:
+    def end_pipeline(self, pipeline: PipelineCall, *, failed: bool = False) -> None:
+        """The pipeline call has ended; its spans are kept with those of the call around it."""
+        if pipeline.end_ns >= 0:  # the run has been closed meanwhile
             return
         pipeline.failed = failed
         pipeline.end_ns = self.clock.now_ns()
-        if self.recording:
+        if pipeline.outer is not None:
+            pipeline.outer.inner.append(pipeline)
+        elif pipeline in self._open:
+            self._open.remove(pipeline)
             self.pipelines.append(pipeline)
 
+    def settle(self) -> None:
+        """The sources of a pipeline call have been told of its end, too."""
+        if self.on_pipeline_end is not None and not self._open:
+            self.on_pipeline_end()
+
+    def end_open_pipelines(self) -> None:
+        """The run is closed: what still runs ends here, unfinished."""
+        for pipeline in list(self._open):
+            self.end_pipeline(pipeline, failed=True)
+
     def begin_call(self, invocation: Invocation) -> None:
-        if self.recording:
+        """The invocation begins now: sets its `start_ns`."""
+        invocation.start_ns = self.clock.now_ns()
+        if invocation.pipeline is not None:
+            invocation.pipeline.begin_call(invocation.stage, invocation.start_ns)
+        if invocation.recorded:
             self.invocations.append(invocation)
-        pipeline = self._open
-        denoising = invocation.stage == "denoise"
-        if pipeline is not None and denoising and pipeline.loop_start_ns < 0:
-            pipeline.loop_start_ns = invocation.start_ns
-        if pipeline is not None and invocation.stage == "decode":
-            pipeline.decoding = True
+
+    def end_call(self, invocation: Invocation, *, failed: bool = False) -> None:
+        """The invocation has returned, or failed: then it gets no index and no file."""
+        end_ns = self.clock.now_ns()
+        invocation.failed = failed
+        if failed:
+            return
+        invocation.end_ns = end_ns
+        if invocation.pipeline is not None:
+            invocation.pipeline.end_call(invocation.stage, end_ns)
+        if not invocation.recorded:
+            return
+        invocation.index = next(self._indices)
+        if self.on_call_end is not None:
+            self.on_call_end(invocation)
 
     def add_host_work(self, name: str, start_ns: int, end_ns: int) -> None:
-        if self.recording:
-            self.host_work.append(HostWork(name, start_ns, end_ns))
-
-    def end_step(self, step: int) -> None:
-        """A scheduler step has ended: the denoising step it closes."""
-        if self._open is not None:
-            self._open.step_ends_ns.append((step, self.clock.now_ns()))
+        """Keep a piece of host work of this thread's pipeline call."""
+        if self.recording and end_ns >= start_ns:
+            self.host_work.append(HostWork(name, start_ns, end_ns, scope().pipeline))
 
     def finished(self) -> list[Invocation]:
-        """Invocations that returned, in the order of their start."""
-        return sorted((i for i in self.invocations if i.end_ns >= 0), key=lambda i: i.start_ns)
+        """Invocations that returned, in the order of their index."""
+        found = [invocation for invocation in self.invocations if invocation.index >= 0]
+        return sorted(found, key=lambda invocation: invocation.index)
 
     def calls(self) -> list[Call]:
         """The calls of `finished`, in its order."""
-        return [
-            Call(
-                index=index,
-                submodule=i.submodule,
-                stage=i.stage,
-                branch=i.branch,
-                step=i.step,
-                device=i.device,
-                start_ns=i.start_ns,
-                duration_ns=i.end_ns - i.start_ns,
-                ops_traced=i.ops_traced,
-                input_shapes=i.input_shapes,
-            )
-            for index, i in enumerate(self.finished())
-        ]
+        return [invocation.as_call() for invocation in self.finished()]
 
     def spans(self) -> list[Span]:
+        """Pipeline, stage and step spans of every pipeline call that is in no other."""
         return [span for pipeline in self.pipelines for span in pipeline.spans()]
 
     def placed_host_work(self) -> list[HostWork]:
         """Host work with the stage and step in which it began."""
         for work in self.host_work:
-            for pipeline in self.pipelines:
-                if pipeline.start_ns <= work.start_ns < pipeline.end_ns:
-                    work.stage = pipeline.stage_at(work.start_ns)
-                    work.step = pipeline.step_at(work.start_ns)
+            if work.pipeline is not None and work.pipeline.end_ns >= 0:
+                work.stage = work.pipeline.stage_at(work.start_ns)
+                work.step = work.pipeline.step_at(work.start_ns)
         return self.host_work

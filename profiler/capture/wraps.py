@@ -1,26 +1,73 @@
-"""Reversible replacements of attributes: everything that capture changes on a pipeline.
+"""Reversible replacements of methods: everything but hooks that capture changes on a pipeline.
 
 wraps = Wraps()
 wraps.around(pipe.scheduler, "step", lambda original, args, kwargs: original(*args, **kwargs))
-wraps.undo()   # the pipeline is as it was
+wraps.undo()   # the scheduler is as it was
+
+Owners are held weakly. Several `Wraps` may wrap the same method and be undone in any order. What
+somebody else put over a wrapper stays in place; the wrapper below it then only passes calls on.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
+import inspect
+import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["WRAPPED", "Around", "Wraps"]
+__all__ = ["WRAPPED", "Around", "Wraps", "is_function", "is_wrapped", "weakly"]
 
-WRAPPED = "_profile_sd3_wrapped"  # marks the class of an object whose call is wrapped
+WRAPPED = "_profile_sd3_wrapped"  # marks the classes that we made
 
 Around = Callable[[Callable[..., Any], tuple[Any, ...], dict[str, Any]], Any]
+_MISSING = object()
+
+
+class _Arounds:
+    """The callables around one original, the outermost first. For an attribute of an instance,
+    `restore` puts back what stood there."""
+
+    def __init__(self) -> None:
+        self.current: tuple[Around, ...] = ()
+        self.restore: Callable[[], None] = lambda: None
+
+    def add(self, around: Around) -> None:
+        self.current = (around, *self.current)
+
+    def remove(self, around: Around) -> None:
+        self.current = tuple(other for other in self.current if other is not around)
+
+    def call(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        """Call `original` through all of them."""
+        for around in reversed(self.current):
+            original = functools.partial(_call, around, original)
+        return original(*args, **kwargs)
+
+
+def _call(around: Around, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+    return around(original, args, kwargs)
+
+
+class _Wrapper:
+    """Stands in an instance for its method `original`. A copy of the instance gets the method."""
+
+    def __init__(self, original: Callable[..., Any], arounds: _Arounds) -> None:
+        functools.update_wrapper(self, original)
+        self.original = original
+        self.arounds = arounds
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.arounds.call(self.original, args, kwargs)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        return copy.deepcopy(self.original, memo)
 
 
 class _CallableProxy:
-    """Stands in for an object that is called (`pipe.tokenizer(...)`): calls go through `around`,
-    everything else to the object itself."""
+    """Stands in for an object that is called and whose class cannot be changed: calls go through
+    `around`, everything else to the object itself."""
 
     def __init__(self, target: Any, around: Around) -> None:
         object.__setattr__(self, "_target", target)
@@ -36,6 +83,14 @@ class _CallableProxy:
         setattr(self._target, name, value)
 
 
+class _Methods(dict[str, _Arounds]):
+    """The wrapped methods of one object; others may be made of its class."""
+
+    def __init__(self, owner: Any) -> None:
+        super().__init__()
+        self.owner = weakly(owner)
+
+
 class Wraps:
     """A stack of replacements, undone in reverse order."""
 
@@ -43,53 +98,64 @@ class Wraps:
         self._undo: list[Callable[[], None]] = []
 
     def around(self, owner: Any, name: str, around: Around) -> None:
-        """Replace `owner.name` by what calls `around(original, args, kwargs)`."""
+        """Let calls of `owner.name` run `around(original, args, kwargs)`: a method, or an object
+        that is called (`pipe.tokenizer(...)`)."""
         original = getattr(owner, name)
-        if callable(getattr(type(original), "__get__", None)):  # functions and bound methods
+        if not hasattr(owner, "__dict__"):
+            self.around_method(owner, name, around)
+            return
+        if is_function(original):
+            self._around_function(owner, name, around)
+            return
+        try:
+            self.around_method(original, "__call__", around)
+        except TypeError:  # its class cannot be changed
+            self._replace(owner, name, _CallableProxy(original, around))
 
-            @functools.wraps(original)
-            def wrapper(*args: Any, **kwargs: Any) -> Any:
-                return around(original, args, kwargs)
-
-            self.replace(owner, name, wrapper)
-        else:
-            self.replace(owner, name, _CallableProxy(original, around))
-
-    def around_call(self, owner: Any, around: Around) -> None:
-        """Wrap `owner(...)` itself: `owner` becomes an instance of a subclass of its class.
-
-        Python looks `__call__` up on the type, so an attribute of the instance cannot do it;
-        a subclass concerns this one object only, and `isinstance` keeps its answers.
-        """
-        original_class = type(owner)
-
-        def call(self: Any, *args: Any, **kwargs: Any) -> Any:
-            return around(functools.partial(original_class.__call__, self), args, kwargs)
-
-        functools.update_wrapper(call, original_class.__call__)
-        subclass = type(
-            original_class.__name__, (original_class,), {"__call__": call, WRAPPED: True}
-        )
-        subclass.__module__, subclass.__qualname__ = (
-            original_class.__module__,
-            original_class.__qualname__,
-        )
-        owner.__class__ = subclass
-        self._undo.append(lambda: setattr(owner, "__class__", original_class))
-
-    def replace(self, owner: Any, name: str, value: Any) -> None:
-        """Set `owner.name`; undoing restores or removes the attribute of the instance."""
-        missing = object()
-        before = getattr(owner, "__dict__", {}).get(name, missing)
-        setattr(owner, name, value)
+    def _around_function(self, owner: Any, name: str, around: Around) -> None:
+        wrapper = vars(owner).get(name)
+        if not isinstance(wrapper, _Wrapper):
+            wrapper = _Wrapper(getattr(owner, name), _Arounds())
+            wrapper.arounds.restore = _set(owner, name, wrapper)
+        arounds, here = wrapper.arounds, weakly(wrapper)
+        arounds.add(around)
+        weak = weakly(owner)
 
         def undo() -> None:
-            if before is missing:
-                delattr(owner, name)
-            else:
-                setattr(owner, name, before)
+            arounds.remove(around)
+            if not arounds.current and _attributes(weak()).get(name) is here():
+                arounds.restore()
 
         self._undo.append(undo)
+
+    def around_method(self, owner: Any, name: str, around: Around) -> None:
+        """Wrap a method on the class: `owner` becomes an instance of a subclass of its class.
+
+        Python looks `__call__` up on the type, so an attribute of the instance cannot do it; a
+        subclass concerns this one object only, `isinstance` keeps its answers, and the object
+        does not refer to itself. Raises TypeError where the class of `owner` cannot be changed.
+        """
+        methods = _methods_of(owner)
+        if methods is None:
+            methods = _Methods(owner)
+            _change_class(owner, _subclass(type(owner), methods))
+        subclass = type(owner)
+        if name not in methods:
+            methods[name] = _Arounds()
+            setattr(subclass, name, _method_wrapper(subclass.__bases__[0], name, methods))
+        methods[name].add(around)
+
+        def undo() -> None:
+            methods[name].remove(around)
+            owner = methods.owner()
+            if type(owner) is subclass and not any(m.current for m in methods.values()):
+                _change_class(owner, subclass.__bases__[0])
+
+        self._undo.append(undo)
+
+    def _replace(self, owner: Any, name: str, value: Any) -> None:
+        restore, weak = _set(owner, name, value), weakly(owner)
+        self._undo.append(lambda: restore() if _attributes(weak()).get(name) is value else None)
 
     def on_undo(self, action: Callable[[], None]) -> None:
         """Run `action` when the wraps are undone, in its turn."""
@@ -99,3 +165,78 @@ class Wraps:
         """Undo everything, the last first; may be called again without effect."""
         while self._undo:
             self._undo.pop()()
+
+
+def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:
+    """Set an attribute of the instance itself, past any `__setattr__` that keeps a record of what
+    is set (diffusers' pipelines do). Returns what restores or removes it."""
+    before = vars(owner).get(name, _MISSING)
+    vars(owner)[name] = value
+    weak = weakly(owner)
+
+    def restore() -> None:
+        if before is _MISSING:
+            _attributes(weak()).pop(name, None)
+        else:
+            _attributes(weak())[name] = before
+
+    return restore
+
+
+def _attributes(owner: Any) -> dict[str, Any]:
+    """What is set on the instance itself; nothing where it exists no more."""
+    return {} if owner is None else vars(owner)
+
+
+def is_function(value: Any) -> bool:
+    """Whether `value` is a function or method, not an object that can be called."""
+    return inspect.isroutine(value) or isinstance(value, (functools.partial, _Wrapper))
+
+
+def weakly(owner: Any) -> Callable[[], Any]:
+    """What gives `owner` while it lives: nothing that is wrapped is kept alive for undoing."""
+    try:
+        return weakref.ref(owner)
+    except TypeError:  # it knows no weak references
+        return lambda: owner
+
+
+def _change_class(owner: Any, new: type) -> None:
+    object.__setattr__(owner, "__class__", new)  # frozen dataclasses refuse it on themselves
+
+
+def _method_wrapper(base: type, name: str, methods: _Methods) -> Callable[..., Any]:
+    original = getattr(base, name)
+
+    @functools.wraps(original)
+    def wrapper(self: Any, *args: Any, **kwargs: Any) -> Any:
+        if methods.owner() is not self:
+            return original(self, *args, **kwargs)
+        return methods[name].call(functools.partial(original, self), args, kwargs)
+
+    return wrapper
+
+
+def _methods_of(owner: Any) -> _Methods | None:
+    """The wrapped methods of `owner`, None where its class is not one that was made for it."""
+    methods = vars(type(owner)).get(WRAPPED)
+    return methods if isinstance(methods, _Methods) and methods.owner() is owner else None
+
+
+def is_wrapped(owner: Any) -> bool:
+    """Whether calls of `owner` itself are wrapped."""
+    methods = _methods_of(owner)
+    return methods is not None and "__call__" in methods and bool(methods["__call__"].current)
+
+
+def _subclass(base: type, methods: _Methods) -> type:
+    """A subclass that answers to its base's name; without slots of its own, so that its layout
+    is the same."""
+    namespace = {
+        WRAPPED: methods,
+        "__slots__": (),
+        "__module__": base.__module__,
+        "__qualname__": base.__qualname__,
+        "__doc__": base.__doc__,
+    }
+    return type(base)(base.__name__, (base,), namespace)

@@ -35,6 +35,13 @@ def import_(
     skip: Annotated[
         int | None, typer.Option(min=0, help="RBLN: leading calls that were warm-up.")
     ] = None,
+    run: Annotated[
+        Path | None,
+        typer.Option(
+            help="RBLN: the bundle of the same run as profile-sd3 recorded it, to label its calls "
+            "by, instead of --pipeline and --steps."
+        ),
+    ] = None,
     compress: Annotated[
         str, typer.Option(help="Pack the packets of all files: none, deflate or zstd.")
     ] = "none",
@@ -47,11 +54,18 @@ def import_(
     from profiler.trace.compression import check_compression
 
     packing = check_compression(compress)
-    if pipeline is not None or steps is not None or skip is not None:
+    if pipeline is not None or steps is not None or skip is not None or run is not None:
         from profiler.importers.rbln import import_rbln
 
         bundle = import_rbln(
-            path, out, name, pipeline=pipeline, steps=steps, skip=skip, compress=packing
+            path,
+            out,
+            name,
+            pipeline=pipeline,
+            steps=steps,
+            skip=skip,
+            recorded=run,
+            compress=packing,
         )
         typer.echo(bundle)
         return

@@ -17,6 +17,7 @@ from profiler.cli.analyze import analyze
 from profiler.cli.dump import dump
 from profiler.cli.import_ import import_
 from profiler.cli.merge import merge
+from profiler.cli.record import record
 from profiler.cli.run import run
 from profiler.errors import ProfilerError
 
@@ -31,6 +32,7 @@ app = typer.Typer(
     rich_markup_mode=None,
 )
 app.command("run")(run)
+app.command("record", context_settings={"allow_interspersed_args": False})(record)
 app.command("import")(import_)
 app.command("analyze")(analyze)
 app.command("merge")(merge)
@@ -54,6 +56,7 @@ def _root(
 
 def main() -> None:
     """Run the command line; every ProfilerError ends as one sentence and exit code 2."""
+    _stay_unprofiled()
     try:
         app()
     except ProfilerError as error:
@@ -71,6 +74,13 @@ def main() -> None:
         place = f" {error.filename}" if error.filename else ""
         sys.stderr.write(f"profile-sd3: cannot read or write{place}: {reason}\n")
         sys.exit(2)
+
+
+def _stay_unprofiled() -> None:
+    """RBLN_PROFILER=1 is meant for scripts: `profile-sd3 run` profiles what it runs itself."""
+    startup = sys.modules.get("profiler.capture.startup")
+    if startup is not None:
+        startup.stay_out()
 
 
 def _drop_stdout() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -34,7 +36,21 @@ def run(
         list[str] | None,
         typer.Option(help="SUBMODULE=DEVICE, such as text_encoder_3=cpu:1; may be repeated."),
     ] = None,
-    ops: Annotated[str, typer.Option(help="Trace operators: all or none.")] = "all",
+    ops: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[SUBMODULE=]CALLS",
+            help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
+            "or several with commas; may be repeated.  [default: all]",
+        ),
+    ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Leave every fourth step untraced, to measure what tracing costs.",
+        ),
+    ] = False,
     out: Annotated[Path, typer.Option(help="Folder of bundles; the run gets its own.")] = Path(
         "traces"
     ),
@@ -66,7 +82,9 @@ def run(
         "width": width,
         "seed": seed,
     }
-    with profile(pipeline, ops=ops, out=out, name=name, compress=packing) as profiled:
+    chosen = " ".join([*(ops or []), *(["calibrate"] if calibrate else [])]) or "all"
+    run_profile = profile(pipeline, ops=chosen, out=out, name=name, compress=packing)
+    with _ended_by_sigterm(), run_profile as profiled:
         if warmup:
             with profiled.warmup():
                 pipeline(**arguments, num_inference_steps=warmup)
@@ -75,6 +93,25 @@ def run(
         _write_image(result.images[0], image)
     assert profiled.path is not None
     _report(profiled.path)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM ends the program as Ctrl-C does, through all blocks: exit code 143."""
+    import signal
+    import threading
+
+    def end(number: int, _frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _pipeline(model: Path | None, device: list[str]) -> StableDiffusion3Pipeline:

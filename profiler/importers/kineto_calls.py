@@ -24,7 +24,7 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.importers.kineto_frames import Frames, Kind, class_of, parse_frame
 from profiler.importers.kineto_json import KinetoTrace
-from profiler.importers.kineto_ranges import Bools, Ranges
+from profiler.kineto.ranges import Bools, Ranges
 
 __all__ = ["CallRange", "Section", "call_ranges", "find_calls", "find_sections"]
 

@@ -21,7 +21,8 @@ import numpy as np
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.importers.kineto_json import Event, KinetoTrace, Scalar
 from profiler.importers.kineto_launch import DEVICE_WORK, Launches
-from profiler.importers.kineto_layers import ModulePaths, input_text, kernel_name
+from profiler.importers.kineto_layers import ModulePaths, input_text
+from profiler.kineto.names import copy_name, kernel_name, queue
 from profiler.trace.columns import CommandBuilder, Int64s
 
 __all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name", "whole"]
@@ -145,7 +146,8 @@ class CommandWriter:
 
     def _op_type(self, event: Event, operator: Event | None, launch: int) -> str:
         if event.cat.startswith("gpu_"):
-            return event.name.split("(")[0].strip() if event.cat == "gpu_memset" else _copy(event)
+            is_memset = event.cat == "gpu_memset"
+            return event.name.split("(")[0].strip() if is_memset else copy_name(event.name)
         if event.cat != "kernel":  # an operator of a run on the CPU
             return event.name
         kernel = self._kernels.get(event.name)
@@ -178,28 +180,10 @@ class CommandWriter:
         stream = args.stream if args and args.stream is not None else event.tid
         if event.cat not in DEVICE_WORK:
             return self._track(("operators", int(self.trace.thread[row])), row)
-        suffix, category = _queue(event)
+        suffix, category = queue(event.cat, event.name)
         key = (args.device if args else None, event.pid, stream, suffix)
         track = self._tracks.get(key)
         if track is None:
             device = device_name(self.kind, event)
             track = self._tracks[key] = Track(device, f"stream {stream}{suffix}", category)
         return track
-
-
-def _copy(event: Event) -> str:
-    """`Memcpy HtoD (Pageable -> Device)` → `Memcpy HtoD`."""
-    return event.name.split("(")[0].strip() or "Memcpy"
-
-
-def _queue(event: Event) -> tuple[str, str]:
-    """Suffix of the track's name, and its category."""
-    if event.cat == "gpu_memcpy":
-        ends = _copy(event).rpartition(" ")[2]  # HtoD, DtoH, DtoD, PtoP
-        to_host = ends.startswith("H") != ends.endswith("H")
-        return (" memcpy", "dma") if to_host else (" copy", "copy")
-    if event.cat == "gpu_memset":
-        return " copy", "copy"
-    if event.name.lower().startswith(("nccl", "rccl", "mscclkernel")):
-        return " collectives", "copy"
-    return "", "compute"

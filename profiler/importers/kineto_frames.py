@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.importers.kineto_json import KinetoTrace
-from profiler.importers.kineto_ranges import Bools, Ranges
+from profiler.kineto.ranges import Bools, Ranges
 from profiler.trace.columns import Int64s
 
 __all__ = ["PYTHON", "Frame", "Frames", "Kind", "class_of", "parse_frame"]

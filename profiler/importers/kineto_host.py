@@ -14,8 +14,8 @@ import numpy as np
 from profiler.events import HOST_TRACK, ROOT_DEVICE, Track
 from profiler.importers.kineto_calls import call_ranges
 from profiler.importers.kineto_frames import Frames, parse_frame
-from profiler.importers.kineto_ranges import Ranges
 from profiler.importers.kineto_stages import Staging
+from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import CommandBuilder
 
 __all__ = ["add_host_work"]

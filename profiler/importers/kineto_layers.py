@@ -14,7 +14,6 @@ else was recorded; these do not, so that two runs can be compared layer by layer
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterable
 
@@ -24,12 +23,8 @@ import numpy as np
 from profiler.importers.kineto_frames import Frames, Kind, class_of
 from profiler.importers.kineto_json import Args
 
-__all__ = ["ModulePaths", "input_dims", "input_text", "is_operator", "kernel_name"]
+__all__ = ["ModulePaths", "input_dims", "input_text"]
 
-_NO_OPERATOR = re.compile(
-    r"Torch-Compiled Region|TorchDynamo|## Call CompiledFxGraph|CompiledF|Pregraph bytecode"
-    r"|AOTDispatcher|ProfilerStep"
-)
 _DTYPES = {
     "float": "float32",
     "double": "float64",
@@ -41,7 +36,6 @@ _DTYPES = {
     "signed char": "int8",
     "unsigned char": "uint8",
 }
-_LONGEST_NAME = 120  # characters; names of generated GEMM kernels have several hundred
 
 
 class ModulePaths:
@@ -112,31 +106,6 @@ def _leaves(frames: Frames) -> set[str]:
     composed = {index for index in frames.modules.parent.tolist() if index >= 0}
     composed.update(index for index in np.unique(around).tolist() if index >= 0)
     return set(frames.instances) - {frames.instances[index] for index in composed}
-
-
-def is_operator(name: str) -> bool:
-    """Whether a CPU range is an operator, not a wrapper of torch.compile or of the profiler."""
-    return _NO_OPERATOR.match(name) is None
-
-
-def kernel_name(name: str) -> str:
-    """A kernel's name without return type, template arguments and parameters.
-
-    `void at::native::reduce_kernel<512, 1>(at::native::ReduceOp<float>)` →
-    `at::native::reduce_kernel`.
-    """
-    name = name.removeprefix("void ").replace("(anonymous namespace)::", "")
-    depth = 0
-    short: list[str] = []
-    for character in name:
-        if character == "(" and depth == 0 and short:
-            break
-        depth += character == "<"
-        if depth == 0:
-            short.append(character)
-        depth -= character == ">" and depth > 0
-    text = "".join(short).strip() or name
-    return text if len(text) <= _LONGEST_NAME else f"{text[: _LONGEST_NAME - 1]}…"
 
 
 def input_dims(args: Args | None) -> list[list[int]]:

@@ -3,9 +3,10 @@
     import_rbln(Path("traces"), Path("bundles"), pipeline="sd3", steps=28)
 
 Each numbered file is one runtime call (`rbln_files`); which call of the pipeline it is comes from a
-description of the pipeline (`rbln_pipeline`, `rbln_labels`), what ran in it from tracks, names and
-arguments (`rbln_tracks`, `rbln_names`, `rbln_commands`). The traces have no clock but the devices'
-own (`rbln_clocks`). A call's time is what its commands span: nothing tells when its caller began.
+description of the pipeline (`rbln_pipeline`, `rbln_labels`) or from our own recording of the run
+(`rbln_recorded`), what ran in it from tracks, names and arguments (`rbln_tracks`, `rbln_names`,
+`rbln_commands`). The traces have no clock but the devices' own (`rbln_clocks`). A call's time is
+what its commands span: nothing tells when its caller began.
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ from profiler.importers.rbln_manifest import (
     run_info,
 )
 from profiler.importers.rbln_pipeline import ExpectedCall, describe
+from profiler.importers.rbln_recorded import label_by_run
 from profiler.importers.rbln_trace import RblnTrace, read_rbln
 from profiler.importers.rbln_tracks import DEVICE_KIND, tracks_of
 from profiler.trace.bundle import BundleWriter
@@ -52,21 +54,22 @@ def import_rbln(
     pipeline: str | Path | None = None,
     steps: int | None = None,
     skip: int | None = None,
+    recorded: Path | None = None,
     compress: Compression = "none",
 ) -> Path:
     """Write the bundle of the run that RBLN's profiler recorded; returns its directory.
 
     `path` is the folder of numbered files, or one file; `pipeline` the name of a built-in
     description or a `.yaml` file; `steps` the denoising steps; `skip` how many leading calls are
-    warm-up; `compress` packs the bundle's packets. The bundle is `out/run_id`, named after the
+    warm-up. `recorded`, instead of `pipeline` and `steps`, is the bundle of the same run as we
+    recorded it. `compress` packs the bundle's packets. The bundle is `out/run_id`, named after the
     files where no `run_id` is given. Where the number of files does not fit, calls stay
     unlabelled and the bundle's losses say why.
     Raises InputError where nothing can be read, OutputError where `out` cannot be written.
     """
-    description = describe(pipeline) if pipeline is not None else None
     capture = find_capture(path)
     name = _run_id(capture, run_id)
-    labels = label_shards(capture, description, steps, skip)
+    labels = _labels(capture, pipeline, steps, skip, recorded)
     reading = _read(capture, labels)
     calls = _placed(labels, reading)
     with BundleWriter.create(out, name, compress=compress) as bundle:
@@ -74,10 +77,25 @@ def import_rbln(
         entries = [_write(bundle, call, losses) for call in calls.calls]
         losses += label_losses(capture, labels, calls.calls)
         losses += clock_losses(calls.clocks)
-        title = description.name if description and not labels.why_not else capture.stem
+        title = capture.stem if labels.why_not or not labels.pipeline else labels.pipeline
         spans = spans_of(title, labels.calls, [(call.start_ns, call.end_ns) for call in entries])
         bundle.write_host(spans, CommandBuilder().build(), ROOT_DEVICE)
-        return bundle.finish(run_info(capture, description, labels, calls, tuple(losses)))
+        return bundle.finish(run_info(capture, labels, calls, tuple(losses)))
+
+
+def _labels(
+    capture: Capture,
+    pipeline: str | Path | None,
+    steps: int | None,
+    skip: int | None,
+    recorded: Path | None,
+) -> Labels:
+    if recorded is None:
+        description = describe(pipeline) if pipeline is not None else None
+        return label_shards(capture, description, steps, skip)
+    if pipeline is not None or steps is not None:
+        raise InputError("--run knows the calls: leave out --pipeline and --steps")
+    return label_by_run(capture, recorded, skip or 0)
 
 
 def _run_id(capture: Capture, run_id: str | None) -> str:
@@ -100,11 +118,12 @@ def _read(capture: Capture, labels: Labels) -> _Reading:
     """Read the run's shards; hold all shards against the aggregate where there is one."""
     reading = _Reading()
     slices = flows = 0
+    run = set(labels.shards)
     for shard in capture.shards if capture.aggregate is not None else labels.shards:
         trace, losses = _read_shard(shard, alone=len(capture.shards) == 1)
         slices += len(trace) if trace is not None else 0
         flows += len(trace.flows) if trace is not None else 0
-        if shard.number >= labels.shards[0].number:
+        if shard in run:
             reading.traces.append(trace)
             reading.losses += losses
     if all(trace is None for trace in reading.traces):

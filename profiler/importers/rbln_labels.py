@@ -24,12 +24,15 @@ _SHOWN = 5  # numbers named in a sentence
 @dataclass(frozen=True, slots=True)
 class Labels:
     """What each shard of the run is. `why_not` is one sentence where nothing was labelled, ""
-    otherwise; `skipped` are the leading shards that are not the run's."""
+    otherwise; `skipped` are the shards that are not the run's. `pipeline` is what ran, and
+    `described_as` the description or the recorded run by which it is known, "" for none."""
 
     skipped: tuple[Shard, ...]
     shards: tuple[Shard, ...]
     calls: tuple[ExpectedCall, ...]
     why_not: str
+    pipeline: str = ""
+    described_as: str = ""
 
 
 def label_shards(
@@ -49,7 +52,8 @@ def label_shards(
     expected = description.calls(steps) if description is not None else ()
     why_not = _why_not(description, expected, shards, count)
     calls = (UNLABELLED,) * len(shards) if why_not else expected
-    return Labels(skipped, shards, calls, why_not)
+    name = description.name if description is not None else ""
+    return Labels(skipped, shards, calls, why_not, name, name)
 
 
 def _why_not(

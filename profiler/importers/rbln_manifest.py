@@ -13,7 +13,7 @@ from profiler.importers.rbln_clocks import Clocks, Placement
 from profiler.importers.rbln_commands import RblnCommands
 from profiler.importers.rbln_files import Capture, Shard
 from profiler.importers.rbln_labels import Labels
-from profiler.importers.rbln_pipeline import Description, ExpectedCall
+from profiler.importers.rbln_pipeline import ExpectedCall
 from profiler.trace.manifest import RunInfo
 
 __all__ = ["PlacedCall", "PlacedRun", "clock_losses", "label_losses", "run_info"]
@@ -60,7 +60,7 @@ def label_losses(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) 
         if count:
             detail = (
                 "they share less than half of their layers with the submodule's first call: check "
-                "--pipeline, --steps and --skip"
+                "--pipeline, --steps and --skip, or --run"
             )
             yield Loss("doubtful_label", submodule, count, "calls", detail)
 
@@ -94,20 +94,18 @@ def _how(placement: Placement) -> str:
 
 def run_info(
     capture: Capture,
-    description: Description | None,
     labels: Labels,
     placed: PlacedRun,
     losses: tuple[Loss, ...],
 ) -> RunInfo:
     """Everything that the manifest says beside the calls."""
-    labelled = description is not None and not labels.why_not
     return RunInfo(
         producer="rbln",
-        pipeline=description.name if description is not None and labelled else "",
+        pipeline="" if labels.why_not else labels.pipeline,
         command_line=("profile-sd3", "import", str(capture.source)),
         devices=_devices(placed),
         submodules=_submodules(placed.calls),
-        settings=_settings(capture, description, labels, placed.calls),
+        settings=_settings(capture, labels, placed.calls),
         clocks=_clocks(placed.clocks),
         overhead={"method": "not measured: the trace does not say what recording it cost"},
         warmup={"calls": len(labels.skipped)} if labels.skipped else {},
@@ -117,7 +115,6 @@ def run_info(
 
 def _settings(
     capture: Capture,
-    description: Description | None,
     labels: Labels,
     calls: Sequence[PlacedCall],
 ) -> dict[str, Any]:
@@ -125,8 +122,8 @@ def _settings(
     recorded = _RECORDED.match(capture.stem)
     if recorded:
         settings["recorded"] = "{}-{}-{} {}:{}:{}".format(*recorded.groups())
-    if description is not None:
-        settings["described_as"] = description.name
+    if labels.described_as:
+        settings["described_as"] = labels.described_as
         steps = 1 + max(call.step for call in labels.calls)
         settings |= {"steps": steps} if steps else {}
     settings["labelled"] = not labels.why_not

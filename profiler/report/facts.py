@@ -13,7 +13,16 @@ from typing import Any, TypeGuard
 from profiler.analysis.result import Analysis
 from profiler.report.units import count, counted, duration, percent, size
 
-__all__ = ["Fact", "Group", "asynchronous", "attributed_to", "details", "headline", "key_facts"]
+__all__ = [
+    "Fact",
+    "Group",
+    "asynchronous",
+    "attributed_to",
+    "details",
+    "headline",
+    "how_known",
+    "key_facts",
+]
 
 _NAMED = 4  # names that the headline lists
 _RESIDUAL_LIMIT = 0.01
@@ -138,10 +147,32 @@ def _cost(overhead: Mapping[str, Any]) -> Fact:
     if share is None:
         return Fact("Cost of tracing", "not measured", "by the producer of this run")
     event = _real(overhead, "operator_event_ns")
-    note = "of end to end, estimated" + (
+    note = f"of end to end, {how_known(overhead)}" + (
         f", {duration(event)} a recorded operator" if event else ""
     )
     return Fact("Cost of tracing", percent(share), note)
+
+
+def how_known(overhead: Mapping[str, Any]) -> str:
+    """How the cost of tracing is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
+    (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals where there are."""
+    measured = overhead.get("measured")
+    if not isinstance(measured, Mapping):
+        return "estimated"
+    found = [
+        f"{name} {duration(cost)} a call{_interval(known)}"
+        for name, known in measured.items()
+        if isinstance(known, Mapping) and (cost := _real(known, "call_ns")) is not None
+    ]
+    if not found:
+        return "estimated"
+    rest = ", else estimated" if _real(overhead, "estimated_events") else ""
+    return f"measured: {', '.join(found)}{rest}"
+
+
+def _interval(known: Mapping[str, Any]) -> str:
+    low, high = _real(known, "call_low_ns"), _real(known, "call_high_ns")
+    return "" if low is None or high is None else f" ({duration(low)} to {duration(high)})"
 
 
 def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
@@ -233,7 +264,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(f"{key} {_text(part)}" for key, part in value.items())
+        return ", ".join(" ".join(_pair(str(key), part)) for key, part in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(_text(part) for part in value)
     return str(value)

@@ -8,7 +8,7 @@ from typing import Any
 
 from profiler.analysis.result import Accounting, Analysis, RunSummary
 from profiler.events import Loss
-from profiler.report.facts import asynchronous, attributed_to
+from profiler.report.facts import asynchronous, attributed_to, how_known
 from profiler.report.layout import shorten
 from profiler.report.units import count, duration, percent
 
@@ -125,11 +125,13 @@ def _overhead(overhead: Mapping[str, Any]) -> str:
     conversion = _real(overhead, "conversion_ns")
     parts = []
     if share is not None:
-        parts.append(f"{percent(share)} of end to end, estimated")
+        parts.append(f"{percent(share)} of end to end, {how_known(overhead)}")
     if hooks is not None:
         parts.append(f"hooks {duration(hooks)}")
-    if events and each is not None:
-        total = _real(overhead, "operators_ns")
+    total = _real(overhead, "operators_ns")
+    if events and total is not None and overhead.get("measured"):
+        parts.append(f"{count(int(events))} operator events: {duration(total)}")
+    elif events and each is not None:
         total = events * each if total is None else total
         parts.append(f"{count(int(events))} operator events at {duration(each)}: {duration(total)}")
     if not parts:

@@ -22,6 +22,7 @@ from profiler.errors import InputError, OutputError
 from profiler.events import Call, Span
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.compression import Compression
+from profiler.trace.journal import JOURNAL_NAME
 from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo
 from profiler.trace.storage import appearing, not_writable, sync_directory, write_atomically
 from profiler.trace.writer import call_chunks, host_chunks, text_table
@@ -35,6 +36,7 @@ __all__ = [
     "call_files",
     "find_bundles",
     "host_file",
+    "is_unfinished",
     "merge_files",
     "write_manifest",
 ]
@@ -114,6 +116,11 @@ class BundleWriter:
         write_atomically(path, chunks, sync=self._sync == "always")
         return path
 
+    def begin(self, info: RunInfo) -> None:
+        """Write a first manifest, without calls, so that a killed run is known for what it is;
+        `finish` replaces it."""
+        write_manifest(self.directory, info, (), {}, sync=self._sync == "always")
+
     def finish(self, info: RunInfo) -> Path:
         """Merge the files and write the manifest; returns the bundle's directory."""
         sync = self._sync != "never"
@@ -131,7 +138,7 @@ def call_files(directory: Path) -> list[Path]:
 
 
 def find_bundles(path: Path) -> list[Path]:
-    """Bundles at `path`, newest first: `path` itself, or those directly below it.
+    """Finished bundles at `path`, newest first: `path` itself, or those directly below it.
 
     Raises InputError with the remedy where there is none.
     """
@@ -146,11 +153,11 @@ def _bundles_at(path: Path) -> list[Path]:
         raise InputError(f"{path} does not exist: give a bundle or a folder of bundles")
     if not path.is_dir():
         raise InputError(f"{path} is a file: give a bundle or a folder of bundles")
+    _refuse_unfinished(path)
     if (path / MANIFEST_NAME).is_file():
         return [path]
-    _refuse_unfinished(path)
     below = [entry for entry in path.iterdir() if entry.is_dir()]
-    bundles = [entry for entry in below if (entry / MANIFEST_NAME).is_file()]
+    bundles = [entry for entry in below if _is_finished(entry)]
     if not bundles:
         for entry in sorted(below):
             _refuse_unfinished(entry)
@@ -158,8 +165,23 @@ def _bundles_at(path: Path) -> list[Path]:
     return sorted(bundles, key=_age)
 
 
+def is_unfinished(directory: Path) -> bool:
+    """Whether the run in `directory` was killed or is still going on: `merge_bundle` completes
+    it."""
+    if (directory / JOURNAL_NAME).is_file():
+        return True
+    return bool(call_files(directory)) and not (directory / MANIFEST_NAME).is_file()
+
+
+def _is_finished(directory: Path) -> bool:
+    return (directory / MANIFEST_NAME).is_file() and not is_unfinished(directory)
+
+
 def _refuse_unfinished(directory: Path) -> None:
-    if call_files(directory):
+    if (directory / JOURNAL_NAME).is_file():
+        remedy = f"if it was killed, `profile-sd3 merge {directory}` completes it"
+        raise InputError(f"{directory} is of a run that has not ended: {remedy}")
+    if is_unfinished(directory):
         remedy = f"run `profile-sd3 merge {directory}` to rebuild it"
         raise InputError(f"{directory} holds call files but no {MANIFEST_NAME}: {remedy}")
 

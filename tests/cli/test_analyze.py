@@ -88,6 +88,15 @@ def test_killed_run_beside_is_named(bundle, capsys):
     assert f"{killed} has no manifest and was left out" in capsys.readouterr().out
 
 
+def test_run_that_has_not_ended_beside_is_named(bundle, capsys):
+    """A run with a journal, killed or still going on, is left out and named with its remedy."""
+    killed = write_tiny_bundle(bundle.parent, "killed")
+    (killed / ".calls").touch()
+    analyze(bundle.parent, no_html=True)
+    out = capsys.readouterr().out
+    assert f"{killed} has not ended and was left out: `profile-sd3 merge {killed}`" in out
+
+
 def test_single_trace(bundle, capsys):
     """The merged trace alone: the page stands beside it under its name."""
     analyze(bundle / "merged.pb")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.importers.kineto_layers import kernel_name
-from profiler.importers.kineto_ranges import Ranges
+from profiler.kineto.names import kernel_name
+from profiler.kineto.ranges import Ranges
 
 
 @pytest.mark.parametrize(

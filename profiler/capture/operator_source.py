@@ -1,0 +1,158 @@
+"""Where the operators of a submodule come from: one `OperatorSource` for each, opened on attaching.
+
+A source is told of every invocation of its submodule before and after it, and of the pipeline calls
+around them. When the run has ended it yields what each recorded invocation executed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.selection import ALL, CallSelection
+from profiler.capture.timeline import PipelineCall
+from profiler.capture.torch_hooks import is_module
+from profiler.errors import InputError
+from profiler.events import Loss
+from profiler.trace.columns import CommandColumns, Counter
+
+__all__ = [
+    "OperatorSource",
+    "OperatorTrace",
+    "SourceRequest",
+    "SourceSummary",
+    "TimedCall",
+    "open_source",
+]
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorTrace:
+    """The commands of one invocation, and counters such as the memory that was in use."""
+
+    invocation: Invocation
+    commands: CommandColumns
+    counters: tuple[Counter, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TimedCall:
+    """A recorded call of a submodule some of whose calls are traced: how long it took, whether
+    its operators were recorded, and its inputs by name as "dtype[d0,d1,…]"."""
+
+    duration_ns: int
+    traced: bool
+    input_shapes: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSummary:
+    """What a source did in the whole run.
+
+    `events` counts operator events, each of which cost time; `attributed_ns` of `total_ns`
+    operator time found a module path; `sessions` counts profiled sessions. `backend` is
+    "onnxruntime" where its cost per event holds, "" where nobody has measured one. `timed` holds
+    the calls in order of their begin, where calls of both kinds were asked for. `known` is what
+    else the manifest says of the submodule.
+    """
+
+    events: int = 0
+    attributed_ns: int = 0
+    total_ns: int = 0
+    sessions: int = 0
+    losses: tuple[Loss, ...] = ()
+    backend: str = ""
+    timed: tuple[TimedCall, ...] = ()
+    known: Mapping[str, Any] = field(default_factory=dict)
+
+
+class OperatorSource(Protocol):
+    """Traces the operators of one submodule."""
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """A call of the pipeline has begun on this thread."""
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """It has ended, also where it failed."""
+
+    def before(self, invocation: Invocation) -> None:
+        """The submodule is about to run on this thread; `invocation.recorded` is False in
+        warm-up. What this takes is not part of the call."""
+
+    def after(self, invocation: Invocation) -> None:
+        """It has returned, or failed: `invocation.failed`."""
+
+    def close(self) -> None:
+        """Trace no more, and leave the submodule as it was; again without effect."""
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """The operators of recorded invocations that were traced, in order, each once and with
+        `invocation.ops_traced` set: after a pipeline call those that are complete, if any, and
+        after `close` all that are left."""
+
+    def summary(self) -> SourceSummary:
+        """What the manifest says; after `traces`."""
+
+
+@dataclass(frozen=True, slots=True)
+class SourceRequest:
+    """Whose operators are to be traced: `part` is the torch module, or what holds the session, of
+    `submodule` on `device`. `folder` exists while the run lasts, for files of the source.
+    `selection` says in which calls; `owner` is the pipeline's submodule that the part is of."""
+
+    submodule: str
+    part: Any
+    device: str
+    folder: Path
+    recorder: Recorder
+    event_cap: int
+    selection: CallSelection = ALL
+    owner: Any = None
+
+
+def open_source(request: SourceRequest) -> OperatorSource | None:
+    """The source for a part, hooked into it; None where its operators cannot be traced.
+
+    Raises InputError where the part is nothing that runs operators.
+    """
+    if is_module(request.part):
+        from profiler.capture.torch_operators import TorchOperators
+
+        module = TorchOperators.of(request)
+        return _selected(module, request, lambda invocation: _pause(module, invocation))
+    from profiler.capture.rbln import RblnRuntimes
+
+    runtimes = RblnRuntimes.of(request)
+    if runtimes is not None:
+        return _selected(runtimes, request, runtimes.leave_out)
+    if getattr(request.owner, "rbln_config", None) is not None:
+        return None  # of optimum-rbln's, with runtimes elsewhere
+    if not (hasattr(request.part, "open_session") or hasattr(request.part, "session")):
+        raise InputError(
+            f"{request.submodule} holds no ONNX Runtime session, so its operators cannot be "
+            "traced: use ops='none' or activate_profiler=False"
+        )
+    from profiler.capture.onnxruntime import ProfiledPart
+
+    part = ProfiledPart.lent(request)
+    return _selected(part, request, part.leave_out)
+
+
+def _selected(
+    source: OperatorSource, request: SourceRequest, leave_out: Callable[[Invocation], None]
+) -> OperatorSource:
+    if not request.selection.mixed:
+        return source
+    from profiler.capture.selected_calls import SelectedCalls
+
+    return SelectedCalls(source, request.selection, leave_out)
+
+
+def _pause(source: OperatorSource, invocation: Invocation) -> None:
+    """Have a source that traces whole pipeline calls rest until its next invocation."""
+    if invocation.pipeline is not None:
+        source.end_pipeline(invocation.pipeline)
+        source.begin_pipeline(invocation.pipeline)

@@ -1,0 +1,247 @@
+"""The recording of a process that is switched on: what it watches, its one session, its end.
+
+Pipelines and ONNX Runtime sessions are noticed as the script uses them (`new_pipelines`,
+`onnx_sessions`) and recorded in one session: one bundle a process. The session is opened on the
+first use, so a process that runs no model leaves nothing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import json
+import os
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from profiler.capture.imports import forget, when_imported
+from profiler.capture.new_pipelines import NewPipelines
+from profiler.capture.notices import notice
+from profiler.capture.onnx_sessions import BareSession, OnnxSessions
+from profiler.capture.options import Options, parse_config
+from profiler.capture.process_end import ProcessEnd
+from profiler.capture.settings import Settings
+
+__all__ = ["SwitchedOn", "open_session"]
+
+_DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # where DiffusionPipeline is defined
+_ONNXRUNTIME = "onnxruntime.capi.onnxruntime_inference_collection"  # and InferenceSession
+_OWN = "profiler.pipelines.sd3"
+
+
+class SwitchedOn:
+    """The one recording of a process. `settings` is None while it is off.
+
+    `open_session(settings, title)` opens a `profiler.capture.session.Session`; tests give another.
+    """
+
+    def __init__(self, open_session: Callable[[Settings, str], Any]) -> None:
+        self.settings: Settings | None = None
+        self.by_environment = False
+        self.asked = False  # whether the environment has been looked at
+        self._open_session = open_session
+        self._session: Any = None
+        self._opened = False  # whether `_session` is settled for what belongs to no pipeline
+        self._attachments: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+        self._sources = 0  # opened for bare sessions
+        self._lock = threading.RLock()
+        self._pipelines = NewPipelines(self._attach)
+        self._sessions = OnnxSessions(self._recording, self._open_source)
+        self._libraries: dict[str, Callable[[Any], None]] = {
+            _DIFFUSERS: self._pipelines.watch_diffusers,
+            _ONNXRUNTIME: self._sessions.watch,
+            _OWN: lambda module: self._pipelines.watch_class(module.StableDiffusion3Pipeline),
+        }
+        self._end = ProcessEnd(self.close, self._forked)
+
+    def switch_on(self, settings: Settings, *, by_environment: bool = False) -> None:
+        """Watch for pipelines and sessions; nothing is written before the first is used."""
+        self.settings, self.by_environment = settings.absolute(), by_environment
+        self._end.watch()
+        self._tell(process=os.getpid())
+        for name, callback in self._libraries.items():
+            when_imported(name, self._on_import(callback))
+
+    def switch_off(self, failure: str = "") -> Path | None:
+        """Close the session and leave everything as it was. Returns the bundle's folder, None
+        where nothing ran. Raises OutputError where the bundle cannot be written."""
+        for name in self._libraries:
+            forget(name)
+        with self._lock:
+            session, self._session, self._opened = self._session, None, False
+        try:
+            path: Path | None = None if session is None else session.close(failure)
+            if path is not None:
+                self._tell(finished=str(path))
+                self._say_unknown(session)
+            return path
+        finally:
+            self.settings = None
+            self._pipelines.undo()
+            self._sessions.undo()
+            self._end.leave()
+
+    def close(self, failure: str) -> None:
+        """The end of the process: as `switch_off`, but what goes wrong is said, not raised."""
+        told = self.settings is not None and self.settings.journal is not None
+        try:
+            path = self.switch_off(failure)
+        except Exception as error:  # noqa: BLE001 - the interpreter is on its way out
+            notice(f"the run could not be written whole: {error}")
+            return
+        if path is not None and not told:
+            notice(f"the run is in {path}")
+
+    @property
+    def unused(self) -> bool:
+        """Whether nothing has been recorded since it was switched on."""
+        return self._session is None
+
+    def _attach(self, pipeline: Any) -> bool | None:
+        """Hook a pipeline; None where the script has put it under a `profile` of its own."""
+        from profiler.capture.wraps import is_wrapped
+
+        with self._lock:
+            if self.settings is None or is_wrapped(pipeline):
+                return None
+            if self._session is None:
+                self._session = self._open_session(self.settings, "")
+            self._attachments[pipeline] = self._session.attach(pipeline)
+            self._tell(bundle=str(self._session.directory))
+            return True
+
+    def release(self, pipeline: Any) -> None:
+        """Unhook a pipeline that the script profiles itself now; what was recorded stays."""
+        with self._lock:
+            attachment = self._attachments.pop(pipeline, None)
+            if attachment is not None:
+                attachment.detach()
+                self._pipelines.forget_one(pipeline)
+
+    def _recording(self) -> Any:
+        """The session for what belongs to no pipeline; None while off, and where none can be."""
+        if self._opened or self.settings is None:
+            return self._session
+        with self._lock:
+            if not self._opened and self.settings is not None:
+                try:
+                    if self._session is None:
+                        self._session = self._open_session(self.settings, _script_name())
+                    self._tell(bundle=str(self._session.directory))
+                except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
+                    notice(f"not profiling: {error}")
+                    self._session = None
+                self._opened = True
+            return self._session
+
+    def _open_source(self, session: Any, bare: BareSession) -> Any:
+        """What traces the operators of a bare session, opened in front of its first run."""
+        from profiler.capture.onnx_profile import EVENT_CAP
+        from profiler.capture.operator_source import SourceRequest, open_source
+        from profiler.trace.bundle import WORK_NAME
+
+        if self.settings is None:
+            return None
+        selection = _options(self.settings).selection(bare.submodule)
+        if selection.nothing:
+            return None
+        bare.model()
+        self._sources += 1
+        folder, recorder = session.directory / WORK_NAME / str(self._sources), session.recorder
+        folder.mkdir(parents=True)
+        begin = recorder.clock.now_ns()
+        source = open_source(
+            SourceRequest(bare.submodule, bare, bare.device, folder, recorder, EVENT_CAP, selection)
+        )
+        recorder.add_host_work("profiler.open_session", begin, recorder.clock.now_ns())
+        if source is not None:
+            session.add_source(source, bare.submodule)
+        return source
+
+    def _say_unknown(self, session: Any) -> None:
+        """Submodules that were configured and never ran: most likely a name mistyped."""
+        from profiler.capture.selection import parse_ops
+
+        if self.settings is None:
+            return
+        configured = dict.fromkeys(
+            [*self.settings.config, *parse_ops(self.settings.ops).by_submodule]
+        )
+        known = {invocation.submodule for invocation in session.recorder.invocations}
+        unknown = [name for name in configured if name not in known]
+        if unknown:
+            ran = ", ".join(sorted(known)) or "nothing"
+            notice(f"{', '.join(unknown)}: configured, but what ran is {ran}")
+
+    def _on_import(self, callback: Callable[[Any], None]) -> Callable[[ModuleType], None]:
+        def imported(module: ModuleType) -> None:
+            if self.settings is not None:
+                self._end.watch_signals()
+                callback(module)
+
+        return imported
+
+    def _forked(self) -> None:
+        """In a forked child: the parent's session is the parent's, and never closed here. What
+        it had hooked is unhooked; what the child uses begins a session of its own."""
+        from profiler.capture.recorder import Scope, enter
+
+        self._lock = threading.RLock()
+        if self._session is not None:
+            gc.freeze()  # whatever garbage the parent has left may be a session of ONNX Runtime
+            _keep_for_ever(self._session)
+        self._session, self._opened = None, False
+        attachments = list(self._attachments.values())
+        self._attachments = weakref.WeakKeyDictionary()
+        for attachment in attachments:
+            with contextlib.suppress(Exception):
+                attachment._hooks.detach()  # noqa: SLF001 - `detach` would end the parent's traces
+        self._pipelines.forget()
+        self._sessions.forget()
+        enter(Scope())
+
+    def _tell(self, **event: Any) -> None:
+        """Append a line to the journal of `profile-sd3 record`, if it has asked for one."""
+        journal = None if self.settings is None else self.settings.journal
+        if journal is not None:
+            with contextlib.suppress(OSError), journal.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(event) + "\n")
+
+
+def _options(settings: Settings) -> Options:
+    return parse_config(settings.config, settings.ops, settings.config.keys())
+
+
+def open_session(settings: Settings, title: str) -> Any:
+    """The session of a process with these settings; `title` names a run without a pipeline."""
+    from profiler.capture.session import Session
+    from profiler.trace.compression import check_compression
+
+    return Session.open(
+        _options(settings),
+        settings.out,
+        settings.name,
+        title=title,
+        compress=check_compression(settings.compress),
+    )
+
+
+def _script_name() -> str:
+    """What names a run without a pipeline: the script, or the package that `-m` ran."""
+    program = Path(sys.argv[0] if sys.argv else "")
+    name = program.parent.name if program.stem == "__main__" else program.stem
+    plain = "".join(c if c.isalnum() or c in "_+-" else "_" for c in name).strip("_-")
+    return plain or "python"
+
+
+def _keep_for_ever(session: Any) -> None:
+    """Never destroy `session` in this process: when profiled ONNX Runtime sessions below it go,
+    they write to files that are the parent's, and wait for threads that a fork has left behind."""
+    import ctypes
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))

@@ -1,0 +1,129 @@
+"""The ends of a process: whatever it dies of, what was recorded is closed first, where it can be.
+
+    end = ProcessEnd(close=lambda failure: ..., forked=lambda: ...)
+    end.watch()
+
+| end | what happens |
+|---|---|
+| normal, `sys.exit` | `close("")` by `atexit`, after the script's own exit functions |
+| uncaught exception, SIGINT | `close("ValueError: …")` by `atexit` |
+| SIGTERM, SIGHUP with their default action | `close("SIGTERM")`, then the default action |
+| the script's own signal handler | its business: it is left alone; if it exits, `atexit` closes |
+| a child by `os.fork` | `forked()` in the child, which is then watched as its parent is |
+| a `multiprocessing` child by fork | as above, and `close` when its target has returned |
+| `os._exit`, `exec`, SIGKILL, a crash | nothing: what was written stays |
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import signal
+import sys
+import threading
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+__all__ = ["ProcessEnd", "uncaught"]
+
+_SIGNALS = ("SIGTERM", "SIGHUP")
+_PATIENCE_S = 60.0  # a signal waits for the bundle this long; what was written stays anyway
+
+
+class ProcessEnd:
+    """Calls `close(failure)` when the process ends and `forked()` in its forked children."""
+
+    def __init__(self, close: Callable[[str], None], forked: Callable[[], None]) -> None:
+        self._close = close
+        self._forked = forked
+        self._handled: set[signal.Signals] = set()
+        self._watching = False
+        self._registered = False
+
+    def watch(self) -> None:
+        """Watch for the end of the process; may be called again without effect."""
+        if not self._registered:
+            self._registered = True
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=self._in_child)
+        if not self._watching:
+            self._watching = True
+            atexit.register(self._at_exit)
+
+    def watch_signals(self) -> None:
+        """Take the signals whose default action would end the process; only the main thread can,
+        elsewhere nothing happens."""
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+                signal.signal(number, self._on_signal)
+                self._handled.add(number)
+
+    def leave(self) -> None:
+        """Watch no more, and give the signals back."""
+        self._watching = False
+        atexit.unregister(self._at_exit)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in self._handled:
+            if signal.getsignal(number) == self._on_signal:
+                signal.signal(number, signal.SIG_DFL)
+        self._handled.clear()
+
+    def _at_exit(self) -> None:
+        self._close(uncaught())
+
+    def _on_signal(self, number: int, _frame: FrameType | None) -> None:
+        """Close, then die of the signal after all.
+
+        This runs between two bytecodes of the main thread, which is where torch's profiler can be
+        stopped, if it was started there. The main thread may hold a lock that closing needs: so
+        another thread sees to it that the process does not wait for itself without end.
+        """
+        signal.signal(number, signal.SIG_DFL)
+        closed = threading.Event()
+        threading.Thread(target=_kill_unless, args=(closed, number), daemon=True).start()
+        self._close(signal.Signals(number).name)
+        closed.set()
+        signal.raise_signal(number)
+
+    def _in_child(self) -> None:
+        if not self._watching:
+            return
+        self._forked()
+        util = sys.modules.get("multiprocessing.util")
+        if util is not None:  # its children leave by os._exit, which runs no exit functions
+            util.register_after_fork(self, _finalize_in_child)
+
+    def close_in_child(self) -> None:
+        """What a `multiprocessing` child runs when its target has returned or raised."""
+        if self._watching:
+            self._close("")
+
+
+def _kill_unless(closed: threading.Event, number: int) -> None:
+    if not closed.wait(_PATIENCE_S):
+        os.kill(os.getpid(), number)
+
+
+def _finalize_in_child(end: Any) -> None:
+    from multiprocessing.util import Finalize
+
+    Finalize(None, end.close_in_child, exitpriority=-100)
+
+
+def uncaught() -> str:
+    """The exception that ends the process, as "ValueError: …"; "" where there is none.
+
+    Interactive interpreters keep the last error of a command that ended nothing.
+    """
+    if hasattr(sys, "ps1") or sys.flags.interactive:
+        return ""
+    error = getattr(sys, "last_value", None)
+    if error is None:
+        return ""
+    text = str(error)
+    return f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,0 +1,102 @@
+"""A submodule some of whose calls are traced: each call is chosen before it begins.
+
+The calls that are left out run as if nobody traced operators, so those of both kinds, in turn in
+one run, measure what tracing costs (`overhead`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+
+from profiler.capture.operator_source import (
+    OperatorSource,
+    OperatorTrace,
+    SourceSummary,
+    TimedCall,
+)
+from profiler.capture.recorder import Invocation
+from profiler.capture.selection import CallSelection, Position
+from profiler.capture.timeline import PipelineCall
+from profiler.events import NO_STEP
+
+__all__ = ["SelectedCalls"]
+
+
+@dataclass(slots=True)
+class _Progress:
+    """How far a pipeline call is: the submodule's calls so far, and its first step."""
+
+    calls: int = 0
+    first_step: int = NO_STEP
+
+
+class SelectedCalls:
+    """An `OperatorSource` that gives `source` the selected invocations alone. `leave_out` is told
+    of each other one before it begins: the submodule is to run untraced."""
+
+    def __init__(
+        self,
+        source: OperatorSource,
+        selection: CallSelection,
+        leave_out: Callable[[Invocation], None],
+    ) -> None:
+        self._source = source
+        self._selection = selection
+        self._leave_out = leave_out
+        self._progress: dict[PipelineCall | None, _Progress] = {}
+        self._chosen: dict[Invocation, bool] = {}  # the recorded ones, in order
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """The ordinals of its calls begin with 0."""
+        self._progress[pipeline] = _Progress()
+        self._source.begin_pipeline(pipeline)
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """They are needed no more."""
+        self._progress.pop(pipeline, None)
+        self._source.end_pipeline(pipeline)
+
+    def before(self, invocation: Invocation) -> None:
+        """Choose; in warm-up calls of both kinds take turns, so that both are warm."""
+        progress = self._progress.setdefault(invocation.pipeline, _Progress())
+        position = _position(invocation, progress)
+        if invocation.recorded:
+            chosen = self._selection.selects(position)
+            self._chosen[invocation] = chosen
+            invocation.left_out = not chosen
+            progress.calls += 1
+        else:
+            chosen = progress.calls % 2 == 0
+            if invocation.pipeline is not None:
+                progress.calls += 1
+        (self._source.before if chosen else self._leave_out)(invocation)
+
+    def after(self, invocation: Invocation) -> None:
+        """The source hears of its own calls alone."""
+        if self._chosen.get(invocation, not invocation.recorded):
+            self._source.after(invocation)
+
+    def close(self) -> None:
+        """Leave the submodule as it was."""
+        self._source.close()
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """The operators of the selected invocations."""
+        yield from self._source.traces()
+
+    def summary(self) -> SourceSummary:
+        """The source's own, with the calls by which the cost of tracing is measured. Calls that
+        were selected but not recorded are of neither kind."""
+        timed = tuple(
+            TimedCall(call.end_ns - call.start_ns, call.ops_traced, call.input_shapes)
+            for call, chosen in self._chosen.items()
+            if call.end_ns >= 0 and chosen == call.ops_traced
+        )
+        return replace(self._source.summary(), timed=timed)
+
+
+def _position(invocation: Invocation, progress: _Progress) -> Position:
+    if invocation.step != NO_STEP and progress.first_step == NO_STEP:
+        progress.first_step = invocation.step
+    return Position(progress.calls, invocation.step, progress.first_step, invocation.last_step)

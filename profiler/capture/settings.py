@@ -1,0 +1,177 @@
+"""Settings of a switched-on process: what to trace and where to, and how that is inherited.
+
+    RBLN_PROFILER=1 RBLN_PROFILER_DIR=traces RBLN_PROFILER_CONFIG='{"ops": "none"}' python script.py
+
+The keys are the keywords of `profiler.profile` and `profiler.start`; `docs/capture.md` lists them.
+A process that is switched on writes its settings back to the environment, with an absolute folder,
+so that its child processes find one configuration, whatever folder they start in.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping, MutableMapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from profiler.capture.options import parse_config
+from profiler.errors import InputError
+
+__all__ = ["CONFIG", "DIRECTORY", "SWITCH", "Settings", "environment_settings", "is_on"]
+
+SWITCH = "RBLN_PROFILER"
+DIRECTORY = "RBLN_PROFILER_DIR"
+CONFIG = "RBLN_PROFILER_CONFIG"
+
+_DEFAULT_OUT = "traces"
+_COMPRESSIONS = ("none", "deflate", "zstd")  # profiler.trace.compression, too heavy to import here
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What a run is asked for, checked as far as it can be without the pipeline.
+
+    `out` is the folder of bundles and `name` the run's name in it (None: its time). `ops` says
+    which calls have their operators traced, `config` the same per submodule, as RBLN's does.
+    `compress` packs the packets of all files. `journal` is a file to which every process of a
+    recording appends a line when it is switched on and when it has opened or finished a bundle;
+    None: nobody asked for that.
+    """
+
+    out: Path = Path(_DEFAULT_OUT)
+    name: str | None = None
+    ops: str = "all"
+    config: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    compress: str = "none"
+    journal: Path | None = None
+
+    @classmethod
+    def of(cls, given: Mapping[str, Any]) -> Settings:
+        """Check settings given by keyword or as JSON. Raises InputError in one sentence."""
+        unknown = [str(key) for key in given if key not in _CHECKS]
+        if unknown:
+            raise InputError(f"no setting is called {', '.join(unknown)}: use {', '.join(_KEYS)}")
+        checked: dict[str, Any] = {key: _CHECKS[key](key, value) for key, value in given.items()}
+        settings = cls(**checked)
+        parse_config(settings.config, settings.ops, settings.config.keys())
+        return settings
+
+    def absolute(self) -> Settings:
+        """The same settings, whatever folder a process works in."""
+        return replace(self, out=Path(os.path.abspath(self.out)))  # noqa: PTH100 - links stay
+
+    def given(self) -> dict[str, Any]:
+        """What `Settings.of` takes to make these settings: those that say more than nothing."""
+        values = {key: getattr(self, key) for key in _CHECKS}
+        return {key: value for key, value in values.items() if value is not None and value != {}}
+
+    def to_json(self) -> str:
+        """The settings as one line of JSON that `Settings.of` takes back."""
+        return json.dumps(self.given(), default=os.fspath)
+
+    def write_environment(self, environment: MutableMapping[str, str]) -> None:
+        """Let child processes that get `environment` be profiled with these settings."""
+        absolute = self.absolute()
+        environment[SWITCH] = "1"
+        environment[DIRECTORY] = str(absolute.out)
+        environment[CONFIG] = absolute.to_json()
+
+
+def is_on(environment: Mapping[str, str]) -> bool:
+    """Whether the process is switched on. Raises InputError for anything but 0 and 1."""
+    value = environment.get(SWITCH, "").strip()
+    if value not in ("", "0", "1"):
+        raise InputError(f"{SWITCH} is {value!r}: use 1 to profile, 0 or nothing not to")
+    return value == "1"
+
+
+def environment_settings(environment: Mapping[str, str]) -> Settings:
+    """The settings in the environment; RBLN_PROFILER_DIR wins over the configuration's `out`.
+
+    RBLN_PROFILER_CONFIG is JSON text where it begins with a brace, else the path of a JSON file.
+    Raises InputError in one sentence.
+    """
+    given: dict[str, Any] = {}
+    text = environment.get(CONFIG, "").strip()
+    if text:
+        given = _document(text)
+    directory = environment.get(DIRECTORY, "")
+    if directory:
+        given["out"] = directory
+    try:
+        return Settings.of(given)
+    except InputError as error:
+        where = f"{CONFIG}: " if text else f"{DIRECTORY}: "
+        raise InputError(f"{where}{error}") from None
+
+
+def _document(text: str) -> dict[str, Any]:
+    """The JSON object that `text` is, or that the file holds whose path it is."""
+    source = CONFIG
+    if not text.startswith("{"):
+        source = f"{text} ({CONFIG})"
+        try:
+            text = Path(text).read_text(encoding="utf-8")
+        except (OSError, ValueError) as error:
+            reason = getattr(error, "strerror", None) or error
+            remedy = 'give the path of a JSON file, or JSON such as {"ops": "none"}'
+            raise InputError(f"cannot read {source}: {reason}: {remedy}") from error
+    try:
+        document = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{source} is not valid JSON ({error}): correct it") from error
+    if not isinstance(document, dict):
+        raise InputError(f'{source} is no JSON object: write one such as {{"ops": "none"}}')
+    return document
+
+
+def _path(key: str, value: Any) -> Path:
+    if isinstance(value, (str, os.PathLike)) and os.fspath(value) and "\0" not in os.fspath(value):
+        return Path(value)
+    raise InputError(f"{key} is {value!r}: give a folder")
+
+
+def _optional_path(key: str, value: Any) -> Path | None:
+    return None if value is None else _path(key, value)
+
+
+def _text(key: str, value: Any) -> str:
+    if isinstance(value, str) and value:
+        return value
+    raise InputError(f"{key} is {value!r}: give a text")
+
+
+def _name(key: str, value: Any) -> str | None:
+    if value is None:
+        return None
+    name = _text(key, value)
+    if name.startswith(".") or not all(c.isalnum() or c in "_.+-" for c in name):
+        raise InputError(f"{value!r} cannot name a run: use letters, digits, - and _")
+    return name
+
+
+def _config(key: str, value: Any) -> Mapping[str, Mapping[str, Any]]:
+    if value is None:
+        return {}
+    if isinstance(value, Mapping):
+        return value
+    raise InputError(f'{key} is {value!r}: write {{"text_encoder": {{"activate_profiler": true}}}}')
+
+
+def _compress(key: str, value: Any) -> str:
+    if value in _COMPRESSIONS:
+        return str(value)
+    raise InputError(f"{key} is {value!r}: use {', '.join(_COMPRESSIONS)}")
+
+
+_CHECKS = {
+    "out": _path,
+    "name": _name,
+    "ops": _text,
+    "config": _config,
+    "compress": _compress,
+    "journal": _optional_path,
+}
+_KEYS = [key for key in _CHECKS if key != "journal"]  # the journal is `record`'s own

@@ -1,0 +1,90 @@
+"""Switching profiling on in this process: by its environment, or by `start()` and `done()`.
+
+    RBLN_PROFILER=1 python inference.py
+
+    profiler.start(ops="none")
+    pipe("a cat")
+    path = profiler.done()
+
+Until the script imports a library that is profiled, nothing but the standard library is imported.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+from profiler.capture.notices import notice
+from profiler.capture.process import SwitchedOn, open_session
+from profiler.capture.settings import Settings, environment_settings, is_on
+from profiler.errors import InputError, ProfilerError
+
+__all__ = ["done", "from_environment", "release", "start", "stay_out"]
+
+_process = SwitchedOn(open_session)
+
+
+def from_environment() -> None:
+    """Switch this process on if its environment says so. Called while the interpreter starts.
+
+    Settings that cannot be used are said in one sentence on stderr, and the script runs without
+    being profiled. The checked settings go back to the environment, for child processes. A second
+    call changes nothing: Python reads the start-up files of a virtual environment twice.
+    """
+    if _process.asked:
+        return
+    _process.asked = True
+    try:
+        if not is_on(os.environ):
+            return
+        settings = environment_settings(os.environ)
+    except ProfilerError as error:
+        notice(f"not profiling: {error}")
+        return
+    settings.write_environment(os.environ)
+    _process.switch_on(settings, by_environment=True)
+
+
+def start(**settings: Any) -> None:
+    """Profile this process from now on, until `done()` or its end: every pipeline and ONNX Runtime
+    session that it uses. The bundle is written below the folder `out`.
+
+    The keywords are those of `docs/capture.md`: `out`, `name`, `ops`, `config`, `compress`; what is
+    not given comes from the environment. In a process that is on already this changes nothing,
+    unless other settings are given: those win over the environment's and begin a run of their own.
+    Child processes are switched on by the environment alone. Raises InputError for settings that
+    cannot be used, and where an earlier `start` gave others.
+    """
+    base = environment_settings(os.environ)
+    wanted = Settings.of({**base.given(), **settings}).absolute()
+    if _process.settings is not None:
+        if not settings or wanted == _process.settings:
+            return
+        if not _process.by_environment:
+            raise InputError(
+                "profiling was started with other settings: call profiler.done() first"
+            )
+        _process.switch_off()
+    _process.switch_on(wanted)
+
+
+def done() -> Path | None:
+    """End what `start()` or the environment began. Returns the bundle's folder, None where
+    nothing ran or nothing was on. Raises OutputError where the bundle cannot be written."""
+    if _process.settings is None:
+        return None
+    return _process.switch_off()
+
+
+def release(pipeline: Any) -> None:
+    """Give up a pipeline that the script puts under a `profile` of its own; with its next use
+    after that it is recorded here again."""
+    _process.release(pipeline)
+
+
+def stay_out() -> None:
+    """Leave this process unprofiled, whatever its environment says: it is `profile-sd3` itself.
+    The environment stays, for what it starts."""
+    if _process.by_environment and _process.unused:
+        _process.switch_off()

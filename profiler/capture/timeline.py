@@ -1,0 +1,112 @@
+"""One call of a pipeline on the timeline: the moments that part it into stages and steps."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from profiler.events import NO_STEP, Span
+
+__all__ = ["PipelineCall"]
+
+_STAGES = ("encode", "denoise", "decode")
+
+
+@dataclass(slots=True, eq=False)
+class PipelineCall:
+    """One call of the pipeline. `outer` is the pipeline call in which it runs, `inner` are those
+    that ran in it; `-1` stands for moments that were not reached."""
+
+    name: str
+    start_ns: int
+    end_ns: int = -1
+    outer: PipelineCall | None = None
+    inner: list[PipelineCall] = field(default_factory=list)
+    encode_end_ns: int = -1  # end of encode_prompt and of every call of the encode stage
+    step_ends_ns: list[tuple[int, int]] = field(default_factory=list)  # (step, end)
+    loop_start_ns: int = -1  # begin of the first denoiser call
+    decoding: bool = False  # a call of the decode stage has begun
+    hooks_ns: int = 0  # in the profiler's own code
+    failed: bool = False  # ended with an exception: the stage that was running is its last
+
+    def begin_call(self, stage: str, start_ns: int) -> None:
+        """A submodule call of `stage` begins."""
+        if stage == "denoise" and self.loop_start_ns < 0:
+            self.loop_start_ns = start_ns
+        if stage == "decode":
+            self.decoding = True
+
+    def end_call(self, stage: str, end_ns: int) -> None:
+        """A submodule call of `stage` has returned."""
+        if stage == "encode":
+            self.end_encoding(end_ns)
+
+    def end_encoding(self, end_ns: int) -> None:
+        """What belongs to the encode stage has ended; later than the loop's begin it is none."""
+        if self.loop_start_ns < 0:
+            self.encode_end_ns = end_ns
+
+    def end_step(self, step: int, end_ns: int) -> None:
+        """A scheduler step has ended: the denoising step that it closes."""
+        self.step_ends_ns.append((step, end_ns))
+
+    def total_hooks_ns(self) -> int:
+        """Time in the profiler's own code, that of inner pipeline calls included."""
+        return self.hooks_ns + sum(call.total_hooks_ns() for call in self.inner)
+
+    def spans(self) -> list[Span]:
+        """Pipeline, stages and steps, outer before inner; the stages tile the pipeline.
+
+        A pipeline that only runs other pipelines has their stages and steps.
+        """
+        pipeline = Span(
+            "pipeline", self.name, "", NO_STEP, self.start_ns, self.end_ns - self.start_ns
+        )
+        return [pipeline, *self._parts(self.start_ns, self.end_ns)]
+
+    def _parts(self, start_ns: int, end_ns: int) -> list[Span]:
+        """Stages and steps; the first stage begins at `start_ns`, the last ends at `end_ns`."""
+        if self.inner and self.loop_start_ns < 0 and self.encode_end_ns < 0:
+            borders = [start_ns, *(call.end_ns for call in self.inner[:-1]), end_ns]
+            return [
+                span
+                for call, begin, end in zip(self.inner, borders, borders[1:], strict=False)
+                for span in call._parts(begin, end)  # noqa: SLF001 - of its own class
+            ]
+        spans = []
+        borders = [start_ns, *self._borders(), end_ns]
+        for stage, begin, end in zip(_STAGES, borders, borders[1:], strict=False):
+            if end > begin:
+                spans.append(Span("stage", stage, stage, NO_STEP, begin, end - begin))
+        begin = self.loop_start_ns if self.loop_start_ns >= 0 else borders[1]
+        for step, end in self.step_ends_ns:
+            spans.append(Span("step", f"step {step}", "denoise", step, begin, end - begin))
+            begin = end
+        return spans
+
+    def _borders(self) -> tuple[int, int]:
+        """Ends of encode and denoise. Encoding ends with `encode_prompt` and the last call of
+        its stage; denoising with the last scheduler step. What was never reached has no length."""
+        unfinished = self.failed and not self.decoding
+        encode_end = self.encode_end_ns
+        if encode_end < 0 or (unfinished and self.loop_start_ns < 0):
+            encode_end = self.loop_start_ns if self.loop_start_ns >= 0 else self.end_ns
+        denoise_end = self.step_ends_ns[-1][1] if self.step_ends_ns else encode_end
+        if self.loop_start_ns >= 0 and (unfinished or not self.step_ends_ns):
+            denoise_end = self.end_ns
+        return encode_end, max(denoise_end, encode_end)
+
+    def stage_at(self, time_ns: int) -> str:
+        """The stage in which `time_ns` lies, once the pipeline has ended."""
+        encode_end, denoise_end = self._borders()
+        if time_ns < encode_end:
+            return "encode"
+        return "denoise" if time_ns < denoise_end else "decode"
+
+    def step_at(self, time_ns: int) -> int:
+        """The step in which `time_ns` lies, `NO_STEP` outside the denoising loop."""
+        begin = self.loop_start_ns
+        for step, end in self.step_ends_ns:
+            if begin <= time_ns < end:
+                return step
+            begin = end
+        return NO_STEP

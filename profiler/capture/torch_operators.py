@@ -1,0 +1,166 @@
+"""Operators and kernels of torch submodules, through torch.profiler.
+
+    source = TorchOperators.of(request)      # an `OperatorSource`
+    source.before(invocation); module(…); source.after(invocation)
+    source.end_pipeline(pipeline)            # the session stops and is cut
+    source.close(); list(source.traces())
+
+All submodules share one profiler session per pipeline call (`torch_session`). Each invocation is
+enclosed by a range of ours, each module call below the submodule too (`torch_modules`); what lies
+in the ranges becomes commands (`torch_commands`). Invocations that are not recorded cost nothing
+but what a session that runs anyway takes of them.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.timeline import PipelineCall
+from profiler.capture.torch_modules import ModuleRanges
+from profiler.capture.torch_session import EVENT_CAP, CutCall, TracedCall, Tracing
+from profiler.events import Loss
+
+__all__ = ["TRACING", "TorchOperators"]
+
+TRACING = Tracing()  # torch has one profiler a process
+_EVENTS_PER_MODULE = 12  # until an invocation has been counted: diffusers' SD3 transformer
+_FEWEST_EVENTS = 2_000  # a compiled submodule has few modules and many events
+_UNITS = {"untraced_call": "calls", "dropped_events": "events", "unclosed_slice": "events"}
+_ANOTHER = (
+    "no operators: torch has one profiler a process, and another thread's call or another "
+    "profiler was using it"
+)
+_NO_EVENTS = "no operators: another profiler took torch's over, or the session ended too early"
+_NO_WORK = "launches of device work that torch.profiler did not record: its buffers were full"
+_NO_END = "operators that had not ended when the session was stopped"
+
+
+class TorchOperators:
+    """An `OperatorSource` for one submodule, a torch module."""
+
+    def __init__(
+        self,
+        submodule: str,
+        module: Any,
+        recorder: Recorder,
+        *,
+        tracing: Tracing = TRACING,
+        event_cap: int = EVENT_CAP,
+    ) -> None:
+        self._submodule = submodule
+        self._layer = _class_name(module)
+        self._recorder = recorder
+        self._clock = recorder.clock
+        self._tracing = tracing
+        self._cap = event_cap
+        self._modules = ModuleRanges(module)
+        self._open: dict[int, TracedCall] = {}  # by id of the invocation
+        self._traces: list[OperatorTrace] = []
+        self._expected = 0  # events of an invocation, 0: not known yet
+        self._lock = threading.Lock()
+        self._pipelines: set[int] = set()  # ids of the pipeline calls that are running
+        self._pending = 0  # invocations that the running session has yet to deliver
+        self._summary = SourceSummary()
+        self._lost: dict[tuple[str, str], int] = {}  # by kind and detail
+
+    @classmethod
+    def of(cls, request: SourceRequest) -> TorchOperators:
+        """The source that a request asks for; nothing is hooked before the first invocation."""
+        return cls(request.submodule, request.part, request.recorder)
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing yet: the session starts with the first invocation that is recorded."""
+        with self._lock:
+            self._pipelines.add(id(pipeline))
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """Stop this thread's session and cut it; remove the hooks with the last pipeline call."""
+        with self._lock:
+            self._pipelines.discard(id(pipeline))
+            last = not self._pipelines
+        if last:
+            self._modules.detach()
+        self._tracing.end_session()
+
+    def before(self, invocation: Invocation) -> None:
+        """Open the invocation's range; starts or renews the session where that is due."""
+        if not invocation.recorded:
+            return
+        begin, sessions = self._clock.now_ns(), self._tracing.sessions
+        self._modules.attach()
+        call = TracedCall(self._layer, lambda cut: self._keep(invocation, cut))
+        expected = self._expected or max(_EVENTS_PER_MODULE * len(self._modules), _FEWEST_EVENTS)
+        if self._tracing.begin_call(call, self._clock, expected, self._cap):
+            self._open[id(invocation)] = call
+            self._pending += 1
+        else:
+            self._lose("untraced_call", 1, _ANOTHER)
+        if self._tracing.sessions != sessions:
+            self._recorder.add_host_work("profiler.start_session", begin, self._clock.now_ns())
+
+    def after(self, invocation: Invocation) -> None:
+        """Close the invocation's range. Outside every pipeline call its session ends with it."""
+        call = self._open.pop(id(invocation), None)
+        if call is None:
+            return
+        self._tracing.end_call(call, self._clock)
+        if not self._pipelines:
+            self._modules.detach()
+            self._tracing.end_session()
+
+    def close(self) -> None:
+        """Remove the hooks and stop the session, whoever runs it; again without effect."""
+        self._modules.detach()
+        self._open.clear()
+        if self._pending:
+            self._tracing.end_session(of_any_thread=True)
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """The operators of every invocation that was traced, in order; after `close`, once."""
+        traces, self._traces = self._traces, []
+        yield from traces
+
+    def summary(self) -> SourceSummary:
+        """Events, attribution to modules below the submodule, and losses, of the whole run."""
+        losses = [
+            Loss(kind, self._submodule, count, _UNITS[kind], detail)
+            for (kind, detail), count in self._lost.items()
+        ]
+        return replace(self._summary, sessions=self._tracing.sessions, losses=tuple(losses))
+
+    def _keep(self, invocation: Invocation, cut: CutCall | None) -> None:
+        """Take what a session has of an invocation."""
+        self._pending -= 1
+        if cut is None:
+            if not invocation.failed:
+                self._lose("untraced_call", 1, _NO_EVENTS)
+            return
+        found, known = cut.found, self._summary
+        self._expected = max(self._expected, found.events)
+        self._summary = replace(
+            known,
+            events=known.events + found.events,
+            attributed_ns=known.attributed_ns + found.attributed_ns,
+            total_ns=known.total_ns + found.total_ns,
+        )
+        self._lose("dropped_events", found.dropped, _NO_WORK)
+        self._lose("unclosed_slice", found.unfinished, _NO_END)
+        if invocation.failed:
+            return
+        invocation.ops_traced = True
+        self._traces.append(OperatorTrace(invocation, cut.commands, cut.counters))
+
+    def _lose(self, kind: str, count: int, detail: str) -> None:
+        if count:
+            with self._lock:
+                self._lost[kind, detail] = self._lost.get((kind, detail), 0) + count
+
+
+def _class_name(module: Any) -> str:
+    """The class of a submodule, without torch.compile's wrapper."""
+    return type(getattr(module, "_orig_mod", module)).__name__

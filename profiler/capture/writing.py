@@ -1,0 +1,169 @@
+"""Calls go to the disk while the run lasts: a line of journal at once, their files behind it.
+
+    writer = CallWriter(bundle)
+    writer.note(invocation, awaits_operators=False)   # on the thread that ran it: some µs
+    writer.put(OperatorTrace(invocation, commands, counters))
+    writer.flush()    # a pipeline call has ended
+    writer.finish()   # the run has
+
+A file takes about 0.3 ms of Python, which would compete with the pipeline for cores and the
+interpreter. So the thread that writes sleeps while a pipeline call runs, until the queue is half
+full. Where the queue is full, `put` waits, and what it waited is `backpressure_ns`.
+
+Nothing here takes a lock of Python's: a signal may end the run whatever its handler interrupts.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from queue import Empty, SimpleQueue
+
+from profiler.capture.operator_source import OperatorTrace
+from profiler.capture.recorder import Invocation
+from profiler.errors import OutputError
+from profiler.events import Loss
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder
+from profiler.trace.journal import Journal
+
+__all__ = ["QUEUE_LIMIT", "CallWriter"]
+
+QUEUE_LIMIT = 256  # calls that wait to be written
+_NAP_S = 0.0005
+
+
+@dataclass(frozen=True, slots=True)
+class _Failure:
+    """A call file that could not be written, with so many commands, and why."""
+
+    file: str
+    commands: int
+    reason: str
+
+
+class CallWriter:
+    """Writes the call files of one bundle on a thread of its own.
+
+    `written` has the indices of the calls whose files are there. A file that cannot be written
+    never reaches the pipeline: it is in `losses()`. `nap` waits while the queue is full.
+    """
+
+    def __init__(
+        self,
+        bundle: BundleWriter,
+        *,
+        limit: int = QUEUE_LIMIT,
+        nap: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.written: set[int] = set()
+        self.writing_ns = 0  # in which the thread worked
+        self.journal = Journal.create(bundle.directory)
+        self._bundle = bundle
+        self._nothing = CommandBuilder().build()
+        self._limit = limit
+        self._nap = nap
+        self._waits: list[int] = []
+        self._failed: dict[int, _Failure] = {}
+        self._items: SimpleQueue[OperatorTrace] = SimpleQueue()
+        self._wake: SimpleQueue[bool] = SimpleQueue()  # False: for the last time
+        self._thread = threading.Thread(target=self._work, name="profile-sd3", daemon=True)
+        with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
+            self._thread.start()
+
+    @property
+    def backpressure_ns(self) -> int:
+        """How long threads of the pipeline waited in `put` because the queue was full."""
+        return sum(self._waits)
+
+    def note(self, invocation: Invocation, *, awaits_operators: bool) -> None:
+        """Note a call that has returned in the journal, from where `merge` takes it if need be."""
+        self.journal.add(invocation.as_call(), awaits_operators=awaits_operators)
+
+    def put(self, trace: OperatorTrace) -> None:
+        """Have the file of a call written; waits while the queue is full."""
+        if not self._thread.is_alive():
+            self._write(trace)
+            return
+        if self._items.qsize() >= self._limit:
+            self._wait()
+        self._items.put(trace)
+        if self._items.qsize() >= max(self._limit // 2, 1):
+            self._wake.put(True)
+
+    def put_call(self, invocation: Invocation) -> None:
+        """As `put`, for a call without operators."""
+        self.put(OperatorTrace(invocation, self._nothing, ()))
+
+    def flush(self) -> None:
+        """Write what is in the queue, on the thread, from now on."""
+        if not self._items.empty():
+            self._wake.put(True)
+
+    def finish(self) -> None:
+        """Write all that is in the queue and end the thread."""
+        if self._thread.is_alive():
+            self._wake.put(False)
+            self._thread.join()
+        self._drain()
+
+    def write_rest(self, invocations: Iterable[Invocation]) -> None:
+        """Write the calls that have no file yet, without operators, on this thread; after
+        `finish`."""
+        for invocation in invocations:
+            self._write(OperatorTrace(invocation, self._nothing, ()))
+
+    def losses(self) -> Iterator[Loss]:
+        """What could not be written: whole calls, or the operators of a call."""
+        for index, failure in self._failed.items():
+            if index not in self.written:
+                yield Loss("missing_file", failure.file, 1, "files", failure.reason)
+            elif failure.commands:
+                count, reason = failure.commands, failure.reason
+                yield Loss("dropped_events", failure.file, count, "events", reason)
+
+    def error(self) -> OutputError | None:
+        """Why calls are missing in the bundle, in one sentence; None where none is."""
+        missing = [f.reason for index, f in self._failed.items() if index not in self.written]
+        if not missing:
+            return None
+        calls = "1 call is" if len(missing) == 1 else f"{len(missing):,} calls are"
+        return OutputError(f"{calls} missing in {self._bundle.directory}: {missing[0]}")
+
+    def _wait(self) -> None:
+        begin = time.perf_counter_ns()
+        while self._items.qsize() >= self._limit and self._thread.is_alive():
+            self._nap(_NAP_S)
+        self._waits.append(time.perf_counter_ns() - begin)
+
+    def _work(self) -> None:
+        go_on = True
+        while go_on:
+            go_on = self._wake.get()
+            begin = time.perf_counter_ns()
+            self._drain()
+            self.writing_ns += time.perf_counter_ns() - begin
+
+    def _drain(self) -> None:
+        while True:
+            try:
+                trace = self._items.get_nowait()
+            except Empty:
+                return
+            self._write(trace)
+
+    def _write(self, trace: OperatorTrace) -> None:
+        call = trace.invocation.as_call()
+        if call.index < 0 or call.index in self.written:
+            return  # it was interrupted at its end; a file is never overwritten
+        try:
+            self._bundle.write_call(call, trace.commands, trace.counters)
+        except Exception as error:  # noqa: BLE001 - the pipeline goes on
+            failure = _Failure(call.file_name, len(trace.commands), str(error))
+            self._failed.setdefault(call.index, failure)
+            trace.invocation.ops_traced = False
+        else:
+            self.written.add(call.index)

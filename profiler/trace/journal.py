@@ -1,0 +1,116 @@
+"""The journal of a run that is still going on: one line for each call that has returned.
+
+    journal = Journal.create(directory)
+    journal.add(call, awaits_operators=True)
+    journal.remove()
+
+It lies in the bundle as `.calls` until the run has ended; a process that is killed leaves it, and
+`profile-sd3 merge` makes call files of its lines. A line is handed to the system in one write, so
+it outlives the process, though not a machine that goes down.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import msgspec
+
+from profiler.events import Call
+from profiler.trace.storage import not_writable
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None  # type: ignore[assignment]
+
+__all__ = ["JOURNAL_NAME", "Journal", "JournalEntry", "is_running", "read_journal"]
+
+JOURNAL_NAME = ".calls"
+_encoder = msgspec.json.Encoder()
+
+
+@dataclass(frozen=True, slots=True)
+class JournalEntry:
+    """A call that has returned; `awaits_operators`: its operators were to be read later."""
+
+    call: Call
+    awaits_operators: bool
+
+
+class Journal:
+    """Appends to the journal of one bundle. It is locked while its process lives."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self._path = path
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, directory: Path) -> Journal:
+        """Begin the journal of a bundle. Raises OutputError."""
+        path = directory / JOURNAL_NAME
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+        except OSError as error:
+            raise not_writable(path, error) from error
+        if fcntl is not None:
+            with contextlib.suppress(OSError):  # some network file systems have no locks
+                fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        return cls(path, descriptor)
+
+    def add(self, call: Call, *, awaits_operators: bool) -> bool:
+        """Append one call; whether it was written whole. Each line begins with its line break, so
+        that one that was cut by a full disk spoils no other."""
+        line = b"\n" + _encoder.encode(JournalEntry(call, awaits_operators))
+        try:
+            return os.write(self._descriptor, line) == len(line)
+        except OSError:
+            return False
+
+    def remove(self) -> None:
+        """The run is whole without its journal; again without effect."""
+        self.close()
+        with contextlib.suppress(OSError):
+            self._path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Write no more, and leave the journal where it is; again without effect."""
+        descriptor, self._descriptor = self._descriptor, -1
+        if descriptor >= 0:
+            os.close(descriptor)
+
+
+def read_journal(directory: Path) -> dict[int, JournalEntry]:
+    """The calls of a journal by index; lines that are cut or no calls are left out."""
+    decoder = msgspec.json.Decoder(JournalEntry)
+    found: dict[int, JournalEntry] = {}
+    with (directory / JOURNAL_NAME).open("rb") as file:
+        for line in file:
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                entry = decoder.decode(line)
+                if _sound(entry.call):
+                    found.setdefault(entry.call.index, entry)
+    return found
+
+
+def is_running(directory: Path) -> bool:
+    """Whether the process that writes the bundle still lives; False where nobody can tell."""
+    if fcntl is None:
+        return False
+    try:
+        with (directory / JOURNAL_NAME).open("r+b") as file:
+            fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _sound(call: Call) -> bool:
+    """Whether its numbers fit the tables and its name is a file of the bundle."""
+    numbers = 0 <= call.index < 1 << 31 and -1 <= call.step < 1 << 31
+    times = 0 <= call.start_ns < 1 << 62 and -1 <= call.duration_ns < 1 << 62
+    return numbers and times and len(call.file_name) < 200

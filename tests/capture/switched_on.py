@@ -1,0 +1,137 @@
+"""A virtual environment with the start-up files in it, and scripts that run there."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import venv
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+import onnx
+from onnx import TensorProto, helper
+
+from profiler.trace.bundle import MERGED_NAME
+from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
+
+__all__ = ["STARTUP", "Ended", "Environment", "labels", "losses", "whole"]
+
+ROOT = Path(__file__).resolve().parents[2]
+STARTUP = ROOT / "startup"
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A script that has ended, and the folders of bundles that it left, by name."""
+
+    code: int
+    out: str
+    err: str
+    bundles: list[Path]
+
+    @property
+    def bundle(self) -> Path:
+        assert len(self.bundles) == 1, (self.bundles, self.err)
+        return self.bundles[0]
+
+
+class Environment:
+    """Python with profile-sd3's start-up files, and a folder to run scripts in."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        venv.EnvBuilder(symlinks=True, with_pip=False).create(folder / "venv")
+        site_packages = next((folder / "venv").glob("lib/python*/site-packages"))
+        found = [str(ROOT), *(path for path in sys.path if path.endswith("-packages"))]
+        (site_packages / "found.pth").write_text("\n".join(found) + "\n", encoding="utf-8")
+        for file in STARTUP.glob("*profile_sd3*"):
+            (site_packages / file.name).write_bytes(file.read_bytes())
+        self.python = str(folder / "venv" / "bin" / "python")
+        self.work = folder / "work"
+
+    def at(self, work: Path) -> Environment:
+        """The same Python, working in another folder, which gets the model `encoder.onnx`."""
+        other = object.__new__(Environment)
+        other.folder, other.python, other.work = self.folder, self.python, work
+        onnx.save(tiny_model(), str(work / "encoder.onnx"))
+        return other
+
+    def variables(self, settings: Mapping[str, str | None]) -> dict[str, str]:
+        """The environment with `settings`; None: without that variable."""
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("RBLN_", "PYTHON"))}
+        return clean | {k: v for k, v in settings.items() if v is not None}
+
+    def start(self, script: str, *arguments: str, **settings: str | None) -> subprocess.Popen[str]:
+        """Begin a script; `settings` are environment variables, RBLN_PROFILER=1 unless given."""
+        path = self.work / "script.py"
+        path.write_text(dedent(script), encoding="utf-8")
+        return subprocess.Popen(
+            [self.python, str(path), *arguments],
+            cwd=self.work,
+            env=self.variables({"RBLN_PROFILER": "1", **settings}),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def run(self, script: str, *arguments: str, **settings: str | None) -> Ended:
+        """Run a script to its end."""
+        return self.ended(self.start(script, *arguments, **settings))
+
+    def interrupted(self, script: str, number: signal.Signals, **settings: str) -> Ended:
+        """Send `number` to a script once it has printed a line."""
+        process = self.start(script, **settings)
+        assert process.stdout is not None
+        process.stdout.readline()
+        process.send_signal(number)
+        return self.ended(process)
+
+    def ended(self, process: subprocess.Popen[str]) -> Ended:
+        try:
+            out, err = process.communicate(timeout=120)
+        except subprocess.TimeoutExpired:  # it hangs: end it, and what it has forked
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+            raise
+        traces = self.work / "traces"
+        bundles = sorted(traces.iterdir()) if traces.is_dir() else []
+        return Ended(process.returncode, out, err, bundles)
+
+
+def tiny_model() -> onnx.ModelProto:
+    """y = (x + x) * x in two nodes, x and y float32[2,3]; its graph is called `tiny`."""
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, [2, 3])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, [2, 3])
+    nodes = [
+        helper.make_node("Add", ["x", "x"], ["sum"], name="add"),
+        helper.make_node("Mul", ["sum", "x"], ["y"], name="mul"),
+    ]
+    graph = helper.make_graph(nodes, "tiny", [x], [y])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 8
+    return model
+
+
+def labels(bundle: Path) -> list[tuple[str, str, str, int]]:
+    """Submodule, stage, branch and step of each call, in the order of the calls."""
+    calls = [entry.call for entry in whole(bundle).calls]
+    return [(call.submodule, call.stage, call.branch, call.step) for call in calls]
+
+
+def losses(bundle: Path) -> list[tuple[str, str]]:
+    """Kind and detail of each loss in the manifest."""
+    return [(loss.kind, loss.detail) for loss in whole(bundle).info.losses]
+
+
+def whole(bundle: Path) -> Manifest:
+    """The manifest of a bundle whose files are all there, with the sizes that it says."""
+    manifest = read_manifest(bundle / MANIFEST_NAME)
+    sizes = {entry.file: entry.bytes for entry in manifest.calls} | dict(manifest.files)
+    assert MERGED_NAME in sizes
+    assert {name: (bundle / name).stat().st_size for name in sizes} == sizes
+    return manifest

@@ -1,0 +1,177 @@
+"""The cost of tracing, from tables of durations."""
+
+from __future__ import annotations
+
+import pytest
+
+from profiler.capture import overhead
+from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.capture.overhead import call_cost, measured_costs, tracing_cost
+from profiler.report.facts import how_known
+
+
+@pytest.fixture(autouse=True)
+def known_estimate(monkeypatch):
+    """Measured once per run for real; here 10 ns an event."""
+    monkeypatch.setattr(overhead, "operator_event_ns", lambda: 10.0)
+
+
+def calls(traced, untraced, **shapes):
+    """Calls of both kinds in turn, with these durations."""
+    return [
+        TimedCall(duration, kind, shapes)
+        for kind, durations in ((True, traced), (False, untraced))
+        for duration in durations
+    ]
+
+
+def test_difference_of_medians():
+    """The first of either kind stands apart; the cost is the difference of the others' medians,
+    the factor their ratio, and both lie in their intervals."""
+    cost = call_cost(calls([900, 110, 120, 130, 120, 119], [700, 99, 100, 101, 100, 102]))
+    assert (cost.traced, cost.untraced) == (5, 5)
+    assert (cost.traced_median_ns, cost.untraced_median_ns) == (120, 100)
+    assert cost.call_ns == 20
+    assert cost.factor == pytest.approx(100 / 120)
+    low, high = cost.call_interval_ns
+    assert 8 <= low <= 20 <= high <= 31
+    low, high = cost.factor_interval
+    assert 99 / 130 <= low <= cost.factor <= high <= 102 / 110
+
+
+def test_equal_durations_have_an_interval_without_width():
+    """Where nothing varies the interval is the difference itself."""
+    cost = call_cost(calls([50] * 4, [40] * 4))
+    assert cost.call_interval_ns == (10, 10)
+    assert cost.factor_interval == (0.8, 0.8)
+
+
+def test_the_interval_is_the_same_every_time():
+    """The bootstrap is seeded: one table, one interval."""
+    table = calls([5, 110, 120, 135, 90], [5, 99, 107, 101, 100])
+    assert call_cost(table).call_interval_ns == call_cost(table).call_interval_ns
+
+
+def test_noise_may_exceed_the_cost():
+    """Traced calls that were no slower give a cost below 0, and an interval that says so."""
+    cost = call_cost(calls([1, 90, 100, 110], [1, 95, 105, 115]))
+    assert cost.call_ns == -5
+    assert cost.call_interval_ns[0] < 0 < cost.call_interval_ns[1]
+
+
+@pytest.mark.parametrize(
+    ("traced", "untraced"), [([], [1, 2]), ([1, 2], []), ([5], [3, 3]), ([5, 5], [3])]
+)
+def test_first_calls_alone_measure_nothing(traced, untraced):
+    """A kind of which there is no call but its first has no median to compare."""
+    assert call_cost(calls(traced, untraced)) is None
+
+
+def test_few_calls_have_no_interval():
+    """Two steady calls give a difference; a bootstrap of them would say nothing."""
+    cost = call_cost(calls([9, 12, 14], [9, 10, 10]))
+    assert cost.call_ns == 3
+    assert cost.call_interval_ns is None
+    assert "call_low_ns" not in cost.as_dict(10)
+    assert cost.calibration() == {"factor": round(10 / 13, 6)}
+
+
+def test_only_calls_of_equal_shapes_are_compared():
+    """A batch twice as large takes twice as long, traced or not: it is left out where fewer of it
+    can be compared."""
+    table = [
+        *calls([1, 120, 120, 120], [1, 100, 100, 100], x="float32[1]"),
+        *calls([240, 240, 240, 240], [], x="float32[2]"),
+    ]
+    assert call_cost(table).call_ns == 20
+
+
+def source(timed=(), events=0, backend="onnxruntime"):
+    return SourceSummary(events=events, timed=tuple(timed), backend=backend)
+
+
+MIXED = calls([500, 120, 120, 120], [500, 100, 100, 100])
+
+
+def test_measured_where_it_can_be_and_estimated_elsewhere():
+    """The transformer's 4 traced calls cost 20 ns each; the encoder's 6 events 10 ns by the
+    estimate. An estimate has no interval, so neither has the sum."""
+    sources = [("transformer", source(MIXED, events=8)), ("text_encoder", source(events=6))]
+    found = tracing_cost(sources, measured_costs(sources), 60, 1_000)
+    assert found.pop("method").startswith("measured: ")
+    assert found == {
+        "hooks_ns": 60,
+        "operator_events": 14,
+        "measured": {
+            "transformer": {
+                "traced_calls": 3,
+                "untraced_calls": 3,
+                "traced_median_ns": 120,
+                "untraced_median_ns": 100,
+                "call_ns": 20,
+                "call_low_ns": 20,
+                "call_high_ns": 20,
+                "event_ns": 10,
+            }
+        },
+        "estimated_events": 6,
+        "operator_event_ns": 10,
+        "operators_ns": 140,
+        "share": 0.2,
+    }
+
+
+def test_all_measured_has_an_interval():
+    """Where every traced submodule is measured the sum has an interval, whatever the backend."""
+    sources = [("transformer", source(MIXED, events=8, backend=""))]
+    found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
+    assert (found["operators_low_ns"], found["operators_ns"], found["operators_high_ns"]) == (
+        80,
+        80,
+        80,
+    )
+    assert "estimated" not in found["method"]
+
+
+def test_without_untraced_calls_it_is_an_estimate():
+    """No call of the other kind: events times the cost of one, and called estimated."""
+    sources = [("transformer", source(events=8))]
+    found = tracing_cost(sources, measured_costs(sources), 20, 1_000)
+    assert (found["operators_ns"], found["share"]) == (80, 0.1)
+    assert found["method"].startswith("estimated: ")
+    assert "measured" not in found
+
+
+def test_another_backend_without_untraced_calls_has_no_share():
+    """Nobody has measured what an event of torch costs, so there is no sum to state."""
+    sources = [("transformer", source(events=8, backend=""))]
+    found = tracing_cost(sources, measured_costs(sources), 20, 1_000)
+    assert "share" not in found
+    assert "not measured" in found["method"]
+
+
+def test_no_events_cost_nothing():
+    """A run of calls alone costs what the hooks cost."""
+    assert tracing_cost([], {}, 20, 1_000)["share"] == 0.02
+
+
+@pytest.mark.parametrize(
+    ("overhead", "words"),
+    [
+        ({"share": 0.1, "operator_event_ns": 5.0}, "estimated"),
+        ({"measured": {}}, "estimated"),
+        ({"measured": "much"}, "estimated"),
+        ({"measured": {"vae": {"call_ns": 5_000_000.0}}}, "measured: vae 5.00 ms a call"),
+        (
+            {
+                "measured": {"vae": {"call_ns": 5e6, "call_low_ns": -1e6, "call_high_ns": 6e6}},
+                "estimated_events": 3,
+            },
+            "measured: vae 5.00 ms a call (-1.00 ms to 6.00 ms), else estimated",
+        ),
+    ],
+)
+def test_reports_say_how_the_cost_is_known(overhead, words):
+    """What was measured is stated with its interval, what was not is called an estimate."""
+    plain = how_known(overhead).replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
+    assert plain == words

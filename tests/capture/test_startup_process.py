@@ -1,0 +1,457 @@
+"""Switched-on processes, for real: scripts in a Python that has the start-up files."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+
+import pytest
+
+import profiler
+from profiler.events import NO_STEP
+from tests.capture.switched_on import STARTUP, Environment, labels, losses, whole
+
+SESSION = """
+    import numpy as np
+    import onnxruntime
+
+    x = np.ones((2, 3), np.float32)
+    def made(model="encoder.onnx"):
+        return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+"""
+CALLS_ONLY = {"RBLN_PROFILER_CONFIG": '{"ops": "none"}'}
+ENCODER = ("encoder", "", "", NO_STEP)
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals and fork of POSIX")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    return Environment(tmp_path_factory.mktemp("environment"))
+
+
+@pytest.fixture
+def scripts(python, tmp_path):
+    return python.at(tmp_path)
+
+
+SEEN = """
+    import sys
+    print(sorted(name for name in sys.modules if name.partition(".")[0] in {
+        "profiler", "_profile_sd3_startup", "numpy", "onnxruntime", "torch", "msgspec", "google"}))
+    print([type(f).__module__ for f in sys.meta_path if "profile" in type(f).__module__])
+"""
+
+
+def test_nothing_is_imported_while_off(scripts):
+    """Without the variable, or with an empty one, nothing of profile-sd3 is in the process."""
+    for switch in (None, ""):
+        ended = scripts.run(SEEN, RBLN_PROFILER=switch)
+        assert (ended.out, ended.err) == ("[]\n[]\n", "")
+
+
+def test_zero_is_off(scripts):
+    """RBLN_PROFILER=0 leaves only the look at the variable."""
+    ended = scripts.run(SEEN, RBLN_PROFILER="0")
+    assert (ended.out, ended.err) == ("['_profile_sd3_startup']\n[]\n", "")
+
+
+def test_on_without_a_model(scripts):
+    """A process that is on and runs no model imports no heavy library and writes nothing."""
+    ended = scripts.run(SEEN)
+    modules, finders = ended.out.splitlines()
+    assert "profiler.capture.startup" in modules
+    assert not {"numpy", "onnxruntime", "torch", "msgspec", "google"} & set(eval(modules))
+    assert finders == "['profiler.capture.imports']"
+    assert (ended.err, ended.bundles) == ("", [])
+    assert not (scripts.work / "traces").exists()
+
+
+EVERY_WAY = (
+    SESSION
+    + """
+    import threading
+
+    file, text = made(), made(open("encoder.onnx", "rb").read())
+    value = onnxruntime.OrtValue.ortvalue_from_numpy(x)
+    binding = file.io_binding()
+    binding.bind_cpu_input("x", x)
+    binding.bind_output("y")
+    answered = threading.Event()
+    results = []
+
+    def answer(values, data, error):
+        results.append((values[0], data, error))
+        answered.set()
+
+    results.append(file.run(None, {"x": x})[0])
+    results.append(file.run_with_ort_values(["y"], {"x": value})[0].numpy())
+    file.run_with_iobinding(binding)
+    results.append(binding.copy_outputs_to_cpu()[0])
+    file.run_async(["y"], {"x": x}, answer, "data")
+    answered.wait()
+    results.append(text.run(output_names=["y"], input_feed={"x": x})[0])
+    print(results)
+    """
+)
+
+
+def test_every_way_to_run_a_session(scripts):
+    """Each run of a bare session is a call with its operators; the script's results are those
+    of an unprofiled run."""
+    ended = scripts.run(EVERY_WAY)
+    plain = scripts.run(EVERY_WAY, RBLN_PROFILER="")
+    assert ended.code == 0, ended.err
+    assert ended.out == plain.out
+    assert ended.err == f"profile-sd3: the run is in {ended.bundle}\n"
+    assert labels(ended.bundle) == [ENCODER] * 4 + [("tiny", "", "", NO_STEP)]
+    calls = [entry.call for entry in whole(ended.bundle).calls]
+    assert [call.ops_traced for call in calls] == [True] * 5
+    shown = [dict(call.input_shapes) for call in calls]
+    assert shown == [{"x": "float32[2,3]"}] * 2 + [{}] + [{"x": "float32[2,3]"}] * 2
+    commands = profiler.load(ended.bundle).commands.filter(call=0)
+    assert commands.select("layer", "op_type").rows() == [("add", "Add"), ("mul", "Mul")]
+
+
+def test_calls_alone(scripts):
+    """`ops` none records the calls and opens no second session."""
+    ended = scripts.run(SESSION + "    made().run(None, {'x': x})\n", **CALLS_ONLY)
+    assert labels(ended.bundle) == [ENCODER]
+    assert [entry.commands for entry in whole(ended.bundle).calls] == [0]
+
+
+def test_sessions_of_one_name(scripts):
+    """Sessions of one model file are told apart by a number; model.onnx is named by its folder."""
+    (scripts.work / "vae_decoder").mkdir()
+    file = scripts.work / "vae_decoder" / "model.onnx"
+    file.write_bytes((scripts.work / "encoder.onnx").read_bytes())
+    script = (
+        "    for s in [made(), made(), made('vae_decoder/model.onnx')]: s.run(None, {'x': x})\n"
+    )
+    ended = scripts.run(SESSION + script, **CALLS_ONLY)
+    assert [row[0] for row in labels(ended.bundle)] == ["encoder", "encoder_2", "vae_decoder"]
+
+
+def test_a_session_made_again_and_again(scripts):
+    """A script that drops its session and makes the next of the same model has one submodule;
+    each call has the operators of its own run."""
+    ended = scripts.run(SESSION + "    for _ in range(3): made().run(None, {'x': x})\n")
+    assert labels(ended.bundle) == [ENCODER] * 3
+    assert [entry.commands for entry in whole(ended.bundle).calls] == [2, 2, 2]
+    assert losses(ended.bundle) == []
+
+
+def test_a_failing_run_is_the_scripts_business(scripts):
+    """The script catches ONNX Runtime's own error; the failed run is a loss, the next a call."""
+    script = """
+    session = made()
+    for shape in [(2, 3), (4, 4), (2, 3)]:
+        try:
+            session.run(None, {"x": np.ones(shape, np.float32)})
+        except Exception as error:
+            print(type(error).__name__)
+    """
+    ended = scripts.run(SESSION + script)
+    assert ended.out == "InvalidArgument\n"
+    assert labels(ended.bundle) == [ENCODER] * 2
+    assert {kind for kind, _ in losses(ended.bundle)} == {"untraced_call"}
+
+
+def test_threads(scripts):
+    """Runs of one session in several threads are all calls, whoever of them is traced."""
+    script = """
+    import threading
+    session, other = made(), made()
+    def work(session):
+        for _ in range(20):
+            session.run(None, {"x": x})
+    threads = [threading.Thread(target=work, args=(s,)) for s in (session, session, other)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+    """
+    ended = scripts.run(SESSION + script)
+    manifest = whole(ended.bundle)
+    names = [entry.call.submodule for entry in manifest.calls]
+    assert sorted(names) == ["encoder"] * 40 + ["encoder_2"] * 20
+    assert {entry.call.index for entry in manifest.calls} == set(range(60))
+    traced = {entry.call.ops_traced: entry.commands for entry in manifest.calls}
+    assert traced in ({True: 2}, {True: 2, False: 0})
+    assert losses(ended.bundle) == []
+
+
+def test_the_entry_point_of_later_pythons(scripts):
+    """What `profile_sd3.start` names switches on as the `.pth` file does, and a second time
+    nothing happens: the two files never meet, but a virtual environment may read one twice."""
+    entries = [
+        line
+        for line in (STARTUP / "profile_sd3.start").read_text().splitlines()
+        if not line.startswith("#")
+    ]
+    script = f"""
+    import pkgutil, sys
+    before = list(sys.meta_path)
+    for entry in {entries}:
+        pkgutil.resolve_name(entry)()
+    print({entries}, sys.meta_path == before)
+    """
+    ended = scripts.run(script)
+    assert ended.out == "['_profile_sd3_startup:start'] True\n"
+    assert ended.err == ""
+
+
+def test_a_child_process_inherits(scripts):
+    """A Python that the script starts elsewhere has a bundle of its own in the same folder."""
+    (scripts.work / "below").mkdir()
+    child = "import os; os.chdir('..')" + SESSION.replace("\n    ", "\n")
+    (scripts.work / "child.py").write_text(child + "made().run(None, {'x': x})\n")
+    script = """
+    import subprocess, sys
+    made().run(None, {"x": x})
+    subprocess.run([sys.executable, "../child.py"], cwd="below", check=True)
+    """
+    settings = json.dumps({"ops": "none", "name": "run"})
+    ended = scripts.run(SESSION + script, RBLN_PROFILER_CONFIG=settings)
+    assert [bundle.name for bundle in ended.bundles] == ["run", "run-2"]
+    assert [labels(bundle) for bundle in ended.bundles] == [[ENCODER]] * 2
+
+
+@posix
+@pytest.mark.parametrize("method", ["spawn", "fork"])
+def test_multiprocessing(scripts, method):
+    """A worker that makes a session of its own leaves a bundle of its own, however it was
+    started, and the parent's is what it would be without it."""
+    script = """
+    import multiprocessing
+    def work(count):
+        session = made()
+        for _ in range(count):
+            session.run(None, {"x": x})
+    if __name__ == "__main__":
+        session = made()
+        session.run(None, {"x": x})
+        process = multiprocessing.get_context("METHOD").Process(target=work, args=(3,))
+        process.start()
+        process.join()
+        session.run(None, {"x": x})
+        print(process.exitcode)
+    """.replace("METHOD", method)
+    ended = scripts.run(SESSION + script)
+    assert ended.out == "0\n"
+    assert sorted(labels(bundle) for bundle in ended.bundles) == [[ENCODER] * 2, [ENCODER] * 3]
+    assert [losses(bundle) for bundle in ended.bundles] == [[], []]
+
+
+@posix
+def test_a_fork_that_leaves(scripts):
+    """A forked child that leaves touches nothing of the parent's run, which goes on."""
+    script = """
+    import os
+    session = made()
+    session.run(None, {"x": x})
+    pid = os.fork()
+    if not pid:
+        os._exit(5)
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+    session.run(None, {"x": x})
+    """
+    ended = scripts.run(SESSION + script)
+    assert ended.out == "5\n"
+    assert labels(ended.bundle) == [ENCODER] * 2
+    assert [entry.commands for entry in whole(ended.bundle).calls] == [2, 2]
+    assert losses(ended.bundle) == []
+
+
+@posix
+def test_a_fork_with_a_pipeline(scripts):
+    """In a forked child the parent's pipeline has no hooks; the parent's run goes on."""
+    script = """
+    import os
+    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+    from profiler.pipelines.tiny import default_model_folder
+    pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())
+    def draw():
+        pipe("a cat", num_inference_steps=1, seed=1, height=64, width=64)
+    draw()
+    print(type(pipe) is StableDiffusion3Pipeline, flush=True)
+    pid = os.fork()
+    if not pid:
+        print(type(pipe) is StableDiffusion3Pipeline, flush=True)
+        os._exit(0)
+    os.waitpid(pid, 0)
+    draw()
+    """
+    ended = scripts.run(script)
+    assert ended.out == "False\nTrue\n"
+    assert len(labels(ended.bundle)) == 16
+    assert all(entry.commands > 0 for entry in whole(ended.bundle).calls)
+    assert losses(ended.bundle) == []
+
+
+ONE_RUN = SESSION + "    made().run(None, {'x': x})\n"
+
+
+def test_sys_exit(scripts):
+    """`sys.exit` keeps its code and closes a whole bundle."""
+    ended = scripts.run(ONE_RUN + "    import sys; sys.exit(3)\n", **CALLS_ONLY)
+    assert ended.code == 3
+    assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER], [])
+
+
+def test_an_exception(scripts):
+    """An uncaught exception is shown as ever, and the bundle says that it ended the run."""
+    ended = scripts.run(ONE_RUN + "    raise ValueError('mine')\n", **CALLS_ONLY)
+    assert ended.code == 1
+    assert "ValueError: mine\n" in ended.err
+    assert labels(ended.bundle) == [ENCODER]
+    assert losses(ended.bundle) == [("aborted_run", "the run ended with ValueError: mine")]
+
+
+WAITING = ONE_RUN + "    print(1, flush=True); threading.Event().wait()\n"
+# A shell's background job has SIGINT ignored, and so would be the script if the tests run in one.
+TERMINAL = """
+    import signal, sys, threading
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+"""
+
+
+@posix
+@pytest.mark.parametrize(
+    ("number", "failure"), [(signal.SIGINT, "KeyboardInterrupt"), (signal.SIGTERM, "SIGTERM")]
+)
+def test_signals(scripts, number, failure):
+    """A process that a signal ends is still seen to die of it, and its bundle is whole."""
+    ended = scripts.interrupted(TERMINAL + WAITING, number, **CALLS_ONLY)
+    assert ended.code == -number
+    assert labels(ended.bundle) == [ENCODER]
+    assert losses(ended.bundle) == [("aborted_run", f"the run ended with {failure}")]
+
+
+@posix
+def test_the_scripts_own_handler(scripts):
+    """A handler that the script has set for SIGTERM decides; leaving through it closes the run."""
+    own = "    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))\n"
+    ended = scripts.interrupted(TERMINAL + own + WAITING, signal.SIGTERM, **CALLS_ONLY)
+    assert ended.code == 7
+    assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER], [])
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "sentence"),
+    [
+        ("RBLN_PROFILER_CONFIG", "{", "RBLN_PROFILER_CONFIG is not valid JSON"),
+        ("RBLN_PROFILER_CONFIG", '{"ops": "some"}', "RBLN_PROFILER_CONFIG: ops='some'"),
+        ("RBLN_PROFILER", "yes", "RBLN_PROFILER is 'yes'"),
+    ],
+)
+def test_a_bad_setting_lets_the_script_run(scripts, setting, value, sentence):
+    """What cannot be used is one line on stderr; the script runs to its end, unprofiled."""
+    ended = scripts.run(ONE_RUN + "    print('done')\n", **{setting: value})
+    assert (ended.code, ended.out, ended.bundles) == (0, "done\n", [])
+    assert ended.err.startswith(f"profile-sd3: not profiling: {sentence}")
+    assert ended.err.count("\n") == 1
+
+
+def test_a_folder_that_cannot_be_written(scripts):
+    """Where no bundle can be made, the script is told once and runs to its end."""
+    (scripts.work / "file").write_text("")
+    script = SESSION + "    for _ in 'ab': made().run(None, {'x': x})\n    print('done')\n"
+    ended = scripts.run(script, RBLN_PROFILER_DIR="file/traces")
+    assert (ended.code, ended.out) == (0, "done\n")
+    assert ended.err.startswith("profile-sd3: not profiling: cannot write ")
+    assert ended.err.count("\n") == 1
+
+
+def test_a_name_that_nothing_has(scripts):
+    """A configured submodule that never ran is said at the end: the name is likely mistyped."""
+    config = '{"ops": "none vea=all", "config": {"encodr": {"activate_profiler": false}}}'
+    ended = scripts.run(ONE_RUN, RBLN_PROFILER_CONFIG=config)
+    assert "profile-sd3: encodr, vea: configured, but what ran is encoder\n" in ended.err
+
+
+def test_start_and_done(scripts):
+    """Only what runs between `start()` and `done()` is recorded; both may be called again."""
+    script = """
+    import profiler
+    session = made()
+    session.run(None, {"x": x})
+    profiler.start(ops="none", out="traces")
+    profiler.start(ops="none", out="traces")
+    session.run(None, {"x": x})
+    try:
+        profiler.start(ops="all", out="traces")
+    except profiler.ProfilerError as error:
+        print(error)
+    print(profiler.done().name != "", profiler.done())
+    session.run(None, {"x": x})
+    print("run" in vars(session), type(session).run.__wrapped__ if hasattr(type(session).run,
+        "__wrapped__") else None)
+    """
+    ended = scripts.run(SESSION + script, RBLN_PROFILER="")
+    assert ended.err == ""
+    assert ended.out.splitlines() == [
+        "profiling was started with other settings: call profiler.done() first",
+        "True None",
+        "False None",
+    ]
+    assert labels(ended.bundle) == [ENCODER]
+
+
+def test_start_wins_over_the_environment(scripts):
+    """Settings in the script's `start()` begin a run of their own in a switched-on process."""
+    script = """
+    import profiler
+    session = made()
+    session.run(None, {"x": x})
+    profiler.start(name="mine")
+    session.run(None, {"x": x})
+    session.run(None, {"x": x})
+    """
+    ended = scripts.run(SESSION + script, **CALLS_ONLY)
+    assert [len(labels(bundle)) for bundle in ended.bundles] == [1, 2]
+    assert ended.bundles[1].name == "mine"
+
+
+def test_our_own_pipeline(scripts):
+    """A pipeline that the script makes and calls is recorded by its parts, unasked."""
+    script = """
+    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+    from profiler.pipelines.tiny import default_model_folder
+    pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())
+    for _ in range(2):
+        pipe("a cat", num_inference_steps=2, seed=1, height=64, width=64)
+    """
+    ended = scripts.run(script, **CALLS_ONLY)
+    encoders = ["text_encoder", "text_encoder_2", "text_encoder_3"]
+    once = [
+        *(
+            (name, "encode", branch, NO_STEP)
+            for branch in ("prompt", "negative_prompt")
+            for name in encoders
+        ),
+        *(("transformer", "denoise", "batched", step) for step in range(2)),
+        ("vae", "decode", "", NO_STEP),
+    ]
+    assert labels(ended.bundle) == once * 2
+    assert losses(ended.bundle) == []
+
+
+def test_a_block_of_its_own_wins(scripts):
+    """What a switched-on script profiles itself is in that run alone; before and after it, the
+    pipeline is recorded as others are."""
+    script = """
+    import profiler
+    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+    from profiler.pipelines.tiny import default_model_folder
+    pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())
+    def draw():
+        pipe("a cat", num_inference_steps=1, seed=1, height=64, width=64)
+    draw()
+    with profiler.profile(pipe, ops="none", name="mine"):
+        draw()
+        draw()
+    draw()
+    """
+    ended = scripts.run(script, **CALLS_ONLY)
+    assert ended.code == 0, ended.err
+    named = {bundle.name.split("-")[0] == "mine": bundle for bundle in ended.bundles}
+    assert [len(labels(named[mine])) for mine in (True, False)] == [16, 16]

@@ -1,0 +1,203 @@
+"""Pipelines in threads, in each other and one after the other: each call finds its own labels."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+
+import profiler
+from profiler.capture.clock import RunClock
+from profiler.capture.options import Options
+from profiler.capture.session import Session
+from profiler.testing import FakeClock
+
+from .toy import ToyPipeline
+
+START = 1_790_000_000_000_000_000
+
+
+class Turns:
+    """Lets threads take turns: each submodule call of a pipeline waits for the other's."""
+
+    def __init__(self, count):
+        self.barrier = threading.Barrier(count)
+
+    def join(self, pipeline):
+        forward = pipeline.transformer.forward
+
+        def in_turn(**inputs):
+            self.barrier.wait(timeout=60)
+            result = forward(**inputs)
+            self.barrier.wait(timeout=60)
+            return result
+
+        pipeline.transformer.forward = in_turn
+
+
+class Outer:
+    """A pipeline that runs two others, as combined pipelines do."""
+
+    def __init__(self, *inner):
+        self.inner = inner
+        self.transformer = inner[0].transformer
+        self.scheduler = inner[0].scheduler
+
+    def __call__(self):
+        for pipeline in self.inner:
+            pipeline(num_inference_steps=1)
+
+
+def rows(run, *columns):
+    return run.calls.select(*columns).rows()
+
+
+def test_pipelines_in_threads_keep_apart(tmp_path):
+    """Two pipelines whose calls overlap in time have all their calls, each with its own step and
+    branch, and no index twice."""
+    session = Session.open(Options("none"), tmp_path, clock=RunClock.start())
+    turns = Turns(2)
+    pipelines = [ToyPipeline(FakeClock(), guidance=guided) for guided in (True, False)]
+    for pipeline in pipelines:
+        turns.join(pipeline)
+        session.attach(pipeline)
+    threads = [threading.Thread(target=p, args=(3,)) for p in pipelines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run = profiler.load(session.close())
+    assert run.losses == ()
+    assert run.calls["call"].to_list() == list(range(6 + 3 + 1 + 3 + 3 + 1))
+    denoiser = [row for row in rows(run, "branch", "step") if row[1] >= 0]
+    assert sorted(denoiser) == [(b, step) for b in ("batched", "cond") for step in range(3)]
+    assert run.calls["branch"].to_list().count("negative_prompt") == 3
+    assert run.spans["kind"].to_list().count("pipeline") == 2
+    assert run.spans["kind"].to_list().count("step") == 6
+
+
+@pytest.mark.torch
+def test_diffusers_pipelines_in_threads(tmp_path):
+    """Two real pipelines at the same time: each thread's calls have that pipeline's labels."""
+    pytest.importorskip("diffusers", reason="needs the torch extra")
+    from . import tiny_diffusers as tiny
+
+    pipelines = [tiny.flux(), tiny.sdxl()]
+    session = Session.open(Options("none"), tmp_path)
+    barrier = threading.Barrier(2)
+
+    def run(pipeline):
+        session.attach(pipeline)
+        barrier.wait(timeout=60)
+        pipeline("a cat", num_inference_steps=2, **tiny.SIZE)
+
+    threads = [threading.Thread(target=run, args=(pipeline,)) for pipeline in pipelines]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    loaded = profiler.load(session.close())
+    assert sorted(rows(loaded, "submodule", "branch", "step"), key=str) == [
+        *(("text_encoder", "prompt", -1) for _ in "ab"),
+        *(("text_encoder_2", "prompt", -1) for _ in "ab"),
+        *(("transformer", "cond", step) for step in (0, 1)),
+        *(("unet", "batched", step) for step in (0, 1)),
+        *(("vae", None, -1) for _ in "ab"),
+    ]
+    assert sorted(loaded.calls["call"].to_list()) == list(range(10))
+
+
+def test_one_pipeline_in_two_threads(tmp_path):
+    """Two threads that call the same encoder at the same time record a call each, whole."""
+    pipeline = ToyPipeline(FakeClock())
+    barrier = threading.Barrier(2)
+    forward = pipeline.text_encoder.forward
+
+    def together(**inputs):
+        barrier.wait(timeout=60)
+        return forward(**inputs)
+
+    pipeline.text_encoder.forward = together
+    session = Session.open(Options("none"), tmp_path, clock=RunClock.start())
+    session.attach(pipeline)
+    threads = [
+        threading.Thread(target=pipeline.text_encoder, kwargs={"input_ids": None}) for _ in "ab"
+    ]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    run = profiler.load(session.close())
+    assert run.calls["submodule"].to_list() == ["text_encoder"] * 2
+
+
+def test_pipelines_inside_a_pipeline(tmp_path):
+    """Calls belong to the inner pipelines; their stages and steps tile the outer's span."""
+    clock = FakeClock(START)
+    inner = [ToyPipeline(clock), ToyPipeline(clock, guidance=False)]
+    outer = Outer(*inner)
+    session = Session.open(Options("none"), tmp_path, clock=clock)
+    for pipeline in (outer, *inner):
+        session.attach(pipeline)
+    outer()
+    run = profiler.load(session.close())
+    assert [row for row in rows(run, "submodule", "branch") if row[0] == "transformer"] == [
+        ("transformer", "batched"),
+        ("transformer", "cond"),
+    ]
+    assert len(run.calls) == 8 + 5
+    spans = run.spans.select("kind", "name", "start_ns", "duration_ns").rows()
+    assert [(kind, name, start - START, length) for kind, name, start, length in spans] == [
+        ("pipeline", "Outer", 0, 4849),
+        ("stage", "encode", 0, 1210),
+        ("stage", "denoise", 1210, 1017),
+        ("step", "step 0", 1217, 1010),
+        ("stage", "decode", 2227, 500),
+        ("stage", "encode", 2727, 605),
+        ("stage", "denoise", 3332, 1017),
+        ("step", "step 0", 3339, 1010),
+        ("stage", "decode", 4349, 500),
+    ]
+
+
+def test_a_run_that_is_closed_while_it_runs_keeps_what_has_ended(tmp_path):
+    """Closing from inside a call keeps the finished calls, names the open one, and ends the spans
+    there."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    session = Session.open(Options("none"), tmp_path, clock=clock)
+    session.attach(pipeline)
+    decode = pipeline.vae.decode
+    closed = []
+
+    def close_first(latents):
+        closed.append(session.close("SIGTERM"))
+        return decode(latents)
+
+    pipeline.vae.decode = close_first
+    pipeline(num_inference_steps=1)
+    run = profiler.load(closed[0])
+    assert len(run.calls) == 7
+    assert [(loss.kind, loss.where) for loss in run.losses] == [
+        ("untraced_call", "vae"),
+        ("aborted_run", "run"),
+    ]
+    assert run.spans["kind"].to_list() == ["pipeline", "stage", "stage", "step"]
+    assert session.close() == closed[0]
+
+
+def test_a_session_attaches_again_after_detaching(tmp_path):
+    """Between attachments nothing is recorded; afterwards calls are appended to the same run."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    session = Session.open(Options("none"), tmp_path, clock=clock)
+    for recorded in (True, False, True):
+        attachment = session.attach(pipeline) if recorded else None
+        pipeline(num_inference_steps=1)
+        if attachment is not None:
+            attachment.detach()
+            attachment.detach()
+    run = profiler.load(session.close())
+    assert len(run.calls) == 16
+    with pytest.raises(profiler.ProfilerError, match="this run is closed"):
+        session.attach(pipeline)

@@ -1,0 +1,140 @@
+"""`profile-sd3 record` runs a command switched on, passes signals and exit code, says where."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from profiler.events import NO_STEP
+from tests.capture.switched_on import Environment, labels, losses
+
+SCRIPT = """
+import sys, threading
+import numpy as np
+import onnxruntime
+
+session = onnxruntime.InferenceSession("encoder.onnx", providers=["CPUExecutionProvider"])
+for _ in range(int(sys.argv[1])):
+    session.run(None, {"x": np.ones((2, 3), np.float32)})
+print("ran", sys.argv[1:], flush=True)
+if "wait" in sys.argv:
+    threading.Event().wait()
+sys.exit(4 if "fail" in sys.argv else 0)
+"""
+ENCODER = ("encoder", "", "", NO_STEP)
+posix = pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX")
+
+
+@pytest.fixture(scope="module")
+def python(tmp_path_factory):
+    return Environment(tmp_path_factory.mktemp("environment"))
+
+
+@pytest.fixture
+def scripts(python, tmp_path):
+    scripts = python.at(tmp_path)
+    (tmp_path / "script.py").write_text(SCRIPT, encoding="utf-8")
+    return scripts
+
+
+def started(scripts, *arguments, **settings):
+    return subprocess.Popen(
+        [scripts.python, "-m", "profiler", "record", *arguments],
+        cwd=scripts.work,
+        env=scripts.variables(settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def recorded(scripts, *arguments, **settings):
+    return scripts.ended(started(scripts, *arguments, **settings))
+
+
+def test_a_command(scripts):
+    """The command gets its own arguments; its bundle lies in ./traces and is named at the end."""
+    ended = recorded(scripts, "--ops", "none", "--", scripts.python, "script.py", "2", "--ops", "x")
+    assert (ended.code, ended.out) == (0, "ran ['2', '--ops', 'x']\n")
+    assert labels(ended.bundle) == [ENCODER] * 2
+    where = f"traces/{ended.bundle.name}"
+    said = f"profile-sd3: the run is in {where}: `profile-sd3 analyze {where}` reports on it\n"
+    assert ended.err == said
+
+
+@pytest.mark.parametrize("command", [["script.py", "1"], ["-m", "script", "1"]])
+def test_without_naming_python(scripts, command):
+    """A script or `-m module` alone is run by the Python that profile-sd3 is installed in."""
+    ended = recorded(scripts, "--ops=none", "--", *command)
+    assert (ended.code, ended.out) == (0, "ran ['1']\n")
+    assert labels(ended.bundle) == [ENCODER]
+
+
+def test_options_and_environment(scripts):
+    """Options win over the configuration, which they share with the environment."""
+    settings = {"RBLN_PROFILER_CONFIG": '{"name": "a", "ops": "none"}', "RBLN_PROFILER_DIR": "b"}
+    ended = recorded(scripts, "--name", "c", "--out", "traces", "script.py", "1", **settings)
+    assert ended.bundle.name == "c"
+    assert not (scripts.work / "b").exists()
+
+
+def test_the_exit_code(scripts):
+    """The command's exit code is record's."""
+    ended = recorded(scripts, "--ops=none", "--", "script.py", "1", "fail")
+    assert ended.code == 4
+    assert losses(ended.bundle) == []
+
+
+@posix
+def test_a_signal_is_passed_on(scripts):
+    """SIGTERM ends the command, whose bundle is whole, and record's code is the shell's 143."""
+    process = started(scripts, "--ops=none", "--", "script.py", "1", "wait")
+    process.stdout.readline()
+    process.send_signal(signal.SIGTERM)
+    ended = scripts.ended(process)
+    assert ended.code == 128 + signal.SIGTERM
+    assert labels(ended.bundle) == [ENCODER]
+    assert losses(ended.bundle) == [("aborted_run", "the run ended with SIGTERM")]
+    assert "profile-sd3: the run is in traces/" in ended.err
+
+
+@posix
+def test_a_killed_command(scripts):
+    """After SIGKILL the bundle that it had begun is named, with what completes it."""
+    (scripts.work / "script.py").write_text(
+        SCRIPT.replace("print(", "import os; os.kill(os.getpid(), 9)\nprint("), encoding="utf-8"
+    )
+    ended = recorded(scripts, "--ops=none", "--name=cut", "--", "script.py", "1")
+    assert ended.code == 128 + signal.SIGKILL
+    said = "profile-sd3: traces/cut was cut short: `profile-sd3 merge traces/cut` completes it\n"
+    assert ended.err == said
+
+
+def test_nothing_to_record(scripts):
+    """A command that runs no model, and one without our Python, are told apart."""
+    ended = recorded(scripts, "--", "-c", "pass")
+    assert ended.code == 0
+    assert ended.err.endswith("traces: no pipeline or ONNX Runtime session ran\n")
+    ended = recorded(scripts, "--", scripts.python, "-S", "-c", "pass")
+    assert "no process of the command was switched on: install profile-sd3" in ended.err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--ops", "some", "--", "true"], "ops='some'"),
+        (["--config", "{", "--", "true"], "RBLN_PROFILER_CONFIG is not valid JSON"),
+        (["--compress", "zip", "--", "true"], "compress is 'zip'"),
+        (["--", "no-such-command"], "cannot run no-such-command: No such file or directory"),
+    ],
+)
+def test_one_sentence_and_exit_code_2(scripts, arguments, sentence):
+    """What cannot be used ends in exit code 2 and one sentence, and the command is not run."""
+    ended = recorded(scripts, *arguments)
+    assert (ended.code, ended.out, ended.bundles) == (2, "", [])
+    assert ended.err.startswith(f"profile-sd3: {sentence}")
+    assert ended.err.count("\n") == 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from typing import Any
@@ -11,13 +11,20 @@ import polars as pl
 
 from profiler.analysis.accounting import account
 from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.device_profiles import DeviceProfile, profiles_of
 from profiler.analysis.devices import device_table
 from profiler.analysis.folds import fold
+from profiler.analysis.fusion import fusion_table
+from profiler.analysis.kinds import kinds_of
 from profiler.analysis.operators import operator_table
 from profiler.analysis.result import Analysis, RunSummary
+from profiler.analysis.role_tables import block_table, role_table
+from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.roofline import kind_roof, operator_roofline, role_roofline
 from profiler.analysis.selection import Selection, select, steps_of
 from profiler.analysis.steps import step_summary, step_table
 from profiler.analysis.submodules import call_table, submodule_table
+from profiler.analysis.work.of_kinds import kind_work
 from profiler.table.run import Run
 
 __all__ = ["analyze"]
@@ -25,11 +32,16 @@ __all__ = ["analyze"]
 _TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01: clocks that count from boot stay below
 
 
-def analyze(run: Run, selection: Selection = Selection()) -> Analysis:  # noqa: B008 (frozen)
+def analyze(
+    run: Run,
+    selection: Selection = Selection(),  # noqa: B008 (frozen)
+    measured: Sequence[DeviceProfile] = (),
+) -> Analysis:
     """Analyze `run`, its tables limited to `selection`.
 
-    The accounting and the stages stay those of the whole run. Raises InputError where the
-    selection names what the run does not have.
+    The accounting and the stages stay those of the whole run. `measured` are the profiles of its
+    devices, where there are any beside the published ones. Raises InputError where the selection
+    names what the run does not have.
     """
     if not run.calls["call"].is_sorted():
         run = replace(run, calls=run.calls.sort("call"))
@@ -45,6 +57,12 @@ def analyze(run: Run, selection: Selection = Selection()) -> Analysis:  # noqa: 
         call_rows, operators, accounting.end_to_end_ns, _calibrations(run.info.submodules)
     )
     steps = _selected_steps(run, step_table(run, everything), selection)
+    kinds = kinds_of(calls, frame, commands.call)
+    kind_roles = roles_of(run.info.submodules, kinds, commands.call, frame["role"])
+    calibration = submodules.select("submodule", "calibration")
+    work = kind_work(kinds, frame)
+    profiles = profiles_of(dict.fromkeys(commands.devices) | dict(run.info.devices), measured)
+    roof = kind_roof(kinds, work, commands, profiles)
     from_spans = bool((run.spans["kind"] == "step").any())
     return Analysis(
         run=_summary(run, selection, calls, frame),
@@ -55,9 +73,15 @@ def analyze(run: Run, selection: Selection = Selection()) -> Analysis:  # noqa: 
         calls=call_rows,
         steps=steps,
         step_summary=step_summary(steps, from_spans=from_spans),
-        operators=operator_table(
-            folds, frame, commands, submodules.select("submodule", "calibration")
-        ),
+        operators=operator_table(folds, frame, commands, calibration),
+        roles=role_table(kinds, kind_roles, calibration),
+        blocks=block_table(kinds, kind_roles),
+        roofline=operator_roofline(roof, kinds),
+        roofline_roles=role_roofline(roof, kinds, kind_roles["role"]),
+        fusions=fusion_table(calls, kinds, work, commands, profiles, kind_roles["role"]),
+        device_profiles=profiles,
+        kinds=kinds,
+        kind_roles=kind_roles,
         losses=run.losses,
     )
 

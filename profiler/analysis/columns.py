@@ -9,7 +9,20 @@ import polars as pl
 
 from profiler.table.columns import Column
 
-__all__ = ["CALLS", "DEVICES", "OPERATORS", "STAGES", "STEPS", "SUBMODULES", "TABLES"]
+__all__ = [
+    "BLOCKS",
+    "CALLS",
+    "DEVICES",
+    "FUSIONS",
+    "OPERATORS",
+    "ROLES",
+    "ROOFLINE",
+    "ROOFLINE_ROLES",
+    "STAGES",
+    "STEPS",
+    "SUBMODULES",
+    "TABLES",
+]
 
 _TEXT, _FLAG = pl.String(), pl.Boolean()
 _INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
@@ -126,6 +139,82 @@ OPERATORS: tuple[Column, ...] = (
     Column("calibrated_ns", _INT64, "ns", "busy_sum_ns * calibration of its submodule", True),
 )
 
+_STREAMS: tuple[Column, ...] = (
+    Column("image_ns", _INT64, "ns", "busy_ns of the image stream of a joint transformer", True),
+    Column("context_ns", _INT64, "ns", "busy_ns of its context (text) stream", True),
+)
+
+ROLES: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
+    Column("role", _TEXT, "", "what the commands are for in a diffusion model"),
+    Column("commands", _INT64, "", "device commands of that role"),
+    Column("busy_ns", _INT64, "ns", "sum of their durations"),
+    Column("share", _REAL, "ratio", "busy_ns / that of all roles of the submodule", True),
+    Column("calibrated_ns", _INT64, "ns", "busy_ns * calibration of the submodule", True),
+    *_STREAMS,
+    Column("norm_kinds", _TEXT, "", "kinds of norms, most time first, joined with commas"),
+    Column("decided_by", _TEXT, "", "evidence that decided, most time first, joined with commas"),
+)
+
+BLOCKS: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule that the block is a part of", True),
+    Column("block", _TEXT, "", "module path of the block"),
+    Column("commands", _INT64, "", "device commands in the block"),
+    Column("busy_ns", _INT64, "ns", "sum of their durations"),
+    Column("norm_ns", _INT64, "ns", "busy_ns of its norms"),
+    Column("norm_share", _REAL, "ratio", "norm_ns / busy_ns", True),
+    Column("modulation_ns", _INT64, "ns", "busy_ns of its modulation: shift, scale and gate"),
+    Column("modulation_share", _REAL, "ratio", "modulation_ns / busy_ns", True),
+    *_STREAMS,
+)
+
+_WORK: tuple[Column, ...] = (
+    Column("device", _TEXT, "", "device that ran it", True),
+    Column("commands", _INT64, "", "its commands there, but host, sync and dma"),
+    Column("busy_ns", _INT64, "ns", "sum of their durations"),
+    Column("wait_ns", _INT64, "ns", "idle time of the device directly before them, within calls"),
+    Column("flops", _INT64, "", "floating-point operations of those that are known", True),
+    Column("bytes", _INT64, "bytes", "bytes read and written of those that are known", True),
+    Column("intensity", _REAL, "FLOPs/byte", "of commands of which both are known", True),
+    Column("unknown_commands", _INT64, "", "commands whose FLOPs or bytes are not known"),
+    Column("unknown_ns", _INT64, "ns", "sum of the durations of these"),
+    Column(
+        "attainable_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
+    ),
+    Column("of_roof", _REAL, "ratio", "attainable_ns / busy_ns, of what is known", True),
+    Column("verdict", _TEXT, "", "compute-bound, memory-bound, launch-bound or host-bound", True),
+)
+
+ROOFLINE: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
+    Column("layer", _TEXT, "", "tensor-level operation: module path or node name"),
+    Column("op_types", _TEXT, "", "op types, most time first, joined with commas"),
+    *_WORK,
+)
+
+ROOFLINE_ROLES: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
+    Column("role", _TEXT, "", "what the commands are for in a diffusion model"),
+    *_WORK,
+)
+
+FUSIONS: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule in whose calls the chain stands"),
+    Column("device", _TEXT, "", "device that ran it"),
+    Column(
+        "what",
+        _TEXT,
+        "",
+        "attention, norm, modulation, norm and modulation, rope, softmax or elementwise",
+    ),
+    Column("layer", _TEXT, "", "layer of the first command of the first such chain"),
+    Column("op_types", _TEXT, "", "op types of its commands in order"),
+    Column("chains", _INT64, "", "such chains in all traced calls"),
+    Column("busy_ns", _INT64, "ns", "sum of their commands' durations"),
+    Column("saved_bytes", _INT64, "bytes", "writing and reading of intermediates, at most"),
+    Column("saved_ns", _INT64, "ns", "time that fusing saves by the device's profile", True),
+)
+
 TABLES: dict[str, tuple[Column, ...]] = {
     "stages": STAGES,
     "devices": DEVICES,
@@ -133,4 +222,9 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "calls": CALLS,
     "steps": STEPS,
     "operators": OPERATORS,
+    "roles": ROLES,
+    "blocks": BLOCKS,
+    "roofline": ROOFLINE,
+    "roofline_roles": ROOFLINE_ROLES,
+    "fusions": FUSIONS,
 }

@@ -13,6 +13,8 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.columns import TABLES
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.kinds import Kinds
 from profiler.analysis.selection import Selection
 from profiler.events import Loss
 from profiler.table.columns import checked
@@ -133,8 +135,10 @@ class Analysis:
     `accounting` and `stages` describe the whole run, `steps` the selected steps as they were in
     the whole run, the other tables what `run.selection` left. `operators` is sorted by
     `busy_sum_ns`, longest first, and holds all of them; `stages`, `submodules`, `calls` and
-    `steps` are in order of time, `devices` by name. `losses` is what was executed but is not
-    in the trace.
+    `steps` are in order of time, `devices` by name. `roofline`, `roofline_roles` and `fusions` hold
+    operators against the `device_profiles` of their devices, as far as these are known. `roles`
+    and `blocks` say what the time is for; `kind_roles` has the role of each of the `kinds` of the
+    selected commands, and what decided. `losses` is what was executed but is not in the trace.
     """
 
     run: RunSummary
@@ -146,6 +150,14 @@ class Analysis:
     steps: pl.DataFrame
     step_summary: StepSummary
     operators: pl.DataFrame
+    roles: pl.DataFrame
+    blocks: pl.DataFrame
+    roofline: pl.DataFrame
+    roofline_roles: pl.DataFrame
+    fusions: pl.DataFrame
+    device_profiles: Mapping[str, DeviceProfile]
+    kinds: Kinds
+    kind_roles: pl.DataFrame
     losses: tuple[Loss, ...]
 
     def __post_init__(self) -> None:

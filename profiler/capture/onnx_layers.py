@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +24,7 @@ import onnx
 
 from profiler.errors import InputError
 
-__all__ = ["LayerMap", "build_layer_map", "module_path", "node_count"]
+__all__ = ["LayerMap", "build_layer_map", "module_classes", "module_path", "node_count"]
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
@@ -33,9 +33,11 @@ _NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export p
 
 @dataclass(frozen=True, slots=True)
 class LayerMap:
-    """Layers of the nodes of one model; `layers` maps a node's name to its module path."""
+    """Layers of the nodes of one model; `layers` maps a node's name to its module path, `classes`
+    a module's path ("": the model itself) to its class."""
 
     layers: Mapping[str, str]
+    classes: Mapping[str, str] = field(default_factory=dict)
 
     def layer_of(self, node: str, op_type: str) -> tuple[str, bool]:
         """The layer of an executed node, and whether it is a module path."""
@@ -54,19 +56,20 @@ def build_layer_map(exported: Path | bytes, optimized: Path | None) -> LayerMap:
     graph = _load(exported).graph
     layers, producers = _exported_layers(graph)
     root = next(filter(None, map(_root_class, graph.node)), "")
+    classes = module_classes(graph)
     _from_neighbours(graph, layers, root)
     for node in _nodes(graph):
         if node.name in layers:
             producers |= dict.fromkeys(filter(None, node.output), layers[node.name])
     if optimized is None or not optimized.is_file():
-        return LayerMap(layers)
+        return LayerMap(layers, classes)
     optimized_graph = _load(optimized).graph
     for node in _nodes(optimized_graph):
         found = _by_name_or_output(node, layers, producers)
         if found:
             layers[node.name] = found
     _from_neighbours(optimized_graph, layers, root)
-    return LayerMap(layers)
+    return LayerMap(layers, classes)
 
 
 def node_count(model: Path) -> tuple[int, bool]:
@@ -93,6 +96,20 @@ def _root_class(node: Any) -> str:
     classes = _strings(metadata.get(_CLASS_HIERARCHY, ""))
     inserted = _strings(metadata.get(_NAME_SCOPES, ""))[:1] != [""]
     return "" if inserted or not classes else classes[0].rsplit(".", 1)[-1]
+
+
+def module_classes(graph: Any) -> dict[str, str]:
+    """The class of each module path on the nodes of an exported graph, "" for the model itself."""
+    found: dict[str, str] = {}
+    for node in _nodes(graph):
+        metadata = {entry.key: entry.value for entry in node.metadata_props}
+        paths = _strings(metadata.get(_NAME_SCOPES, ""))
+        classes = _strings(metadata.get(_CLASS_HIERARCHY, ""))
+        if paths[:1] != [""] or len(paths) != len(classes):
+            continue
+        for path, name in zip(paths[:-1], classes[:-1], strict=True):  # the last is the operation
+            found.setdefault(path, name.rsplit(".", 1)[-1])
+    return found
 
 
 def _strings(text: str) -> list[str]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from profiler.capture.module_classes import known_modules
 from profiler.capture.onnx_layers import LayerMap, build_layer_map, node_count
 from profiler.capture.onnx_profile import EVENT_CAP, NodeEvent, ProfiledRun, read_profile
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
@@ -132,6 +133,7 @@ class ProfiledPart:
             1 + self.renewals,
             tuple(self.losses),
             backend="onnxruntime",
+            known=known_modules(self._layers.classes if self._layers else {}),
         )
 
     @property

@@ -111,9 +111,14 @@ def run_info(
 
 
 def _add(known: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Put `more` to what is known of a submodule; lists of several sources become one."""
+    """Put `more` to what is known of a submodule; what several sources list becomes one."""
     for key, value in more.items():
-        known[key] = known.get(key, []) + value if isinstance(value, list) else value
+        if isinstance(value, list):
+            known[key] = known.get(key, []) + value
+        elif isinstance(value, Mapping):
+            known[key] = {**known.get(key, {}), **value}
+        else:
+            known[key] = value
 
 
 def _joined(names: Iterable[str]) -> str:

@@ -79,6 +79,7 @@ class _Finder:
         self._ranges = HostRanges(events)
         self._commands: dict[int, CallCommands] = {}
         self._tracks: dict[tuple[object, ...], Track] = {}
+        self._parts: dict[int, str] = {}  # of kernels whose operators launched several
 
     def find(self) -> dict[int, CallCommands]:
         """The commands of every invocation that was asked for."""
@@ -101,13 +102,15 @@ class _Finder:
         launch_of = {int(events.correlation[row]): row for row in place_of}
         work = events.rows_of(*_DEVICE_WORK)
         launches = [launch_of.get(key, -1) for key in events.correlation[work].tolist()]
+        places = [
+            linked if linked >= 0 else place_of.get(launch, -1)
+            for launch, linked in zip(launches, self._ranges.linked(work), strict=True)
+        ]
+        self._parts = self._parts_of_operators(work.tolist(), places)
         count = Tally(launches)
         added: dict[int, int] = {}  # launch → its row among the commands
         owners = set()
-        for row, launch, linked in zip(
-            work.tolist(), launches, self._ranges.linked(work), strict=True
-        ):
-            place = linked if linked >= 0 else place_of.get(launch, -1)
+        for row, launch, place in zip(work.tolist(), launches, places, strict=True):
             if place < 0 or self._ranges.call[place] not in self._commands:
                 continue
             owners.add(self._ranges.call[place])
@@ -121,6 +124,20 @@ class _Finder:
             if count[row] == 0 and place >= 0 and self._ranges.call[place] in self._commands:
                 self._add_wait(place, row, captured=row in captured)
         return frozenset(owners)
+
+    def _parts_of_operators(self, work: list[int], places: list[int]) -> dict[int, str]:
+        """Which of its operator's kernels each kernel is, where there are several: " part 2/5"."""
+        kernels: dict[int, list[int]] = {}
+        for row, place in zip(work, places, strict=True):
+            operator = self._ranges.operator[place] if place >= 0 else -1
+            if operator >= 0 and self._events.activity[row] == Activity.KERNEL:
+                kernels.setdefault(operator, []).append(row)
+        return {
+            row: f" part {number}/{len(rows)}"
+            for rows in kernels.values()
+            if len(rows) > 1
+            for number, row in enumerate(rows, 1)
+        }
 
     def _captured(self, runtime: Int64s) -> frozenset[int]:
         """Runtime calls between begin and end of the capture of a CUDA graph on their thread."""
@@ -147,12 +164,13 @@ class _Finder:
         nbytes = events.nbytes.get(row, UNKNOWN)
         suffix, category = queue(_KINETO_NAME[activity], name)
         device, stream = events.device.get(row, ROOT_DEVICE), events.stream.get(row, 0)
+        shapes = events.shapes(self._ranges.row[operator]) if operator >= 0 else ""
         return self._add(
             place,
             row,
             self._track((device, f"stream {stream}{suffix}", category)),
             op_type,
-            shapes=events.shapes(self._ranges.row[operator]) if operator >= 0 else "",
+            shapes=shapes + self._parts.get(row, "") if shapes else "",
             bytes_read=nbytes if activity == Activity.MEMCPY else UNKNOWN,
             bytes_written=nbytes if activity != Activity.KERNEL else UNKNOWN,
         )

@@ -17,6 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.events import ROOT_DEVICE, UNKNOWN
+from profiler.kineto.convolution import is_convolution, result_dims
 from profiler.trace.columns import Int64s
 
 __all__ = [
@@ -172,7 +173,7 @@ def read_events(results: Any) -> TorchEvents:
         device={row: _device(events[row]) for row in (*memory, *on_device.tolist())},
         stream={row: events[row].device_resource_id() for row in on_device.tolist()},
         nbytes=nbytes,
-        shapes=lambda row: input_text(_dims(events[row]), events[row].dtypes()),
+        shapes=lambda row: _shapes(names[row], events[row]),
     )
 
 
@@ -228,6 +229,18 @@ def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:
         elif dtype == "TensorList":
             words += [f"tensor[{','.join(map(str, s))}]" for s in shape if isinstance(s, Sequence)]
     return " ".join(words)
+
+
+def _shapes(name: str, event: Any) -> str:
+    """The inputs, and of convolutions the result: " -> float[2,64,32,32]"."""
+    dims, dtypes = _dims(event), event.dtypes()
+    text = input_text(dims, dtypes)
+    if not is_convolution(name) or not hasattr(event, "concrete_inputs"):
+        return text
+    result = result_dims(name, dims, event.concrete_inputs())
+    if result is None or dtypes[0] not in _DTYPES:
+        return text
+    return f"{text} -> {_DTYPES[dtypes[0]]}[{','.join(map(str, result))}]"
 
 
 def _device(event: Any) -> str:

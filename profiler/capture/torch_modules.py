@@ -15,7 +15,7 @@ from profiler.capture.torch_hooks import is_compiled
 from profiler.capture.torch_ranges import MODULE
 from profiler.capture.wraps import Wraps
 
-__all__ = ["ModuleRanges", "close_range", "open_range"]
+__all__ = ["ModuleRanges", "class_name", "close_range", "open_range"]
 
 _OPEN = threading.local()  # .ranges: [(name, range)] open on this thread, the invocation's first
 
@@ -54,6 +54,7 @@ class ModuleRanges:
         self._attached = False
         self._handles: list[Any] = []
         self._wraps = Wraps()
+        self.classes: dict[str, str] = {}  # by path from the root, "" for itself
 
     def __len__(self) -> int:
         return len(self._handles) // 2
@@ -64,8 +65,10 @@ class ModuleRanges:
         if self._attached or root is None:
             return
         self._attached = True
+        self.classes = {"": class_name(root)}
         for path, module in _modules_below(root):
             self._hook(f"{MODULE}{path}", module)
+            self.classes[path] = class_name(module)
 
     def detach(self) -> None:
         """Leave the modules as they were; again without effect."""
@@ -146,6 +149,11 @@ def _modules_below(root: Any) -> Iterator[tuple[str, Any]]:
         seen.update(id(child) for _, child in below)
         prefix = f"{path}." if path else ""
         pending += [(f"{prefix}{name}", child) for name, child in reversed(below)]
+
+
+def class_name(module: Any) -> str:
+    """The class of a module, without torch.compile's wrapper."""
+    return type(getattr(module, "_orig_mod", module)).__name__
 
 
 def _is_one_piece(module: Any) -> bool:

@@ -18,10 +18,11 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from profiler.capture.module_classes import known_modules
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.timeline import PipelineCall
-from profiler.capture.torch_modules import ModuleRanges
+from profiler.capture.torch_modules import ModuleRanges, class_name
 from profiler.capture.torch_session import EVENT_CAP, CutCall, TracedCall, Tracing
 from profiler.events import Loss
 
@@ -53,7 +54,7 @@ class TorchOperators:
         event_cap: int = EVENT_CAP,
     ) -> None:
         self._submodule = submodule
-        self._layer = _class_name(module)
+        self._layer = class_name(module)
         self._recorder = recorder
         self._clock = recorder.clock
         self._tracing = tracing
@@ -126,12 +127,17 @@ class TorchOperators:
         yield from traces
 
     def summary(self) -> SourceSummary:
-        """Events, attribution to modules below the submodule, and losses, of the whole run."""
+        """Events, attribution to modules below the submodule, losses and classes of modules."""
         losses = [
             Loss(kind, self._submodule, count, _UNITS[kind], detail)
             for (kind, detail), count in self._lost.items()
         ]
-        return replace(self._summary, sessions=self._tracing.sessions, losses=tuple(losses))
+        return replace(
+            self._summary,
+            sessions=self._tracing.sessions,
+            losses=tuple(losses),
+            known=known_modules(self._modules.classes),
+        )
 
     def _keep(self, invocation: Invocation, cut: CutCall | None) -> None:
         """Take what a session has of an invocation."""
@@ -159,8 +165,3 @@ class TorchOperators:
         if count:
             with self._lock:
                 self._lost[kind, detail] = self._lost.get((kind, detail), 0) + count
-
-
-def _class_name(module: Any) -> str:
-    """The class of a submodule, without torch.compile's wrapper."""
-    return type(getattr(module, "_orig_mod", module)).__name__

@@ -14,6 +14,7 @@ import typer
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
+    from profiler.analysis.device_profiles import DeviceProfile
     from profiler.analysis.result import Analysis
     from profiler.events import Loss
     from profiler.table.run import Run
@@ -78,6 +79,14 @@ def analyze(
             "bundle; beside a single .pb under its name]",
         ),
     ] = None,
+    device_profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What calibrate-device measured.  [default: device_profiles.json in the bundle or "
+            "beside it; else published figures]",
+        ),
+    ] = None,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
 ) -> None:
     """Report on a run: per stage, device, submodule, step and operator.
@@ -94,7 +103,7 @@ def analyze(
         raise InputError("--html and --no-html contradict each other: give one of them")
     given = _open(path)
     selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
-    analysis = find(given.run, selection)
+    analysis = find(given.run, selection, _profiles(given.source, device_profile))
     page: OutputError | None = None
     written: list[Path] = []
     if not no_html:  # before anything is printed: `… | head` ends the program
@@ -136,6 +145,18 @@ def _open(path: Path) -> _Given:
     if given.run.calls.is_empty():
         raise InputError(_without_calls(path, given))
     return given
+
+
+def _profiles(source: Path, asked: Path | None) -> tuple[DeviceProfile, ...]:
+    """The measured device profiles: of the file asked for, else of the nearest default one."""
+    from profiler.analysis.device_profiles import FILE_NAME, read_profiles
+
+    folder = source if source.is_dir() else source.parent
+    places = (asked,) if asked else (folder / FILE_NAME, folder.absolute().parent / FILE_NAME)
+    for place in places:
+        if place is not None and (asked or place.is_file()):
+            return read_profiles(place)
+    return ()
 
 
 def _without_calls(path: Path, given: _Given) -> str:
@@ -213,6 +234,7 @@ class _Outputs:
 
     def write(self, run: Run, analysis: Analysis) -> list[Path]:
         """Write what was asked for; returns what was written to disk."""
+        from profiler.analysis.role_tables import with_roles
         from profiler.report.tables import write_csv_tables, write_parquet_tables
 
         written: list[Path] = []
@@ -222,7 +244,8 @@ class _Outputs:
             write_csv_tables(analysis, self.csv)
             written.append(self.csv)
         if self.parquet is not None:
-            write_parquet_tables(run, analysis, self.parquet)
+            filled = with_roles(run, analysis.kinds, analysis.kind_roles)
+            write_parquet_tables(filled, analysis, self.parquet)
             written.append(self.parquet)
         return written
 
@@ -241,11 +264,12 @@ def _write_json(analysis: Analysis, path: Path) -> list[Path]:
 
 def _write_page(given: _Given, analysis: Analysis, asked: Path | None) -> Path:
     """Write the HTML page where it was asked for, or beside the trace; returns its path."""
+    from profiler.analysis.role_tables import with_roles
     from profiler.report.html import write_html
 
     path = asked or _page_path(given.source, filtered=bool(analysis.run.selection))
     try:
-        write_html(given.run, analysis, path)
+        write_html(with_roles(given.run, analysis.kinds, analysis.kind_roles), analysis, path)
     except (OSError, OutputError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         remedy = "give another place with --html FILE, or --no-html to leave it out"

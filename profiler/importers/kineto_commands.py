@@ -7,7 +7,8 @@ collectives` for NCCL and RCCL kernels. Host threads are tracks of `cpu:0`.
 - `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
 - `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
   where one graph launch ran many kernels, and for Triton kernels; `Memcpy HtoD` and the like.
-- `shapes`: the launching operator's tensor inputs.
+- `shapes`: the launching operator's tensor inputs, and the result of a convolution; with
+  ` part 2/5` where the operator launched five kernels and this is its second.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ import numpy as np
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.importers.kineto_json import Event, KinetoTrace, Scalar
 from profiler.importers.kineto_launch import DEVICE_WORK, Launches
-from profiler.importers.kineto_layers import ModulePaths, input_text
+from profiler.importers.kineto_layers import ModulePaths, convolution_text, input_text
+from profiler.kineto.convolution import is_convolution
 from profiler.kineto.names import copy_name, kernel_name, queue
 from profiler.trace.columns import CommandBuilder, Int64s
 
@@ -70,9 +72,10 @@ class CommandWriter:
     paths: ModulePaths
     kind: str
     _kernels: dict[str, str] = field(default_factory=dict)
-    _shapes: dict[tuple[bytes, bytes], str] = field(default_factory=dict)
+    _shapes: dict[tuple[str, bytes, bytes, bytes], str] = field(default_factory=dict)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
     _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
+    _parts: dict[int, str] = field(init=False)  # of launches of operators that have several
     _by_call: Int64s = field(init=False)
     devices: tuple[str, ...] = field(init=False)  # of each launch
 
@@ -85,7 +88,22 @@ class CommandWriter:
         counts = Counter(self.launches.launch.tolist())
         counts.pop(-1, None)
         self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
+        self._parts = self._parts_of_operators()
         self._by_call = np.argsort(self.launches.call, kind="stable")
+
+    def _parts_of_operators(self) -> dict[int, str]:
+        """Which of its operator's kernels each kernel is, where there are several."""
+        events, rows = self.trace.events, self.launches.row.tolist()
+        of_operator: dict[int, list[int]] = {}
+        for member, operator in enumerate(self.launches.operator.tolist()):
+            if operator >= 0 and events[rows[member]].cat == "kernel":
+                of_operator.setdefault(operator, []).append(member)
+        several = (members for members in of_operator.values() if len(members) > 1)
+        return {
+            member: f" part {number}/{len(members)}"
+            for members in several
+            for number, member in enumerate(members, 1)
+        }
 
     def write(self, call: int, builder: CommandBuilder, place_at: PlaceAt | None = None) -> None:
         """Add the commands of a call; of none (-1) with stage and step by the time of launch."""
@@ -137,7 +155,7 @@ class CommandWriter:
             self.paths.layer(int(self.launches.module[member]), label),
             op_type,
             *self._times(row),
-            shapes=self._input_text(operator),
+            shapes=self._shapes_of(operator, member),
             stage=stage,
             step=step,
             bytes_read=size if event.cat == "gpu_memcpy" else UNKNOWN,
@@ -157,15 +175,18 @@ class CommandWriter:
             return kernel
         return kernel if kernel.startswith("triton_") else operator.name
 
-    def _input_text(self, operator: Event | None) -> str:
+    def _shapes_of(self, operator: Event | None, member: int) -> str:
         args = operator.args if operator is not None else None
-        if args is None:
+        if operator is None or args is None:
             return ""
-        key = (bytes(args.dims), bytes(args.types))
+        convolution = operator.name if is_convolution(operator.name) else ""
+        values = bytes(args.values) if convolution else b""
+        key = (convolution, bytes(args.dims), bytes(args.types), values)
         text = self._shapes.get(key)
         if text is None:
-            text = self._shapes[key] = input_text(args)
-        return text
+            text = convolution_text(convolution, args) if convolution else input_text(args)
+            self._shapes[key] = text
+        return text + self._parts.get(member, "") if text else ""
 
     def _track(self, key: tuple[object, ...], row: int) -> Track:
         track = self._tracks.get(key)

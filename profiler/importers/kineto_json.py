@@ -39,9 +39,15 @@ Scalar = int | float | str | None
 class Args(
     msgspec.Struct,
     gc=False,
-    rename={"external_id": "External id", "dims": "Input Dims", "types": "Input type"},
+    rename={
+        "external_id": "External id",
+        "dims": "Input Dims",
+        "types": "Input type",
+        "values": "Concrete Inputs",
+    },
 ):
-    """What the importer needs of an event's `args`; `dims` and `types` are JSON, not decoded."""
+    """What the importer needs of an event's `args`; `dims`, `types` and `values` are JSON, not
+    decoded."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -51,6 +57,7 @@ class Args(
     name: Scalar = None
     dims: msgspec.Raw = msgspec.Raw(b"")
     types: msgspec.Raw = msgspec.Raw(b"")
+    values: msgspec.Raw = msgspec.Raw(b"")
 
 
 class Event(msgspec.Struct, gc=False):

@@ -22,8 +22,9 @@ import numpy as np
 
 from profiler.importers.kineto_frames import Frames, Kind, class_of
 from profiler.importers.kineto_json import Args
+from profiler.kineto.convolution import result_dims
 
-__all__ = ["ModulePaths", "input_dims", "input_text"]
+__all__ = ["ModulePaths", "convolution_text", "input_dims", "input_text"]
 
 _DTYPES = {
     "float": "float32",
@@ -147,6 +148,28 @@ def input_text(args: Args | None) -> str:
         if isinstance(shape, list) and shape and all(isinstance(size, int) for size in shape)
     ]
     return f"in: {' '.join(inputs)}" if inputs else ""
+
+
+def convolution_text(operator: str, args: Args) -> str:
+    """As `input_text` of a convolution, with its result: "float32[…] float32[…] -> float32[…]"."""
+    text = input_text(args)
+    try:
+        dims, types = msgspec.json.decode(args.dims), msgspec.json.decode(args.types)
+        values = [_value(value) for value in msgspec.json.decode(args.values)]
+        result = result_dims(operator, dims, values)
+    except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
+        return text
+    if result is None or not text:
+        return text
+    return f"{text.removeprefix('in: ')} -> {_dtype(str(types[0]))}[{','.join(map(str, result))}]"
+
+
+def _value(text: object) -> object:
+    """An argument as the trace prints it: "[1, 1]", "1", "False", "same", "" for a tensor."""
+    try:
+        return msgspec.json.decode(str(text).lower())
+    except msgspec.DecodeError:
+        return text
 
 
 def _dtype(name: str) -> str:

@@ -4,7 +4,7 @@
 
 Each numbered file is one runtime call (`rbln_files`); which call of the pipeline it is comes from a
 description of the pipeline (`rbln_pipeline`, `rbln_labels`) or from our own recording of the run
-(`rbln_recorded`), what ran in it from tracks, names and arguments (`rbln_tracks`, `rbln_names`,
+(`rbln_recorded`), what ran in it from tracks, names and arguments (`rbln_tracks`, `grammars.rbln`,
 `rbln_commands`). The traces have no clock but the devices' own (`rbln_clocks`). A call's time is
 what its commands span: nothing tells when its caller began.
 """

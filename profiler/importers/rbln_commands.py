@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.events import NO_STEP, UNKNOWN, Track
-from profiler.importers.rbln_names import parse_name
+from profiler.grammars.rbln import parse_name
 from profiler.importers.rbln_trace import RblnTrace
 from profiler.trace.columns import CommandColumns, Counter, Int32s, Int64s
 

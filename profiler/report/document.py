@@ -13,6 +13,7 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from profiler.analysis.columns import TABLES
+from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.result import Analysis
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
@@ -34,6 +35,12 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "steps": tables["steps"],
         "step_summary": _plain(analysis.step_summary),
         "operators": tables["operators"],
+        "roles": tables["roles"],
+        "blocks": tables["blocks"],
+        "roofline": tables["roofline"],
+        "roofline_roles": tables["roofline_roles"],
+        "fusions": tables["fusions"],
+        "device_profiles": _profiles(analysis.device_profiles),
         "losses": [_plain(loss) for loss in analysis.losses],
     }
 
@@ -41,6 +48,21 @@ def document(analysis: Analysis) -> dict[str, Any]:
 def to_json(analysis: Analysis) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
     return json.dumps(document(analysis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
+    """What each device was held against, by device."""
+    return {
+        device: {
+            "hardware": profile.hardware,
+            "measured": profile.measured,
+            "source": profile.source,
+            "memory_bandwidth": profile.memory_bandwidth,
+            "launch_ns": None if profile.launch_ns is None else round(profile.launch_ns),
+            "peak_flops": dict(profile.peak_flops),
+        }
+        for device, profile in profiles.items()
+    }
 
 
 def _plain(value: Any) -> Any:

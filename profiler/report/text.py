@@ -31,6 +31,8 @@ from profiler.report.layout import (
 )
 from profiler.report.lines import Line, accounting_lines, describe, of_all
 from profiler.report.patterns import by_pattern
+from profiler.report.role_text import role_sections
+from profiler.report.roofline_text import roofline_sections
 
 __all__ = ["print_report"]
 
@@ -65,6 +67,10 @@ def print_report(
         _section(console, "Steps", *_steps(analysis, width))
     for title, part in _operator_sections(analysis.operators, top, width):
         _section(console, title, part)
+    for title, parts in role_sections(analysis, width):
+        _section(console, title, *parts)
+    for title, shown in roofline_sections(analysis, top, width):
+        _section(console, title, *shown)
 
 
 def _span_ns(analysis: Analysis) -> int:

@@ -237,6 +237,24 @@ def test_device_work_has_category_bytes_shapes_and_its_launch():
     assert (found.total_ns, found.attributed_ns, found.dropped) == (140, 140, 0)
 
 
+def test_kernels_of_one_operator_are_its_parts():
+    """Two kernels of one product say so, that nobody counts its work twice."""
+    line = Timeline()
+    line.call(0, 1000)
+    mm = line.operator("aten::mm", 200, 300, shapes="float[2,8] float[8,4]")
+    for number, name in enumerate(("gemm", "reduce")):
+        line.runtime("cudaLaunchKernel", 210 + number, 211 + number, 20 + number, mm)
+        line.device(
+            Activity.KERNEL, name, 400 + 9 * number, 405 + 9 * number, 20 + number, linked=mm
+        )
+    columns = line.found()[7].build()
+    shapes = [columns.strings[i] for i in columns.shapes]
+    assert [text for text in shapes if text] == [
+        "float[2,8] float[8,4] part 1/2",
+        "float[2,8] float[8,4] part 2/2",
+    ]
+
+
 def test_copies_on_the_device_and_collectives_are_copies():
     """Device to device, memset and NCCL stand on tracks of their own."""
     line = Timeline()

@@ -251,3 +251,47 @@ def test_host_work_is_what_the_pipeline_does_between_calls(tmp_path):
     assert (
         host["op_type"][4] == "diffusers/schedulers/scheduling_flow_match_euler_discrete.py: step"
     )
+
+
+_CONVOLUTION = {
+    "Input Dims": [[2, 16, 128, 128], [2432, 16, 2, 2], [], [], [], [], []],
+    "Input type": ["c10::BFloat16", "c10::BFloat16", "", "ScalarList", "ScalarList", "", ""],
+    "Concrete Inputs": ["", "", "", "[0, 0]", "[2, 2]", "[1, 1]", "1"],
+}
+
+
+def _shapes(run):
+    return run.commands.filter(pl.col("device") != "cpu:0")["shapes"].cast(pl.String).to_list()
+
+
+def test_a_convolution_has_its_result(tmp_path):
+    """Its stride and padding are in the trace, and what they give is worth knowing."""
+    trace = flux()
+    trace.op("aten::miopen_convolution", 22, 5, **_CONVOLUTION)
+    trace.kernel("conv", 60, 10, launched=23)
+    assert _shapes(trace.imported(tmp_path)) == [
+        "bfloat16[2,16,128,128] bfloat16[2432,16,2,2] -> bfloat16[2,2432,64,64]"
+    ]
+
+
+def test_a_convolution_with_strange_arguments_has_its_inputs(tmp_path):
+    """Arguments that say nothing leave the inputs."""
+    trace = flux()
+    for i, values in enumerate((["", "", "", "[0", "x"], "none", None)):
+        trace.op("aten::conv2d", 22 + 2 * i, 1.5, **{**_CONVOLUTION, "Concrete Inputs": values})
+        trace.kernel("conv", 60 + 20 * i, 10, launched=22.1 + 2 * i)
+    expected = "in: bfloat16[2,16,128,128] bfloat16[2432,16,2,2]"
+    assert _shapes(trace.imported(tmp_path)) == [expected] * 3
+
+
+def test_kernels_of_one_operator_are_its_parts(tmp_path):
+    """Two kernels of one product say so, that nobody counts its work twice."""
+    trace = flux()
+    inputs = {"Input Dims": [[2, 8], [8, 4]], "Input type": ["float", "float"]}
+    trace.op("aten::mm", 22, 5, **inputs)
+    trace.kernel("gemm", 60, 10, launched=23)
+    trace.kernel("reduce", 70, 10, launched=24)
+    trace.op("aten::mm", 30, 5, **inputs)
+    trace.kernel("gemm", 80, 10, launched=31)
+    text = "in: float32[2,8] float32[8,4]"
+    assert _shapes(trace.imported(tmp_path)) == [f"{text} part 1/2", f"{text} part 2/2", text]

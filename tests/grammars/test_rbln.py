@@ -4,7 +4,7 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from profiler.importers.rbln_names import (
+from profiler.grammars.rbln import (
     RBLN_0_11,
     RBLN_0_12,
     UNNAMED,

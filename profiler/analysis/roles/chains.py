@@ -1,0 +1,100 @@
+"""Chains of op types in a representative call: norms, activations and attention written by hand.
+
+    Pow → ReduceMean → Add → Sqrt → Reciprocal → Mul → Mul      RMSNorm
+    ReduceMean → Sub → Pow → ReduceMean → Add → Sqrt → Div      LayerNorm
+    MatMul → Softmax → MatMul                                   attention
+    Pow → Mul → Add → Mul → Tanh → Add → Mul                    GELU, so mlp
+
+Every command is one letter, so that a chain is a regular expression; what only moves data does not
+break one.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+
+from profiler.analysis.roles.operations import Operation, Sort
+
+__all__ = ["Chained", "after_negation", "chained_kinds"]
+
+_LETTERS = {
+    "pow": "p",
+    "square": "p",
+    "mul": "x",
+    "mean": "m",
+    "reduce_mean": "m",
+    "add": "a",
+    "bias_add": "a",
+    "sub": "u",
+    "sqrt": "s",
+    "rsqrt": "r",
+    "div": "d",
+    "reciprocal": "c",
+    "tanh": "t",
+    "erf": "e",
+    "where": "w",
+    "is_na_n": "w",
+    "isnan": "w",
+    "softmax": "S",
+    "_softmax": "S",
+    "_safe_softmax": "S",
+    "bias_softmax": "S",
+}
+_BY_SORT = {Sort.MATMUL: "M", Sort.LAYOUT: ".", Sort.REORDER: ".", Sort.IDENTITY: "."}
+
+
+_CHAINS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
+    ("norm", "LayerNorm", re.compile(r"m\.*u\.*[px]\.*m\.*a\.*(?:r\.*x|s\.*(?:d|c\.*x))")),
+    (
+        "norm",
+        "RMSNorm",
+        re.compile(r"[px]\.*m\.*a\.*(?:r\.*x|s\.*(?:d|c\.*x))(?:\.*x)?"),
+    ),
+    ("attention", "", re.compile(r"M[.xadw]*S[.w]*M")),
+    ("mlp", "", re.compile(r"p\.*x\.*a\.*x\.*t\.*a\.*x(?:\.*x)?|d\.*e\.*a\.*x(?:\.*x)?")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Chained:
+    """What the chain that a kind stands in is; `norm_kind` for norms, else ""."""
+
+    role: str
+    norm_kind: str
+
+
+def chained_kinds(order: Sequence[int], operations: Mapping[int, Operation]) -> dict[int, Chained]:
+    """The kinds most of whose commands stand in a chain. `order` is the kind of each command of
+    the call in order of start, `operations` the operation of each kind."""
+    letters = {kind: _letter(operation) for kind, operation in operations.items()}
+    text = "".join(letters[kind] for kind in order)
+    votes: dict[int, Counter[Chained]] = {}
+    for role, norm_kind, pattern in _CHAINS:
+        chained = Chained(role, norm_kind)
+        for match in pattern.finditer(text):
+            for at in range(*match.span()):
+                if text[at] != ".":
+                    votes.setdefault(order[at], Counter())[chained] += 1
+    total = Counter(order)
+    found = {}
+    for kind, counted in votes.items():
+        chained, count = counted.most_common(1)[0]
+        if 2 * count > total[kind]:
+            found[kind] = chained
+    return found
+
+
+def after_negation(order: Sequence[int], operations: Mapping[int, Operation]) -> frozenset[int]:
+    """The kinds that run directly after a negation: in attention, halves of rotated vectors."""
+    negations = {kind for kind, operation in operations.items() if operation.word == "neg"}
+    if not negations:
+        return frozenset()
+    return frozenset(kind for before, kind in pairwise(order) if before in negations)
+
+
+def _letter(operation: Operation) -> str:
+    return _LETTERS.get(operation.word) or _BY_SORT.get(operation.sort, "o")

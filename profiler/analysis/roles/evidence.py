@@ -1,0 +1,45 @@
+"""What is known of a kind of commands, and what is concluded from it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from profiler.analysis.roles.chains import Chained
+from profiler.analysis.roles.operations import Operation
+from profiler.analysis.roles.places import Place
+from profiler.analysis.work.shapes import Shapes
+
+__all__ = ["ROLE_BY", "Decision", "Evidence"]
+
+ROLE_BY = ("producer", "category", "op_type", "class", "path", "chain", "shapes", "kernel")
+"""What can decide a role: the trace's producer gave it, or the evidence of that name."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """What is known of one kind.
+
+    `rotates` is whether its attention module turns queries and keys by position, `projected`
+    whether the command runs after that module's output projection, `negated` directly after a
+    negation.
+    """
+
+    op_type: str
+    category: str
+    operation: Operation
+    place: Place
+    shapes: Shapes | None = None
+    chained: Chained | None = None
+    rotates: bool = False
+    projected: bool = False
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """A role and what decided (`ROLE_BY`, "" for `other` without evidence); `norm_kind` of
+    norms, "" where it is not known."""
+
+    role: str
+    by: str
+    norm_kind: str = ""

@@ -1,0 +1,260 @@
+"""Roles of all kinds of a run: evidence from names, classes and a representative call.
+
+    found = roles_of(run, kinds, rows)      # one row a kind
+
+Works on kinds in plain Python; what concerns commands is one gather (`Kinds.spread`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.batches import Codes, counts, is_sorted
+from profiler.analysis.kinds import Kinds
+from profiler.analysis.roles.chains import after_negation, chained_kinds
+from profiler.analysis.roles.evidence import ROLE_BY, Decision, Evidence
+from profiler.analysis.roles.operations import Operation, Sort, operation_of
+from profiler.analysis.roles.places import Place, Places, Purpose
+from profiler.analysis.roles.rules import decide
+from profiler.analysis.roles.streams import StreamKind, streams_of
+from profiler.analysis.roles.tensors import only_integers, turns
+from profiler.analysis.work.shapes import parse_shapes
+from profiler.grammars.names import parse_name
+from profiler.table.columns import ROLE
+
+__all__ = ["KIND_ROLE", "STREAMS", "roles_of"]
+
+STREAMS = ("image", "context")
+KIND_ROLE = pl.Schema(
+    {
+        "kind": pl.Int32(),
+        "role": ROLE,
+        "norm_kind": pl.String(),
+        "stream": pl.Enum(STREAMS),
+        "block": pl.String(),
+        "role_by": pl.Enum(ROLE_BY),
+    }
+)
+"""One row a kind, in their order. Null: `role` of host work; `norm_kind` of all but norms and of
+norms whose kind is not known; `stream` where there are not two, or it works on both; `block`
+outside of blocks; `role_by` where nothing decided (`other`)."""
+
+_LONGEST = 10_000  # commands of a representative call that chains are looked for in
+_PRODUCTS = (Sort.MATMUL, Sort.CONVOLUTION)
+_MARKS = frozenset(("neg", "view_as_complex"))
+
+
+class _Row(NamedTuple):
+    """What decides about a kind: columns of `Kinds.table`."""
+
+    submodule: str | None
+    layer: str
+    op_type: str | None
+    category: str
+    shapes: str | None
+    busy_ns: int
+
+
+def roles_of(
+    submodules: Mapping[str, Mapping[str, Any]],
+    kinds: Kinds,
+    calls: Codes,
+    given: pl.Series | None = None,
+) -> pl.DataFrame:
+    """The role of each kind (`KIND_ROLE`).
+
+    `submodules` is what the manifest says of them, with the classes of their `modules` where
+    capture kept those; `calls` is the row of the call of each command, -1 for none; `given` the
+    role that the producer gave to each command: a kind keeps the one that most of it has.
+    """
+    table = kinds.table
+    rows = [*map(_Row._make, table.select(_Row._fields).iter_rows())]
+    numbers: dict[str | None, list[int]] = {}
+    for number, row in enumerate(rows):
+        numbers.setdefault(row.submodule, []).append(number)
+    order = _representatives(kinds, calls, numbers)
+    produced = _produced(kinds, given)
+    decisions: dict[int, Decision | None] = {}
+    evidence: dict[int, Evidence] = {}
+    for submodule, own in numbers.items():
+        classes = _classes(submodules, submodule)
+        found = _Submodule({n: rows[n] for n in own}, classes, order.get(submodule, []))
+        known = {number: found.evidence(number) for number in own}
+        decided = _complete({n: decide(known[n]) for n in own}, known)
+        decisions |= {n: _kept(decided[n], produced.get(n)) for n in own}
+        evidence |= known
+    in_order = [decisions[n] for n in range(len(rows))]
+    known_in_order = [evidence[n] for n in range(len(rows))]
+    members = [
+        StreamKind(row.submodule or "", found.place, found.shapes, row.busy_ns, d.role if d else "")
+        for row, d, found in zip(rows, in_order, known_in_order, strict=True)
+    ]
+    return pl.DataFrame(
+        {
+            "kind": range(len(rows)),
+            "role": [d.role if d else None for d in in_order],
+            "norm_kind": [(d.norm_kind or None) if d else None for d in in_order],
+            "stream": streams_of(members),
+            "block": [member.place.block for member in members],
+            "role_by": [(d.by or None) if d else None for d in in_order],
+        },
+        schema=KIND_ROLE,
+    )
+
+
+def _kept(decision: Decision | None, produced: str | None) -> Decision | None:
+    """The role that a producer gave, where it did."""
+    if produced is None:
+        return decision
+    return Decision(produced, "producer", decision.norm_kind if decision else "")
+
+
+def _complete(
+    decided: dict[int, Decision | None], known: Mapping[int, Evidence]
+) -> dict[int, Decision | None]:
+    """Give the commands of a norm that do not tell its kind the one that others of it tell."""
+    kinds: dict[str, set[str]] = {}
+    for number, decision in decided.items():
+        if decision is not None and decision.norm_kind:
+            kinds.setdefault(known[number].place.path, set()).add(decision.norm_kind)
+    for number, decision in decided.items():
+        place = known[number].place
+        if place.purpose is not Purpose.NORM or decision is None or decision.norm_kind:
+            continue
+        found = kinds.get(place.path, set())
+        if decision.role == "norm" and len(found) == 1:
+            decided[number] = replace(decision, norm_kind=next(iter(found)))
+    return decided
+
+
+def _produced(kinds: Kinds, given: pl.Series | None) -> dict[int, str]:
+    """The role that a producer gave to most of each kind, where it gave any."""
+    if given is None or given.null_count() == len(given):
+        return {}
+    counted = (
+        pl.DataFrame({"kind": kinds.of_command, "role": given.cast(pl.String)})
+        .drop_nulls("role")
+        .group_by("kind", "role")
+        .len()
+        .sort(["len", "role"])
+    )
+    return dict(counted.select("kind", "role").rows())  # the last of a kind stays
+
+
+def _classes(submodules: Mapping[str, Mapping[str, Any]], submodule: str | None) -> dict[str, str]:
+    """Class by module path, from the manifest, which may say anything."""
+    modules = submodules.get(submodule or "", {}).get("modules")
+    if not isinstance(modules, Mapping):
+        return {}
+    return {str(path): name for path, name in modules.items() if isinstance(name, str)}
+
+
+def _representatives(
+    kinds: Kinds, calls: Codes, numbers: Mapping[str | None, list[int]]
+) -> dict[str | None, list[int]]:
+    """For each submodule the kinds of its call with the most commands, in their order, without
+    host work."""
+    found: dict[str | None, list[int]] = {}
+    groups = int(calls.max(initial=-1)) + 1
+    lengths = counts(calls, groups)
+    on_host = (kinds.table["category"] == "host").to_numpy()
+    submodule_of = kinds.table["submodule"].to_list()
+    keys = calls.view(np.uint32)  # -1 becomes the largest: work of no call comes last
+    in_order = is_sorted(keys)
+    for row in np.argsort(-lengths, kind="stable").tolist():
+        if in_order:
+            ends = np.array((row, row + 1), dtype=np.uint32)
+            own: Any = slice(*np.searchsorted(keys, ends).tolist())
+        else:
+            own = calls == row
+        codes = kinds.of_command[own][:_LONGEST]
+        if not len(codes):
+            break
+        submodule = submodule_of[int(codes[0])]
+        if submodule not in found and submodule in numbers:
+            found[submodule] = codes[~on_host[codes]].tolist()
+        if len(found) == len(numbers):
+            break
+    return found
+
+
+class _Submodule:
+    """The kinds of one submodule and what its representative call says of them."""
+
+    def __init__(
+        self, rows: Mapping[int, _Row], classes: Mapping[str, str], order: list[int]
+    ) -> None:
+        self._rows = rows
+        self._named = next(iter(rows.values())).submodule is not None  # the scheduler is no model
+        places = Places({row.layer for row in rows.values()}, classes)
+        self._places: dict[int, Place] = {n: places.of(row.layer) for n, row in rows.items()}
+        self._operations: dict[int, Operation] = {
+            n: operation_of(row.op_type or _named_operation(row.layer)) for n, row in rows.items()
+        }
+        self._negated = after_negation(order, self._operations)
+        counting = {n for n, row in rows.items() if only_integers(row.shapes)}  # shapes and masks
+        self._chained = chained_kinds([n for n in order if n not in counting], self._operations)
+        attention = {n: _attention_path(place) for n, place in self._places.items()}
+        self._attention = attention
+        self._rotating = frozenset(
+            path for n, path in attention.items() if path and self._marks_rotation(n)
+        )
+        self._projected = self._after_projection(order)
+
+    def evidence(self, number: int) -> Evidence:
+        """What is known of a kind."""
+        row = self._rows[number]
+        return Evidence(
+            op_type=row.op_type or "",
+            category=row.category,
+            operation=self._operations[number],
+            place=self._places[number],
+            shapes=parse_shapes(row.shapes) if self._named else None,
+            negated=number in self._negated,
+            chained=self._chained.get(number),
+            rotates=self._attention[number] in self._rotating,
+            projected=number in self._projected,
+        )
+
+    def _marks_rotation(self, number: int) -> bool:
+        """Operations that, in an attention, only rotary positions have."""
+        word = self._operations[number].word
+        return word in _MARKS or (word == "sub" and turns(parse_shapes(self._rows[number].shapes)))
+
+    def _after_projection(self, order: list[int]) -> frozenset[int]:
+        """Kinds of an attention module's own that run only after its output projection: the
+        last of its projections, if that follows the attention itself."""
+        core: dict[str, int] = {}
+        output: dict[str, int] = {}
+        for at, number in enumerate(order):
+            path, sort = self._attention[number], self._operations[number].sort
+            if path and sort is Sort.ATTENTION:
+                core[path] = at
+                output.pop(path, None)
+            elif path in core and self._places[number].child and sort in _PRODUCTS:
+                output[path] = at
+        after: set[int] = set()
+        before: set[int] = set()
+        for at, number in enumerate(order):
+            path = self._attention[number]
+            if path and not self._places[number].child:
+                (after if at > output.get(path, len(order)) else before).add(number)
+        return frozenset(after - before)
+
+
+def _named_operation(layer: str) -> str:
+    """The op type that a layer's name begins with, the layer itself where it has none."""
+    parsed = parse_name(layer)
+    return parsed.op_types[0] if parsed is not None and parsed.op_types else layer
+
+
+def _attention_path(place: Place) -> str:
+    """The path of the attention module that a command lies in, "" for none."""
+    if place.purpose is not Purpose.ATTENTION:
+        return ""
+    return place.path

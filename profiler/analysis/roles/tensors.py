@@ -1,0 +1,135 @@
+"""What the shapes of a command say of what it is for."""
+
+from __future__ import annotations
+
+from profiler.analysis.work.shapes import Shapes
+
+__all__ = [
+    "broadcasts",
+    "has_number",
+    "in_groups",
+    "modulation_width",
+    "only_integers",
+    "only_vectors",
+    "projection_of",
+    "same_dims",
+    "single_input",
+    "turns",
+    "two_activations",
+]
+
+_VECTORS = 16  # rows up to which a product works on vectors of the batch, not on tokens
+
+
+def single_input(shapes: Shapes | None) -> bool:
+    """Whether one tensor goes in: ONNX Runtime does not list weights."""
+    return shapes is not None and shapes.outputs is not None and len(shapes.inputs) == 1
+
+
+def has_number(shapes: Shapes | None) -> bool:
+    """Whether one of the first two tensors that go in is a single number."""
+    return shapes is not None and any(not tensor.dims for tensor in shapes.inputs[:2])
+
+
+def turns(shapes: Shapes | None) -> bool:
+    """Whether two tensors of at least three dimensions go in: parts of queries or keys."""
+    if shapes is None or len(shapes.inputs) < 2:
+        return False
+    return all(len(tensor.dims) > 2 and tensor.floating for tensor in shapes.inputs[:2])
+
+
+def in_groups(shapes: Shapes | None) -> bool:
+    """Whether channels and pixels were folded into groups, [b,groups,n]: ONNX has a GroupNorm as
+    an InstanceNormalization of these."""
+    return shapes is not None and bool(shapes.inputs) and len(shapes.inputs[0].dims) == 3
+
+
+def two_activations(shapes: Shapes) -> bool:
+    """Whether a product is of two batches of matrices: weights are a matrix."""
+    return len(shapes.inputs) > 1 and all(len(tensor.dims) > 2 for tensor in shapes.inputs[:2])
+
+
+def only_integers(text: str | None) -> bool:
+    """Whether the text in `shapes` has tensors of integers or truth values alone."""
+    return text is not None and "float" not in text and ("int" in text or "bool" in text)
+
+
+def only_vectors(shapes: Shapes | None) -> bool:
+    """Whether nothing goes in that has more than a batch and a width."""
+    return shapes is not None and all(len(tensor.dims) <= 2 for tensor in shapes.inputs)
+
+
+def same_dims(shapes: Shapes) -> bool:
+    """Whether the first two tensors that go in are of one shape and hold tokens or images."""
+    if len(shapes.inputs) < 2:
+        return False
+    first, second = shapes.inputs[0].dims, shapes.inputs[1].dims
+    return first == second and len(first) >= 2
+
+
+def broadcasts(shapes: Shapes) -> bool:
+    """Whether a vector of the batch meets tokens or pixels ([b,1,d] with [b,n,d], [b,c,1,1] with
+    [b,c,h,w]), or is itself changed by a number (1 + scale)."""
+    tensors = [tensor.dims for tensor in shapes.inputs[:2]]
+    if len(tensors) < 2:
+        return False
+    small, large = sorted(tensors, key=lambda dims: (len(dims), dims))
+    if small in ((), (1,)):
+        return len(large) == 3 and large[1] == 1
+    if len(small) != len(large):
+        return len(small) == 2 and len(large) == 3 and small[-1] == large[-1]
+    return small != large and 1 in small[1:]
+
+
+def projection_of(shapes: Shapes) -> str:
+    """What a product [rows, k] by [k, n] is for in a transformer, "" where its sizes do not tell.
+
+    Products of vectors project conditioning; of tokens, those that keep the width belong to
+    attention and those that widen it three times or more, or narrow it so, to the mlp.
+    """
+    product = _product(shapes)
+    if product is None:
+        return ""
+    rows, k, n = product
+    if rows <= _VECTORS:
+        return "modulation" if n >= 2 * k and n % k == 0 else "embedding"
+    if n in (k, 3 * k):
+        return "qkv_projection"
+    if 2.5 * k <= n <= 8 * k or 2.5 * n <= k <= 8 * n:
+        return "mlp"
+    return "embedding"
+
+
+def _product(shapes: Shapes) -> tuple[int, int, int] | None:
+    """Rows, inner and outer size of a product with weights; a bias may come first."""
+    matrices = [tensor.dims for tensor in shapes.inputs if len(tensor.dims) >= 2]
+    if len(matrices) == 1 and shapes.outputs:
+        width = shapes.outputs[0].dims[-1:] or (0,)
+        matrices.append((matrices[0][-1], *width))
+    if len(matrices) < 2 or len(matrices[1]) != 2:
+        return None
+    left, right = matrices[0], matrices[1]
+    if not left[-1] or not all(right):
+        return None
+    k = left[-1]
+    if k not in right:
+        return None
+    n = right[1] if right[0] == k else right[0]
+    rows = 1
+    for size in left[:-1]:
+        rows *= size
+    return rows, k, n
+
+
+def modulation_width(shapes: Shapes) -> int:
+    """How many vectors of the model's width stand in one vector that goes in: 6 for shift, scale
+    and gate of two parts, 2 for shift and scale; 0 where there is none."""
+    widths = [tensor.dims[-1] for tensor in shapes.inputs if len(tensor.dims) == 3]
+    vectors = [tensor.dims[1] for tensor in shapes.inputs if len(tensor.dims) == 2]
+    found = {
+        vector // width
+        for width in widths
+        for vector in vectors
+        if width > 1 and vector % width == 0 and vector // width in (2, 3, 6, 9)
+    }
+    return max(found, default=0)

@@ -1,0 +1,136 @@
+"""The text in the column `shapes`, read: the tensors that a command took and gave.
+
+    float[2,77,64] float[64] -> float[2,77,64]        ONNX Runtime: inputs and outputs
+    in: bfloat16[2,16,128,128] bfloat16[2432,16,2,2]  Kineto imports: inputs
+    float[1,77,32] int64[]                            torch capture: inputs
+
+`[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type the
+producer does not tell. A text may end in ` part 2/5`: the operator launched five commands, and the
+text is that of the whole operator.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from math import prod
+
+__all__ = ["Shapes", "Tensor", "broadcast", "parse_shapes"]
+
+_BYTES = {
+    "float64": 8,
+    "float32": 4,
+    "float16": 2,
+    "bfloat16": 2,
+    "float8e4m3fn": 1,
+    "float8e4m3fnuz": 1,
+    "float8e5m2": 1,
+    "float8e5m2fnuz": 1,
+    "complex64": 8,
+    "complex128": 16,
+    "int64": 8,
+    "uint64": 8,
+    "int32": 4,
+    "uint32": 4,
+    "int16": 2,
+    "uint16": 2,
+    "int8": 1,
+    "uint8": 1,
+    "bool": 1,
+    "int4": 0.5,
+    "uint4": 0.5,
+}
+_NAMES = {
+    "float": "float32",
+    "double": "float64",
+    "half": "float16",
+    "long": "int64",
+    "int": "int32",
+    "float8_e4m3fn": "float8e4m3fn",
+    "float8_e5m2": "float8e5m2",
+    "complex<float>": "complex64",
+    "complex<double>": "complex128",
+}
+_TENSOR = re.compile(r"([A-Za-z][\w<>():.]*)\[((?:\d+(?:,\d+)*)?)\]")
+_PART = re.compile(r" part (\d+)/(\d+)$")
+_LONGEST = 1 << 16  # characters; dims of a tensor are bounded too, so that products stay cheap
+_LARGEST = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """A tensor's type, under one name whatever the producer calls it (`float32`), and its dims."""
+
+    dtype: str
+    dims: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return prod(self.dims)
+
+    @property
+    def nbytes(self) -> int | None:
+        """Bytes of its elements, None where the type's size is not known."""
+        width = _BYTES.get(self.dtype)
+        return None if width is None else -int(-self.size * width // 1)
+
+    @property
+    def floating(self) -> bool:
+        """Whether arithmetic on it is floating-point arithmetic; a type not known counts as."""
+        return not self.dtype.startswith(("int", "uint", "bool"))
+
+    def like(self, *dims: int) -> Tensor:
+        """A tensor of the same type with other dims."""
+        return Tensor(self.dtype, dims)
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """Inputs and outputs in order; `outputs` is None where the text has inputs alone. The command
+    is the `part`-th of `parts` that share this text, from 1."""
+
+    inputs: tuple[Tensor, ...]
+    outputs: tuple[Tensor, ...] | None
+    part: int = 1
+    parts: int = 1
+
+
+def parse_shapes(text: str | None) -> Shapes | None:
+    """Read a text; None where there is none or it is not of the grammar above."""
+    if not text or len(text) > _LONGEST:
+        return None
+    part = _PART.search(text)
+    number, parts = (int(part[1]), int(part[2])) if part and len(part[0]) < 24 else (1, 1)
+    left, arrow, right = text[: part.start() if part else None].partition("->")
+    inputs = _tensors(left.strip().removeprefix("in:"))
+    outputs = _tensors(right) if arrow else None
+    if inputs is None or (arrow and outputs is None) or not 0 < number <= parts:
+        return None
+    return Shapes(inputs, outputs, number, parts)
+
+
+def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """The dims that tensors of these dims have together under NumPy's rules, None for none."""
+    rank = max(map(len, shapes), default=0)
+    padded = [(1,) * (rank - len(dims)) + dims for dims in shapes]
+    dims = []
+    for sizes in zip(*padded, strict=True):
+        different = {size for size in sizes if size != 1}
+        if len(different) > 1:
+            return None
+        dims.append(different.pop() if different else 1)
+    return tuple(dims)
+
+
+def _tensors(text: str) -> tuple[Tensor, ...] | None:
+    found = []
+    for word in text.split():
+        match = _TENSOR.fullmatch(word)
+        if match is None:
+            return None
+        dims = tuple(int(size) for size in match[2].split(",") if len(size) < 20 and size)
+        if prod(dims) > _LARGEST or len(dims) > 64:
+            return None
+        found.append(Tensor(_NAMES.get(match[1], match[1]), dims))
+    return tuple(found)

@@ -1,0 +1,117 @@
+"""`profile-sd3 calibrate-device`: measure what this machine's devices can do at most."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from profiler.analysis.device_profiles import DeviceProfile
+    from profiler.pipelines.device_rates import DeviceRates
+
+__all__ = ["calibrate_device"]
+
+_CPU, _TORCH = "cpu", ("cuda", "rocm")
+
+
+def calibrate_device(
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="cpu (with all cores, and with half of them as two CPU devices have), or cuda:0; "
+            "may be repeated.  [default: cpu]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Where to write; profiles of other devices in it stay.  [default: "
+            "traces/device_profiles.json, where analyze looks for it]",
+        ),
+    ] = None,
+    seconds: Annotated[
+        float, typer.Option(min=0.01, max=60, help="Seconds for each rate that is measured.")
+    ] = 1.0,
+) -> None:
+    """Measure peak matrix product, copy and launch rates, for analyze to hold runs against.
+
+    Measure while nothing else runs.
+    """
+    from profiler.analysis.device_profiles import FILE_NAME, profiles_text, read_profiles
+    from profiler.trace.storage import write_atomically
+
+    path = out or Path("traces") / FILE_NAME
+    names = list(dict.fromkeys(device or [_CPU]))
+    kept = read_profiles(path) if path.is_file() else ()
+    measured = [profile for name in names for profile in _measure(name, seconds)]
+    places = {(profile.device, profile.cores) for profile in measured}
+    others = [profile for profile in kept if (profile.device, profile.cores) not in places]
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, profiles_text([*others, *measured]).encode())
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise OutputError(f"cannot write {path} ({reason}): give another with --out") from error
+    for profile in measured:
+        typer.echo(_line(profile))
+    typer.echo(f"wrote {path}")
+
+
+def _measure(name: str, seconds: float) -> list[DeviceProfile]:
+    from profiler.pipelines import device_rates
+
+    kind, _, index = name.partition(":")
+    if name == _CPU:
+        return _measure_cpu(seconds)
+    if kind not in _TORCH or not index.isdigit() or len(index) > 4:
+        raise InputError(f"{name!r} is no device that can be measured: give cpu or cuda:0")
+    effort = device_rates.Effort(
+        seconds, device_rates.ACCELERATOR_EFFORT.size, device_rates.ACCELERATOR_EFFORT.copy_bytes
+    )
+    return [_profile(name, None, device_rates.measure_torch(f"cuda:{index}", effort))]
+
+
+def _measure_cpu(seconds: float) -> list[DeviceProfile]:
+    """All cores, as one CPU device has them, and the share that two have each."""
+    from profiler.pipelines.device_rates import DEFAULT_EFFORT, Effort, measure_cpu
+    from profiler.pipelines.devices import Placement
+
+    effort = Effort(seconds, DEFAULT_EFFORT.size, DEFAULT_EFFORT.copy_bytes)
+    found: dict[int, DeviceProfile] = {}
+    for devices in (["cpu:0"], ["cpu:0", "cpu:1"]):
+        placement = Placement.plan(devices)
+        cores = len(placement.of("cpu:0").cores)
+        if cores not in found:
+            found[cores] = _profile(_CPU, cores, measure_cpu(placement, "cpu:0", effort))
+    return [*found.values()]
+
+
+def _profile(device: str, cores: int | None, rates: DeviceRates) -> DeviceProfile:
+    from profiler.analysis.device_profiles import DeviceProfile
+
+    return DeviceProfile(
+        hardware=rates.hardware,
+        peak_flops={dtype: float(round(rate)) for dtype, rate in rates.peak_flops.items()},
+        memory_bandwidth=float(round(rates.memory_bandwidth)),
+        launch_ns=round(rates.launch_ns, 1),
+        source=rates.method,
+        measured=True,
+        device=device,
+        cores=cores,
+    )
+
+
+def _line(profile: DeviceProfile) -> str:
+    peaks = ", ".join(f"{name} {rate / 1e9:,.1f}" for name, rate in profile.peak_flops.items())
+    cores = "" if profile.cores is None else f" with {profile.cores} cores"
+    bandwidth = (profile.memory_bandwidth or 0) / 1e9
+    return (
+        f"{profile.device}{cores} ({profile.hardware}): GFLOP/s {peaks}; memory {bandwidth:,.1f} "
+        f"GB/s; a command takes {(profile.launch_ns or 0) / 1e3:.2f} µs at least"
+    )

@@ -1,0 +1,233 @@
+"""How fast this machine's devices are: matrix products, copies, and one command after another.
+
+CPU devices are measured with ONNX Runtime, with the threads and cores that a submodule placed on
+them has; CUDA and ROCm devices with torch. Of several tries the fastest counts: a rate is what the
+device can do, not what it does while others use it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from profiler.capture.environment import hardware
+from profiler.errors import InputError
+from profiler.pipelines.devices import DeviceShare, Placement, pinned
+from profiler.pipelines.parts import OnnxPart
+
+__all__ = [
+    "ACCELERATOR_EFFORT",
+    "DEFAULT_EFFORT",
+    "DeviceRates",
+    "Effort",
+    "measure_cpu",
+    "measure_torch",
+]
+
+_TYPES = ("float32", "bfloat16", "float16")
+_CHAIN = 256  # commands in a row
+
+
+@dataclass(frozen=True, slots=True)
+class Effort:
+    """How much to measure: `seconds` for each rate, products of `size` by `size`, copies of
+    `copy_bytes`, which should be several times the caches."""
+
+    seconds: float = 1.0
+    size: int = 1024
+    copy_bytes: int = 256 << 20
+
+
+DEFAULT_EFFORT = Effort()
+ACCELERATOR_EFFORT = Effort(size=8192, copy_bytes=1 << 30)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceRates:
+    """What was measured: FLOP/s of products by type, bytes/s of a copy (read and written), ns from
+    one small command to the next, and how."""
+
+    hardware: str
+    peak_flops: Mapping[str, float]
+    memory_bandwidth: float
+    launch_ns: float
+    method: str
+
+
+def measure_cpu(placement: Placement, device: str, effort: Effort = DEFAULT_EFFORT) -> DeviceRates:
+    """Measure the CPU device `device` with the cores that `placement` gives it, by ONNX Runtime."""
+    import onnxruntime
+
+    share = placement.of(device)
+    with TemporaryDirectory(prefix="profile-sd3-") as folder, _on_first(share):
+        bench = _Bench(Path(folder), placement, device, effort)
+        peaks = {"float32": bench.product()}
+        bandwidth, launch = bench.copy(), bench.launch()
+    count = len(share.cores)
+    return DeviceRates(
+        hardware=str(hardware()["cpu"]),
+        peak_flops=peaks,
+        memory_bandwidth=bandwidth,
+        launch_ns=launch,
+        method=f"onnxruntime {onnxruntime.__version__}, {count} "
+        f"thread{'' if count == 1 else 's'}, best of {effort.seconds:g} s each",
+    )
+
+
+def _on_first(share: DeviceShare) -> AbstractContextManager[None]:
+    """The calling thread where a submodule's is: on the first core of a pinned device."""
+    return pinned(share.cores[:1] if share.pinned else ())
+
+
+def _fastest(work: Callable[[], object], seconds: float) -> float:
+    """The shortest time of `work` in seconds, run for about `seconds` and three times at least."""
+    work()  # the first one allocates
+    best, until, tries = float("inf"), time.perf_counter() + seconds, 0
+    while tries < 3 or time.perf_counter() < until:
+        begin = time.perf_counter()
+        work()
+        best = min(best, time.perf_counter() - begin)
+        tries += 1
+    return max(best, 1e-9)
+
+
+@dataclass(frozen=True, slots=True)
+class _Bench:
+    """What is measured on one CPU device; models are written to `folder`."""
+
+    folder: Path
+    placement: Placement
+    device: str
+    effort: Effort
+
+    def product(self) -> float:
+        """FLOP/s of a float32 product with a constant factor, as layers have it."""
+        from onnx import helper, numpy_helper
+
+        size = self.effort.size
+        weight = np.full((size, size), 0.5, dtype=np.float32)
+        node = helper.make_node("MatMul", ["x", "w"], ["y"])
+        model = _model([node], [size, size], numpy_helper.from_array(weight, "w"))
+        return 2 * size**3 / self._seconds("product", model, weight)
+
+    def copy(self) -> float:
+        """Bytes/s read and written by a sum with a constant, in an array beyond the caches."""
+        from onnx import helper
+
+        count = max(self.effort.copy_bytes // 4, 1)
+        model = _model([helper.make_node("Add", ["x", "one"], ["y"])], [count], _one())
+        return 8 * count / self._seconds("copy", model, np.zeros(count, dtype=np.float32))
+
+    def launch(self) -> float:
+        """ns a node takes in a chain of nodes with one element each."""
+        from onnx import helper
+
+        names = ["x", *(f"t{i}" for i in range(_CHAIN - 1)), "y"]
+        nodes = [
+            helper.make_node("Add", [read, "one"], [written]) for read, written in pairwise(names)
+        ]
+        model = _model(nodes, [1], _one())
+        return self._seconds("chain", model, np.zeros(1, dtype=np.float32)) / _CHAIN * 1e9
+
+    def _seconds(self, name: str, model: bytes, x: Any) -> float:
+        """The shortest run of a model, in a session as the pipeline opens it for a submodule."""
+        path = self.folder / f"{name}.onnx"
+        path.write_bytes(model)
+        part = OnnxPart(name, path, self.device, placement=self.placement)
+        return _fastest(_bound(part.open_session(part.session_options()), x), self.effort.seconds)
+
+
+def _one() -> Any:
+    from onnx import numpy_helper
+
+    return numpy_helper.from_array(np.ones(1, dtype=np.float32), "one")
+
+
+def _model(nodes: list[Any], dims: list[int], constant: Any) -> bytes:
+    """A model from x to y, float32 tensors of these dims, with one constant."""
+    from onnx import TensorProto, helper
+
+    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in ("x", "y")]
+    graph = helper.make_graph(nodes, "rates", ends[:1], ends[1:], [constant])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
+    return bytes(model.SerializeToString())
+
+
+def _bound(session: Any, x: Any) -> Callable[[], object]:
+    """A run whose input and output stay where they are: nothing is allocated in it."""
+    import onnxruntime
+
+    binding = session.io_binding()
+    source = onnxruntime.OrtValue.ortvalue_from_numpy(x)
+    target = onnxruntime.OrtValue.ortvalue_from_numpy(np.zeros_like(x))
+    binding.bind_ortvalue_input("x", source)
+    binding.bind_ortvalue_output("y", target)
+    return lambda: session.run_with_iobinding(binding)
+
+
+def measure_torch(device: str, effort: Effort = ACCELERATOR_EFFORT) -> DeviceRates:
+    """Measure a device of torch (`cuda:0`; ROCm's are called that too), every type it multiplies.
+
+    Raises InputError where torch is not installed or has no such device.
+    """
+    torch = _torch(device)
+    kind = device.partition(":")[0]
+    wait = torch.cuda.synchronize if kind == "cuda" else (lambda: None)
+    peaks = {}
+    for name in _TYPES:
+        rate = _torch_product(torch, device, name, effort, wait)
+        if rate is not None:
+            peaks[name] = rate
+    count = max(effort.copy_bytes, 1)
+    source = torch.zeros(count, dtype=torch.uint8, device=device)
+    target = torch.empty_like(source)
+    copy = _fastest(lambda: (target.copy_(source), wait()), effort.seconds)
+    small = torch.zeros(1, device=device)
+
+    def chain() -> None:
+        for _ in range(_CHAIN):
+            small.add_(1)
+        wait()
+
+    return DeviceRates(
+        hardware=torch.cuda.get_device_name(device) if kind == "cuda" else "",
+        peak_flops=peaks,
+        memory_bandwidth=2 * count / copy,
+        launch_ns=_fastest(chain, effort.seconds) / _CHAIN * 1e9,
+        method=f"torch {torch.__version__}, best of {effort.seconds:g} s each",
+    )
+
+
+def _torch(device: str) -> Any:
+    try:
+        import torch
+    except ImportError as error:
+        raise InputError(f"measuring {device} needs torch: install profile-sd3[torch]") from error
+    try:
+        torch.zeros(1, device=device)
+    except (RuntimeError, AssertionError) as error:
+        reason = str(error).partition("\n")[0]
+        raise InputError(f"torch has no device {device} here ({reason}): name another") from error
+    return torch
+
+
+def _torch_product(
+    torch: Any, device: str, dtype: str, effort: Effort, wait: Callable[[], object]
+) -> float | None:
+    """FLOP/s of a product of one type, None where the device does not multiply it."""
+    try:
+        a = torch.ones(effort.size, effort.size, dtype=getattr(torch, dtype), device=device)
+        out = torch.empty_like(a)
+        with torch.inference_mode():
+            seconds = _fastest(lambda: (torch.mm(a, a, out=out), wait()), effort.seconds)
+    except RuntimeError:
+        return None
+    return float(2 * effort.size**3 / seconds)

@@ -1,0 +1,98 @@
+"""The roofline in the terminal: verdicts by role or operator, and what fusing would save."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.result import Analysis
+from profiler.report.layout import clean, numbers, percents, ratios, table, texts, times
+from profiler.report.lines import of_all
+from profiler.report.units import percent
+
+__all__ = ["roofline_sections"]
+
+_ROWS = 8
+_GIGA = 1e9
+
+
+def roofline_sections(
+    analysis: Analysis, top: int, width: int
+) -> Iterator[tuple[str, list[Table | Text]]]:
+    """Title and parts of each section; none where no FLOP and no byte of the run is known."""
+    rows = analysis.roofline
+    if top and (rows["flops"].is_not_null() | rows["bytes"].is_not_null()).any():
+        by_role = analysis.roofline_roles
+        shown = by_role if len(by_role) else rows
+        count = min(top, _ROWS if shown is rows else len(shown), len(shown))
+        noun = "Operators" if shown is rows else "Roles"
+        title = f"{noun} against the roof, {of_all(count, len(shown))} by busy time"
+        yield title, [_roofline(shown.head(count), width), _notes(analysis)]
+    fusions = analysis.fusions
+    if top and len(fusions):
+        count = min(top, _ROWS, len(fusions))
+        title = f"What fusing would save at most, {of_all(count, len(fusions))} by bytes"
+        yield title, [_fusions(fusions.head(count), width)]
+
+
+def _roofline(rows: pl.DataFrame, width: int) -> Table:
+    name = "role" if "role" in rows.columns else "layer"
+    seconds = rows["busy_ns"] / _GIGA
+    longest = max(rows["busy_ns"], default=0)
+    return table(
+        [
+            texts(name, rows[name], shrink=24),
+            texts("submodule", rows["submodule"], shrink=11, rank=1),
+            texts("device", rows["device"], rank=5),
+            times("busy", rows["busy_ns"], like_ns=longest),
+            times("attainable", rows["attainable_ns"], like_ns=longest),
+            percents("of roof", rows["of_roof"]),
+            numbers("GFLOP/s", (rows["flops"] / _GIGA / seconds).fill_nan(None), rank=3),
+            numbers("GB/s", (rows["bytes"] / _GIGA / seconds).fill_nan(None), rank=3),
+            ratios("FLOPs/byte", rows["intensity"], rank=4),
+            times("waited", rows["wait_ns"], rank=2, like_ns=longest),
+            texts("verdict", rows["verdict"]),
+        ],
+        width,
+    )
+
+
+def _fusions(rows: pl.DataFrame, width: int) -> Table:
+    longest = max(rows["busy_ns"], default=0)
+    return table(
+        [
+            texts("what", rows["what"]),
+            texts("op types", rows["op_types"], shrink=20),
+            texts("submodule", rows["submodule"], shrink=11, rank=2),
+            numbers("chains", rows["chains"], rank=1),
+            times("busy", rows["busy_ns"], like_ns=longest),
+            numbers("saves MB", rows["saved_bytes"] / 1e6),
+            times("saves", rows["saved_ns"], like_ns=longest),
+        ],
+        width,
+    )
+
+
+def _notes(analysis: Analysis) -> Text:
+    """Where the roofs come from, and how much of the time has none."""
+    rows = analysis.roofline
+    devices = sorted(set(rows["device"].drop_nulls()))
+    profiles = analysis.device_profiles
+    lines = [_source(device, profiles[device]) for device in devices if device in profiles]
+    missing = [device for device in devices if device not in profiles]
+    if missing:
+        names = ", ".join(missing)
+        lines.append(f"no profile of {names}: `profile-sd3 calibrate-device` measures one")
+    busy, unknown = int(rows["busy_ns"].sum()), int(rows["unknown_ns"].sum())
+    if unknown and busy:
+        lines.append(f"FLOPs or bytes not known for {percent(unknown / busy)} of busy time")
+    return Text(clean("; ".join(lines)), style="dim")
+
+
+def _source(device: str, profile: DeviceProfile) -> str:
+    how = "measured" if profile.measured else "published"
+    return f"roof of {device}: {how}, {profile.source or 'source unknown'}"

@@ -1,0 +1,292 @@
+"""Which evidence decides a role, and in which order."""
+
+from unittest.mock import ANY
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from .small import kinds_and_roles, one_call, roles
+
+X, V = "float[2,64,32]", "float[2,1,32]"
+RMS = [
+    ("Pow", f"{X} float[] -> {X}"),
+    ("ReduceMean", f"{X} -> float[2,64,1]"),
+    ("Add", "float[2,64,1] float[] -> float[2,64,1]"),
+    ("Sqrt", "float[2,64,1] -> float[2,64,1]"),
+    ("Reciprocal", "float[2,64,1] -> float[2,64,1]"),
+    ("Mul", f"{X} float[2,64,1] -> {X}"),
+]
+
+
+def _unnamed(*operations):
+    return [(f"node_{op_type}_{at}", op_type, shapes) for at, (op_type, shapes) in operations]
+
+
+def test_rms_norm_by_hand():
+    """Pow, ReduceMean, Add, Sqrt, Reciprocal, Mul without any path are one RMSNorm."""
+    assert roles(*_unnamed(*enumerate(RMS))) == [("norm", "RMSNorm", "chain")] * 6
+
+
+def test_rms_norm_of_torch_by_hand():
+    """The same with torch's op types and a cast in between, which stays data movement."""
+    words = ("pow", "to", "mean", "add", "rsqrt", "mul")
+    found = roles(*((f"aten::{word}", f"aten::{word}", X) for word in words))
+    assert [role for role, _, _ in found] == ["norm", "data_movement", *["norm"] * 4]
+
+
+def test_layer_norm_by_hand():
+    """ReduceMean, Sub, Pow, ReduceMean, Add, Sqrt, Div."""
+    words = ("ReduceMean", "Sub", "Pow", "ReduceMean", "Add", "Sqrt", "Div")
+    found = roles(*((f"node_{at}", word, None) for at, word in enumerate(words)))
+    assert found == [("norm", "LayerNorm", "chain")] * 7
+
+
+def test_attention_by_hand():
+    """MatMul, Mul, Softmax, MatMul; integers between them, which compute shapes, do not count."""
+    scores = "float[2,4,64,64]"
+    found = roles(
+        ("node_1", "MatMul", None),
+        ("node_2", "Mul", f"int64[] int64[] -> {'int64[]'}"),
+        ("node_3", "Mul", f"{scores} float[] -> {scores}"),
+        ("node_4", "Softmax", f"{scores} -> {scores}"),
+        ("node_5", "MatMul", None),
+    )
+    assert [role for role, _, _ in found] == [
+        "attention",
+        "other",
+        "attention",
+        "attention",
+        "attention",
+    ]
+
+
+def test_gelu_by_hand_is_part_of_the_mlp():
+    """Pow, Mul, Add, Mul, Tanh, Add, Mul, Mul, as ONNX has the tanh approximation."""
+    words = ("Pow", "Mul", "Add", "Mul", "Tanh", "Add", "Mul", "Mul")
+    found = roles(*((f"node_{at}", word, None) for at, word in enumerate(words)))
+    assert [role for role, _, _ in found] == ["mlp"] * 8
+
+
+def test_shift_scale_and_gate_in_a_block():
+    """1 + scale, scale and shift of tokens by a vector, and the gate are modulation; the sum of
+    two streams of tokens is the residual."""
+    block, classes = "blocks.0", {"": "DiT", "blocks.0": "DiTBlock"}
+    found = roles(
+        (block, "Add", f"{V} float[] -> {V}"),
+        (block, "Mul", f"{X} {V} -> {X}"),
+        (block, "Add", f"{X} {V} -> {X}"),
+        (block, "Add", f"{X} {X} -> {X}"),
+        classes=classes,
+    )
+    assert [role for role, _, _ in found] == ["modulation", "modulation", "modulation", "residual"]
+
+
+@pytest.mark.parametrize(
+    ("path", "class_name", "op_type", "expected"),
+    [
+        ("blocks.0.norm1.linear", "AdaLayerNormZero", "Gemm", ("modulation", None)),
+        ("blocks.0.norm1.norm", "AdaLayerNormZero", "Pow", ("norm", "AdaLayerNormZero")),
+        ("blocks.0.norm1.norm", "AdaLayerNormZeroSingle", "Pow", ("norm", "AdaLayerNormZero")),
+        ("blocks.0.norm1.norm", "SD35AdaLayerNormZeroX", "Pow", ("norm", "AdaLayerNormZero")),
+        ("out.norm1.norm", "AdaLayerNormContinuous", "Mul", ("norm", "AdaLayerNormContinuous")),
+        ("blocks.0.norm1.norm", "AdaGroupNorm", "group_norm", ("norm", "AdaGroupNorm")),
+    ],
+)
+def test_adaptive_norms_by_class(path, class_name, op_type, expected):
+    """The class of the module around a norm says which; its projection is modulation."""
+    outer = path.rpartition(".")[0]
+    classes = {
+        "": "DiT",
+        outer: class_name,
+        path: "LayerNorm" if path.endswith("norm") else "Linear",
+    }
+    assert roles((path, op_type), classes=classes)[0][:2] == expected
+
+
+@pytest.mark.parametrize(
+    ("class_name", "kind"),
+    [
+        ("RMSNorm", "RMSNorm"),
+        ("T5LayerNorm", "RMSNorm"),
+        ("QwenImageRMS_norm", "RMSNorm"),
+        ("FP32LayerNorm", "LayerNorm"),
+        ("GroupNorm", "GroupNorm"),
+        ("BatchNorm2d", "BatchNorm"),
+        ("InstanceNorm2d", "InstanceNorm"),
+    ],
+)
+def test_norms_by_class(class_name, kind):
+    """Everything in a norm is the norm, casts included."""
+    found = roles(("a.n", "aten::to"), ("a.n", "aten::mul"), classes={"a.n": class_name})
+    assert found == [("norm", kind, "class")] * 2
+
+
+def test_class_comes_before_the_name():
+    """`norm1` of SD3 is an AdaLayerNormZero, whose own arithmetic is modulation."""
+    classes = {"blocks.0.norm1": "AdaLayerNormZero"}
+    command = ("blocks.0.norm1", "aten::mul", f"{X} {V}")
+    assert roles(command, classes=classes) == [("modulation", None, "class")]
+    assert roles(command) == [("norm", None, "path")]
+    with_projection = [command, ("blocks.0.norm1.linear", "aten::linear")]
+    assert roles(*with_projection)[0] == ("modulation", None, "path")
+
+
+def test_convolutions_that_embed_or_project():
+    """A patch embedding is one, an attention's 1x1 convolution projects; others stay."""
+    classes = {
+        "pos_embed": "PatchEmbed",
+        "pos_embed.proj": "Conv2d",
+        "attn": "QwenImageAttentionBlock",
+        "attn.to_qkv": "Conv2d",
+        "conv_in": "Conv2d",
+    }
+    layers = ("pos_embed.proj", "attn.to_qkv", "conv_in")
+    found = roles(*((layer, "aten::conv2d") for layer in layers), classes=classes)
+    assert [role for role, _, _ in found] == ["embedding", "qkv_projection", "convolution"]
+
+
+def test_rotary_positions_in_attention():
+    """Arithmetic of an attention that negates halves is rope; without, masks and scores."""
+    attention = ("mul", "neg", "cat", "mul", "add", "scaled_dot_product_attention", "cat")
+    commands = [
+        ("b.attn", f"aten::{word}", f"float[{at + 1},4,8]") for at, word in enumerate(attention)
+    ]
+    found = [role for role, _, _ in roles(*commands, classes={"b.attn": "FluxAttention"})]
+    assert found == ["rope", "rope", "rope", "rope", "rope", "attention", "data_movement"]
+    plain = [command for command in commands if command[1] != "aten::neg"]
+    found = [role for role, _, _ in roles(*plain, classes={"b.attn": "FluxAttention"})]
+    assert found == [
+        "attention",
+        "data_movement",
+        "attention",
+        "attention",
+        "attention",
+        "data_movement",
+    ]
+
+
+def test_what_attention_adds_after_its_projection_is_the_residual():
+    """The VAE's attention adds what came in."""
+    classes = {"a": "Attention", "a.to_q": "Linear", "a.to_out.0": "Linear"}
+    found = roles(
+        ("a.to_q", "aten::linear"),
+        ("a", "aten::scaled_dot_product_attention"),
+        ("a.to_out.0", "aten::linear"),
+        ("a", "aten::add"),
+        classes=classes,
+    )
+    assert [role for role, _, _ in found] == [
+        "qkv_projection",
+        "attention",
+        "qkv_projection",
+        "residual",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("shapes", "role"),
+    [
+        ("in: bf16[8192,2432] bf16[2432,2432]", "qkv_projection"),
+        ("in: bf16[2432] bf16[8192,2432] bf16[2432,2432]", "qkv_projection"),
+        ("in: bf16[8192,2432] bf16[2432,7296]", "qkv_projection"),
+        ("in: bf16[8192,2432] bf16[2432,9728]", "mlp"),
+        ("in: bf16[8192,9728] bf16[9728,2432]", "mlp"),
+        ("in: bf16[2,2432] bf16[2432,14592]", "modulation"),
+        ("in: bf16[2,256] bf16[256,2432]", "embedding"),
+        ("in: bf16[8192,2432] bf16[2432,64]", "embedding"),
+        ("in: bf16[64,256,64] bf16[64,64,256]", "attention"),
+        ("float[2,576,64] -> float[2,576,256]", "mlp"),
+    ],
+)
+def test_products_by_their_sizes(shapes, role):
+    """In a compiled model only sizes tell what a product is for."""
+    assert roles(("aten::mm", "aten::mm", shapes)) == [(role, None, "shapes")]
+
+
+@pytest.mark.parametrize(
+    ("name", "shapes", "role", "kind"),
+    [
+        (
+            "triton_per_fused__to_copy_add_addmm_mean_mul_pow_rsqrt_transpose_view_8",
+            "in: bf16[8192,2432] bf16[64]",
+            "norm",
+            "RMSNorm",
+        ),
+        (
+            "triton_red_fused_add_addmm_mul_native_layer_norm_split_unsqueeze_view_16",
+            "in: bf16[2,4096,2432] bf16[2,14592]",
+            "norm",
+            "AdaLayerNormZero",
+        ),
+        (
+            "triton_red_fused_add_mul_native_layer_norm_split_unsqueeze_24",
+            "in: bf16[2,4096,2432] bf16[2,4864]",
+            "norm",
+            "AdaLayerNormContinuous",
+        ),
+        ("triton_red_fused_native_group_norm_0", "in: bf16[1,512,64,64]", "norm", "GroupNorm"),
+        ("triton_poi_fused_addmm_gelu_view_15", "in: bf16[2,4096,9728]", "mlp", None),
+        ("triton_poi_fused_convolution_silu_1", "in: bf16[1,128,64,64]", "convolution", None),
+        ("triton_poi_fused_add_addmm_silu_3", "in: bf16[2,2432] bf16[2,2432]", "modulation", None),
+        ("triton_poi_fused_arange_cat_cos_div_exp_mul_sin_0", "in: float32[2]", "embedding", None),
+        ("triton_poi_fused_add_mul_split_unsqueeze_2", "in: bf16[2,64,32]", "modulation", None),
+        ("triton_poi_fused_add_view_2", "in: bf16[2,64,32]", "residual", None),
+        ("triton_poi_fused_cat_transpose_10", None, "data_movement", None),
+        ("triton_poi_fused_upsample_nearest2d_1", None, "resample", None),
+    ],
+)
+def test_fused_kernels(name, shapes, role, kind):
+    """torch.compile's kernels by the rarest of what they fuse."""
+    assert roles((name, name, shapes)) == [(role, kind, "kernel")]
+
+
+def test_roles_that_a_producer_gave_stay():
+    """A role in the trace is kept; commands of the kind without one have it too."""
+    run = one_call(("a", "Softmax"), ("a", "Softmax"), ("b", "Softmax"))
+    from dataclasses import replace
+
+    given_roles = pl.Series("role", ["mlp", None, None], dtype=run.commands["role"].dtype)
+    run = replace(run, commands=run.commands.with_columns(given_roles))
+    _, found = kinds_and_roles(run)
+    assert found.select("role", "role_by").rows() == [("mlp", "producer"), ("attention", "op_type")]
+
+
+def test_manifest_may_say_anything_of_modules():
+    """What is no mapping of texts is passed over."""
+    for modules in (7, ["a"], {"a": 3}, {"a": None}):
+        assert roles(("a.b", "Softmax"), classes=modules)[0][0] == "attention"
+
+
+_texts = st.one_of(
+    st.text(max_size=30),
+    st.sampled_from(
+        [
+            "blocks.0.attn.to_q",
+            "a.norm1.linear",
+            "aten::mm",
+            "/a/b/Add",
+            "1_x_2",
+            "T5Block_2.T5Norm",
+        ]
+    ),
+)
+
+
+@settings(deadline=None, max_examples=150)
+@given(st.lists(st.tuples(_texts, _texts, _texts), min_size=1, max_size=8))
+def test_every_name_has_a_role(commands):
+    """Whatever a foreign trace holds, each command gets one role of the list."""
+    found = roles(*((layer or "x", op_type, shapes) for layer, op_type, shapes in commands))
+    assert len(found) == len(commands)
+    assert all(role is not None for role, _, _ in found)
+
+
+@pytest.mark.parametrize(
+    "layer",
+    ["a." * 30_000, "/" + "a/" * 30_000 + "B", "norm_" * 30_000, "_" * 60_000, "(" * 60_000],
+)
+def test_long_names_of_foreign_traces(layer):
+    """They take neither memory nor time that grows with their square."""
+    assert roles((layer, "Softmax"), (layer, layer)) == [("attention", None, "op_type"), ANY]

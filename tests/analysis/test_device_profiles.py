@@ -1,0 +1,167 @@
+"""Device profiles: which one a device gets, and files of measured ones."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.analysis.device_profiles import (
+    PUBLISHED,
+    DeviceProfile,
+    profiles_of,
+    profiles_text,
+    read_profiles,
+)
+from profiler.errors import InputError
+
+
+def _measured(device, hardware="", cores=None, peak=1e9):
+    return DeviceProfile(
+        hardware, {"float32": peak}, 1e9, 100.0, "best of 1 s", True, device, cores
+    )
+
+
+@pytest.mark.parametrize(
+    ("hardware", "expected"),
+    [
+        ("AMD Instinct MI300X", "AMD Instinct MI300X"),
+        ("AMD Instinct MI300X VF", "AMD Instinct MI300X"),
+        ("NVIDIA H100 80GB HBM3", "NVIDIA H100 SXM"),
+        ("NVIDIA H100 PCIe", None),
+        ("NVIDIA H100 NVL", None),
+        ("NVIDIA H200", "NVIDIA H200 SXM"),
+        ("NVIDIA H200 NVL", None),
+        ("NVIDIA H200 MIG 1g.18gb", None),
+        ("RBLN-CA12", "RBLN ATOM"),
+        ("RBLN-CA25", None),
+        ("RBLN-CR03", "RBLN Rebel100"),
+        ("AMD EPYC", None),
+        ("", None),
+    ],
+)
+def test_published_profile_of_hardware(hardware, expected):
+    """By the name that the driver gives; what has other figures under a like name has none."""
+    found = profiles_of({"cuda:0": {"hardware": hardware}}).get("cuda:0")
+    assert (found.hardware if found else None) == expected
+
+
+def test_published_figures_have_their_source():
+    """Each has a URL, says that it was not measured, and no figure of 0."""
+    for profile in PUBLISHED:
+        assert profile.source.startswith("https://")
+        assert not profile.measured
+        assert all(rate > 0 for rate in profile.peak_flops.values())
+        assert profile.memory_bandwidth is None or profile.memory_bandwidth > 1e11
+
+
+def test_a_type_without_a_rate():
+    """That of a type that is no faster stands in; of what no type stands in for, nothing does."""
+    profile = DeviceProfile("", {"float32": 1.0, "float16": 2.0}, None, None, "", measured=True)
+    found = {name: profile.peak(name) for name in ("float16", "bfloat16", "float8e5m2", "float64")}
+    assert found == {"float16": 2.0, "bfloat16": 2.0, "float8e5m2": 2.0, "float64": None}
+
+
+def test_measured_stands_before_published():
+    """The file of this machine says more than a data sheet."""
+    measured = _measured("cuda:1", "NVIDIA H200")
+    found = profiles_of({"cuda:0": {"hardware": "NVIDIA H200"}}, [measured])
+    assert found == {"cuda:0": measured}
+
+
+@pytest.mark.parametrize(
+    ("facts", "expected"),
+    [
+        ({"hardware": "EPYC", "cores": [0, 1]}, 2.0),
+        ({"hardware": "EPYC", "cores": [1]}, 1.0),
+        ({"hardware": "EPYC", "cores": [0, 1, 2]}, 4.0),  # no such number of cores: the most
+        ({"hardware": "EPYC"}, 4.0),
+        ({}, 4.0),
+        ({"hardware": "Xeon", "cores": [0, 1]}, None),
+        ("no mapping", 4.0),
+    ],
+)
+def test_a_cpu_device_by_its_cores(facts, expected):
+    """cpu:1 with one core of two is held against what one core does."""
+    measured = [_measured("cpu", "EPYC", cores, float(cores)) for cores in (1, 2, 4)]
+    found = profiles_of({"cpu:1": facts}, measured).get("cpu:1")
+    assert (found.peak("float32") if found else None) == expected
+
+
+def test_a_file_is_read_as_written(tmp_path):
+    """Every field of a measured profile, unknown ones too."""
+    profiles = (
+        _measured("cpu", "EPYC", 2),
+        DeviceProfile("X", {"int8": 5.0}, None, None, "by hand", True, "cuda:0"),
+    )
+    path = tmp_path / "device_profiles.json"
+    path.write_text(profiles_text(profiles), encoding="utf-8")
+    assert read_profiles(path) == profiles
+
+
+def _file(**changes):
+    entry = {"device": "cpu", "peak_flops": {"float32": 1e9}, **changes}
+    return json.dumps({"device_profiles": 1, "devices": [entry]})
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("not JSON", "is not JSON"),
+        ("[" * 100_000, "is not JSON"),
+        ("[]", "holds no device profiles"),
+        ('{"device_profiles": 2}', "holds no device profiles that this version reads"),
+        ('{"device_profiles": 1, "devices": []}', "names no device"),
+        ('{"device_profiles": 1, "devices": [3]}', "has no peak_flops"),
+        (_file(peak_flops=[1]), "has no peak_flops"),
+        (_file(peak_flops={"float32": "fast"}), "'cpu'.*no number above 0"),
+        (_file(peak_flops={"float32": True}), "no number above 0"),
+        (_file(peak_flops={"float32": -1}), "no number above 0"),
+        (_file(memory_bandwidth=0), "no number above 0"),
+        (_file(launch_ns=float("nan")), "no number above 0"),
+        (_file(launch_ns=10**400), "no number above 0"),
+        (_file(cores=0), "a number of cores"),
+        (_file(cores=1.5), "a number of cores"),
+        (_file(hardware=7), "a name that is no text"),
+        ("x" * (2 << 20), "is too large"),
+    ],
+)
+def test_a_bad_file_is_one_sentence(tmp_path, text, message):
+    """What, where, and what to do."""
+    path = tmp_path / "profiles.json"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InputError, match=message) as caught:
+        read_profiles(path)
+    assert str(path) in str(caught.value)
+    assert "calibrate-device" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file(tmp_path):
+    """The name that was asked for is in the sentence."""
+    with pytest.raises(InputError, match=r"cannot read .*none\.json"):
+        read_profiles(tmp_path / "none.json")
+
+
+_JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(
+            st.sampled_from(["device", "hardware", "cores", "peak_flops", "launch_ns", "x"]), inner
+        )
+    ),
+    max_leaves=8,
+)
+
+
+@given(_JSON)
+def test_any_document_is_profiles_or_a_sentence(tmp_path_factory, entry):
+    """Nothing else is raised."""
+    path = tmp_path_factory.mktemp("profiles") / "profiles.json"
+    path.write_text(json.dumps({"device_profiles": 1, "devices": [entry]}), encoding="utf-8")
+    with contextlib.suppress(InputError):
+        assert len(read_profiles(path)) == 1

@@ -1,0 +1,203 @@
+"""The roofline: attainable times, verdicts, and what is not known, in runs that fit in a head."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.roofline import VERDICTS
+from tests.analysis.shaped_runs import Shaped, in_order
+
+# 1 FLOP and 1 byte a ns, so that counts are times
+UNIT = DeviceProfile("unit", {"float32": 1e9}, 1e9, None, "", measured=True)
+LAUNCHING = DeviceProfile("launching", {"float32": 1e9}, 1e9, 500.0, "", measured=True)
+
+MM = ("aten::mm", "float[3,4] float[4,5]")  # 120 FLOPs, 188 bytes
+DEEP = ("aten::mm", "float[16,16] float[16,16]")  # 8192 FLOPs, 3072 bytes
+ADD = ("aten::add", "float[5] float[5]")  # 5 FLOPs, 60 bytes
+UNKNOWN = ("theirs::secret", "float[5]")
+
+
+def _row(frame):
+    assert len(frame) == 1
+    return frame.to_dicts()[0]
+
+
+def test_memory_bound():
+    """188 bytes take longer than 120 FLOPs; 200 ns of busy time are 94 % of the roof."""
+    row = _row(Shaped(in_order(MM, duration=200)).found(cuda=UNIT)["operators"])
+    assert row["flops"] == 120
+    assert row["bytes"] == 188
+    assert row["intensity"] == pytest.approx(120 / 188)
+    assert row["attainable_ns"] == 188
+    assert row["of_roof"] == pytest.approx(0.94)
+    assert row["verdict"] == "memory-bound"
+
+
+def test_compute_bound():
+    """8192 FLOPs take longer than 3072 bytes."""
+    row = _row(Shaped(in_order(DEEP, duration=10_000)).found(cuda=UNIT)["operators"])
+    assert (row["attainable_ns"], row["verdict"]) == (8192, "compute-bound")
+
+
+def test_launch_bound():
+    """A launch takes 500 ns, the work at most 188."""
+    row = _row(Shaped(in_order(MM, duration=600)).found(cuda=LAUNCHING)["operators"])
+    assert (row["attainable_ns"], row["verdict"]) == (500, "launch-bound")
+
+
+def test_host_bound():
+    """The device waits 300 ns before the second command, longer than both run."""
+    rows = [("a", *MM, 0, 100), ("a", *MM, 400, 100)]
+    row = _row(Shaped(rows).found(cuda=UNIT)["operators"])
+    assert (row["busy_ns"], row["wait_ns"], row["verdict"]) == (200, 300, "host-bound")
+
+
+def test_waiting_between_calls_is_not_the_host():
+    """Idle time before the first command of a call is between calls; overlap is no idle time."""
+    rows = [("a", *MM, 100, 100), ("a", *MM, 150, 100), ("a", *MM, 251, 10)]
+    row = _row(Shaped(rows, calls=3).found(cuda=UNIT)["operators"])
+    assert row["wait_ns"] == 3
+
+
+def test_verdict_is_that_of_most_attainable_time():
+    """One compute-bound command of 8192 ns against two memory-bound ones of 188 ns."""
+    found = Shaped(in_order(DEEP, MM, MM, duration=9000)).found(cuda=UNIT)["operators"]
+    assert (_row(found)["attainable_ns"], _row(found)["verdict"]) == (8568, "compute-bound")
+
+
+def test_unknown_work_is_counted_not_zero():
+    """A command without formula adds busy time to `unknown_ns`, and nothing to FLOPs or roof."""
+    row = _row(Shaped(in_order(MM, UNKNOWN, duration=200)).found(cuda=UNIT)["operators"])
+    assert (row["busy_ns"], row["unknown_commands"], row["unknown_ns"]) == (400, 1, 200)
+    assert (row["flops"], row["attainable_ns"]) == (120, 188)
+    assert row["of_roof"] == pytest.approx(188 / 200)
+    alone = _row(Shaped(in_order(UNKNOWN)).found(cuda=UNIT)["operators"])
+    assert (alone["flops"], alone["bytes"], alone["attainable_ns"]) == (None, None, None)
+    assert (alone["of_roof"], alone["verdict"]) == (None, None)
+
+
+def test_bytes_alone_are_a_roof():
+    """A Triton kernel: FLOPs are not known, bytes are."""
+    row = _row(
+        Shaped(in_order(("triton_poi_x", "float[10] float[10]"))).found(cuda=UNIT)["operators"]
+    )
+    assert (row["flops"], row["bytes"], row["attainable_ns"]) == (None, 80, 80)
+    assert (row["unknown_commands"], row["verdict"]) == (1, "memory-bound")
+
+
+def test_without_a_profile_there_is_no_roof():
+    """FLOPs and bytes are counted; nothing is attainable and nothing is said, but host-bound."""
+    rows = [("a", *MM, 0, 100), ("b", *MM, 400, 100)]
+    found = {row["layer"]: row for row in Shaped(rows).found()["operators"].to_dicts()}
+    assert (found["a"]["flops"], found["a"]["attainable_ns"], found["a"]["verdict"]) == (
+        120,
+        None,
+        None,
+    )
+    assert found["b"]["verdict"] == "host-bound"
+
+
+def test_a_profile_may_lack_the_bandwidth():
+    """As that of ATOM: what remains is the compute roof."""
+    lacking = DeviceProfile("x", {"float32": 1e9}, None, None, "", measured=False)
+    row = _row(Shaped(in_order(MM, duration=200)).found(cuda=lacking)["operators"])
+    assert (row["attainable_ns"], row["verdict"]) == (120, "compute-bound")
+
+
+def test_parts_of_one_operator_count_once():
+    """Three commands of one product: together its FLOPs, bytes and roof."""
+    parts = [("aten::mm", f"{MM[1]} part {i}/3") for i in (1, 2, 3)]
+    row = _row(Shaped(in_order(*parts, duration=100)).found(cuda=UNIT)["operators"])
+    assert (row["commands"], row["flops"], row["bytes"]) == (3, 120, 186)  # a third, rounded down
+
+
+@pytest.mark.parametrize("category", ["host", "sync", "dma"])
+def test_what_is_no_device_work_has_no_roof(category):
+    """Launches, waits and transfers to the host are left out."""
+    assert len(Shaped(in_order(MM), category=category).found(cuda=UNIT)["operators"]) == 0
+
+
+def test_recorded_flops_stand_before_formulas():
+    """A producer that counted knows better, where it counted all commands of the kind."""
+    shaped = Shaped(in_order(MM, MM)).recorded(flops=[7, 8])
+    assert shaped.found(cuda=UNIT)["work"]["flops"].to_list() == [15]
+    some = Shaped(in_order(MM, MM)).recorded(flops=[7, None])
+    assert some.found(cuda=UNIT)["work"]["flops"].to_list() == [240]
+
+
+def test_recorded_bytes_stand_where_no_formula_knows():
+    """ONNX Runtime's bytes leave out packed weights, so a formula goes first; a copy on the
+    device has the bytes that it copied."""
+    shaped = Shaped(in_order(MM, UNKNOWN)).recorded(bytes_read=[1, 2], bytes_written=[1, 3])
+    work = shaped.found(cuda=UNIT)["work"]
+    assert sorted(work.select("bytes_read", "bytes_written").rows()) == [(2, 3), (128, 60)]
+    copied = Shaped(in_order(("Memcpy DtoD", "float[9]")), category="copy")
+    work = copied.recorded(bytes_read=[64], bytes_written=[64]).found()["work"]
+    assert work.select("flops", "bytes_read", "bytes_written").rows() == [(None, 64, 64)]
+
+
+def test_by_role():
+    """Operators of one role add up; without roles there is no row."""
+    found = Shaped(in_order(MM, duration=200, layer="a")).found(cuda=UNIT)
+    row = _row(found["roles"](pl.Series(["mlp"])))
+    assert (row["role"], row["flops"], row["verdict"]) == ("mlp", 120, "memory-bound")
+    assert len(found["roles"](None)) == 0
+
+
+def test_absurd_shapes_and_counts():
+    """Traces are untrusted: numbers beyond an int64 are cut off there, nothing overflows."""
+    huge = f"float[{1 << 40},{1 << 20}]"
+    rows = in_order(
+        ("Tanh", f"{huge} -> {huge}"),
+        ("Tanh", f"{huge} -> {huge}"),
+        ("Tanh", f"{huge} -> {huge}"),
+        ("aten::mm", f"float[{1 << 30},{1 << 30}] float[{1 << 30},{1 << 30}]"),
+        UNKNOWN,
+    )
+    most = (1 << 63) - 1
+    shaped = Shaped(rows, calls=9).recorded(bytes_read=[most] * 45, bytes_written=[0] * 45)
+    slow = DeviceProfile("slow", {"float32": 1e-3}, 1e-3, None, "", measured=True)
+    found = shaped.found(cuda=slow)
+    assert _row(found["operators"])["attainable_ns"] == 1 << 62
+    assert found["fusions"]["saved_bytes"].to_list() == [1 << 62]
+
+
+def test_an_empty_run():
+    """No commands, no rows."""
+    found = Shaped([]).found(cuda=UNIT)
+    assert len(found["operators"]) == len(found["fusions"]) == 0
+
+
+_OPERATION = st.sampled_from(
+    [MM, DEEP, ADD, UNKNOWN, ("aten::view", "float[5]"), ("aten::cat", "tensor[3]"), ("x", None)]
+)
+_ROWS = st.lists(
+    st.tuples(st.sampled_from("ab"), _OPERATION, st.integers(0, 3000), st.integers(0, 999)).map(
+        lambda row: (row[0], *row[1], *row[2:])
+    ),
+    max_size=12,
+).map(lambda rows: sorted(rows, key=lambda row: row[3]))
+
+
+@given(_ROWS, st.sampled_from([UNIT, LAUNCHING]), st.integers(1, 3))
+def test_shares_add_up(rows, profile, calls):
+    """Commands, busy time, FLOPs and bytes of all operators are those of the kinds; no term of
+    the roof is longer than the attainable time, and no attainable time than all terms."""
+    found = Shaped(rows, calls=calls).found(cuda=profile)
+    operators, roof, work = found["operators"], found["roof"], found["work"]
+    assert operators["commands"].sum() == len(rows) * calls
+    assert operators["busy_ns"].sum() == sum(row[4] for row in rows) * calls
+    assert operators["flops"].sum() == work["flops"].sum()
+    known = (work["bytes_read"] + work["bytes_written"]).sum()
+    assert operators["bytes"].sum() == known
+    assert roof["attainable_ns"].sum() == pytest.approx(operators["attainable_ns"].sum(), abs=2)
+    for row in roof.filter(pl.col("attainable_ns").is_not_null()).to_dicts():
+        terms = [row[name] or 0 for name in ("compute_ns", "memory_ns", "launch_ns")]
+        assert max(terms) == row["attainable_ns"] <= sum(terms)
+    assert (operators["unknown_ns"] <= operators["busy_ns"]).all()
+    assert (operators["wait_ns"] >= 0).all()
+    assert operators["verdict"].drop_nulls().is_in(VERDICTS).all()

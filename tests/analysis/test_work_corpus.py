@@ -1,0 +1,107 @@
+"""FLOPs and bytes of the real Stable Diffusion 3.5 trace against TraceLens, an independent tool."""
+
+from __future__ import annotations
+
+import csv
+import gzip
+import json
+from math import prod
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.kinds import kinds_of
+from profiler.analysis.work.of_kinds import kind_work
+from profiler.importers.formats import import_trace
+from profiler.table.load import load
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+SD35 = CORPUS / "torch" / "sd35_mi300x.json.gz"
+
+pytestmark = pytest.mark.skipif(
+    not SD35.is_file(), reason=f"{SD35} is missing: mount the corpus at ../shared/corpus"
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return load(import_trace(SD35, tmp_path_factory.mktemp("traces")))
+
+
+@pytest.fixture(scope="module")
+def work(run):
+    """Kinds and their work, FLOPs and bytes summed over their commands."""
+    kinds = kinds_of(run.calls, run.commands)
+    return kinds.table.hstack(kind_work(kinds, run.commands).table.drop("kind"))
+
+
+def _tracelens(name):
+    with (SD35.parent / f"sd35_mi300x.tracelens_{name}.csv").open() as file:
+        return list(csv.DictReader(file))
+
+
+def _of(work, *op_types):
+    return work.filter(pl.col("op_type").is_in(op_types), pl.col("category") == "compute")
+
+
+def test_attention_is_that_of_tracelens(work):
+    """FLOPs and bytes of all attention, by TraceLens' figures for each shape. It counts a causal
+    mask as half the scores; here every score counts, as torch counts."""
+    rows = _tracelens("SDPA_fwd")
+    flops = moved = 0.0
+    for row in rows:
+        count = int(row["name_count"])
+        full = 2 if row["param: causal"] == "True" else 1
+        flops += float(row["GFLOPS_first"]) * 1e9 * count * full
+        moved += float(row["Data Moved (MB)_first"]) * 2**20 * count
+    found = _of(work, "aten::_flash_attention_forward")
+    assert found["flops"].sum() == pytest.approx(flops, rel=1e-9)
+    assert (found["bytes_read"] + found["bytes_written"]).sum() == pytest.approx(moved, rel=1e-6)
+
+
+def test_products_are_those_of_the_trace(work):
+    """2·M·N·K over every product in the file, read by hand; TraceLens has their number and time,
+    and no FLOPs."""
+    with gzip.open(SD35) as file:
+        events = json.load(file)["traceEvents"]
+    expected, count = 0, 0
+    first = {"aten::mm": 0, "aten::bmm": 0, "aten::addmm": 1, "aten::baddbmm": 1}
+    launched = {
+        event["args"].get("External id") for event in events if event.get("cat") == "kernel"
+    }
+    for event in events:
+        place = first.get(event.get("name"))
+        if place is not None and event["args"].get("External id") in launched:
+            a, b = event["args"]["Input Dims"][place : place + 2]
+            expected += 2 * prod(a) * b[-1]
+            count += 1
+    found = _of(work, *first)
+    assert found["flops"].sum() == expected > 1.9e14
+    rows = [r for r in _tracelens("ops_summary_by_category") if r["op category"] == "GEMM"]
+    assert found["commands"].sum() == count == sum(int(row["Count"]) for row in rows)
+    milliseconds = sum(float(row["total_direct_kernel_time_ms"]) for row in rows)
+    assert found["busy_ns"].sum() / 1e6 == pytest.approx(milliseconds, rel=1e-4)
+
+
+def test_group_norms_move_what_tracelens_says(work):
+    """Bytes of group norms, which run as two kernels each, within 0.1 %."""
+    rows = [r for r in _tracelens("Normalization_fwd") if r["name"] == "aiter::_groupnorm_run"]
+    moved = sum(
+        float(row["Data Moved (MB)_first"]) * 2**20 * int(row["name_count"]) for row in rows
+    )
+    found = _of(work, "aiter::_groupnorm_run")
+    assert found["commands"].sum() == 2 * sum(int(row["name_count"]) for row in rows)
+    assert (found["bytes_read"] + found["bytes_written"]).sum() == pytest.approx(moved, rel=1e-3)
+
+
+def test_the_roof_is_that_of_the_hardware(run):
+    """Products and attention are compute-bound, below the published roof of an MI300X; little of
+    the time has no roof."""
+    roofline = analyze(run).roofline
+    large = roofline.filter(pl.col("busy_ns") > 30_000_000)
+    assert set(large["verdict"]) == {"compute-bound"}
+    assert (large["of_roof"] < 1).all()
+    without = roofline.filter(pl.col("attainable_ns").is_null())
+    assert without["busy_ns"].sum() < 0.01 * roofline["busy_ns"].sum()

@@ -1,0 +1,113 @@
+"""`profile-sd3 calibrate-device`, and `analyze` with what it wrote."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from profiler.analysis.device_profiles import FILE_NAME, read_profiles
+from profiler.cli.main import app, main
+from profiler.pipelines import device_rates
+from tests.runs import write_tiny_bundle
+
+
+@pytest.fixture(autouse=True)
+def little(monkeypatch):
+    """Small products and copies: what is measured does not matter here."""
+    effort = device_rates.Effort(seconds=0.01, size=32, copy_bytes=1 << 12)
+    monkeypatch.setattr(device_rates, "DEFAULT_EFFORT", effort)
+
+
+def _run(*arguments):
+    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
+    assert result.exit_code == 0
+    return result.stdout
+
+
+def _fails(monkeypatch, capsys, *arguments):
+    """The sentence on stderr of a command that cannot do what it was asked."""
+    monkeypatch.setattr("sys.argv", ["profile-sd3", *map(str, arguments)])
+    with pytest.raises(SystemExit) as caught:
+        main()
+    assert caught.value.code == 2
+    return capsys.readouterr().err
+
+
+def test_measures_the_cpu_and_writes_a_file(tmp_path):
+    """One profile a number of cores, each printed in a line."""
+    path = tmp_path / "new" / FILE_NAME
+    out = _run("calibrate-device", "--seconds", "0.01", "--out", path)
+    profiles = read_profiles(path)
+    assert {profile.device for profile in profiles} == {"cpu"}
+    assert len({profile.cores for profile in profiles}) == len(profiles) >= 1
+    assert out.count("GFLOP/s float32") == len(profiles)
+    assert out.endswith(f"wrote {path}\n")
+
+
+def test_other_devices_stay_in_the_file(tmp_path):
+    """Measuring again replaces the CPU's profiles and keeps what is of other devices."""
+    path = tmp_path / FILE_NAME
+    entry = {"device": "cuda:0", "peak_flops": {"float16": 5}}
+    path.write_text(json.dumps({"device_profiles": 1, "devices": [entry]}), encoding="utf-8")
+    for _ in range(2):
+        _run("calibrate-device", "--seconds", "0.01", "--out", path)
+    devices = [profile.device for profile in read_profiles(path)]
+    assert devices[0] == "cuda:0"
+    assert devices.count("cpu") == len(devices) - 1
+
+
+@pytest.mark.parametrize("name", ["cpu:7", "gpu", "cuda", "cuda:x", "rbln:0", ""])
+def test_a_device_that_nobody_can_measure(monkeypatch, capsys, tmp_path, name):
+    """One sentence names what can be."""
+    path = tmp_path / FILE_NAME
+    error = _fails(monkeypatch, capsys, "calibrate-device", "--device", name, "--out", path)
+    assert "is no device that can be measured: give cpu or cuda:0" in error
+    assert not path.exists()
+
+
+def test_a_file_that_is_something_else_is_not_written_over(monkeypatch, capsys, tmp_path):
+    """A file that holds no profiles stays as it is."""
+    path = tmp_path / "notes.json"
+    path.write_text("[1]", encoding="utf-8")
+    error = _fails(monkeypatch, capsys, "calibrate-device", "--seconds", "0.01", "--out", path)
+    assert "holds no device profiles" in error
+    assert path.read_text(encoding="utf-8") == "[1]"
+
+
+def _profile(path, rate):
+    entry = {
+        "device": "rbln:0",
+        "peak_flops": {"float32": rate},
+        "source": f"rate {rate}",
+        "launch_ns": 50,
+    }
+    path.write_text(json.dumps({"device_profiles": 1, "devices": [entry]}), encoding="utf-8")
+    return path
+
+
+def _sources(bundle, *arguments):
+    document = json.loads(_run("analyze", bundle, "--no-html", "--json", "-", *arguments))
+    return {name: profile["source"] for name, profile in document["device_profiles"].items()}
+
+
+def test_analyze_takes_the_nearest_file(tmp_path):
+    """The file asked for, else that in the bundle, else that beside it."""
+    bundle = write_tiny_bundle(tmp_path / "traces")
+    assert _sources(bundle) == {}
+    _profile(tmp_path / "traces" / FILE_NAME, 1)
+    assert _sources(bundle) == {"rbln:0": "rate 1"}
+    assert _sources(tmp_path / "traces") == {"rbln:0": "rate 1"}
+    _profile(bundle / FILE_NAME, 2)
+    assert _sources(bundle) == {"rbln:0": "rate 2"}
+    asked = _profile(tmp_path / "mine.json", 3)
+    assert _sources(bundle, "--device-profile", asked) == {"rbln:0": "rate 3"}
+
+
+def test_analyze_refuses_a_bad_file(monkeypatch, capsys, tmp_path):
+    """One sentence, also for the default places."""
+    bundle = write_tiny_bundle(tmp_path / "traces")
+    missing = tmp_path / "none.json"
+    error = _fails(monkeypatch, capsys, "analyze", bundle, "--device-profile", missing)
+    assert f"cannot read {missing}" in error
+    (bundle / FILE_NAME).write_text("{", encoding="utf-8")
+    assert "is not JSON" in _fails(monkeypatch, capsys, "analyze", bundle)

@@ -1,0 +1,125 @@
+"""Names of commands: which grammar reads what, and how another package adds one."""
+
+import json
+from importlib.metadata import EntryPoint
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from profiler.errors import InputError
+from profiler.grammars import names
+from profiler.grammars.names import BUILT_IN, parse_name
+from profiler.grammars.parsed import UNNUMBERED, ParsedName
+
+
+@pytest.mark.parametrize(
+    ("name", "layer", "index", "path", "op_types"),
+    [
+        ("12_linear_196_0", "linear_196", 0, "", ("linear",)),
+        ("i0_12_W3_fused(conv_1+relu_2)_4", "fused(conv_1+relu_2)", 4, "", ("fused(conv+relu)",)),
+        ("/encoder/layers.0/fc1/MatMul", None, -1, "encoder.layers.0.fc1", ("MatMul",)),
+        ("/conv_in/Conv_nchwc", None, -1, "conv_in", ("Conv",)),
+        ("/Add_12", None, -1, "", ("Add",)),
+        ("/up/Resize_kernel_time", "/up/Resize", -1, "up", ("Resize",)),
+        ("node_MatMul_3", None, -1, "", ("MatMul",)),
+        (
+            "node_MatMul_3/MatMulAddFusion",
+            "node_MatMul_3",
+            -1,
+            "",
+            ("MatMul", "MatMulAddFusion"),
+        ),
+        ("blocks.0.attn.to_q", None, -1, "blocks.0.attn.to_q", ()),
+        ("T5Stack.T5Block_2/aten::add", None, -1, "T5Stack.T5Block_2", ("aten::add",)),
+        ("Conv_5 + Add_6 + Relu_7", None, -1, "", ("Conv", "Add", "Relu")),
+        (
+            "/blocks.0/attn/to_q/MatMul + /blocks.0/attn/to_k/MatMul",
+            None,
+            -1,
+            "blocks.0.attn",
+            ("MatMul", "MatMul"),
+        ),
+        ("PWN(PWN(/act/Sigmoid), /act/Mul)", None, -1, "act", ("Sigmoid", "Mul")),
+        (
+            "Reformatting CopyNode for Input Tensor 0 to Conv_0 + Relu_1",
+            None,
+            -1,
+            "",
+            ("Reformat",),
+        ),
+        ("{ForeignNode[/layers.0/Constant.../layers.0/mlp/Add]}", None, -1, "layers.0", ()),
+        ("__myl_MulMeaAddSqrtDiv_myl0_12", None, -1, "", ("Mul", "Mea", "Add", "Sqrt", "Div")),
+    ],
+)
+def test_names(name, layer, index, path, op_types):
+    """Each producer's name gives its layer, its module path and what it computes."""
+    assert parse_name(name, BUILT_IN) == ParsedName(layer or name, index, path, op_types)
+
+
+@pytest.mark.parametrize("name", ["", "aten::mm", "tokenizer", "void kernel<int>(float*)", "a b"])
+def test_other_names_stay_whole(name):
+    """What no grammar knows is no layer with parts."""
+    assert parse_name(name, BUILT_IN) is None
+
+
+@given(st.text(max_size=60))
+def test_every_text_is_a_name_or_none(name):
+    """No grammar fails on what a foreign trace may hold."""
+    parsed = parse_name(name, BUILT_IN)
+    assert parsed is None or (parsed.layer and parsed.command_index >= UNNUMBERED)
+
+
+def test_layers_of_a_real_engine():
+    """Of TensorRT's 36 layers of a ResNet all that fuse or copy are read."""
+    corpus = Path(__file__).parents[2].parent / "shared/corpus/tensorrt"
+    if not corpus.is_dir():
+        pytest.skip("the corpus is not here")
+    profile = json.loads((corpus / "resnet_fp16_a100.profile.json").read_text())
+    layers = [entry["name"] for entry in profile if "name" in entry]
+    composed = [name for name in layers if " " in name]
+    assert len(layers) == 36
+    assert composed
+    assert all(parse_name(name, BUILT_IN) for name in composed)
+
+
+class _Shouting:
+    name = "shouting"
+
+    def parse(self, name):
+        return ParsedName(name.lower(), 7) if name.isupper() else None
+
+
+SHOUTING = _Shouting()
+
+
+@pytest.fixture
+def installed(monkeypatch):
+    """Entry points as a package would declare them."""
+
+    def install(value):
+        point = EntryPoint("shouting", value, names.GROUP)
+        monkeypatch.setattr(names, "entry_points", lambda group: [point] * (group == names.GROUP))
+        names.grammars.cache_clear()
+
+    yield install
+    names.grammars.cache_clear()
+
+
+def test_another_package_adds_a_grammar(installed):
+    """Its grammar is tried first; names that it does not know go to the others."""
+    installed(f"{__name__}:SHOUTING")
+    assert parse_name("CONV") == ParsedName("conv", 7)
+    assert parse_name("12_linear_196_0") == ParsedName("linear_196", 0, "", ("linear",))
+
+
+@pytest.mark.parametrize(
+    ("value", "what"),
+    [(f"{__name__}:MISSING", "cannot be loaded"), (f"{__name__}:test_names", "has no parse")],
+)
+def test_broken_grammar_is_named(installed, value, what):
+    """One sentence says which grammar of which package, and what to do."""
+    installed(value)
+    with pytest.raises(InputError, match=f"the name grammar shouting of .* {what}.*: update"):
+        parse_name("x")

@@ -1,0 +1,84 @@
+"""The roofline in the terminal: what is shown, and what is left out where nothing is known."""
+
+from __future__ import annotations
+
+import io
+
+import polars as pl
+import pytest
+from rich.console import Console
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.device_profiles import DeviceProfile
+from profiler.report.roofline_text import roofline_sections
+from profiler.report.text import print_report
+from tests.analysis.shaped_runs import Shaped, in_order
+from tests.runs import tiny_run
+
+X = "float[2,8,4]"
+UNIT = DeviceProfile("unit", {"float32": 1e9}, 1e9, None, "measured by hand", True, "cuda:0")
+OPERATIONS = in_order(
+    ("aten::mm", "float[16,16] float[16,16]"),
+    ("Tanh", f"{X} -> {X}"),
+    ("Tanh", f"{X} -> {X}"),
+    ("theirs::secret", "float[5]"),
+    duration=10_000,
+)
+
+
+def _analysis(measured=(UNIT,)):
+    return analyze(Shaped(OPERATIONS).run, measured=measured)
+
+
+def _printed(analysis, width=200, top=15):
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    print_report(console, analysis, top=top)
+    return console.file.getvalue()
+
+
+def test_roles_or_operators_and_their_verdicts():
+    """Attainable time, share of the roof, rates and the verdict; where the roof is from."""
+    text = _printed(_analysis())
+    section = text[text.index("against the roof") :]
+    assert "compute-bound" in section
+    assert "roof of cuda:0: measured, measured by hand" in section
+    assert "FLOPs or bytes not known for 25" in section.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_fusions():
+    """The two activations, 512 bytes."""
+    text = _printed(_analysis())
+    section = text[text.index("What fusing would save at most") :]
+    assert "elementwise  Tanh → Tanh" in section
+
+
+def test_without_a_profile_it_says_how_to_get_one():
+    """FLOPs and bytes are there, the roof is not."""
+    text = _printed(_analysis(measured=()))
+    assert "no profile of cuda:0: `profile-sd3 calibrate-device` measures one" in text
+
+
+def test_a_run_without_shapes_has_no_section():
+    """The tiny run says nothing about what it computes."""
+    assert [*roofline_sections(analyze(tiny_run()), 15, 100)] == []
+    assert [*roofline_sections(_analysis(), 0, 100)] == []
+
+
+@pytest.mark.parametrize("width", [20, 60, 80, 120])
+def test_fits_the_width(width):
+    """No line is wider than the terminal."""
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    for _, parts in roofline_sections(_analysis(), 15, width):
+        for part in parts:
+            console.print(part)
+    assert max(map(len, console.file.getvalue().splitlines())) <= width
+
+
+def test_names_from_traces_are_cleaned():
+    """Control characters of a layer or of a profile's source do not reach the terminal."""
+    bad = DeviceProfile("x", {"float32": 1e9}, 1e9, None, "so\x1b[31mrce", True, "cuda:0")
+    analysis = analyze(
+        Shaped(in_order(("Tanh", f"{X} -> {X}"), layer="a\x1b[2J")).run, measured=(bad,)
+    )
+    assert isinstance(analysis.roofline, pl.DataFrame)
+    assert "\x1b" not in _printed(analysis)

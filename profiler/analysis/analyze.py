@@ -14,10 +14,17 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.devices import device_table
 from profiler.analysis.folds import fold
 from profiler.analysis.operators import operator_table
+from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.selection import Selection, select, steps_of
 from profiler.analysis.steps import step_summary, step_table
-from profiler.analysis.submodules import call_table, submodule_table
+from profiler.analysis.submodules import (
+    branch_table,
+    call_table,
+    first_calls,
+    submodule_table,
+)
+from profiler.analysis.weights import device_weights
 from profiler.table.run import Run
 
 __all__ = ["analyze"]
@@ -36,22 +43,26 @@ def analyze(run: Run, selection: Selection = Selection()) -> Analysis:  # noqa: 
     calls, frame = select(run, selection)
     everything = CommandArrays.of(run.commands, run.calls)
     commands = CommandArrays.of(frame, calls) if selection else everything
-    first = run.calls.filter(pl.col("submodule").is_first_distinct())["call"]
-    accounting, stages = account(run)
+    pipelines = PipelineCalls.of(run)
+    accounting, stages, pipeline_calls = account(run, pipelines)
     folds = fold(calls, frame, commands)
-    call_rows = call_table(calls, commands, folds.call, first)
+    call_rows = call_table(calls, commands, folds.call, first_calls(run.calls))
     operators = pl.DataFrame({"submodule": folds.submodules}, schema={"submodule": pl.String})
     submodules = submodule_table(
         call_rows, operators, accounting.end_to_end_ns, _calibrations(run.info.submodules)
     )
-    steps = _selected_steps(run, step_table(run, everything), selection)
+    steps = _selected_steps(run, step_table(run, everything, pipelines), selection)
     from_spans = bool((run.spans["kind"] == "step").any())
     return Analysis(
         run=_summary(run, selection, calls, frame),
         accounting=accounting,
+        pipelines=pipeline_calls,
         stages=stages,
-        devices=device_table(calls, commands, run.info.devices),
+        devices=device_table(
+            calls, commands, run.info.devices, device_weights(run.info.submodules)
+        ),
         submodules=submodules,
+        branches=branch_table(call_rows, accounting.end_to_end_ns),
         calls=call_rows,
         steps=steps,
         step_summary=step_summary(steps, from_spans=from_spans),

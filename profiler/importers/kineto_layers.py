@@ -21,7 +21,7 @@ import msgspec
 import numpy as np
 
 from profiler.importers.kineto_frames import Frames, Kind, class_of
-from profiler.importers.kineto_json import Args
+from profiler.kineto.trace_file import Args
 
 __all__ = ["ModulePaths", "input_dims", "input_text"]
 

@@ -9,8 +9,10 @@ What a call costs that is left out by `--ops` is measured three ways. "Steps": t
 `--some` leaves untraced against the same steps of the plain run, medians of their times from one
 scheduler step to the next. "Pairs": one transformer call with our hooks against one without, on
 one and the same session, in turn. "Hooks": the same where the session answers at once, so that
-only our own work is left; this one hardly feels what else the machine does. `--rounds 0` measures
-the last two alone.
+only our own work is left; this one hardly feels what else the machine does.
+
+"Own work" is that of a whole pipeline call, see own_work.py. `--rounds 0` leaves the whole runs
+out, but for three plain ones. Other profilers beside us: side_by_side.py.
 """
 
 from __future__ import annotations
@@ -23,7 +25,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import numpy as np
+import checkout  # noqa: F401 - finds the project
+from own_work import Instant, print_own_work, transformer_inputs
+from paired import interval
 
 import profiler
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
@@ -73,32 +77,13 @@ class Rounds:
     ratios: list[float] = field(default_factory=list)  # to the plain run of the same round
 
 
-class Instant:
-    """A session that answers at once, with what the real one answered."""
-
-    def __init__(self, session: Any, outputs: list[Any]) -> None:
-        self.get_inputs, self.get_outputs = session.get_inputs, session.get_outputs
-        self._outputs = outputs
-
-    def run(self, _names: Any, _feeds: Any) -> list[Any]:
-        return self._outputs
-
-
 def left_out_pairs(
     pipeline: StableDiffusion3Pipeline, pairs: int, out: Path, *, instant: bool = False
 ) -> list[tuple[float, float]]:
     """Seconds of hooked, untraced calls of the transformer and of plain ones, on one session."""
-    part, given = pipeline.transformer, {}
-
-    def note(**inputs: Any) -> dict[str, Any]:
-        given.update(inputs)
-        return type(part).forward(part, **inputs)
-
-    part.forward = note  # type: ignore[method-assign]
-    timed(pipeline, 1)
-    del part.forward
+    part, given = pipeline.transformer, transformer_inputs(pipeline)
     own = part.session
-    session = Instant(own, list(part(**given).values())) if instant else own
+    session = Instant(own) if instant else own
     hooked = StableDiffusion3Pipeline.from_folder(default_model_folder())
     part.session = hooked.transformer.session = session
     found = []
@@ -124,11 +109,8 @@ def spread(values: list[float], unit: str) -> str:
     return f"{statistics.median(values):7.3f} {unit} ({min(values):.3f} to {max(values):.3f})"
 
 
-def interval(ratios: list[float]) -> str:
-    """The 95 % bootstrap interval of the median."""
-    generator = np.random.default_rng(0)
-    picked = np.array(ratios)[generator.integers(len(ratios), size=(2_000, len(ratios)))]
-    low, high = np.percentile(np.median(picked, axis=1), (2.5, 97.5))
+def in_words(values: list[float]) -> str:
+    low, high = interval(values)
     return f"95 % {low:.3f} to {high:.3f}"
 
 
@@ -146,12 +128,16 @@ def main() -> None:
             whole_runs(pipeline, options, Path(folder) / "runs")
         pairs = left_out_pairs(pipeline, options.pairs, Path(folder))
         ratios = [hooked / plain for hooked, plain in pairs]
-        print(f"left out, pairs ratio {spread(ratios, 'x')} {interval(ratios)}")
+        print(f"left out, pairs ratio {spread(ratios, 'x')} {in_words(ratios)}")
         hooks = left_out_pairs(pipeline, 10 * options.pairs, Path(folder), instant=True)
         costs = [(hooked - plain) * 1e6 for hooked, plain in hooks]
         call = statistics.median(plain for _, plain in pairs) * 1e6
         share = statistics.median(costs) / call
         print(f"left out, hooks {statistics.median(costs):.1f} us a call, {share:.3%} of its time")
+    base = statistics.median(timed(pipeline, options.steps).seconds for _ in range(3))
+    number = max(options.pairs // 4, 1)
+    for ops in ("none", "all"):
+        print_own_work(default_model_folder(), ops, options.steps, number, ("plain", base))
 
 
 def whole_runs(pipeline: StableDiffusion3Pipeline, options: argparse.Namespace, out: Path) -> None:
@@ -180,9 +166,9 @@ def whole_runs(pipeline: StableDiffusion3Pipeline, options: argparse.Namespace, 
     print(f"plain           {spread(plain, 's')}")
     for name, values in rounds.items():
         line = f"{name:15} {spread(values.seconds, 's')}  ratio {spread(values.ratios, 'x')}"
-        print(f"{line} {interval(values.ratios)}")
+        print(f"{line} {in_words(values.ratios)}")
     if left_out:
-        print(f"left out, steps ratio {spread(left_out, 'x')} {interval(left_out)}")
+        print(f"left out, steps ratio {spread(left_out, 'x')} {in_words(left_out)}")
         for key, value in measured.items():
             print(f"last run        transformer {key}: {value:,}")
     print(

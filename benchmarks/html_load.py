@@ -17,9 +17,8 @@ import tempfile
 import time
 from pathlib import Path
 
+import checkout  # noqa: F401 - finds the project
 from playwright.sync_api import Browser, sync_playwright
-
-sys.path.insert(0, str(Path(__file__).parent.parent))  # the generator stands with the tests
 
 import profiler
 from profiler.analysis.analyze import analyze

@@ -24,6 +24,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401 - finds the project
 import numpy as np
 
 from profiler.events import NO_STEP, ROOT_DEVICE, Call, Span, Track

@@ -2,12 +2,13 @@
 
     python benchmarks/startup.py [--pairs 300]
 
-Commands: medians and spread of whole processes, run in turn. Start-up file: pairs of
-`python -c pass` with and without `profile_sd3.pth`, in an order that changes from pair to pair; the
-median difference and the interval that holds the median with 95 %, of the time that passes and of
-the processor's time alone, which other work on the machine disturbs less. `site` reads the file
-once, in a virtual environment of CPython up to 3.14 twice; what its first and second reading take
-is measured in fresh processes as well, without the rest of their start.
+Commands: medians and spread of whole processes, run in turn. Start-up file: rounds of
+`python -c pass` with and without `profile_sd3.pth`, in an order that changes from round to round;
+the median difference and the interval that holds the median with 95 %, of the time that passes and
+of the processor's time alone, which other work on the machine disturbs less. Beside it stand a file
+that is empty and one that says `import os`: less than these no file that executes anything takes.
+`site` reads the file once, in a virtual environment of CPython up to 3.14 twice; what its first and
+second reading take is measured in fresh processes as well, without the rest of their start.
 """
 
 from __future__ import annotations
@@ -24,20 +25,23 @@ import venv
 from dataclasses import dataclass
 from pathlib import Path
 
+from checkout import ROOT  # finds the project, here and in the commands
+
 COMMANDS = {
     "python -c pass": [sys.executable, "-c", "pass"],
     "import profiler": [sys.executable, "-c", "import profiler"],
     "profile-sd3 --help": [sys.executable, "-m", "profiler", "--help"],
 }
 ROUNDS = 15
-ROOT = Path(__file__).resolve().parent.parent
 STARTUP = ROOT / "startup"
-SWITCHES: dict[str, dict[str, str]] = {"unset": {}, "RBLN_PROFILER=1": {"RBLN_PROFILER": "1"}}
+PTH = "profile_sd3.pth"
+FLOORS = {"an empty file": "", "a file with `import os`": "import os\n"}
+OURS = ("profile-sd3, unset", "profile-sd3, RBLN_PROFILER=1")
 
 
 @dataclass(frozen=True)
 class Place:
-    """A Python and the variables that give it one folder of packages more."""
+    """A Python, the variables that it is started with, and a folder of packages that it finds."""
 
     python: str
     variables: dict[str, str]
@@ -51,7 +55,7 @@ def main() -> None:
     time_commands()
     with tempfile.TemporaryDirectory() as folder:
         time_startup_file(Path(folder), pairs)
-    time_reading(pairs)
+        time_reading(Path(folder), pairs)
 
 
 def time_commands() -> None:
@@ -71,17 +75,26 @@ def time_commands() -> None:
 
 
 def time_startup_file(folder: Path, pairs: int) -> None:
-    print(f"\n{pairs} pairs, ms more     {'time':>8} {'95 %':>18} {'processor':>12} {'95 %':>18}")
+    print(f"\n{pairs} rounds, ms more than without a file", end="")
+    print(f" {'time':>7} {'95 %':>18} {'processor':>10} {'95 %':>18}")
     for layout, make in (("user site", user_site), ("virtual environment", environment)):
-        without, with_file = (make(folder / layout.replace(" ", "") / name) for name in "ab")
-        for file in STARTUP.glob("*profile_sd3*"):
-            (with_file.packages / file.name).write_bytes(file.read_bytes())
-        for name, switch in SWITCHES.items():
-            differences = paired(without, with_file, switch, pairs)
-            print(f"{layout}, {name}")
-            print(" " * 21, end="")
-            for values in zip(*differences, strict=True):
-                low, high = interval(list(values))
+        places = {}
+        for number, name in enumerate(("without", *FLOORS, *OURS)):
+            place = places[name] = make(folder / layout.replace(" ", "") / str(number))
+            if name in FLOORS:
+                (place.packages / PTH).write_text(FLOORS[name])
+            if name in OURS:
+                for file in STARTUP.glob("*profile_sd3*"):
+                    (place.packages / file.name).write_bytes(file.read_bytes())
+        places[OURS[1]].variables["RBLN_PROFILER"] = "1"
+        taken = rounds(places, pairs)
+        print(layout)
+        for name in (*FLOORS, *OURS):
+            print(f"  {name:29}", end="")
+            for clock in (0, 1):
+                pairs_of = zip(taken[name], taken["without"], strict=True)
+                values = [ours[clock] - plain[clock] for ours, plain in pairs_of]
+                low, high = interval(values)
                 median = statistics.median(values)
                 print(f"{median * 1e3:11.3f} {low * 1e3:8.3f} to {high * 1e3:6.3f}", end="")
             print()
@@ -90,21 +103,25 @@ def time_startup_file(folder: Path, pairs: int) -> None:
 READING = """
 import site, sys, time
 known, now, folder = set(sys.path), time.perf_counter, sys.argv[1]
-begin = now(); site.addpackage(folder, "profile_sd3.pth", known)
-middle = now(); site.addpackage(folder, "profile_sd3.pth", known)
+begin = now(); site.addpackage(folder, sys.argv[2], known)
+middle = now(); site.addpackage(folder, sys.argv[2], known)
 print(middle - begin, now() - middle)
 """
 
 
-def time_reading(processes: int) -> None:
+def time_reading(folder: Path, processes: int) -> None:
     clean = {k: v for k, v in os.environ.items() if not k.startswith("RBLN_")}
-    command = [sys.executable, "-c", READING, str(STARTUP)]
-    rows = [
-        list(map(float, subprocess.check_output(command, env=clean, text=True).split()))
-        for _ in range(processes)
-    ]
-    first, second = (statistics.median(values) * 1e3 for values in zip(*rows, strict=True))
-    print(f"the file alone, unset: first reading {first:.3f} ms, second {second:.3f} ms")
+    texts = {**FLOORS, "profile-sd3, unset": (STARTUP / PTH).read_text()}
+    print(f"\n{'the file alone, ms':31} {'first reading':>13} {'second':>8}")
+    for number, (name, text) in enumerate(texts.items()):
+        (folder / f"{number}.pth").write_text(text)
+        command = [sys.executable, "-c", READING, str(folder), f"{number}.pth"]
+        rows = [
+            list(map(float, subprocess.check_output(command, env=clean, text=True).split()))
+            for _ in range(processes)
+        ]
+        first, second = (statistics.median(values) * 1e3 for values in zip(*rows, strict=True))
+        print(f"  {name:29} {first:13.3f} {second:8.3f}")
 
 
 def environment(folder: Path) -> Place:
@@ -124,25 +141,19 @@ def user_site(folder: Path) -> Place:
     return Place(python, {"PYTHONUSERBASE": str(folder)}, packages)
 
 
-def paired(
-    without: Place, with_file: Place, switch: dict[str, str], pairs: int
-) -> list[tuple[float, float]]:
-    """Differences of the time that passes and of the processor's time, in seconds."""
-    differences = []
-    for _ in range(pairs):
-        taken = {}
-        for place in random.sample([without, with_file], 2):
-            taken[place.packages] = seconds(place, switch)
-        ours, plain = taken[with_file.packages], taken[without.packages]
-        differences.append((ours[0] - plain[0], ours[1] - plain[1]))
-    return differences
+def rounds(places: dict[str, Place], count: int) -> dict[str, list[tuple[float, float]]]:
+    """Seconds of each place by name, once a round: what passes, and the processor's."""
+    taken: dict[str, list[tuple[float, float]]] = {name: [] for name in places}
+    for _ in range(count):
+        for name in random.sample(list(places), len(places)):
+            taken[name].append(seconds(places[name]))
+    return taken
 
 
-def seconds(place: Place, switch: dict[str, str]) -> tuple[float, float]:
+def seconds(place: Place) -> tuple[float, float]:
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("RBLN_", "PYTHON"))}
-    variables = clean | place.variables | switch
     begin = time.perf_counter()
-    process = os.posix_spawn(place.python, [place.python, "-c", "pass"], variables)
+    process = os.posix_spawn(place.python, [place.python, "-c", "pass"], clean | place.variables)
     _, status, usage = os.wait4(process, 0)
     passed = time.perf_counter() - begin
     assert status == 0

@@ -1,12 +1,16 @@
 """What capture costs on diffusers' SD3 on torch, tiny random weights, on the CPU.
 
     python benchmarks/torch_capture.py [--rounds 7] [--steps 28] [--layers 4]
-    python benchmarks/torch_capture.py --events                    # two ways to read a session
+    python benchmarks/torch_capture.py --events                    # what reading a session takes
+    python benchmarks/torch_capture.py --left-out                  # calls that are left out
 
 The runs of a round come one after the other; ratios are medians of per-round ratios, with their
 spread. Times are of the pipeline call alone, and, for busy machines, the CPU time of the median
-transformer call; stopping the profiler and cutting its events come after it and stand apart. With
-`--events` a session is read in process and through its JSON.
+transformer call; stopping the profiler and cutting its events come after it and stand apart.
+
+With `--events`: the CPU time of stopping a session, having its trace written, reading and cutting
+it. With `--left-out`: the CPU time of calls of the transformer that are left out, while others of
+the run are traced, against those of plain runs, in pairs.
 """
 
 from __future__ import annotations
@@ -14,21 +18,20 @@ from __future__ import annotations
 import argparse
 import resource
 import statistics
-import sys
 import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
+import checkout  # noqa: F401 - finds the project
 import polars as pl
 import torch
 
-sys.path.insert(0, str(Path(__file__).parents[1]))
-
 import profiler
 from profiler.capture.torch_commands import find_commands
-from profiler.capture.torch_events import read_events
-from profiler.importers.kineto_json import read_kineto
+from profiler.capture.torch_events import session_events
+from profiler.capture.torch_session import new_profiler, quiet
+from profiler.kineto.trace_file import read_kineto
 from tests.capture import tiny_diffusers
 
 
@@ -68,7 +71,7 @@ class CallTimes:
 def with_us(pipeline: Any, steps: int, ops: str, out: Path) -> tuple[float, float, profiler.Run]:
     """The pipeline call as the run recorded it, what followed until the bundle was written."""
     begin = time.perf_counter()
-    with profiler.profile(pipeline, ops=ops, out=out, name=f"{ops}-{time.time_ns()}") as recording:
+    with profiler.profile(pipeline, ops=ops, out=out, name=f"run-{time.time_ns()}") as recording:
         seconds(pipeline, steps)
     whole = time.perf_counter() - begin
     run = profiler.load(recording.path)
@@ -139,43 +142,71 @@ def compare_runs(pipeline: Any, rounds: int, steps: int) -> None:
         print(f"attributed      {submodule:15} {share['share']:.2%} of operator time")
 
 
-def compare_readers(pipeline: Any, rounds: int, steps: int) -> None:
-    """Print what a session's events cost, read in process and through JSON."""
-    stop, in_process, commands, written, parsed = [], [], [], [], []
+def time_reading(pipeline: Any, rounds: int, steps: int) -> None:
+    """Print what a session's events cost once it is stopped."""
+    parts: dict[str, list[float]] = {
+        name: [] for name in ("stop", "write", "read", "columns", "cut")
+    }
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "trace.json"
+        path = Path(folder) / "session.json"
         for _ in range(rounds):
-            recording = torch_profiler()
+            recording = new_profiler()
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-            recording.start()
+            with quiet():
+                recording.__enter__()
             seconds(pipeline, steps)
             cpu = [time.process_time()]
-            recording.stop()
+            recording.__exit__(None, None, None)
             cpu.append(time.process_time())
-            results = recording.profiler.kineto_results
-            events = read_events(results)
+            recording.kineto_results.save(str(path))
+            cpu.append(time.process_time())
+            trace = read_kineto(path)
+            cpu.append(time.process_time())
+            events = session_events(trace)
             cpu.append(time.process_time())
             find_commands(events, {})
             cpu.append(time.process_time())
-            results.save(str(path))
-            cpu.append(time.process_time())
-            read_kineto(path)
-            cpu.append(time.process_time())
-            for times, begin, end in zip(
-                (stop, in_process, commands, written, parsed), cpu, cpu[1:], strict=False
-            ):
+            for times, begin, end in zip(parts.values(), cpu, cpu[1:], strict=False):
                 times.append((end - begin) * 1e6 / len(events))
             grown = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
             print(f"{len(events):,} events, resident memory grew by {grown / 1e3:.0f} MB")
         size = path.stat().st_size / len(events)
-    print("CPU time an event, µs")
-    print(f"stop            {spread(stop, 2)}")
-    print(f"read in process {spread(in_process, 2)}")
-    print(f"nest            {spread(commands, 2)}")
-    print(f"write JSON      {spread(written, 2)}   {size:.0f} bytes an event")
-    print(f"read JSON       {spread(parsed, 2)}")
-    json = [a + b for a, b in zip(written, parsed, strict=True)]
-    print(f"JSON ÷ in process {spread([a / b for a, b in zip(json, in_process, strict=True)], 2)}")
+    print(f"CPU time an event, µs; {size:.0f} bytes of JSON an event")
+    for name, times in parts.items():
+        print(f"{name:10} {spread(times, 2)}")
+
+
+def time_left_out(pipeline: Any, rounds: int, steps: int, ops: str) -> None:
+    """Print the CPU time of calls that are left out against calls at the same steps of plain
+    runs, and how far plain runs are from each other."""
+    times = CallTimes(pipeline.transformer)
+    ratios, plain_ratios, pauses = [], [], []
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(rounds):
+            runs: dict[str, list[float]] = {}
+            for kind in ("plain", "with us", "again")[:: 1 if number % 2 else -1]:
+                if kind == "with us":
+                    _, _, run = with_us(pipeline, steps, ops, Path(folder))
+                else:
+                    seconds(pipeline, steps)
+                runs[kind], times.times = times.times, []
+            traced = (
+                run.calls.filter(pl.col("submodule").cast(pl.String) == "transformer")
+                .sort("start_ns")["ops_traced"]
+                .to_list()
+            )
+            left_out = [index for index, kept in enumerate(traced) if not kept]
+            medians = {
+                kind: statistics.median(found[index] for index in left_out)
+                for kind, found in runs.items()
+            }
+            ratios.append(medians["with us"] / medians["plain"])
+            plain_ratios.append(medians["again"] / medians["plain"])
+            pauses.append(run.info.overhead["hooks_ns"] / 1e6)
+    print(f"--ops '{ops}': {len(left_out)} of {len(traced)} calls left out")
+    print(f"left out ÷ plain  {spread(ratios, 4)}   median transformer call, CPU time")
+    print(f"plain ÷ plain     {spread(plain_ratios, 4)}")
+    print(f"hooks in the run  {spread(pauses, 1)} ms, stops of the session included")
 
 
 def main() -> None:
@@ -185,11 +216,16 @@ def main() -> None:
     parser.add_argument("--layers", type=int, default=4)
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--events", action="store_true")
+    parser.add_argument("--left-out", action="store_true")
+    parser.add_argument("--ops", default="transformer=every:7")
     options = parser.parse_args()
     torch.set_num_threads(options.threads)
     pipeline = tiny_diffusers.sd3(num_layers=options.layers)
     seconds(pipeline, 2)
-    compare = compare_readers if options.events else compare_runs
+    if options.left_out:
+        time_left_out(pipeline, options.rounds, options.steps, options.ops)
+        return
+    compare = time_reading if options.events else compare_runs
     compare(pipeline, options.rounds, options.steps)
 
 

@@ -26,6 +26,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+import checkout  # noqa: F401 - finds the project
 import numpy as np
 import trace_commands
 import trace_peers

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib.util
 import shutil
-import sys
 import tempfile
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -169,7 +168,6 @@ def _perfetto_head(builder: Any, commands: CommandColumns) -> None:
 def trace_processor(data: bytes) -> Iterator[Callable[[], int]]:
     """Opening `data` in the Perfetto UI, whose trace_processor (wasm) runs in a headless Chromium,
     and counting its slices. Raises ImportError or OSError where that cannot be had."""
-    sys.path.insert(0, str(Path(__file__).parent.parent))
     from playwright.sync_api import sync_playwright
 
     from tests.browser.conftest import _ARGUMENTS, _NAMES

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from profiler._version import __version__
-    from profiler.capture.session import profile
+    from profiler.capture.profile import profile
     from profiler.capture.startup import done, start
     from profiler.errors import ProfilerError
     from profiler.table.load import load
@@ -28,7 +28,7 @@ _HOME = {
     "__version__": "profiler._version",
     "done": "profiler.capture.startup",
     "load": "profiler.table.load",
-    "profile": "profiler.capture.session",
+    "profile": "profiler.capture.profile",
     "start": "profiler.capture.startup",
 }
 

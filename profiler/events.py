@@ -20,6 +20,7 @@ __all__ = [
     "CATEGORIES",
     "HOST_TRACK",
     "NO_CALL",
+    "NO_PIPELINE",
     "NO_STEP",
     "PIPELINE_TRACK",
     "ROLES",
@@ -71,6 +72,7 @@ HOST_TRACK = "Host"  # host work outside every call
 
 NO_STEP = -1  # the step of everything outside `denoise`
 NO_CALL = -1  # the call of a command that belongs to none: host work of the pipeline itself
+NO_PIPELINE = -1  # the pipeline call of what lies in none, or whose producer does not tell
 UNKNOWN = -1  # bytes, FLOPs or an end that nobody measured; null in the tables
 
 _NO_FILE_NAME = re.compile(r"[^\w.+-]")  # a submodule's name may come from a foreign trace
@@ -95,7 +97,9 @@ class Call:
     `index` counts the calls of a run from 0 in the order in which they returned; `step` is the
     denoising step from the scheduler, `NO_STEP` outside `denoise`; `branch` is one of `BRANCHES`,
     "" where the notion does not apply (VAE). `ops_traced` tells whether commands were recorded
-    for it. `input_shapes` maps input names to "dtype[d0,d1,…]".
+    for it. `input_shapes` maps input names to "dtype[d0,d1,…]". `pipeline` is the number of the
+    pipeline call that it belongs to: pipeline calls of a run count from 0 in the order in which
+    they began, those that run in another have its number; `NO_PIPELINE` outside of any.
     """
 
     index: int
@@ -108,6 +112,7 @@ class Call:
     duration_ns: int
     ops_traced: bool
     input_shapes: Mapping[str, str] = field(default_factory=dict)
+    pipeline: int = NO_PIPELINE
 
     @property
     def end_ns(self) -> int:
@@ -127,7 +132,8 @@ class Call:
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Pipeline, stage or step: what encloses calls and host work. Spans of one run nest."""
+    """Pipeline, stage or step: what encloses calls and host work. The spans of one pipeline call
+    nest; `pipeline` is its number, as in `Call`."""
 
     kind: SpanKind
     name: str
@@ -135,6 +141,7 @@ class Span:
     step: int
     start_ns: int
     duration_ns: int
+    pipeline: int = NO_PIPELINE
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,7 +10,7 @@ import shutil
 import sys
 from pathlib import Path
 
-from profiler.capture.session import profile
+from profiler.capture.profile import profile
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 

@@ -18,7 +18,17 @@ from pathlib import Path
 
 import polars as pl
 
-from profiler.events import HOST_TRACK, NO_CALL, NO_STEP, ROOT_DEVICE, Call, Loss, Span, Track
+from profiler.events import (
+    HOST_TRACK,
+    NO_CALL,
+    NO_PIPELINE,
+    NO_STEP,
+    ROOT_DEVICE,
+    Call,
+    Loss,
+    Span,
+    Track,
+)
 from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
 from profiler.table.run import Run
 from profiler.trace.bundle import BundleWriter
@@ -56,6 +66,7 @@ class Command:
     op_type: str = ""
     stage: str = ""
     step: int = NO_STEP
+    pipeline: int = NO_PIPELINE
 
 
 def make_call(
@@ -69,16 +80,20 @@ def make_call(
     device: str = "rbln:0",
     branch: str = "",
     traced: bool = True,
+    pipeline: int = NO_PIPELINE,
 ) -> Call:
     """A call from `start` to `end`, in ns from `EPOCH`."""
     begin = EPOCH + start
-    return Call(index, submodule, stage, branch, step, device, begin, end - start, traced)
+    place = (index, submodule, stage, branch, step, device)
+    return Call(*place, begin, end - start, traced, pipeline=pipeline)
 
 
-def make_span(kind: str, name: str, start: int, end: int, step: int = NO_STEP) -> Span:
+def make_span(
+    kind: str, name: str, start: int, end: int, step: int = NO_STEP, *, pipeline: int = NO_PIPELINE
+) -> Span:
     """A span from `start` to `end`, in ns from `EPOCH`; steps lie in `denoise`."""
     stage = {"pipeline": "", "stage": name, "step": "denoise"}[kind]
-    return Span(kind, name, stage, step, EPOCH + start, end - start)
+    return Span(kind, name, stage, step, EPOCH + start, end - start, pipeline)
 
 
 TINY_SPANS = (
@@ -129,6 +144,8 @@ TINY_INFO = RunInfo(
         "operator_event_ns": 0.5,
         "operators_ns": 5,
         "share": 0.009,
+        "writing_ns": 300_000,
+        "backpressure_ns": 0,
         "conversion_ns": 2_000_000,
         "method": "measured before the run",
     },
@@ -164,19 +181,36 @@ def make_run(
 
 
 def _call_row(call: Call) -> tuple:
-    place = (call.index, call.stage, call.submodule, call.branch or None, call.step, call.device)
-    return (*place, call.start_ns, call.duration_ns, call.ops_traced, "")
+    labels = (call.stage, call.submodule, call.branch or None, call.step, call.device)
+    return (
+        call.index,
+        call.pipeline,
+        *labels,
+        call.start_ns,
+        call.duration_ns,
+        call.ops_traced,
+        "",
+    )
 
 
 def _command_row(command: Command, call: Call | None) -> tuple:
-    stage, step = (call.stage, call.step) if call else (command.stage or None, command.step)
-    place = (command.call, stage, step, command.device, command.track, command.category)
+    of = call or command
+    place = (
+        command.call,
+        of.pipeline,
+        of.stage or None,
+        of.step,
+        command.device,
+        command.track,
+        command.category,
+    )
     times = (EPOCH + command.start, command.duration)
     return (*place, command.layer, 0, command.op_type or None, None, *times, *[None] * 4)
 
 
 def _span_row(span: Span) -> tuple:
-    return (span.kind, span.name, span.stage or None, span.step, span.start_ns, span.duration_ns)
+    labels = (span.kind, span.pipeline, span.name)
+    return (*labels, span.stage or None, span.step, span.start_ns, span.duration_ns)
 
 
 def tiny_run(**changes) -> Run:

@@ -1,102 +1,147 @@
 """The accounting identity: end-to-end time = stages = calls + host work between them + idle.
 
-For each stage, with S its spans, C its calls and H its work in no call (host work, and what that
-started on devices), |A+B| the length of the union of their intervals, nothing clipped to anything:
+It holds for each pipeline call by itself. For each stage of one, with S its spans, C its calls and
+H its work in no call (host work, and what that started on devices), |A+B| the length of the union
+of their intervals, nothing clipped to anything:
 
     calls = |C|     host = |C+H| - |C|     idle = |S+C+H| - |C+H|
 
 so that whatever sticks out of its stage, is claimed by two stages or lies between stages shows in
-the residual instead of vanishing.
+the residual instead of vanishing. The account of the run is the sum over its pipeline calls. Where
+a run does not tell what belongs to which, it is accounted for as if it were one.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Iterator
+from dataclasses import dataclass, fields, replace
 
 import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import ends, text_codes
 from profiler.analysis.batches import Codes, Times
-from profiler.analysis.columns import STAGES
+from profiler.analysis.columns import PIPELINES, STAGES
 from profiler.analysis.intervals import union_by, union_length
+from profiler.analysis.parts import Grouped, Parts, parts_of
+from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Accounting, StageAccount, SubmoduleTime
 from profiler.events import NO_CALL
-from profiler.table.columns import schema
+from profiler.table.columns import empty, schema
 from profiler.table.run import Run
 
-__all__ = ["Grouped", "Parts", "account", "parts_of", "stage_table"]
+__all__ = ["account"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Grouped:
-    """Intervals `[start, end)` in ns, each in the group that `group` names; below 0: in none."""
+class _Balance:
+    """Pipeline calls against their stages, in ns: `parts` has one row a pipeline call and one
+    column a stage, the rest is of each pipeline call [p], as `Accounting` describes it."""
 
-    start: Times
-    end: Times
-    group: Codes
+    parts: Parts
+    end_to_end: Times
+    gap: Times
+    outside: Times
+    overlap: Times
+
+    @property
+    def accounted(self) -> Times:
+        """What the stages of each pipeline call account for, int64 [p]."""
+        parts = self.parts
+        sums: Times = (parts.calls + parts.host + parts.idle).sum(axis=1)
+        return sums
+
+    @property
+    def unexplained(self) -> Times:
+        """Gap, outside and overlap of each pipeline call, which do not cancel; int64 [p]."""
+        return self.gap + self.outside + self.overlap
+
+    def of_stages(self) -> Iterator[tuple[int, int, int, int]]:
+        """Duration, calls, host and idle of each stage, summed over the pipeline calls."""
+        parts = self.parts
+        columns = (parts.duration, parts.calls, parts.host, parts.idle)
+        yield from zip(*(column.sum(axis=0).tolist() for column in columns), strict=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Rows:
+    """What the account is made of, and the names of the stages."""
+
+    pipelines: pl.DataFrame
+    stage_spans: pl.DataFrame
+    calls: pl.DataFrame
+    host: pl.DataFrame
+    names: list[str]
 
     @classmethod
-    def of(cls, frame: pl.DataFrame, group: Codes) -> Grouped:
-        """The intervals of a frame with `start_ns` and `duration_ns`."""
-        return cls(frame["start_ns"].to_numpy(), ends(frame), group)
+    def of(cls, run: Run, pipelines: PipelineCalls) -> _Rows:
+        """The rows of `run` that lie in pipeline calls: all, where it does not tell."""
+        calls = run.calls
+        if pipelines.known and len(pipelines.numbers):
+            calls = calls.filter(pl.Series(pipelines.code_of(calls)) >= 0)
+        stage_spans = run.spans.filter(pl.col("kind") == "stage")
+        times = run.commands.lazy().select("call", "pipeline", "stage", "start_ns", "duration_ns")
+        host = times.filter(pl.col("call") == NO_CALL).collect()
+        names = _in_order(stage_spans, calls)
+        return cls(pipelines.spans, stage_spans, calls, host, names)
 
-    def union(self, groups: int) -> Times:
-        """The length of the union in each group, int64 [groups]."""
-        return union_by(self.start, self.end, self.group, groups)
+    def balance(self, pipelines: PipelineCalls | None) -> _Balance:
+        """The balance of each of `pipelines`; of all as if they were one, for None."""
+        groups = 1 if pipelines is None else len(pipelines.numbers)
 
-    def __add__(self, other: Grouped) -> Grouped:
-        return Grouped(
-            np.concatenate((self.start, other.start)),
-            np.concatenate((self.end, other.end)),
-            np.concatenate((self.group, other.group)),
+        def of(frame: pl.DataFrame) -> Codes:
+            if pipelines is None:
+                return np.zeros(len(frame), dtype=np.int32)
+            return pipelines.code_of(frame)
+
+        def of_stage(frame: pl.DataFrame) -> Grouped:
+            pipeline, stage = of(frame), _stage_codes(frame["stage"], self.names)
+            code = pipeline.astype(np.int64) * len(self.names) + stage
+            return Grouped.of(frame, np.where((pipeline < 0) | (stage < 0), -1, code))
+
+        spans, calls, host = map(of_stage, (self.stage_spans, self.calls, self.host))
+        parts = _by_pipeline(parts_of(spans, calls, host, groups * len(self.names)), groups)
+        whole = Grouped.of(self.pipelines, of(self.pipelines))
+        stages = Grouped.of(self.stage_spans, of(self.stage_spans))
+        end_to_end, in_stages = whole.union(groups), stages.union(groups)
+        everything = (whole + stages).union(groups)
+        return _Balance(
+            parts=parts,
+            end_to_end=end_to_end,
+            gap=everything - in_stages,
+            outside=parts.outside.sum(axis=1) + everything - end_to_end,
+            overlap=parts.duration.sum(axis=1) - in_stages,
         )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Parts:
-    """Where the time of each group of spans went, int64 [groups] each, in ns.
-
-    `duration` is the union of the spans, `outside` what calls and host work add to it.
-    """
-
-    duration: Times
-    calls: Times
-    host: Times
-    idle: Times
-    outside: Times
+def _by_pipeline(parts: Parts, pipelines: int) -> Parts:
+    """`parts` as one row a pipeline call."""
+    columns = {field.name: getattr(parts, field.name) for field in fields(Parts)}
+    stages = len(parts.duration) // max(pipelines, 1)
+    return Parts(**{name: column.reshape(pipelines, stages) for name, column in columns.items()})
 
 
-def parts_of(spans: Grouped, calls: Grouped, host: Grouped, groups: int) -> Parts:
-    """Split each group's time by the formulas above."""
-    recorded = calls + host
-    duration = spans.union(groups)
-    in_calls, in_recorded = calls.union(groups), recorded.union(groups)
-    everything = (spans + recorded).union(groups)
-    return Parts(
-        duration=duration,
-        calls=in_calls,
-        host=in_recorded - in_calls,
-        idle=everything - in_recorded,
-        outside=everything - duration,
-    )
-
-
-def account(run: Run) -> tuple[Accounting, pl.DataFrame]:
-    """The accounting of the whole run and its table of stages (`columns.STAGES`).
+def account(
+    run: Run, pipelines: PipelineCalls | None = None
+) -> tuple[Accounting, pl.DataFrame, pl.DataFrame]:
+    """The accounting of the whole run, its tables of stages and of pipeline calls
+    (`columns.STAGES`, `columns.PIPELINES`).
 
     Work of no call that names no stage is no stage's.
     """
-    stage_spans = run.spans.filter(pl.col("kind") == "stage")
-    pipelines = run.spans.filter(pl.col("kind") == "pipeline")
-    names = _in_order(stage_spans, run.calls)
-    parts = _stage_parts(run, stage_spans, names)
-    end_to_end = union_length(pipelines["start_ns"].to_numpy(), ends(pipelines))
-    spans = {"pipeline": pipelines, "stage": stage_spans}
+    pipelines = PipelineCalls.of(run) if pipelines is None else pipelines
+    rows = _Rows.of(run, pipelines)
+    groups = len(pipelines.numbers)
+    told = pipelines.known and groups > 0
+    balance = rows.balance(pipelines if told else None)
+    apart = balance if told or groups <= 1 else rows.balance(pipelines)
+    spans = {"pipeline": rows.pipelines, "stage": rows.stage_spans}
     missing = [kind for kind, found in spans.items() if found.is_empty()]
+    end_to_end = int(balance.end_to_end.sum())
+    outside = run.calls.join(rows.calls, on="call", how="anti")
     accounting = Accounting(
         end_to_end_ns=end_to_end,
-        pipelines=len(pipelines),
+        pipelines=groups,
         steps=_step_count(run),
         stages=(),
         residual_ns=0,
@@ -104,58 +149,44 @@ def account(run: Run) -> tuple[Accounting, pl.DataFrame]:
         gap_ns=0,
         outside_ns=0,
         overlap_ns=0,
-        submodules=_submodule_times(run.calls, end_to_end),
+        submodules=_submodule_times(run.calls, pipelines, end_to_end),
         possible=not missing,
         why_not=_why_not(run, missing),
+        wall_ns=union_length(rows.pipelines["start_ns"].to_numpy(), ends(rows.pipelines)),
+        overlapping=int(pipelines.overlapping().sum()),
+        told_apart=pipelines.known,
+        calls_outside=len(outside),
+        calls_outside_ns=union_length(outside["start_ns"].to_numpy(), ends(outside)),
     )
     if not missing:
-        accounting = _with_residual(accounting, names, parts, pipelines, stage_spans)
-    return accounting, stage_table(run.calls, stage_spans, names, parts, accounting)
-
-
-def _with_residual(
-    accounting: Accounting,
-    names: list[str],
-    parts: Parts,
-    pipelines: pl.DataFrame,
-    stage_spans: pl.DataFrame,
-) -> Accounting:
-    end_to_end = accounting.end_to_end_ns
-    in_stages = union_length(stage_spans["start_ns"].to_numpy(), ends(stage_spans))
-    both = pl.concat([pipelines, stage_spans])
-    everything = union_length(both["start_ns"].to_numpy(), ends(both))
-    gap, beyond = everything - in_stages, everything - end_to_end
-    overlap = int(parts.duration.sum()) - in_stages
-    outside = int(parts.outside.sum()) + beyond
-    columns = (parts.duration, parts.calls, parts.host, parts.idle)
-    numbers = zip(*(column.tolist() for column in columns), strict=True)
-    stages = tuple(StageAccount(name, *row) for name, row in zip(names, numbers, strict=True))
-    accounted = sum(stage.calls_ns + stage.host_ns + stage.idle_ns for stage in stages)
-    return replace(
+        accounting = _with_residual(accounting, rows.names, balance)
+    return (
         accounting,
-        stages=stages,
-        residual_ns=end_to_end - accounted,
-        residual_share=(gap + outside + overlap) / end_to_end if end_to_end else 0.0,
-        gap_ns=gap,
-        outside_ns=outside,
-        overlap_ns=overlap,
+        _stage_table(rows, balance, accounting),
+        _pipeline_table(run, rows, pipelines, apart, accounting),
     )
 
 
-def stage_table(
-    calls: pl.DataFrame,
-    stage_spans: pl.DataFrame,
-    names: list[str],
-    parts: Parts,
-    accounting: Accounting,
-) -> pl.DataFrame:
+def _with_residual(accounting: Accounting, names: list[str], balance: _Balance) -> Accounting:
+    end_to_end, rows = accounting.end_to_end_ns, balance.of_stages()
+    return replace(
+        accounting,
+        stages=tuple(StageAccount(name, *row) for name, row in zip(names, rows, strict=True)),
+        residual_ns=end_to_end - int(balance.accounted.sum()),
+        residual_share=int(balance.unexplained.sum()) / end_to_end if end_to_end else 0.0,
+        gap_ns=int(balance.gap.sum()),
+        outside_ns=int(balance.outside.sum()),
+        overlap_ns=int(balance.overlap.sum()),
+    )
+
+
+def _stage_table(rows: _Rows, balance: _Balance, accounting: Accounting) -> pl.DataFrame:
     """The stages, those without a span included; nulls where the accounting is not possible."""
     possible, end_to_end = accounting.possible, accounting.end_to_end_ns
-    begun = pl.concat([_stage_starts(stage_spans), _stage_starts(calls)])
-    count = dict(calls.group_by(pl.col("stage").cast(pl.String)).len().iter_rows())
-    spanned = dict(_stage_starts(stage_spans).iter_rows())
-    starts = {**dict(begun.iter_rows()), **spanned}
-    rows = [
+    begun = pl.concat([_stage_starts(rows.stage_spans), _stage_starts(rows.calls)])
+    count = dict(rows.calls.group_by(pl.col("stage").cast(pl.String)).len().iter_rows())
+    starts = {**dict(begun.iter_rows()), **dict(_stage_starts(rows.stage_spans).iter_rows())}
+    table = [
         (
             name,
             starts[name],
@@ -166,16 +197,55 @@ def stage_table(
             idle if possible else None,
             duration / end_to_end if possible and end_to_end else None,
         )
-        for name, duration, in_calls, host, idle in zip(
-            names,
-            parts.duration.tolist(),
-            parts.calls.tolist(),
-            parts.host.tolist(),
-            parts.idle.tolist(),
-            strict=True,
+        for name, (duration, in_calls, host, idle) in zip(
+            rows.names, balance.of_stages(), strict=True
         )
     ]
-    return pl.DataFrame(rows, schema=schema(STAGES), orient="row")
+    return pl.DataFrame(table, schema=schema(STAGES), orient="row")
+
+
+def _pipeline_table(
+    run: Run,
+    rows: _Rows,
+    pipelines: PipelineCalls,
+    balance: _Balance,
+    accounting: Accounting,
+) -> pl.DataFrame:
+    """The pipeline calls that have a span, each accounted for by itself; nulls where that is not
+    possible."""
+    groups = len(pipelines.numbers)
+    if not groups:
+        return empty(PIPELINES)
+    steps = run.spans.filter(pl.col("kind") == "step")
+    counted = {
+        "steps": _counts(pipelines.code_of(steps), groups),
+        "calls": _counts(pipelines.code_of(rows.calls), groups),
+    }
+    first = pipelines.spans.sort("pipeline", "start_ns").unique("pipeline", keep="first")
+    parts, total = balance.parts, balance.end_to_end
+    table = (
+        first.sort("pipeline")
+        .select("pipeline", "start_ns", name=pl.col("name").cast(pl.String))
+        .with_columns(
+            duration_ns=total,
+            overlapping=pipelines.overlapping(),
+            **counted,
+            calls_ns=parts.calls.sum(axis=1),
+            host_ns=parts.host.sum(axis=1),
+            idle_ns=parts.idle.sum(axis=1),
+            residual_ns=total - balance.accounted,
+            residual_share=balance.unexplained / np.maximum(total, 1),
+        )
+    )
+    if not accounting.possible:
+        unknown = [column.name for column in PIPELINES if column.nullable]
+        table = table.with_columns(pl.lit(None).alias(name) for name in unknown)
+    ordered = table.sort("start_ns", "pipeline")
+    return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(PIPELINES).items())
+
+
+def _counts(codes: Codes, groups: int) -> Times:
+    return np.bincount(codes[codes >= 0], minlength=groups)
 
 
 def _stage_starts(frame: pl.DataFrame) -> pl.DataFrame:
@@ -189,28 +259,26 @@ def _in_order(stage_spans: pl.DataFrame, calls: pl.DataFrame) -> list[str]:
     return ordered["stage"].to_list()
 
 
-def _stage_parts(run: Run, stage_spans: pl.DataFrame, names: list[str]) -> Parts:
-    times = run.commands.lazy().select("call", "stage", "start_ns", "duration_ns")
-    host = times.filter(pl.col("call") == NO_CALL).collect()
-    spans, calls, free = (
-        Grouped.of(frame, _stage_codes(frame["stage"], names))
-        for frame in (stage_spans, run.calls, host)
-    )
-    return parts_of(spans, calls, free, len(names))
-
-
 def _stage_codes(column: pl.Series, names: list[str]) -> Codes:
     codes, found = text_codes(column)
     position = {name: number for number, name in enumerate(names)}
     return np.array([position.get(name, -1) for name in found] + [-1], dtype=np.int32)[codes]
 
 
-def _submodule_times(calls: pl.DataFrame, end_to_end: int) -> tuple[SubmoduleTime, ...]:
+def _submodule_times(
+    calls: pl.DataFrame, pipelines: PipelineCalls, end_to_end: int
+) -> tuple[SubmoduleTime, ...]:
     codes, names = text_codes(calls["submodule"])
-    lengths = union_by(calls["start_ns"].to_numpy(), ends(calls), codes, len(names)).tolist()
+    groups = 1
+    if pipelines.known and len(pipelines.numbers):
+        of_pipeline = pipelines.code_of(calls)
+        groups = len(pipelines.numbers)
+        codes = np.where(of_pipeline < 0, -1, codes + of_pipeline.astype(np.int64) * len(names))
+    start, end = calls["start_ns"].to_numpy(), ends(calls)
+    walls = union_by(start, end, codes, groups * len(names)).reshape(groups, len(names))
     times = [
         SubmoduleTime(name, wall, wall / end_to_end if end_to_end else 0.0)
-        for name, wall in zip(names, lengths, strict=True)
+        for name, wall in zip(names, walls.sum(axis=0).tolist(), strict=True)
     ]
     return tuple(sorted(times, key=lambda time: (-time.wall_ns, time.submodule)))
 

@@ -17,13 +17,20 @@ from profiler.analysis.folds import fold
 from profiler.analysis.fusion import fusion_table
 from profiler.analysis.kinds import kinds_of
 from profiler.analysis.operators import operator_table
+from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.role_tables import block_table, role_table
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.roofline import kind_roof, operator_roofline, role_roofline
 from profiler.analysis.selection import Selection, select, steps_of
 from profiler.analysis.steps import step_summary, step_table
-from profiler.analysis.submodules import call_table, submodule_table
+from profiler.analysis.submodules import (
+    branch_table,
+    call_table,
+    first_calls,
+    submodule_table,
+)
+from profiler.analysis.weights import device_weights
 from profiler.analysis.work.of_kinds import kind_work
 from profiler.table.run import Run
 
@@ -48,15 +55,15 @@ def analyze(
     calls, frame = select(run, selection)
     everything = CommandArrays.of(run.commands, run.calls)
     commands = CommandArrays.of(frame, calls) if selection else everything
-    first = run.calls.filter(pl.col("submodule").is_first_distinct())["call"]
-    accounting, stages = account(run)
+    pipelines = PipelineCalls.of(run)
+    accounting, stages, pipeline_calls = account(run, pipelines)
     folds = fold(calls, frame, commands)
-    call_rows = call_table(calls, commands, folds.call, first)
+    call_rows = call_table(calls, commands, folds.call, first_calls(run.calls))
     operators = pl.DataFrame({"submodule": folds.submodules}, schema={"submodule": pl.String})
     submodules = submodule_table(
         call_rows, operators, accounting.end_to_end_ns, _calibrations(run.info.submodules)
     )
-    steps = _selected_steps(run, step_table(run, everything), selection)
+    steps = _selected_steps(run, step_table(run, everything, pipelines), selection)
     kinds = kinds_of(calls, frame, commands.call)
     kind_roles = roles_of(run.info.submodules, kinds, commands.call, frame["role"])
     calibration = submodules.select("submodule", "calibration")
@@ -67,9 +74,13 @@ def analyze(
     return Analysis(
         run=_summary(run, selection, calls, frame),
         accounting=accounting,
+        pipelines=pipeline_calls,
         stages=stages,
-        devices=device_table(calls, commands, run.info.devices),
+        devices=device_table(
+            calls, commands, run.info.devices, device_weights(run.info.submodules)
+        ),
         submodules=submodules,
+        branches=branch_table(call_rows, accounting.end_to_end_ns),
         calls=call_rows,
         steps=steps,
         step_summary=step_summary(steps, from_spans=from_spans),

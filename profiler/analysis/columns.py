@@ -7,14 +7,17 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler import events
 from profiler.table.columns import Column
 
 __all__ = [
     "BLOCKS",
+    "BRANCHES",
     "CALLS",
     "DEVICES",
     "FUSIONS",
     "OPERATORS",
+    "PIPELINES",
     "ROLES",
     "ROOFLINE",
     "ROOFLINE_ROLES",
@@ -27,14 +30,43 @@ __all__ = [
 _TEXT, _FLAG = pl.String(), pl.Boolean()
 _INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
 
+_OF_BRANCH = ", ".join(events.BRANCHES)
+
+PIPELINES: tuple[Column, ...] = (
+    Column("pipeline", _INT32, "", "number of the pipeline call in the run, from 0"),
+    Column("name", _TEXT, "", "class of the pipeline"),
+    Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
+    Column("duration_ns", _INT64, "ns", "wall time of the pipeline call"),
+    Column("overlapping", _FLAG, "", "whether another pipeline call ran at the same time"),
+    Column("steps", _INT64, "", "its denoising steps"),
+    Column("calls", _INT64, "", "its submodule calls"),
+    Column("calls_ns", _INT64, "ns", "wall union of its calls, stage by stage", True),
+    Column("host_ns", _INT64, "ns", "wall union of its work in no call, less calls", True),
+    Column("idle_ns", _INT64, "ns", "time in its stages where nothing was recorded", True),
+    Column("residual_ns", _INT64, "ns", "duration_ns - calls_ns - host_ns - idle_ns", True),
+    Column(
+        "residual_share",
+        _REAL,
+        "ratio",
+        "what does not add up / duration_ns; errors of opposite sign do not cancel",
+        True,
+    ),
+)
+
 STAGES: tuple[Column, ...] = (
     Column("stage", _TEXT, "", "phase of the pipeline, in order of its first start"),
     Column(
         "start_ns", _INT64, "ns", "begin of the first span of the stage, else of its first call"
     ),
-    Column("duration_ns", _INT64, "ns", "wall union of the spans of the stage", True),
+    Column(
+        "duration_ns",
+        _INT64,
+        "ns",
+        "wall union of the stage's spans, by pipeline call, summed",
+        True,
+    ),
     Column("calls", _INT64, "", "calls in the stage"),
-    Column("calls_ns", _INT64, "ns", "wall union of the stage's calls"),
+    Column("calls_ns", _INT64, "ns", "wall union of the stage's calls, likewise"),
     Column("host_ns", _INT64, "ns", "wall union of the stage's work in no call, less calls", True),
     Column(
         "idle_ns", _INT64, "ns", "time inside the stage's spans where nothing was recorded", True
@@ -64,6 +96,13 @@ DEVICES: tuple[Column, ...] = (
         True,
     ),
     Column("utilization", _REAL, "ratio", "busy_ns / span_ns; null as idle_ns", True),
+    Column(
+        "weight_bytes",
+        _INT64,
+        "bytes",
+        "weights of the submodules placed there, in the whole run; null where one does not tell",
+        True,
+    ),
 )
 
 SUBMODULES: tuple[Column, ...] = (
@@ -90,11 +129,27 @@ SUBMODULES: tuple[Column, ...] = (
     ),
 )
 
+BRANCHES: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "named part of the pipeline, in order of its first call"),
+    Column("branch", _TEXT, "", _OF_BRANCH, True),
+    Column("calls", _INT64, "", "calls of the submodule for this branch"),
+    Column("total_ns", _INT64, "ns", "sum of these calls' durations"),
+    Column("first_ns", _INT64, "ns", "duration of the first of them"),
+    Column("min_ns", _INT64, "ns", "shortest steady one"),
+    Column("median_ns", _INT64, "ns", "median of the steady ones"),
+    Column("max_ns", _INT64, "ns", "longest steady one"),
+    Column("busy_ns", _INT64, "ns", "device time: sum of their busy_ns"),
+    Column("share", _REAL, "ratio", "total_ns / end-to-end time", True),
+)
+
 CALLS: tuple[Column, ...] = (
     Column("call", _INT32, "", "number of the call in its run"),
+    Column(
+        "pipeline", _INT32, "", "number of its pipeline call; -1 outside every one, or not known"
+    ),
     Column("submodule", _TEXT, "", "named part of the pipeline that was invoked"),
     Column("stage", _TEXT, "", "phase of the pipeline"),
-    Column("branch", _TEXT, "", "prompt, negative_prompt, cond, uncond, batched", True),
+    Column("branch", _TEXT, "", _OF_BRANCH, True),
     Column("step", _INT32, "", "denoising step; -1 outside denoise"),
     Column("device", _TEXT, "", "where the submodule is placed"),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
@@ -102,7 +157,12 @@ CALLS: tuple[Column, ...] = (
     Column("commands", _INT64, "", "commands of the call"),
     Column("operators", _INT64, "", "operators of the call"),
     Column("busy_ns", _INT64, "ns", "wall union of its commands of every category but host"),
-    Column("first", _FLAG, "", "whether it is the first call of its submodule in the run"),
+    Column(
+        "first",
+        _FLAG,
+        "",
+        "whether it is the first call of its submodule in the run, or ran beside it",
+    ),
     Column("ops_traced", _FLAG, "", "whether commands were recorded for it"),
 )
 
@@ -112,6 +172,7 @@ STEPS: tuple[Column, ...] = (
     Column("start_ns", _INT64, "ns", "begin of the step"),
     Column("duration_ns", _INT64, "ns", "wall time of the step"),
     Column("calls", _INT64, "", "calls in the step"),
+    Column("branches", _TEXT, "", 'branches of these calls in order of time: "cond, uncond"'),
     Column("calls_ns", _INT64, "ns", "wall union of the step's calls"),
     Column("host_ns", _INT64, "ns", "wall union of the step's work in no call, less calls"),
     Column("idle_ns", _INT64, "ns", "time inside the step where nothing was recorded"),
@@ -126,7 +187,9 @@ OPERATORS: tuple[Column, ...] = (
     Column("op_types", _TEXT, "", "op types, most time first, joined with commas"),
     Column("devices", _TEXT, "", "devices it ran on, joined with commas"),
     Column("tracks", _INT64, "", "different tracks it ran on"),
-    Column("calls", _INT64, "", "calls it ran in; for host work in no call, steps"),
+    Column(
+        "calls", _INT64, "", "calls it ran in; for host work in no call, steps of pipeline calls"
+    ),
     Column("commands", _INT64, "", "its commands over all calls"),
     Column("commands_per_call", _REAL, "", "commands / calls"),
     Column("wall_union_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
@@ -216,9 +279,11 @@ FUSIONS: tuple[Column, ...] = (
 )
 
 TABLES: dict[str, tuple[Column, ...]] = {
+    "pipelines": PIPELINES,
     "stages": STAGES,
     "devices": DEVICES,
     "submodules": SUBMODULES,
+    "branches": BRANCHES,
     "calls": CALLS,
     "steps": STEPS,
     "operators": OPERATORS,

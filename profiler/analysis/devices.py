@@ -19,13 +19,17 @@ __all__ = ["device_table"]
 
 
 def device_table(
-    calls: pl.DataFrame, commands: CommandArrays, known: Mapping[str, Mapping[str, Any]]
+    calls: pl.DataFrame,
+    commands: CommandArrays,
+    known: Mapping[str, Mapping[str, Any]],
+    weights: Mapping[str, int],
 ) -> pl.DataFrame:
     """One row a device that has calls or commands (`columns.DEVICES`), by name.
 
-    `known` is `RunInfo.devices`. Commands on no device are left out. How idle a device was is
-    known where it executed something but host work, and every call placed there (of a device
-    without any: every call) was traced: else `idle_ns` and `utilization` are null.
+    `known` is `RunInfo.devices`, `weights` are bytes by device (`device_weights`). Commands on no
+    device are left out. How idle a device was is known where it executed something but host work,
+    and every call placed there (of a device without any: every call) was traced: else `idle_ns`
+    and `utilization` are null.
     """
     codes, placed = text_codes(calls["device"])
     names = sorted({*commands.devices, *placed})
@@ -51,6 +55,7 @@ def device_table(
             "span_ns": span,
             "idle_ns": span - busy,
             "utilization": busy / np.maximum(span, 1),
+            "weight_bytes": pl.Series([weights.get(name) for name in names], dtype=pl.Int64),
         },
     )
     idle = [

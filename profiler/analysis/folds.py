@@ -43,7 +43,7 @@ class Folds:
 def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Folds:
     """Fold `commands`, the arrays of `frame`, into the operators of single calls."""
     key, submodules, layers, host = _keys(calls, frame, commands)
-    group = np.where(commands.call >= 0, commands.call, np.int32(len(calls) + 1) + commands.step)
+    group = _groups(calls, frame, commands)
     track, names = text_codes(frame["track"])
     places = (len(commands.devices) + 1) * (len(names) + 1)
     parts: list[tuple[Codes, ...]] = [(np.zeros(0, dtype=np.int64),) * len(_SUMS)]
@@ -63,6 +63,19 @@ def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> F
     order = order_by(sums["key"], len(layers))
     sums = {name: column[order] for name, column in sums.items()}
     return Folds(**sums, submodules=submodules, layers=layers, host=host, of_command=key)
+
+
+def _groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Codes:
+    """The call of each command; behind all calls, the pipeline call and step of work of none."""
+    of_call = commands.call
+    group = np.where(of_call >= 0, of_call, np.int32(len(calls) + 1) + commands.step)
+    last = frame["pipeline"].max()
+    if isinstance(last, int) and last > 0:
+        free = np.flatnonzero(of_call < 0)
+        pipeline = frame["pipeline"].gather(free).to_numpy().astype(np.int64)
+        _, place = np.unique((pipeline << 32) + commands.step[free], return_inverse=True)
+        group[free] = len(calls) + place
+    return group
 
 
 def _batches_of_folds(

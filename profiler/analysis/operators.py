@@ -2,9 +2,9 @@
 
 A command is folded with those of its call and layer; the layer's host commands (what launched
 the work) are folded apart from what ran on devices, so that a launch never lengthens an operator.
-Work of no call is folded by step instead. The folds of one submodule, layer and `host` then add
-up to one row. With w the wall union of a fold, b its busy sum, b_t its busy sum on track t and n
-the tracks it ran on:
+Work of no call is folded by pipeline call and step instead. The folds of one submodule, layer and
+`host` then add up to one row. With w the wall union of a fold, b its busy sum, b_t its busy sum on
+track t and n the tracks it ran on:
 
     parallel_efficiency = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
 

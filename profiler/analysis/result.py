@@ -73,7 +73,8 @@ class StageAccount:
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleTime:
-    """Wall union of one submodule's calls in the whole run, and its share of end to end."""
+    """Wall union of one submodule's calls in each pipeline call, summed up, and its share of end to
+    end; of all its calls where the run has no pipeline span."""
 
     submodule: str
     wall_ns: int
@@ -83,6 +84,14 @@ class SubmoduleTime:
 @dataclass(frozen=True, slots=True)
 class Accounting:
     """End-to-end time against what the stages account for; always of the whole run.
+
+    Every pipeline call is accounted for by itself, and `end_to_end_ns` is the sum of their times,
+    as are all parts. `wall_ns` is the time in which any of them ran: less, where `overlapping` of
+    them ran at the same time as another. Where the run does not tell what belongs to which
+    (`told_apart` is False: foreign traces, old bundles) all are accounted for as if they were
+    one, and `end_to_end_ns` is `wall_ns`. `calls_outside` counts the submodule calls in no
+    pipeline call, which are in no stage and not in the end-to-end time; they took
+    `calls_outside_ns`.
 
     `residual_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`, and it is explained:
     `residual_ns = gap_ns - outside_ns - overlap_ns`, where `gap_ns` is pipeline time in no stage,
@@ -107,6 +116,11 @@ class Accounting:
     submodules: tuple[SubmoduleTime, ...]
     possible: bool = True
     why_not: str = ""
+    wall_ns: int = 0
+    overlapping: int = 0
+    told_apart: bool = True
+    calls_outside: int = 0
+    calls_outside_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,20 +146,23 @@ class StepSummary:
 class Analysis:
     """Everything that a report shows.
 
-    `accounting` and `stages` describe the whole run, `steps` the selected steps as they were in
-    the whole run, the other tables what `run.selection` left. `operators` is sorted by
-    `busy_sum_ns`, longest first, and holds all of them; `stages`, `submodules`, `calls` and
-    `steps` are in order of time, `devices` by name. `roofline`, `roofline_roles` and `fusions` hold
-    operators against the `device_profiles` of their devices, as far as these are known. `roles`
-    and `blocks` say what the time is for; `kind_roles` has the role of each of the `kinds` of the
-    selected commands, and what decided. `losses` is what was executed but is not in the trace.
+    `accounting`, `pipelines` and `stages` describe the whole run, `steps` the selected steps as
+    they were in the whole run, the other tables what `run.selection` left. `operators` is sorted
+    by `busy_sum_ns`, longest first, and holds all of them; `pipelines`, `stages`, `submodules`,
+    `branches`, `calls` and `steps` are in order of time, `devices` by name. `roofline`,
+    `roofline_roles` and `fusions` hold operators against the `device_profiles` of their devices,
+    as far as these are known. `roles` and `blocks` say what the time is for; `kind_roles` has the
+    role of each of the `kinds` of the selected commands, and what decided. `losses` is what was
+    executed but is not in the trace.
     """
 
     run: RunSummary
     accounting: Accounting
+    pipelines: pl.DataFrame
     stages: pl.DataFrame
     devices: pl.DataFrame
     submodules: pl.DataFrame
+    branches: pl.DataFrame
     calls: pl.DataFrame
     steps: pl.DataFrame
     step_summary: StepSummary

@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.analysis.accounting import Grouped, parts_of
 from profiler.analysis.arrays import HOST, CommandArrays, ends, positions
 from profiler.analysis.batches import Codes, Times
 from profiler.analysis.columns import STEPS
 from profiler.analysis.intervals import union_by
+from profiler.analysis.parts import Grouped, parts_of
+from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import StepSummary
 from profiler.events import NO_CALL, NO_STEP
 from profiler.table.columns import schema
@@ -28,13 +29,12 @@ OUTLIER_RULE = (
 )
 
 
-def step_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
+def step_table(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> pl.DataFrame:
     """One row a step of each pipeline call (`columns.STEPS`), in order of time.
 
-    `commands` are those of the whole run. A step of a run without step spans lasts from the
-    begin of its first call to the end of its last.
+    `commands` are those of the whole run, `pipelines` its pipeline calls. A step of a run
+    without step spans lasts from the begin of its first call to the end of its last.
     """
-    pipelines = np.sort(run.spans.filter(pl.col("kind") == "pipeline")["start_ns"].to_numpy())
     calls = run.calls
     spans = run.spans.filter(pl.col("kind") == "step")
     if spans.is_empty():
@@ -46,7 +46,7 @@ def step_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
     groups = len(values)
     call_groups = positions(_keys(calls, pipelines), values)
     of_no_call = (pl.col("call") == NO_CALL) & (pl.col("step") > NO_STEP)
-    times = run.commands.lazy().select("call", "step", "start_ns", "duration_ns")
+    times = run.commands.lazy().select("call", "pipeline", "step", "start_ns", "duration_ns")
     host = times.filter(of_no_call).collect()
     parts = parts_of(
         Grouped.of(spans, positions(keys, values)),
@@ -63,10 +63,11 @@ def step_table(run: Run, commands: CommandArrays) -> pl.DataFrame:
             "start_ns": starts,
             "duration_ns": parts.duration,
             "calls": np.bincount(call_groups[call_groups >= 0], minlength=groups),
+            "branches": _branches(calls, call_groups, groups),
             "calls_ns": parts.calls,
             "host_ns": parts.host,
             "idle_ns": parts.idle,
-            "busy_ns": _busy(commands, call_groups, pipelines, values),
+            "busy_ns": _busy(run, commands, call_groups, pipelines, values),
             "outlier": outliers(parts.duration),
         },
         schema=schema(STEPS),
@@ -106,33 +107,53 @@ def outliers(durations: Times) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     return found
 
 
-def _keys(frame: pl.DataFrame, pipelines: Times) -> Times:
-    return _key(frame["start_ns"].to_numpy(), frame["step"].to_numpy(), pipelines)
+def _keys(frame: pl.DataFrame, pipelines: PipelineCalls) -> Times:
+    return _key(pipelines.number_of(frame), frame["step"].to_numpy())
 
 
-def _key(start: Times, step: Codes, pipelines: Times) -> Times:
+def _key(pipeline: Codes, step: Codes) -> Times:
     """Number of the pipeline call in the upper, step in the lower 32 bits, for each row."""
-    started = np.searchsorted(pipelines, start, side="right") - 1
-    keys: Times = (np.maximum(started, 0).astype(np.int64) << 32) | step
+    keys: Times = (pipeline.astype(np.int64) << 32) | step
     return keys
 
 
-def _spans_of_calls(calls: pl.DataFrame, pipelines: Times) -> pl.DataFrame:
+def _branches(calls: pl.DataFrame, call_groups: Codes, groups: int) -> pl.Series:
+    """The branches of each step's calls in order of time, joined with commas."""
+    named = calls.select(
+        "start_ns", group=pl.Series(call_groups), branch=pl.col("branch").cast(pl.String)
+    ).filter(pl.col("group") >= 0)
+    joined = (
+        named.drop_nulls("branch")
+        .sort("start_ns", maintain_order=True)
+        .group_by("group")
+        .agg(pl.col("branch").unique(maintain_order=True).str.join(", "))
+    )
+    texts = dict(joined.iter_rows())
+    return pl.Series([texts.get(group, "") for group in range(groups)], dtype=pl.String)
+
+
+def _spans_of_calls(calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFrame:
     """One span a step of each pipeline call: from its first call's begin to its last call's end."""
     calls = calls.filter(pl.col("step") > NO_STEP)
     keys, last = pl.Series(_keys(calls, pipelines)), pl.Series(ends(calls))
-    windows = calls.select("step", "start_ns", key=keys, end=last)
-    spans = windows.group_by("key", "step").agg(pl.col("start_ns").min(), pl.col("end").max())
-    return spans.select("step", "start_ns", duration_ns=pl.col("end") - pl.col("start_ns"))
+    windows = calls.select("pipeline", "step", "start_ns", key=keys, end=last)
+    spans = windows.group_by("key", "pipeline", "step").agg(
+        pl.col("start_ns").min(), pl.col("end").max()
+    )
+    duration = pl.col("end") - pl.col("start_ns")
+    return spans.select("pipeline", "step", "start_ns", duration_ns=duration)
 
 
-def _busy(commands: CommandArrays, call_groups: Codes, pipelines: Times, values: Times) -> Times:
+def _busy(
+    run: Run, commands: CommandArrays, call_groups: Codes, pipelines: PipelineCalls, values: Times
+) -> Times:
     """Wall union of each step's commands of every category but host.
 
     A command is in the step of its call, `call_groups` by row of `run.calls`, or in its own.
     """
     groups = np.append(call_groups, np.int32(-1))[commands.call]
     free = np.flatnonzero(commands.call < 0)
-    groups[free] = positions(_key(commands.start[free], commands.step[free], pipelines), values)
+    of_pipeline = pipelines.number_of(run.commands, free)
+    groups[free] = positions(_key(of_pipeline, commands.step[free]), values)
     groups[(commands.step <= NO_STEP) | (commands.category == HOST)] = -1
     return union_by(commands.start, commands.end, groups, len(values))

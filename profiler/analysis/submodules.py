@@ -10,11 +10,11 @@ import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.analysis.batches import Codes, counts
-from profiler.analysis.columns import CALLS, SUBMODULES
+from profiler.analysis.columns import BRANCHES, CALLS, SUBMODULES
 from profiler.analysis.intervals import union_by
 from profiler.table.columns import schema
 
-__all__ = ["call_table", "submodule_table"]
+__all__ = ["branch_table", "call_table", "first_calls", "submodule_table"]
 
 
 def call_table(
@@ -23,7 +23,7 @@ def call_table(
     """One row a call (`columns.CALLS`), in the order of `calls`.
 
     `operators` holds the row in `calls` of every operator of every call, -1 for none; `first` the
-    numbers of the calls that are the first of their submodule in the whole run.
+    numbers of the calls that are the first of their submodule in the whole run (`first_calls`).
     """
     groups = len(calls)
     working = np.where(commands.category == HOST, np.int32(-1), commands.call)
@@ -53,7 +53,6 @@ def submodule_table(
     initialization. `calibration` is that in `measured`, by submodule, else compares traced with
     untraced calls of the same kind: the steady ones where both have such, else all.
     """
-    steady = pl.col("duration_ns").filter(~pl.col("first") | (pl.len() == 1))
     count = operators.drop_nulls("submodule").group_by("submodule").agg(operators=pl.len())
     table = (
         calls.group_by("submodule", maintain_order=True)
@@ -62,11 +61,7 @@ def submodule_table(
             device=pl.col("device").unique().sort().str.join(", "),
             calls=pl.len(),
             traced_calls=pl.col("ops_traced").sum(),
-            total_ns=pl.col("duration_ns").sum(),
-            first_ns=pl.col("duration_ns").first(),
-            min_ns=steady.min(),
-            median_ns=steady.median(),
-            max_ns=steady.max(),
+            **_durations(),
             commands=pl.col("commands").sum(),
             busy_ns=pl.col("busy_ns").sum(),
             calibration=_median_of(traced=False) / _median_of(traced=True),
@@ -81,6 +76,48 @@ def submodule_table(
         )
     )
     return table.select(pl.col(name).cast(dtype) for name, dtype in schema(SUBMODULES).items())
+
+
+def branch_table(calls: pl.DataFrame, end_to_end_ns: int) -> pl.DataFrame:
+    """One row a submodule and branch (`columns.BRANCHES`), submodules in order of their first
+    calls, branches of each likewise. `calls` is the call table; steady calls are those of
+    `submodule_table`."""
+    order = {
+        name: number for number, name in enumerate(calls["submodule"].unique(maintain_order=True))
+    }
+    table = (
+        calls.group_by("submodule", "branch", maintain_order=True)
+        .agg(calls=pl.len(), **_durations(), busy_ns=pl.col("busy_ns").sum())
+        .with_columns(
+            share=pl.col("total_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
+            order=pl.col("submodule").replace_strict(order, return_dtype=pl.Int64),
+        )
+        .sort("order", maintain_order=True)
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(BRANCHES).items())
+
+
+def first_calls(calls: pl.DataFrame) -> pl.Series:
+    """Numbers of the calls that are the first of their submodule: the one that began first, and
+    those that began before it had ended (in other threads), beside its initialization."""
+    end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
+    first_end = end.sort_by("start_ns", "call").first().over("submodule")
+    began_first = (pl.col("start_ns").rank("ordinal").over("submodule")) == 1
+    return calls.sort("call").filter(began_first | (pl.col("start_ns") < first_end))["call"]
+
+
+def _durations() -> dict[str, pl.Expr]:
+    """Sum, first and statistics of the steady ones of a group's calls; of all, where every one
+    is a first."""
+    duration = pl.col("duration_ns")
+    steady = duration.filter(~pl.col("first") | pl.col("first").all())
+    return {
+        "total_ns": duration.sum(),
+        "first_ns": duration.sort_by("start_ns", "call").first(),
+        "min_ns": steady.min(),
+        "median_ns": steady.median(),
+        "max_ns": steady.max(),
+    }
 
 
 def _median_of(*, traced: bool) -> pl.Expr:

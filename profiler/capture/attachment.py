@@ -20,7 +20,8 @@ __all__ = ["Attachment", "check_devices"]
 
 
 class Attachment:
-    """One pipeline that reports to a session. `facts` is what the manifest says of it."""
+    """One pipeline that reports to a session. `facts` is what the manifest says of it, `traced`
+    are the submodules whose calls a source may trace."""
 
     def __init__(
         self,
@@ -31,6 +32,7 @@ class Attachment:
         event_cap: int,
     ) -> None:
         self.facts: PipelineFacts = pipeline_facts(pipeline, options)
+        self.traced: set[str] = set()
         self._recorder = recorder
         self._options = options
         self._folder = folder
@@ -57,22 +59,24 @@ class Attachment:
 
     def _open_sources(self, pipeline: Any) -> None:
         by_part: dict[int, OperatorSource | None] = {}
-        for entry in present_entries(pipeline):
-            if not self._options.traces_operators(entry.submodule):
-                continue
+        here = list(present_entries(pipeline))
+        if not any(self._options.traces_operators(entry.submodule) for entry in here):
+            return
+        for entry in here:  # also what is not traced: who traces pipeline calls rests meanwhile
             part = part_of(pipeline, entry)
             part = getattr(part, "_orig_mod", part)  # torch.compile's wrapper is no other part
             if self._parts.get(entry, lambda: None)() is part:
                 continue
             self._parts[entry] = weakly(part)
             self._sources.pop(entry, None)
-            if id(part) not in by_part:
+            if by_part.get(id(part)) is None:  # of submodules that have one part, one traces it
                 owner = getattr(pipeline, entry.submodule)
                 device = device_of(pipeline, entry)
                 by_part[id(part)] = self._open_source(entry, owner, part, device)
             source = by_part[id(part)]
             if source is not None:
                 self._sources[entry] = source
+                self.traced.add(entry.submodule)
 
     def _open_source(
         self, entry: Entry, owner: Any, part: Any, device: str
@@ -98,6 +102,11 @@ class Attachment:
         self._hooks.detach()
         for _, source in self._opened:
             source.close()
+
+    def abandon(self) -> None:
+        """Take the hooks off in a forked child; the sources, whose files are the parent's, stay
+        as they are."""
+        self._hooks.detach()
 
     def sources(self) -> list[tuple[str, OperatorSource]]:
         """All sources of operators that were opened, with their submodules."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import platform
+import re
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -18,6 +20,7 @@ _PACKAGES = (
     "torch",
     "diffusers",
     "transformers",
+    "optimum-onnx",
     "optimum-rbln",
     "rebel-compiler",
 )
@@ -25,13 +28,21 @@ _PACKAGES = (
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that take part in a run."""
-    found = {"python": platform.python_version()}
-    for package in _PACKAGES:
-        try:
-            found[package] = metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    return found
+    found = {package: _version(package) for package in _PACKAGES}
+    known = {package: version for package, version in found.items() if version}
+    return {"python": platform.python_version(), **known}
+
+
+@functools.cache  # of a process: looking takes longer than all else that the manifest needs
+def _version(package: str) -> str:
+    """The version of an installed package, "" where it is not. `metadata.version` would parse all
+    of its METADATA as an e-mail, whose body is the README."""
+    try:
+        text = metadata.distribution(package).read_text("METADATA") or ""
+    except (metadata.PackageNotFoundError, OSError, UnicodeDecodeError):
+        return ""
+    found = re.search(r"^Version:[ \t]*(\S+)", text, re.MULTILINE)
+    return found[1] if found else ""
 
 
 def hardware() -> dict[str, Any]:
@@ -46,6 +57,7 @@ def hardware() -> dict[str, Any]:
     }
 
 
+@functools.cache
 def _cpu_name() -> str:
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():

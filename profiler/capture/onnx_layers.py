@@ -1,12 +1,14 @@
 """Which layer an executed ONNX node belongs to: the module path that the exporter left on it.
 
 torch's exporter writes on each node `pkg.torch.onnx.name_scopes`, the module paths from the root
-to the innermost module and last the traced operation's own name. ONNX Runtime's optimizations
-rename, merge and create nodes and keep no metadata, so a node is looked up, in this order,
+to the innermost module and last the traced operation's own name. Its older exporter, by TorchScript
+(`dynamo=False`, as optimum-onnx 0.1.0 exports), names nodes after their module instead:
+`/text_model/encoder/layers.0/mlp/fc1/MatMul_1`. ONNX Runtime's optimizations rename, merge and
+create nodes and keep no metadata, so a node is looked up, in this order,
 
 1. by its own name;
-2. by the part of its name before a `/`, which fusions keep (`node_MatMul_3/MatMulAddFusion`);
-3. by the tensors it writes, as produced in the exported graph;
+2. by its name without what fusions append (`node_MatMul_3/MatMulAddFusion`);
+3. by the tensors it writes, as produced in the exported graph, or is named after;
 4. by its neighbours in the optimized graph: the module path that all of them share.
 
 A node that none of these reaches keeps its own name as its layer.
@@ -15,6 +17,11 @@ A node that none of these reaches keeps its own name as its layer.
 from __future__ import annotations
 
 import ast
+import contextlib
+import json
+import os
+import re
+import weakref
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,11 +31,19 @@ import onnx
 
 from profiler.errors import InputError
 
-__all__ = ["LayerMap", "build_layer_map", "module_classes", "module_path", "node_count"]
+__all__ = [
+    "ExportedModel",
+    "LayerMap",
+    "build_layer_map",
+    "module_classes",
+    "module_path",
+    "node_count",
+]
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
 _NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export passes inserted
+_CHANNELS_LAST = "_nchwc"  # ONNX Runtime names a convolution of its own layout after its output
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,21 +56,44 @@ class LayerMap:
 
     def layer_of(self, node: str, op_type: str) -> tuple[str, bool]:
         """The layer of an executed node, and whether it is a module path."""
-        layer = self.layers.get(node) or self.layers.get(node.split("/", 1)[0])
+        layer = _by_name(node, self.layers)
         if layer:
             return layer, True
         return node or op_type, False
 
 
-def build_layer_map(exported: Path | bytes, optimized: Path | None) -> LayerMap:
+class ExportedModel:
+    """A model whose layers are wanted when the run has ended. Its file is kept open until then, for
+    it may be deleted: optimum exports to a folder that goes before the process ends."""
+
+    def __init__(self, model: Path | bytes) -> None:
+        self.class_name = _model_class(model)
+        self._model = model
+        self._file = -1
+        if isinstance(model, bytes) or os.name != "posix":
+            return
+        with contextlib.suppress(OSError):
+            self._file = os.open(model, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._file).atexit = False  # our end comes after
+
+    def load(self) -> Any:
+        """The model without its external data. Raises InputError where it cannot be parsed."""
+        if self._file < 0:
+            return _load(self._model)
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            file.seek(0)
+            return _load(file.read(), str(self._model))
+
+
+def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap:
     """Attribute the nodes of the model `exported` and of what ONNX Runtime made of it.
 
     `optimized` is what `SessionOptions.optimized_model_filepath` wrote, None if there is none.
     Raises InputError where a model cannot be parsed.
     """
-    graph = _load(exported).graph
-    layers, producers = _exported_layers(graph)
-    root = next(filter(None, map(_root_class, graph.node)), "")
+    graph = exported.load().graph
+    root = _root_of(graph, exported.class_name)
+    layers, producers = _exported_layers(graph, root)
     classes = module_classes(graph)
     _from_neighbours(graph, layers, root)
     for node in _nodes(graph):
@@ -112,6 +150,38 @@ def module_classes(graph: Any) -> dict[str, str]:
     return found
 
 
+def _root_of(graph: Any, class_name: str) -> str:
+    """What stands for the model itself: its class where nodes or its config.json tell, else the
+    graph's name where nodes are named after modules, else ""."""
+    found = next(filter(None, map(_root_class, graph.node)), "") or class_name
+    if not found and any(_traced_path(node, graph.name) for node in graph.node):
+        return str(graph.name)
+    return found
+
+
+def _model_class(model: Path | bytes) -> str:
+    """The class name in the config.json beside a model, as diffusers and transformers write it,
+    "" where there is none."""
+    if isinstance(model, bytes):
+        return ""
+    try:
+        config = json.loads((model.parent / "config.json").read_bytes())
+        found = (config.get("architectures") or [config.get("_class_name")])[0]
+    except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def _traced_path(node: Any, root: str) -> str:
+    """The module path in the name of a node that the exporter by TorchScript wrote, `root` for
+    the model itself; "" for other names."""
+    path, slash, operation = node.name.rpartition("/")
+    named = slash and node.name.startswith("/")
+    if not named or not re.fullmatch(rf"{re.escape(node.op_type)}(_\d+)?", operation):
+        return ""
+    return path[1:].replace("/", ".") or root
+
+
 def _strings(text: str) -> list[str]:
     """A Python list of strings as the exporter prints it; anything else is no list."""
     try:
@@ -121,13 +191,13 @@ def _strings(text: str) -> list[str]:
     return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
 
 
-def _load(source: Path | bytes) -> Any:
+def _load(source: Path | bytes, where: str = "the session's model") -> Any:
     try:
         if isinstance(source, bytes):
             return onnx.load_model_from_string(source)
         return onnx.load(str(source), load_external_data=False)
     except Exception as error:  # protobuf's DecodeError has no stable home
-        where = "the session's model" if isinstance(source, bytes) else str(source)
+        where = str(source) if isinstance(source, Path) else where
         raise InputError(
             f"{where} is not a readable ONNX model ({error}): export it again"
         ) from error
@@ -142,12 +212,12 @@ def _nodes(graph: Any) -> Iterator[Any]:
                 yield from _nodes(attribute.g)
 
 
-def _exported_layers(graph: Any) -> tuple[dict[str, str], dict[str, str]]:
+def _exported_layers(graph: Any, root: str) -> tuple[dict[str, str], dict[str, str]]:
     """Layers by node name and by written tensor, where the exporter left a module path."""
     layers: dict[str, str] = {}
     producers: dict[str, str] = {}
     for node in _nodes(graph):
-        path = module_path(node)
+        path = module_path(node) or _traced_path(node, root)
         if path:
             layers[node.name] = path
             producers |= dict.fromkeys(filter(None, node.output), path)
@@ -157,10 +227,20 @@ def _exported_layers(graph: Any) -> tuple[dict[str, str], dict[str, str]]:
 def _by_name_or_output(
     node: Any, layers: Mapping[str, str], producers: Mapping[str, str]
 ) -> str | None:
-    by_name = layers.get(node.name) or layers.get(node.name.split("/", 1)[0])
+    by_name = _by_name(node.name, layers)
     if by_name:
         return by_name
-    return next((producers[name] for name in node.output if name in producers), None)
+    names = (*node.output, node.name.removesuffix(_CHANNELS_LAST))
+    return next((producers[name] for name in names if name in producers), None)
+
+
+def _by_name(name: str, layers: Mapping[str, str]) -> str | None:
+    """The layer of a node with that name, or of the node that a fusion has named it after."""
+    while name:
+        if name in layers:
+            return layers[name]
+        name = name.rpartition("/")[0]
+    return None
 
 
 def _from_neighbours(graph: Any, layers: dict[str, str], root: str) -> None:

@@ -4,6 +4,11 @@ ONNX Runtime writes one JSON array per session, one event per line: `Node` event
 then `SequentialExecutor::Execute` and `model_run` when the run does. Times are integer µs since
 the session's profiling start, which is CLOCK_REALTIME. A file at the cap of 1,000,000 events ends
 with a `profile_truncated` event (onnxruntime 1.31; older versions only log it).
+
+`tid` is the operating system's number of the thread. A run's nodes have that of its `model_run`,
+unless the session executes in parallel (`ORT_PARALLEL`), which hands nodes to further threads. A
+run that ONNX Runtime refuses (an input's dims are wrong) leaves no event; one that ends early (a
+node fails, `RunOptions.terminate`) leaves its `model_run` and the nodes that had finished.
 """
 
 from __future__ import annotations
@@ -21,6 +26,8 @@ __all__ = ["EVENT_CAP", "NodeEvent", "ProfiledRun", "read_profile"]
 
 EVENT_CAP = 1_000_000  # onnxruntime/core/common/profiler.h: max_num_events_
 _KERNEL_SUFFIX = "_kernel_time"
+_RUN = "model_run"
+_SLACK = 2_000  # ns: begins and durations are cut to whole µs
 
 
 class _Args(msgspec.Struct):
@@ -48,7 +55,8 @@ class _Event(msgspec.Struct):
 @dataclass(frozen=True, slots=True)
 class NodeEvent:
     """One executed node. `start_ns` is relative to the session's profiling start; bytes are -1
-    where ONNX Runtime gave none; `arena_bytes` is what the session's arena holds after it."""
+    where ONNX Runtime gave none; `arena_bytes` is what the arena of the node's provider holds
+    after it."""
 
     name: str
     op_type: str
@@ -64,46 +72,100 @@ class NodeEvent:
 
 @dataclass(frozen=True, slots=True)
 class ProfiledRun:
-    """One `session.run`: its window, relative to the profiling start, and its nodes in order of
-    completion. `dropped` counts events that ONNX Runtime did not record in or after this run."""
+    """One `session.run` on `thread`: its window, relative to the profiling start, and its nodes in
+    order of completion. `mixed`: nodes of runs that overlapped cannot be told apart, so it has
+    none. `dropped` counts events that ONNX Runtime did not record in or after this run."""
 
     start_ns: int
     duration_ns: int
+    thread: int = 0
     nodes: list[NodeEvent] = field(default_factory=list)
+    mixed: bool = False
     dropped: int = 0
+
+    @property
+    def end_ns(self) -> int:
+        return self.start_ns + self.duration_ns
 
 
 def read_profile(path: Path) -> Iterator[ProfiledRun]:
-    """Read the runs of one session, in order. Raises InputError where a line is no event.
+    """Read the runs of one session, in order of their ends. Raises InputError where a line is no
+    event.
 
-    Nodes of a run that never finished, and a truncation marker, come as a last run whose
-    `duration_ns` is -1.
+    Nodes that belong to no run are left out, but for those after the last run: they, and a
+    truncation marker, come as a last run whose `duration_ns` is -1.
     """
-    decoder = msgspec.json.Decoder(_Event)
+    threads = iter(_threads_of_overlapping(path))
     shapes: dict[bytes, str] = {}
     nodes: list[NodeEvent] = []
     dropped = 0
+    for event in _events(path):
+        if event.cat == "Node" and event.args and event.name.endswith(_KERNEL_SUFFIX):
+            nodes.append(_node(event, event.args, shapes))
+        elif event.name == _RUN:
+            run, nodes = _cut(event, nodes, next(threads))
+            yield run
+        elif event.name == "profile_truncated" and event.args:
+            dropped = _integer(bytes(event.args.dropped_event_count).strip(b'"').decode())
+    if nodes or dropped:
+        start = nodes[0].start_ns if nodes else 0
+        yield ProfiledRun(start, UNKNOWN, nodes=nodes, dropped=max(dropped, 0))
+
+
+def _events(path: Path, containing: bytes = b"") -> Iterator[_Event]:
+    """The events of the lines that contain those bytes."""
+    decoder = msgspec.json.Decoder(_Event)
     with path.open("rb") as file:
         for number, line in enumerate(file, 1):
             text = line.strip().rstrip(b",")
-            if text in (b"[", b"]", b""):
+            if text in (b"[", b"]", b"") or containing not in text:
                 continue
             try:
-                event = decoder.decode(text)
+                yield decoder.decode(text)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
                 remedy = "the profile was cut or is not ONNX Runtime's: run again"
                 raise InputError(
                     f"{path} line {number} is no profile event ({error}): {remedy}"
                 ) from error
-            if event.cat == "Node" and event.args and event.name.endswith(_KERNEL_SUFFIX):
-                nodes.append(_node(event, event.args, shapes))
-            elif event.name == "model_run":
-                yield ProfiledRun(event.ts * 1000, event.dur * 1000, nodes)
-                nodes = []
-            elif event.name == "profile_truncated" and event.args:
-                dropped = _integer(bytes(event.args.dropped_event_count).strip(b'"').decode())
-    if nodes or dropped:
-        yield ProfiledRun(nodes[0].start_ns if nodes else 0, UNKNOWN, nodes, max(dropped, 0))
+
+
+def _threads_of_overlapping(path: Path) -> list[frozenset[int] | None]:
+    """For each run in order of the file: the threads of the runs that it overlaps, directly or
+    through others, its own among them; None where it overlaps none."""
+    runs = [event for event in _events(path, _RUN.encode()) if event.name == _RUN]
+    by_start = sorted(range(len(runs)), key=lambda i: runs[i].ts)
+    found: list[frozenset[int] | None] = [None] * len(runs)
+    together: list[int] = []
+    end = -1
+    for position in [*by_start, -1]:
+        if position < 0 or runs[position].ts * 1000 >= end * 1000 + _SLACK:
+            threads = frozenset(runs[i].tid for i in together)
+            if len(threads) > 1:
+                for i in together:
+                    found[i] = threads
+            together = []
+        if position >= 0:
+            together.append(position)
+            end = max(end, runs[position].ts + runs[position].dur)
+    return found
+
+
+def _cut(
+    event: _Event, nodes: list[NodeEvent], threads: frozenset[int] | None
+) -> tuple[ProfiledRun, list[NodeEvent]]:
+    """The run that has ended, and which of the `nodes` before it may belong to others."""
+    start, end = event.ts * 1000, (event.ts + event.dur) * 1000
+    inside = [
+        node
+        for node in nodes
+        if node.start_ns >= start - _SLACK and node.start_ns + node.duration_ns <= end + _SLACK
+    ]
+    if threads is None:
+        return ProfiledRun(start, end - start, event.tid, inside), []
+    mixed = any(node.thread not in threads for node in inside)
+    own = [] if mixed else [node for node in inside if node.thread == event.tid]
+    others = [node for node in nodes if node.thread != event.tid]
+    return ProfiledRun(start, end - start, event.tid, own, mixed), others
 
 
 def _node(event: _Event, args: _Args, shapes: dict[bytes, str]) -> NodeEvent:

@@ -1,95 +1,98 @@
-"""Operator commands of ONNX Runtime: one profiled session per submodule, cut by its runs.
+"""Operator commands of ONNX Runtime: a profiled session of a submodule's model, cut by its calls.
 
 ONNX Runtime profiles whole sessions, stops at 1,000,000 events and ends a session's profile once.
 So a submodule whose operators are traced gets a session of its own with profiling on, which is
-renewed between calls before the cap is reached. The n-th `model_run` of a session belongs to the
-n-th invocation noted for it. Calls whose operators are not traced run on the part's own session.
+renewed between calls before the cap is reached. Calls whose operators are not traced run on the
+part's own session. `onnx_runs` says which run in a profile belongs to which call.
 """
 
 from __future__ import annotations
 
 import shutil
+import tempfile
+import threading
+import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from profiler.capture.module_classes import known_modules
-from profiler.capture.onnx_layers import LayerMap, build_layer_map, node_count
-from profiler.capture.onnx_profile import EVENT_CAP, NodeEvent, ProfiledRun, read_profile
+from profiler.capture.onnx_commands import Attributed, Placement, arena_counters, commands_of
+from profiler.capture.onnx_layers import ExportedModel, LayerMap, build_layer_map, node_count
+from profiler.capture.onnx_lending import Lending, model_of, open_profiled, opened_session
+from profiler.capture.onnx_profile import ProfiledRun, read_profile
+from profiler.capture.onnx_providers import devices_of_session
+from profiler.capture.onnx_runs import NotedCall, place_runs
+from profiler.capture.onnx_weights import model_files_bytes
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.recorder import Invocation
 from profiler.capture.timeline import PipelineCall
+from profiler.capture.weak_part import WeakPart, when_gone
 from profiler.errors import InputError
-from profiler.events import ROOT_DEVICE, UNKNOWN, Category, Loss, Track
-from profiler.trace.columns import CommandBuilder, Counter
+from profiler.events import UNKNOWN, Loss
 
 __all__ = ["ProfiledPart"]
 
 _EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
-_TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
-_CPU = "CPUExecutionProvider"
+_FULL = "ONNX Runtime's profile was full: trace fewer calls of this submodule"
+_NO_RUN = "no operator events: the call did not run its session, or ONNX Runtime's profile was full"
+_NO_SESSION = "its profiled session could not be renewed, and later calls were not traced"
+_MIXED = "runs of several calls overlapped in one session and cannot be told apart"
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Segment:
-    """One profiled session: where its events go and whom its runs belong to (None: warm-up)."""
+    """One profiled session: when its profile began, on the clock `now_ns`, whose runs it may hold,
+    how many were traced, and how many of those are under way. `file` is set once profiling has
+    ended."""
 
     session: Any
     start_ns: int
-    runs: list[Invocation | None] = field(default_factory=list)
+    now_ns: Callable[[], int]
+    noted: list[NotedCall] = field(default_factory=list)
+    traced: int = 0
+    open: int = 0
     file: Path | None = None
     converted: bool = False
 
 
 class ProfiledPart:
-    """A part of a pipeline (something with a `session`) whose operators are traced.
+    """An `OperatorSource`: a part of a pipeline runs on a profiled session until `close`, and on
+    its own, opened where it was not, in the calls that the selection leaves out.
 
-    `part` offers `session_options()` and `open_session(options)`, or holds an
-    `onnxruntime.InferenceSession` as `session`. Profiles and the optimized graph go to `folder`.
+    The part offers `session_options()` and `open_session(options)`, or holds an
+    `onnxruntime.InferenceSession` as `session`. Profiles and the optimized graph lie in a folder
+    of its own below `request.folder`. Calls may run in several threads.
     """
 
-    def __init__(
-        self, submodule: str, part: Any, device: str, folder: Path, *, event_cap: int = EVENT_CAP
-    ) -> None:
-        self.submodule = submodule
-        self.part = part
-        self.losses: list[Loss] = []
-        self.attributed_ns = 0
-        self.total_ns = 0
-        self.events = 0
-        self.renewals = 0
-        self._device = device
-        self._folder = folder
-        self._cap = event_cap
+    def __init__(self, request: SourceRequest) -> None:
+        """Open the profiled session and lend it. Raises InputError where the part cannot have
+        one; it is then as it was."""
+        self._request = replace(request, part=None, owner=None)  # a pipeline that goes is let go
+        self._part = WeakPart(request.part)
+        self._model = model_of(request.part)
+        self._exported = ExportedModel(self._model)
+        self._clock = request.recorder.clock
+        self._folder = Path(tempfile.mkdtemp(prefix=f"{request.submodule}.", dir=request.folder))
+        self._optimized = self._folder / "optimized.onnx"
         self._per_run = -1  # events a run takes; -1: not known yet
         self._segments: list[_Segment] = []
-        self._optimized = folder / f"{submodule}.optimized.onnx"
+        self._open_calls: dict[Invocation, tuple[_Segment, NotedCall]] = {}
+        self._lock = threading.RLock()
         self._layers: LayerMap | None = None
-        self._recorder: Recorder | None = None
+        self._losses: list[Loss] = []
+        self._attributed = Attributed()
+        self._events = 0
+        self._name = _name_of(request)
+        self._own = opened_session(self._part)
         self._plain: Any = None  # the session of calls that are left out
-        self._give_back: Callable[[], None] | None = None
-
-    @classmethod
-    def lent(cls, request: SourceRequest) -> ProfiledPart:
-        """An `OperatorSource`: the part runs on the profiled session until `close`, and on its
-        own, opened where it was not, in the calls that the selection leaves out."""
-        part = cls(
-            request.submodule,
-            request.part,
-            request.device,
-            request.folder,
-            event_cap=request.event_cap,
-        )
-        part._recorder = request.recorder
-        opened = _opened_session(request.part)
         if request.selection.mixed:
-            part._plain = opened or request.part.open_session(request.part.session_options())
-        session = part.open()
-        part._give_back = _lend_session(request.part, session, opened)
-        return part
+            self._plain = self._own or self._part.open_session(self._part.session_options())
+        session = self._open_first()
+        self._placement = Placement(request.device, devices_of_session(session))
+        self._lending: Lending | None = Lending(self._part, self._own, session)
+        self._stay = when_gone(request.part, self.close)
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
         """Nothing: sessions are profiled whatever runs them."""
@@ -99,50 +102,90 @@ class ProfiledPart:
 
     def before(self, invocation: Invocation) -> None:
         """The part's session is about to run for `invocation`; renews the session in time."""
-        recorder = self._recorder
-        begin = recorder.clock.now_ns() if recorder else 0
-        renewed = self.note_run(invocation if invocation.recorded else None)
-        if renewed or self._plain is not None:
-            self.part.session = self.session
-        if renewed and recorder:
-            end = recorder.clock.now_ns()
-            recorder.add_host_work("profiler.renew_session", begin, end)
+        with self._lock:
+            lending = self._lending
+            if lending is None:
+                return
+            begin = self._clock.now_ns()
+            try:
+                renewed = self._renew_in_time()
+            except Exception as error:  # noqa: BLE001 - the pipeline's call must not fail of us
+                self._lose("untraced_call", UNKNOWN, "calls", f"{_NO_SESSION} ({error})")
+                self.close()
+                return
+            segment = self._segments[-1]
+            self._open_calls[invocation] = segment, self._note(invocation, segment, traced=True)
+            segment.open += 1
+            segment.traced += 1
+            if renewed or self._plain is not None:
+                lending.put(segment.session)
+            if renewed:
+                recorder = self._request.recorder
+                recorder.add_host_work("profiler.renew_session", begin, self._clock.now_ns())
 
-    def leave_out(self, _invocation: Invocation) -> None:
+    def leave_out(self, invocation: Invocation) -> None:
         """The part is about to run for an invocation that is not traced."""
-        if self._plain is not None:  # not closed meanwhile
-            self.part.session = self._plain
+        with self._lock:
+            if self._lending is not None:
+                self._note(invocation, self._segments[-1], traced=False)
+                self._lending.put(self._plain)
 
     def after(self, invocation: Invocation) -> None:
-        """Nothing: a run's events are in the profile."""
+        """It has returned or failed, on this thread, which is the one that ran it."""
+        with self._lock:
+            segment, call = self._open_calls.pop(invocation, (None, None))
+            if segment is None or call is None:
+                return
+            call.end_ns = segment.now_ns() - segment.start_ns
+            call.thread = threading.get_native_id()
+            segment.open -= 1
+            if segment is not self._segments[-1] and not segment.open:
+                self._end(segment)
 
     def close(self) -> None:
         """Give the part its own session back and end profiling."""
-        give_back, self._give_back = self._give_back, None
-        if give_back is not None:
-            give_back()
-        self._plain = None
-        self.end()
+        with self._lock:
+            lending, self._lending = self._lending, None
+            if lending is not None:
+                lending.give_back()
+                self._stay()
+            self._plain = self._own = None
+            for segment in self._segments:
+                self._end(segment)
 
     def summary(self) -> SourceSummary:
         """Events, attribution and losses of the whole run; after `traces`."""
         return SourceSummary(
-            self.events,
-            self.attributed_ns,
-            self.total_ns,
-            1 + self.renewals,
-            tuple(self.losses),
+            events=self._events,
+            attributed_ns=self._attributed.attributed_ns,
+            total_ns=self._attributed.total_ns,
+            sessions=len(self._segments),
+            losses=tuple(self._losses),
             backend="onnxruntime",
             known=known_modules(self._layers.classes if self._layers else {}),
         )
 
-    @property
-    def session(self) -> Any:
-        """The session that is being profiled."""
-        return self._segments[-1].session
+    def traces(self) -> Iterator[OperatorTrace]:
+        """The commands of every recorded invocation, in order; none before `close`, for reading
+        a profile takes the cores that the pipeline needs."""
+        if self._lending is not None:
+            return
+        self._layers = self._layers or self._layer_map()
+        for segment in self._segments:
+            if segment.file is None or segment.converted:
+                continue
+            yield from self._cut(segment, segment.file, self._layers)
+            segment.file.unlink(missing_ok=True)
+            segment.noted.clear()
+            segment.converted = True
 
-    def open(self) -> Any:
-        """Open the first profiled session and return it."""
+    def _layer_map(self) -> LayerMap:
+        try:
+            return build_layer_map(self._exported, self._optimized)
+        except InputError:  # ORT's own format, say: nodes keep their names
+            return LayerMap({})
+
+    def _open_first(self) -> Any:
         session = self._open(self._optimized if self._room_for_graph() else None)
         if self._optimized.is_file():
             nodes, loops = node_count(self._optimized)
@@ -155,47 +198,60 @@ class ProfiledPart:
         Without it layers are found by names alone, and the first session is renewed to count the
         events of a run.
         """
-        model = _model_of(self.part)
-        size = len(model) if isinstance(model, bytes) else _bytes_of(model.parent)
+        try:
+            size = model_files_bytes(self._model)
+        except InputError:  # ORT's own format, say
+            return False
         return shutil.disk_usage(self._folder).free > 3 * size + (1 << 30)
 
     def _open(self, optimized: Path | None) -> Any:
-        prefix = self._folder / f"{self.submodule}.{len(self._segments)}"
-        session = _open_profiled(self.part, prefix, optimized)
-        self._segments.append(_Segment(session, session.get_profiling_start_time_ns()))
+        prefix = self._folder / str(len(self._segments))
+        session = open_profiled(self._part, self._own, prefix, optimized)
+        if hasattr(self._own, "set_providers"):
+            session.set_providers = self._move
+        start_ns = session.get_profiling_start_time_ns()
+        self._segments.append(_Segment(session, start_ns, _clock_of(start_ns)))
         return session
 
-    def note_run(self, invocation: Invocation | None) -> bool:
-        """Say whose run the session's next one is. Returns whether the session was renewed, so
-        that the caller hands the new `session` to the part."""
-        renewed = self._must_renew()
-        if renewed:
-            self._end(self._segments[-1])
-            self._open(None)
-            self.renewals += 1
-        self._segments[-1].runs.append(invocation)
-        return renewed
+    def _move(self, *providers: Any, **options: Any) -> None:
+        """The session that the part runs on is to go to other providers: the part's own goes there,
+        and the part runs on that, untraced, from then on."""
+        own = self._own
+        self.close()
+        own.set_providers(*providers, **options)
 
-    def _must_renew(self) -> bool:
-        """Whether one more run could reach the cap. A graph with loops shows its size only when
-        it has run: its first session ends after one run and is counted."""
-        done = len(self._segments[-1].runs)
-        if self._per_run < 0:
-            if done == 0:
-                return False
-            segment = self._segments[-1]
-            self._end(segment)
-            assert segment.file is not None
-            longest = max((len(run.nodes) for run in read_profile(segment.file)), default=0)
+    def _note(self, invocation: Invocation, segment: _Segment, *, traced: bool) -> NotedCall:
+        thread = threading.get_native_id()
+        begin_ns = segment.now_ns() - segment.start_ns
+        call = NotedCall(invocation, traced, thread, begin_ns, self._clock.now_ns())
+        segment.noted.append(call)
+        return call
+
+    def _renew_in_time(self) -> bool:
+        """Open the next session where one more run could reach the cap. The last one's profile
+        ends when its runs have."""
+        last = self._segments[-1]
+        if not last.traced or not self._reaches_cap(last):
+            return False
+        if not last.open:
+            self._end(last)
+        self._open(None)
+        return True
+
+    def _reaches_cap(self, segment: _Segment) -> bool:
+        """A graph with loops shows its size only when it has run: its first session ends after
+        one run and is counted."""
+        if self._per_run >= 0:
+            # The session itself takes a few events, and the marker of truncation one.
+            return (segment.traced + 1) * self._per_run + 8 > self._request.event_cap
+        if segment.open:  # it cannot be counted yet
+            return False
+        self._end(segment)
+        assert segment.file is not None
+        longest = max((len(run.nodes) for run in read_profile(segment.file)), default=0)
+        if longest:
             self._per_run = 2 * longest + _EVENTS_BESIDE_NODES  # a loop may run longer next time
-            return True
-        # The session itself takes a few events, and the marker of truncation one.
-        return done > 0 and (done + 1) * self._per_run + 8 > self._cap
-
-    def end(self) -> None:
-        """End profiling: no further run is traced."""
-        for segment in self._segments:
-            self._end(segment)
+        return True
 
     @staticmethod
     def _end(segment: _Segment) -> None:
@@ -203,162 +259,47 @@ class ProfiledPart:
             segment.file = Path(segment.session.end_profiling())
             segment.session = None
 
-    def traces(self) -> Iterator[OperatorTrace]:
-        """The commands of every recorded invocation, in order; none before `close`, for reading
-        a profile takes the cores that the pipeline needs."""
-        if self._give_back is not None:
-            return
-        self._layers = self._layers or build_layer_map(_model_of(self.part), self._optimized)
-        for segment in self._segments:
-            if segment.file is None or segment.converted:
-                continue
-            yield from self._cut(segment, segment.file, self._layers)
-            segment.file.unlink(missing_ok=True)
-            segment.converted = True
-
     def _cut(self, segment: _Segment, file: Path, layers: LayerMap) -> Iterator[OperatorTrace]:
-        runs = iter(segment.runs)
-        unmatched = 0
+        lost = {_NO_RUN: 0, _MIXED: 0}
+        for call in place_runs(self._read(file), segment.noted):
+            invocation = call.invocation
+            if not call.traced or not invocation.recorded or invocation.index < 0:
+                continue
+            if call.mixed or not call.runs:
+                lost[_MIXED if call.mixed else _NO_RUN] += 1
+                continue
+            nodes = call.nodes
+            self._events += len(nodes) + _EVENTS_BESIDE_NODES * len(call.runs)
+            origin_ns = call.begin_run_ns - call.begin_ns
+            commands = commands_of(nodes, origin_ns, self._placement, layers, self._attributed)
+            invocation.ops_traced = True
+            counters = arena_counters(nodes, origin_ns, self._placement, self._name)
+            call.runs.clear()
+            yield OperatorTrace(invocation, commands, counters)
+        for detail, count in lost.items():
+            if count:
+                self._lose("untraced_call", count, "calls", detail)
+
+    def _read(self, file: Path) -> Iterator[ProfiledRun]:
         for run in read_profile(file):
             if run.dropped:
-                detail = "ONNX Runtime's profile was full: trace fewer calls of this submodule"
-                loss = Loss("dropped_events", self.submodule, run.dropped, "events", detail)
-                self.losses.append(loss)
-            if run.duration_ns == UNKNOWN:
-                continue
-            invocation = next(runs, None)
-            if invocation is None:
-                continue
-            self.events += len(run.nodes) + _EVENTS_BESIDE_NODES
-            yield self._trace(invocation, run, segment.start_ns, layers)
-        unmatched = sum(invocation is not None for invocation in runs)
-        if unmatched:
-            detail = "no operator events: the call failed or ONNX Runtime's profile was full"
-            self.losses.append(Loss("untraced_call", self.submodule, unmatched, "calls", detail))
+                self._lose("dropped_events", run.dropped, "events", _FULL)
+            yield run
 
-    def _trace(
-        self, invocation: Invocation, run: ProfiledRun, origin_ns: int, layers: LayerMap
-    ) -> OperatorTrace:
-        origin_ns += _clock_correction(invocation, run, origin_ns)
-        builder = CommandBuilder()
-        threads: dict[tuple[str, int], int] = {}
-        for node in run.nodes:
-            layer, known = layers.layer_of(node.name, node.op_type)
-            self.total_ns += node.duration_ns
-            self.attributed_ns += node.duration_ns if known else 0
-            builder.add(
-                self._track(node, threads),
-                layer,
-                node.op_type,
-                origin_ns + node.start_ns,
-                node.duration_ns,
-                shapes=node.shapes,
-                bytes_read=node.bytes_read,
-                bytes_written=node.bytes_written,
-            )
-        invocation.ops_traced = True
-        return OperatorTrace(invocation, builder.build(), self._arena(run, origin_ns))
-
-    def _track(self, node: NodeEvent, threads: dict[tuple[str, int], int]) -> Track:
-        """The provider's track on its device; further executor threads have tracks of their own.
-
-        In a session on another provider, nodes that stay on the CPU run on the root device.
-        """
-        on_host = node.provider in (_CPU, "") and not self._device.startswith("cpu")
-        device = ROOT_DEVICE if on_host else self._device
-        category: Category = "dma" if node.op_type in _TRANSFERS else "compute"
-        name = "Memcpy" if category == "dma" else node.provider or "provider unknown"
-        number = threads.setdefault(
-            (name, node.thread), sum(1 for other, _ in threads if other == name)
-        )
-        return Track(device, f"{name} thread {number}" if number else name, category)
-
-    def _arena(self, run: ProfiledRun, origin_ns: int) -> tuple[Counter, ...]:
-        samples = [
-            (origin_ns + node.start_ns + node.duration_ns, node.arena_bytes)
-            for node in run.nodes
-            if node.arena_bytes >= 0
-        ]
-        if not samples:
-            return ()
-        times, values = np.array(sorted(samples), dtype=np.int64).T
-        changed = np.flatnonzero(np.diff(values, prepend=-1))
-        name = f"{self.submodule} arena in use"
-        return (Counter(self._device, name, "bytes", times[changed], values[changed]),)
+    def _lose(self, kind: str, count: int, unit: str, detail: str) -> None:
+        self._losses.append(Loss(kind, self._request.submodule, count, unit, detail))
 
 
-def _opened_session(part: Any) -> Any:
-    """The session that `part` has open, None where it would open one on first use."""
-    return getattr(part, "opened_session", None) if hasattr(part, "open_session") else part.session
+def _clock_of(start_ns: int) -> Callable[[], int]:
+    """The clock that profiles use here: CLOCK_REALTIME, on some systems a monotonic one."""
+    clocks = (time.time_ns, time.monotonic_ns, time.perf_counter_ns)
+    return min(clocks, key=lambda clock: abs(clock() - start_ns))
 
 
-def _lend_session(part: Any, session: Any, opened: Any) -> Callable[[], None]:
-    """Give `part` the profiled session; returns what gives its own back, which is `opened`."""
-    part.session = session
-
-    def give_back() -> None:
-        if opened is None:
-            del part.session
-        else:
-            part.session = opened
-
-    return give_back
-
-
-def _clock_correction(invocation: Invocation, run: ProfiledRun, origin_ns: int) -> int:
-    """0 where the run lies within its invocation (give or take ONNX Runtime's µs); else what
-    moves it to the invocation's begin: the wall clock was set during the run."""
-    start = origin_ns + run.start_ns
-    end = start + run.duration_ns
-    slack = 1_000_000  # ns
-    if start >= invocation.start_ns - slack and end <= invocation.end_ns + slack:
-        return 0
-    return invocation.start_ns - start
-
-
-def _bytes_of(folder: Path) -> int:
-    """The size of a submodule's folder: its graph and its external data."""
-    return sum(path.stat().st_size for path in folder.iterdir() if path.is_file())
-
-
-def _open_profiled(part: Any, prefix: Path, optimized: Path | None) -> Any:
-    """A new session of `part` with profiling on; writes the optimized graph where asked."""
-    import onnxruntime
-
-    if hasattr(part, "open_session"):
-        options = part.session_options()
-        _profile(options, prefix, optimized)
-        return part.open_session(options)
-    session = part.session
-    options = onnxruntime.SessionOptions()
-    known = session.get_session_options()
-    for name in ("intra_op_num_threads", "inter_op_num_threads", "execution_mode"):
-        setattr(options, name, getattr(known, name))
-    options.graph_optimization_level = known.graph_optimization_level
-    _profile(options, prefix, optimized)
-    providers = list(session.get_provider_options().items())
-    return onnxruntime.InferenceSession(_model_of(part), options, providers=providers)
-
-
-def _profile(options: Any, prefix: Path, optimized: Path | None) -> None:
-    options.enable_profiling = True
-    options.profile_file_prefix = str(prefix)
-    options.log_severity_level = 3  # it warns that an optimized graph fits this machine only
-    if optimized is not None:
-        options.optimized_model_filepath = str(optimized)
-        options.add_session_config_entry(
-            "session.optimized_model_external_initializers_file_name",
-            f"{optimized.name}.data",
-        )
-
-
-def _model_of(part: Any) -> Any:
-    """The model behind a part: a path, or bytes where a session was made from bytes."""
-    path = getattr(part, "model_path", None)
-    if path is not None:
-        return Path(path)
-    session = part.session
-    source = getattr(session, "_model_path", None) or getattr(session, "_model_bytes", None)
-    if source is None:
-        raise InputError(f"{part!r} tells neither path nor bytes of its model: set model_path")
-    return source if isinstance(source, bytes) else Path(source)
+def _name_of(request: SourceRequest) -> str:
+    """What tells the counters of a submodule's parts apart: `vae.encoder`, `vae.decoder`; the
+    submodule's own name where it has one part."""
+    for name in ("encoder", "decoder"):
+        if getattr(request.owner, name, None) is request.part:
+            return f"{request.submodule}.{name}"
+    return request.submodule

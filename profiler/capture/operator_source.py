@@ -53,8 +53,9 @@ class SourceSummary:
     """What a source did in the whole run.
 
     `events` counts operator events, each of which cost time; `attributed_ns` of `total_ns`
-    operator time found a module path; `sessions` counts profiled sessions. `backend` is
-    "onnxruntime" where its cost per event holds, "" where nobody has measured one. `timed` holds
+    operator time found a module path; `sessions` counts profiled sessions. `host_events` are those
+    of host work that it recorded between calls. `backend` names whose cost per event holds
+    (`overhead`). `timed` holds
     the calls in order of their begin, where calls of both kinds were asked for. `known` is what
     else the manifest says of the submodule.
     """
@@ -63,6 +64,7 @@ class SourceSummary:
     attributed_ns: int = 0
     total_ns: int = 0
     sessions: int = 0
+    host_events: int = 0
     losses: tuple[Loss, ...] = ()
     backend: str = ""
     timed: tuple[TimedCall, ...] = ()
@@ -119,10 +121,14 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
     Raises InputError where the part is nothing that runs operators.
     """
     if is_module(request.part):
-        from profiler.capture.torch_operators import TorchOperators
+        from profiler.capture.torch_operators import TorchOperators, TorchPause
 
+        if request.selection.nothing:
+            return TorchPause(request.recorder)
         module = TorchOperators.of(request)
-        return _selected(module, request, lambda invocation: _pause(module, invocation))
+        return _selected(module, request, module.leave_out)
+    if request.selection.nothing:
+        return None
     from profiler.capture.rbln import RblnRuntimes
 
     runtimes = RblnRuntimes.of(request)
@@ -137,7 +143,7 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
         )
     from profiler.capture.onnxruntime import ProfiledPart
 
-    part = ProfiledPart.lent(request)
+    part = ProfiledPart(request)
     return _selected(part, request, part.leave_out)
 
 
@@ -149,10 +155,3 @@ def _selected(
     from profiler.capture.selected_calls import SelectedCalls
 
     return SelectedCalls(source, request.selection, leave_out)
-
-
-def _pause(source: OperatorSource, invocation: Invocation) -> None:
-    """Have a source that traces whole pipeline calls rest until its next invocation."""
-    if invocation.pipeline is not None:
-        source.end_pipeline(invocation.pipeline)
-        source.begin_pipeline(invocation.pipeline)

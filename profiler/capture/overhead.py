@@ -4,9 +4,10 @@ Measured: the median duration of a submodule's traced calls less that of its unt
 bootstrap interval. The first call of either kind stands apart, and calls are compared with calls
 of the same input shapes alone.
 
-Estimated: ONNX Runtime builds a record of shapes, sizes and memory for each executed node. What
-that takes is measured on a chain of small nodes, run with and without profiling in turn; the median
-difference per node times the events of a run estimates what tracing added to it.
+Estimated: the profilers of ONNX Runtime and torch build a record of each executed operator. What
+that takes is measured on a chain of small operators, run with and without profiling in turn; the
+median difference per record times the events of a run estimates what tracing added to it. Where
+that is not known either, no sum is stated.
 """
 
 from __future__ import annotations
@@ -24,18 +25,34 @@ from numpy.typing import NDArray
 
 from profiler.capture.operator_source import SourceSummary, TimedCall
 
-__all__ = ["CallCost", "call_cost", "measured_costs", "operator_event_ns", "tracing_cost"]
+__all__ = [
+    "CallCost",
+    "call_cost",
+    "event_cost_ns",
+    "measured_costs",
+    "operator_event_ns",
+    "tracing_cost",
+]
 
-_ESTIMATED = (
-    "estimated: ONNX Runtime's cost per recorded node, measured on this machine on a chain of 200 "
-    "elementwise nodes on all cores, with and without profiling in turn (median of pairs), times "
-    "the operator events"
-)
+_ESTIMATED = {
+    "onnxruntime": "estimated: ONNX Runtime's cost per recorded node, measured on this machine on "
+    "a chain of 200 elementwise nodes on all cores, with and without profiling in turn (median of "
+    "pairs), times the operator events",
+    "torch": "estimated: torch.profiler's cost per recorded event, with our hooks, measured on "
+    "this machine on a chain of transformer blocks, with and without in turn (median of pairs, CPU "
+    "time), times the operator events, those of host work included",
+}
 _MEASURED = (
     "measured: median duration of traced less untraced calls of the same submodule and input "
     "shapes, the first of either kind apart, times its traced calls; 95 % bootstrap intervals"
 )
-_UNKNOWN = "what recording torch's operators cost was not measured"
+_UNKNOWN = {
+    "rbln": "what tracing RBLN's runtimes cost was not measured: trace some of their calls only "
+    "(calibrate), and the run measures it",
+    "torch": "what recording torch's operators cost could not be measured: trace some calls only "
+    "(calibrate), and the run measures it",
+}
+_UNKNOWN_BACKEND = "what recording operators cost was not measured"
 _HOOKS = "hooks: time in the profiler's own code inside the run"
 _RESAMPLES, _SEED = 2_000, 0
 _FEWEST = 3  # calls of either kind below which no interval is given
@@ -158,32 +175,79 @@ def tracing_cost(
     hooks_ns: int,
     end_to_end_ns: int,
 ) -> dict[str, Any]:
-    """The manifest's `overhead`, but `conversion_ns`: `costs` where measured, and the estimate for
-    ONNX Runtime's other events. Without `share` where another backend's cost was not measured."""
+    """The manifest's `overhead`, but `conversion_ns`: `costs` where measured, and estimates for
+    all other events, those of host work included. Without `share` where some backend's cost is
+    not known."""
     found: dict[str, Any] = {
         "hooks_ns": hooks_ns,
-        "operator_events": sum(summary.events for _, summary in sources),
+        "operator_events": sum(summary.events + summary.host_events for _, summary in sources),
     }
     methods = []
     measured = _of_the_run(sources, costs)
     if costs:
         found["measured"] = measured.by_submodule
         methods.append(_MEASURED)
-    others = [summary for submodule, summary in sources if submodule not in costs]
-    if any(summary.events and summary.backend != "onnxruntime" for summary in others):
-        return {**found, "method": "; ".join([*methods, _HOOKS, _UNKNOWN])}
-    cost_ns, events = measured.cost_ns, sum(summary.events for summary in others)
-    if events or not costs:
-        event_ns = operator_event_ns() if events else 0.0
-        found |= {"estimated_events": events, "operator_event_ns": round(event_ns, 1)}
-        cost_ns += round(events * event_ns)
-        methods.append(_ESTIMATED)
+    estimate = _estimate(_not_measured(sources, costs))
+    if estimate.unknown:
+        return {**found, "method": "; ".join([*methods, _HOOKS, *estimate.unknown])}
+    cost_ns = measured.cost_ns + estimate.cost_ns
+    if estimate.events or not costs:
+        event_ns = estimate.cost_ns / estimate.events if estimate.events else 0.0
+        found["estimated_events"] = estimate.events
+        found["operator_event_ns"] = round(event_ns, 1)
+        methods += estimate.methods
     found["operators_ns"] = round(cost_ns)
-    if measured.interval_ns is not None and not events:
+    if measured.interval_ns is not None and not estimate.events:
         low, high = measured.interval_ns
         found |= {"operators_low_ns": round(low), "operators_high_ns": round(high)}
     share = (hooks_ns + found["operators_ns"]) / end_to_end_ns if end_to_end_ns else 0.0
     return {**found, "share": share, "method": "; ".join([*methods, _HOOKS])}
+
+
+def _not_measured(
+    sources: Sequence[tuple[str, SourceSummary]], costs: Mapping[str, CallCost]
+) -> dict[str, int]:
+    """By backend, the events whose cost no comparison of calls covers."""
+    events: dict[str, int] = {}
+    for submodule, summary in sources:
+        count = summary.host_events + (0 if submodule in costs else summary.events)
+        if count:
+            events[summary.backend] = events.get(summary.backend, 0) + count
+    return events
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """What `events` cost by the estimates that `methods` name; `unknown` says of which backends
+    there is none."""
+
+    events: int
+    cost_ns: float
+    methods: tuple[str, ...]
+    unknown: tuple[str, ...]
+
+
+def _estimate(events: Mapping[str, int]) -> _Estimate:
+    cost_ns, methods, unknown = 0.0, [], []
+    for backend, count in events.items():
+        event_ns = event_cost_ns(backend)
+        if event_ns is None:
+            unknown.append(_UNKNOWN.get(backend, _UNKNOWN_BACKEND))
+        else:
+            cost_ns += count * event_ns
+            methods.append(_ESTIMATED[backend])
+    return _Estimate(sum(events.values()), cost_ns, tuple(methods), tuple(unknown))
+
+
+def event_cost_ns(backend: str) -> float | None:
+    """What one recorded event costs in ns, measured now; None where that is not known."""
+    if backend == "onnxruntime":
+        return operator_event_ns()
+    if backend == "torch":
+        from profiler.capture.torch_cost import torch_event_ns
+
+        return torch_event_ns()
+    return None
 
 
 @dataclass(frozen=True, slots=True)
@@ -214,7 +278,7 @@ def _of_the_run(
 
 
 def operator_event_ns() -> float:
-    """Median cost of one recorded node in ns, never below 0."""
+    """Median cost of one recorded node of ONNX Runtime in ns, never below 0."""
     import onnxruntime
 
     model = _chain()

@@ -25,7 +25,14 @@ from profiler.capture.labels import (
 )
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.recorder import Recorder, Scope, enter, scope
-from profiler.capture.shapes import SCHEDULER_STEP, Entry, entries, host_work, present_entries
+from profiler.capture.shapes import (
+    SCHEDULER_STEP,
+    Entry,
+    entries,
+    host_work,
+    part_of,
+    present_entries,
+)
 from profiler.capture.torch_hooks import (
     hook_module,
     is_compiled,
@@ -230,7 +237,8 @@ class PipelineHooks:
     def _hook_entry(self, entry: Entry, owner: Any, wraps: Wraps) -> None:
         """Hooks a submodule: forward hooks on a torch module, else a wrap of its method."""
         method = getattr(getattr(owner, "_orig_mod", owner), entry.method)
-        hook = CallHook(self, entry, weakly(owner), argument_names(method))
+        names = argument_names(method) or argument_names(_forward_of(self.pipeline(), entry))
+        hook = CallHook(self, entry, weakly(owner), names)
         if entry.method == "forward" and is_module(owner):
             hook_module(wraps, owner, hook.begin, hook.end, hook.around)
         else:
@@ -242,6 +250,12 @@ def _seen(owner: Any, name: str) -> Any:
     if name == "forward" and is_module(owner):
         return is_compiled(owner)
     return _attributes(owner).get(name)
+
+
+def _forward_of(pipeline: Any, entry: Entry) -> Any:
+    """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of
+    optimum's VAE is `forward` of its decoder."""
+    return getattr(part_of(pipeline, entry), "forward", None)
 
 
 def _attributes(owner: Any) -> dict[str, Any]:

@@ -8,7 +8,6 @@ first use, so a process that runs no model leaves nothing.
 from __future__ import annotations
 
 import contextlib
-import gc
 import json
 import os
 import sys
@@ -22,7 +21,8 @@ from typing import Any
 from profiler.capture.imports import forget, when_imported
 from profiler.capture.new_pipelines import NewPipelines
 from profiler.capture.notices import notice
-from profiler.capture.onnx_sessions import BareSession, OnnxSessions
+from profiler.capture.onnx_bare import BareSession
+from profiler.capture.onnx_sessions import OnnxSessions
 from profiler.capture.options import Options, parse_config
 from profiler.capture.process_end import ProcessEnd
 from profiler.capture.settings import Settings
@@ -63,25 +63,25 @@ class SwitchedOn:
         """Watch for pipelines and sessions; nothing is written before the first is used."""
         self.settings, self.by_environment = settings.absolute(), by_environment
         self._end.watch()
-        self._tell(process=os.getpid())
+        _tell(self.settings, process=os.getpid())
         for name, callback in self._libraries.items():
             when_imported(name, self._on_import(callback))
 
     def switch_off(self, failure: str = "") -> Path | None:
         """Close the session and leave everything as it was. Returns the bundle's folder, None
-        where nothing ran. Raises OutputError where the bundle cannot be written."""
+        where nothing ran. Raises OutputError where the bundle cannot be written.
+
+        From the first moment on nothing new is recorded: threads may run models all the while.
+        """
         for name in self._libraries:
             forget(name)
         with self._lock:
-            session, self._session, self._opened = self._session, None, False
+            session, settings = self._session, self.settings
+            self._session, self.settings, self._opened = None, None, False
         try:
-            path: Path | None = None if session is None else session.close(failure)
-            if path is not None:
-                self._tell(finished=str(path))
-                self._say_unknown(session)
-            return path
+            with self._end.closing():
+                return _closed(session, settings, failure)
         finally:
-            self.settings = None
             self._pipelines.undo()
             self._sessions.undo()
             self._end.leave()
@@ -91,6 +91,8 @@ class SwitchedOn:
         told = self.settings is not None and self.settings.journal is not None
         try:
             path = self.switch_off(failure)
+        except KeyboardInterrupt:
+            return  # the process ends anyway
         except Exception as error:  # noqa: BLE001 - the interpreter is on its way out
             notice(f"the run could not be written whole: {error}")
             return
@@ -112,7 +114,7 @@ class SwitchedOn:
             if self._session is None:
                 self._session = self._open_session(self.settings, "")
             self._attachments[pipeline] = self._session.attach(pipeline)
-            self._tell(bundle=str(self._session.directory))
+            _tell(self.settings, bundle=str(self._session.directory))
             return True
 
     def release(self, pipeline: Any) -> None:
@@ -132,7 +134,7 @@ class SwitchedOn:
                 try:
                     if self._session is None:
                         self._session = self._open_session(self.settings, _script_name())
-                    self._tell(bundle=str(self._session.directory))
+                    _tell(self.settings, bundle=str(self._session.directory))
                 except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
                     notice(f"not profiling: {error}")
                     self._session = None
@@ -143,14 +145,16 @@ class SwitchedOn:
         """What traces the operators of a bare session, opened in front of its first run."""
         from profiler.capture.onnx_profile import EVENT_CAP
         from profiler.capture.operator_source import SourceRequest, open_source
+        from profiler.capture.run_info import part_facts
         from profiler.trace.bundle import WORK_NAME
 
         if self.settings is None:
             return None
         selection = _options(self.settings).selection(bare.submodule)
-        if selection.nothing:
+        traced = not selection.nothing
+        session.describe(part_facts(bare.submodule, bare, bare.device, traced=traced))
+        if not traced:
             return None
-        bare.model()
         self._sources += 1
         folder, recorder = session.directory / WORK_NAME / str(self._sources), session.recorder
         folder.mkdir(parents=True)
@@ -162,21 +166,6 @@ class SwitchedOn:
         if source is not None:
             session.add_source(source, bare.submodule)
         return source
-
-    def _say_unknown(self, session: Any) -> None:
-        """Submodules that were configured and never ran: most likely a name mistyped."""
-        from profiler.capture.selection import parse_ops
-
-        if self.settings is None:
-            return
-        configured = dict.fromkeys(
-            [*self.settings.config, *parse_ops(self.settings.ops).by_submodule]
-        )
-        known = {invocation.submodule for invocation in session.recorder.invocations}
-        unknown = [name for name in configured if name not in known]
-        if unknown:
-            ran = ", ".join(sorted(known)) or "nothing"
-            notice(f"{', '.join(unknown)}: configured, but what ran is {ran}")
 
     def _on_import(self, callback: Callable[[Any], None]) -> Callable[[ModuleType], None]:
         def imported(module: ModuleType) -> None:
@@ -193,24 +182,47 @@ class SwitchedOn:
 
         self._lock = threading.RLock()
         if self._session is not None:
-            gc.freeze()  # whatever garbage the parent has left may be a session of ONNX Runtime
-            _keep_for_ever(self._session)
+            self._session.abandon()
         self._session, self._opened = None, False
-        attachments = list(self._attachments.values())
         self._attachments = weakref.WeakKeyDictionary()
-        for attachment in attachments:
-            with contextlib.suppress(Exception):
-                attachment._hooks.detach()  # noqa: SLF001 - `detach` would end the parent's traces
         self._pipelines.forget()
         self._sessions.forget()
         enter(Scope())
 
-    def _tell(self, **event: Any) -> None:
-        """Append a line to the journal of `profile-sd3 record`, if it has asked for one."""
-        journal = None if self.settings is None else self.settings.journal
-        if journal is not None:
-            with contextlib.suppress(OSError), journal.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(event) + "\n")
+
+def _closed(session: Any, settings: Settings | None, failure: str) -> Path | None:
+    """Close the session of a process: its bundle's folder, None where nothing ran."""
+    if session is None or settings is None:
+        return None
+    try:
+        path: Path | None = session.close(failure)
+    except KeyboardInterrupt:
+        where = session.directory
+        notice(f"interrupted while it was written: `profile-sd3 merge {where}` completes it")
+        raise
+    if path is not None:
+        _tell(settings, finished=str(path))
+        _say_unknown(settings, session)
+    return path
+
+
+def _tell(settings: Settings, **event: Any) -> None:
+    """Append a line to the journal of `profile-sd3 record`, if it has asked for one."""
+    if settings.journal is not None:
+        with contextlib.suppress(OSError), settings.journal.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(event) + "\n")
+
+
+def _say_unknown(settings: Settings, session: Any) -> None:
+    """Submodules that were configured and never ran: most likely a name mistyped."""
+    from profiler.capture.selection import parse_ops
+
+    configured = dict.fromkeys([*settings.config, *parse_ops(settings.ops).by_submodule])
+    known = {invocation.submodule for invocation in session.recorder.invocations}
+    unknown = [name for name in configured if name not in known]
+    if unknown:
+        ran = ", ".join(sorted(known)) or "nothing"
+        notice(f"{', '.join(unknown)}: configured, but what ran is {ran}")
 
 
 def _options(settings: Settings) -> Options:
@@ -237,11 +249,3 @@ def _script_name() -> str:
     name = program.parent.name if program.stem == "__main__" else program.stem
     plain = "".join(c if c.isalnum() or c in "_+-" else "_" for c in name).strip("_-")
     return plain or "python"
-
-
-def _keep_for_ever(session: Any) -> None:
-    """Never destroy `session` in this process: when profiled ONNX Runtime sessions below it go,
-    they write to files that are the parent's, and wait for threads that a fork has left behind."""
-    import ctypes
-
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(session))

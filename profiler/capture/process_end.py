@@ -8,6 +8,7 @@
 | normal, `sys.exit` | `close("")` by `atexit`, after the script's own exit functions |
 | uncaught exception, SIGINT | `close("ValueError: …")` by `atexit` |
 | SIGTERM, SIGHUP with their default action | `close("SIGTERM")`, then the default action |
+| the same while the run is being closed | when it is, the default action; a second one: at once |
 | the script's own signal handler | its business: it is left alone; if it exits, `atexit` closes |
 | a child by `os.fork` | `forked()` in the child, which is then watched as its parent is |
 | a `multiprocessing` child by fork | as above, and `close` when its target has returned |
@@ -17,11 +18,12 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import os
 import signal
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import Any
 
@@ -40,6 +42,8 @@ class ProcessEnd:
         self._handled: set[signal.Signals] = set()
         self._watching = False
         self._registered = False
+        self._closing = False
+        self._waiting: int | None = None  # a signal that came while the run was being closed
 
     def watch(self) -> None:
         """Watch for the end of the process; may be called again without effect."""
@@ -76,8 +80,19 @@ class ProcessEnd:
     def _at_exit(self) -> None:
         self._close(uncaught())
 
+    @contextlib.contextmanager
+    def closing(self) -> Iterator[None]:
+        """Whoever closes the run does so inside: a first signal waits for the end of it."""
+        self._closing = True
+        try:
+            yield
+        finally:
+            self._closing = False
+            if self._waiting is not None:
+                signal.raise_signal(self._waiting)
+
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
-        """Close, then die of the signal after all.
+        """Close, then die of the signal after all; at once of a second one.
 
         This runs between two bytecodes of the main thread, which is where torch's profiler can be
         stopped, if it was started there. The main thread may hold a lock that closing needs: so
@@ -86,11 +101,17 @@ class ProcessEnd:
         signal.signal(number, signal.SIG_DFL)
         closed = threading.Event()
         threading.Thread(target=_kill_unless, args=(closed, number), daemon=True).start()
-        self._close(signal.Signals(number).name)
-        closed.set()
-        signal.raise_signal(number)
+        if self._closing:
+            self._waiting = number
+            return
+        try:
+            self._close(signal.Signals(number).name)
+        finally:
+            closed.set()
+            signal.raise_signal(number)
 
     def _in_child(self) -> None:
+        self._closing, self._waiting = False, None  # where another thread was closing
         if not self._watching:
             return
         self._forked()

@@ -163,7 +163,7 @@ class RblnRuntimes:
             for number, invocation in self._numbered
         ]
         known = {"runtime_calls": numbered, "writes_shards": self._writes_shards}
-        return SourceSummary(events=self._commands, losses=losses, known=known)
+        return SourceSummary(events=self._commands, losses=losses, backend="rbln", known=known)
 
 
 class _RuntimeProxy:

@@ -11,13 +11,16 @@ import itertools
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from profiler.capture.clock import Clock
 from profiler.capture.timeline import PipelineCall
-from profiler.events import NO_STEP, Call, Span
+from profiler.events import NO_PIPELINE, NO_STEP, Call, Span
 
-__all__ = ["HostWork", "Invocation", "Recorder", "Scope", "enter", "scope"]
+if TYPE_CHECKING:
+    from profiler.capture.host_commands import HostCommands  # numpy, in every process that is on
+
+__all__ = ["HostWork", "Invocation", "Recorder", "Scope", "enter", "number_of", "scope"]
 
 
 @dataclass(slots=True, eq=False)
@@ -60,6 +63,7 @@ class Invocation:
             duration_ns=self.end_ns - self.start_ns,
             ops_traced=self.ops_traced,
             input_shapes=self.input_shapes,
+            pipeline=number_of(self.pipeline),
         )
 
 
@@ -93,6 +97,11 @@ _NOTHING_OPEN = Scope()
 _SCOPE: ContextVar[Scope] = ContextVar("profile_sd3_scope", default=_NOTHING_OPEN)
 
 
+def number_of(pipeline: PipelineCall | None) -> int:
+    """The number of a pipeline call, `NO_PIPELINE` for none."""
+    return NO_PIPELINE if pipeline is None else pipeline.number
+
+
 def scope() -> Scope:
     """What is open in this thread or task."""
     return _SCOPE.get()
@@ -122,8 +131,10 @@ class Recorder:
         self.pipelines: list[PipelineCall] = []
         self.invocations: list[Invocation] = []
         self.host_work: list[HostWork] = []
+        self.host_commands: list[HostCommands] = []  # of devices, and of the host's operators
         self._open: list[PipelineCall] = []
         self._indices = itertools.count()
+        self._numbers = itertools.count()
 
     @property
     def hooks_ns(self) -> int:
@@ -131,9 +142,12 @@ class Recorder:
         return sum(pipeline.total_hooks_ns() for pipeline in self.pipelines)
 
     def begin_pipeline(self, name: str) -> PipelineCall:
-        """A pipeline call begins now; hand it to `end_pipeline`."""
-        pipeline = PipelineCall(name, self.clock.now_ns(), outer=scope().pipeline)
-        if pipeline.outer is None and self.recording:
+        """A pipeline call begins now; hand it to `end_pipeline`. One in another has its number."""
+        outer = scope().pipeline
+        recorded = outer is None and self.recording
+        number = next(self._numbers) if recorded else number_of(outer)
+        pipeline = PipelineCall(name, self.clock.now_ns(), number, outer=outer)
+        if recorded:
             self._open.append(pipeline)
         return pipeline
 

@@ -12,14 +12,17 @@ from pathlib import Path
 from typing import Any
 
 from profiler.capture import environment, overhead
+from profiler.capture.onnx_lending import model_path_of
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
 from profiler.capture.recorder import Recorder
 from profiler.capture.shapes import device_of, entries, part_of
+from profiler.capture.torch_hooks import is_module
+from profiler.capture.weights import weight_bytes
 from profiler.events import ROOT_DEVICE, Loss
 from profiler.trace.manifest import RunInfo
 
-__all__ = ["NOT_ENDED", "PipelineFacts", "pipeline_facts", "run_info"]
+__all__ = ["NOT_ENDED", "PipelineFacts", "part_facts", "pipeline_facts", "run_info"]
 
 NOT_ENDED = Loss(
     "aborted_run", "run", 1, "runs", "the run did not end: it was killed, or its machine went down"
@@ -46,16 +49,57 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
         model=str(getattr(pipeline, "name_or_path", "") or ""),
         devices={},
     )
+    parts: dict[str, dict[int, Any]] = {}  # a VAE's submodule may have two
     for entry in entries(pipeline):
         device, part = device_of(pipeline, entry), part_of(pipeline, entry)
-        path = getattr(part, "model_path", None)
         facts.devices[device] = dict(known.get(device, {}))
-        facts.submodules[entry.submodule] = {
-            "device": device,
-            "activate_profiler": options.traces_operators(entry.submodule),
-            "model": f"{Path(path).parent.name}/{Path(path).name}" if path else "",
-        }
+        traced = options.traces_operators(entry.submodule)
+        facts.submodules[entry.submodule] = _submodule(part, device, traced)
+        parts.setdefault(entry.submodule, {})[_identity(part)] = part
+    counted: set[int] = set()
+    for submodule, found in parts.items():
+        facts.submodules[submodule] |= _weights(found, counted)
     return facts
+
+
+def part_facts(submodule: str, part: Any, device: str, *, traced: bool) -> PipelineFacts:
+    """Describe a submodule that belongs to no pipeline; `traced`: whether its operators are."""
+    facts = PipelineFacts(name="", model="", devices={device: {}})
+    facts.submodules[submodule] = {
+        **_submodule(part, device, traced),
+        **_weights({0: part}, set()),
+    }
+    return facts
+
+
+def _submodule(part: Any, device: str, traced: bool) -> dict[str, Any]:
+    path = model_path_of(part)
+    where = path.absolute() if path else None
+    return {
+        "device": device,
+        "activate_profiler": traced,
+        "model": f"{where.parent.name}/{where.name}" if where else "",
+    }
+
+
+def _weights(parts: Mapping[int, Any], counted: set[int]) -> dict[str, Any]:
+    """Bytes of the weights of a submodule's parts, nothing where one does not tell, and how many of
+    them are `counted` already: those of parts that a submodule before it has, too."""
+    sizes = {identity: weight_bytes(part) for identity, part in parts.items()}
+    known = {identity: size for identity, size in sizes.items() if size is not None}
+    shared = sum(size for identity, size in known.items() if identity in counted)
+    counted.update(known)
+    if known != sizes:
+        return {}
+    return {"weight_bytes": sum(known.values())} | (
+        {"shared_weight_bytes": shared} if shared else {}
+    )
+
+
+def _identity(part: Any) -> int:
+    """The same for parts that share their weights: one module, one part, one session."""
+    lazy = hasattr(part, "open_session") or is_module(part)
+    return id(part if lazy else getattr(part, "session", part))
 
 
 def run_info(

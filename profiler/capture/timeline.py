@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from profiler.events import NO_STEP, Span
+from profiler.events import NO_PIPELINE, NO_STEP, Span, SpanKind
 
 __all__ = ["PipelineCall"]
 
@@ -13,11 +13,12 @@ _STAGES = ("encode", "denoise", "decode")
 
 @dataclass(slots=True, eq=False)
 class PipelineCall:
-    """One call of the pipeline. `outer` is the pipeline call in which it runs, `inner` are those
-    that ran in it; `-1` stands for moments that were not reached."""
+    """One call of the pipeline, `number` as in `events.Call`. `outer` is the pipeline call in which
+    it runs, `inner` are those that ran in it; `-1` stands for moments that were not reached."""
 
     name: str
     start_ns: int
+    number: int = NO_PIPELINE
     end_ns: int = -1
     outer: PipelineCall | None = None
     inner: list[PipelineCall] = field(default_factory=list)
@@ -58,9 +59,7 @@ class PipelineCall:
 
         A pipeline that only runs other pipelines has their stages and steps.
         """
-        pipeline = Span(
-            "pipeline", self.name, "", NO_STEP, self.start_ns, self.end_ns - self.start_ns
-        )
+        pipeline = self._span("pipeline", self.name, "", NO_STEP, self.start_ns, self.end_ns)
         return [pipeline, *self._parts(self.start_ns, self.end_ns)]
 
     def _parts(self, start_ns: int, end_ns: int) -> list[Span]:
@@ -76,12 +75,17 @@ class PipelineCall:
         borders = [start_ns, *self._borders(), end_ns]
         for stage, begin, end in zip(_STAGES, borders, borders[1:], strict=False):
             if end > begin:
-                spans.append(Span("stage", stage, stage, NO_STEP, begin, end - begin))
+                spans.append(self._span("stage", stage, stage, NO_STEP, begin, end))
         begin = self.loop_start_ns if self.loop_start_ns >= 0 else borders[1]
         for step, end in self.step_ends_ns:
-            spans.append(Span("step", f"step {step}", "denoise", step, begin, end - begin))
+            spans.append(self._span("step", f"step {step}", "denoise", step, begin, end))
             begin = end
         return spans
+
+    def _span(
+        self, kind: SpanKind, name: str, stage: str, step: int, begin_ns: int, end_ns: int
+    ) -> Span:
+        return Span(kind, name, stage, step, begin_ns, end_ns - begin_ns, self.number)
 
     def _borders(self) -> tuple[int, int]:
         """Ends of encode and denoise. Encoding ends with `encode_prompt` and the last call of

@@ -8,7 +8,8 @@
 - What torch.compile generated for the CPU runs between operators of a `CompiledFxGraph` range: the
   gaps are commands. A `Torch-Compiled Region` in which nothing finer was seen is one.
 
-The layer is the path of the innermost module; outside every module, the submodule's own name.
+The layer is the path of the innermost module; outside every module, the submodule's own name. Of
+host work, which is an invocation of no submodule, it is the operator's name.
 """
 
 from __future__ import annotations
@@ -66,7 +67,8 @@ class CallCommands:
 
 def find_commands(events: TorchEvents, roots: Mapping[int, str]) -> dict[int, CallCommands]:
     """The commands of each invocation in `roots`: its number → the name of its submodule, which
-    is the layer of what runs in no module. Invocations that have no range are left out."""
+    is the layer of what runs in no module, "" for each operator's own name. Invocations that have
+    no range are left out."""
     return _Finder(events, roots).find()
 
 
@@ -230,7 +232,8 @@ class _Finder:
             for start, end in self._gaps(index, seen):
                 self._count(index, end - start)
                 builder = self._commands[self._ranges.call[index]].builder
-                builder.add(track, self._layer(index), "CompiledFxGraph", start, end - start)
+                layer = self._layer(index, "CompiledFxGraph")
+                builder.add(track, layer, "CompiledFxGraph", start, end - start)
         elif not seen:
             self._add(index, row, track, "Torch-Compiled Region")
 
@@ -245,16 +248,16 @@ class _Finder:
         if end - begin >= _SHORTEST_GAP_NS:
             yield begin, end
 
-    def _layer(self, index: int) -> str:
-        return self._ranges.module[index] or self._roots[self._ranges.call[index]]
+    def _layer(self, index: int, op_type: str) -> str:
+        return self._ranges.module[index] or self._roots[self._ranges.call[index]] or op_type
 
     def _add(self, index: int, row: int, track: Track, op_type: str, **known: object) -> int:
         """Add the event in `row` to the invocation in which the range at `index` lies."""
         start, duration = self._times(row)
         commands = self._commands[self._ranges.call[index]]
-        commands.unfinished += duration < 0
+        commands.unfinished += row in self._events.unfinished
         self._count(index, max(duration, 0))
-        layer = self._layer(index)
+        layer = self._layer(index, op_type)
         return commands.builder.add(track, layer, op_type, start, duration, **known)  # type: ignore[arg-type]
 
     def _count(self, index: int, duration_ns: int) -> None:
@@ -264,7 +267,8 @@ class _Finder:
 
     def _times(self, row: int) -> tuple[int, int]:
         duration = int(self._events.duration_ns[row])
-        return int(self._events.start_ns[row]), duration if duration >= 0 else UNKNOWN
+        ended = row not in self._events.unfinished
+        return int(self._events.start_ns[row]), duration if ended else UNKNOWN
 
     def _track(self, key: tuple[str, str, str]) -> Track:
         track = self._tracks.get(key)

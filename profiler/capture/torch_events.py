@@ -1,37 +1,27 @@
-"""The events of one torch.profiler session, as columns.
+"""The events of one torch.profiler session, as columns: from the trace that Kineto writes.
 
-They are read from Kineto's results in process. Writing the session's JSON and parsing that takes
-4 µs of CPU time an event instead of 6, but 400 bytes of disk; torch itself takes 6 µs to stop
-(`benchmarks/torch_capture.py --events`, torch 2.13).
+The importer reads such files with the same reader, so files that were written where devices are
+test what places their work here (`docs/decisions/0010-kineto-sessions-as-json.md`).
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import Any
 
+import msgspec
 import numpy as np
 import numpy.typing as npt
 
 from profiler.events import ROOT_DEVICE, UNKNOWN
-from profiler.kineto.convolution import is_convolution, result_dims
+from profiler.kineto.convolution import argument_values, is_convolution, result_dims
+from profiler.kineto.trace_file import Args, Event, KinetoTrace, Scalar
 from profiler.trace.columns import Int64s
 
-__all__ = [
-    "Activity",
-    "TorchEvent",
-    "TorchEvents",
-    "guessed_activity",
-    "input_text",
-    "read_events",
-]
+__all__ = ["Activity", "TorchEvent", "TorchEvents", "input_text", "session_events"]
 
-_BYTES = re.compile(r'"bytes": (\d+)')
-_RUNTIME = re.compile(r"(cuda|cu|hip|ur|ze)[A-Z]")
-_MEMORY = "[memory]"
 _DTYPES = {  # Kineto's names of tensors' dtypes → ONNX's
     "float": "float",
     "double": "double",
@@ -77,6 +67,9 @@ _ACTIVITIES = {
     "gpu_memcpy": Activity.MEMCPY,
     "gpu_memset": Activity.MEMSET,
 }
+_DEVICE_TYPES = {0: "cpu", 1: "cuda", 12: "xpu"}  # c10::DeviceType; others are the session's
+_NO_ARGS = Args()
+_JSON = msgspec.json.Decoder()
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +77,8 @@ class TorchEvent:
     """One event. `thread` is the host thread, `stream` the device's queue. `correlation` is the
     operator's own id, or the one that a runtime call and the work it launched share; `linked` the
     id of the operator that was running when it was launched, 0 for none. `nbytes` is what was
-    copied, set, allocated or released (negative). `shapes` is the text of the inputs."""
+    copied, set, allocated or released (negative). `shapes` is the text of the inputs. `finished`
+    is False where the session was stopped in it."""
 
     name: str
     activity: Activity
@@ -97,12 +91,14 @@ class TorchEvent:
     stream: int = 0
     nbytes: int = UNKNOWN
     shapes: str = ""
+    finished: bool = True
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TorchEvents:
     """n events in any order. `device`, `stream` and `nbytes` are kept for device work and memory
-    events alone, by row. `shapes(row)` is the text of an operator's inputs."""
+    events alone, by row. `shapes(row)` is the text of an operator's inputs; `unfinished` are the
+    rows of events that had not ended when the session was stopped."""
 
     names: Sequence[str]
     activity: npt.NDArray[np.int8]
@@ -115,6 +111,7 @@ class TorchEvents:
     stream: dict[int, int]
     nbytes: dict[int, int]
     shapes: Callable[[int], str]
+    unfinished: frozenset[int]
 
     def __len__(self) -> int:
         return len(self.names)
@@ -143,80 +140,132 @@ class TorchEvents:
             stream={row: event.stream for row, event in enumerate(listed)},
             nbytes={row: event.nbytes for row, event in enumerate(listed)},
             shapes=lambda row: listed[row].shapes,
+            unfinished=frozenset(row for row, e in enumerate(listed) if not e.finished),
         )
 
 
-def read_events(results: Any) -> TorchEvents:
-    """The events of a session's `kineto_results`. Times are Kineto's: ns since the epoch.
+def session_events(
+    trace: KinetoTrace, kind: str = "cuda", threads: Mapping[Scalar, int] | None = None
+) -> TorchEvents:
+    """The events of a session, allocations included. Times are Kineto's: ns since the epoch.
 
-    Every question to an event costs 0.4 µs, so none is asked where the answer is not used.
+    `kind` is torch's name of the accelerator that the session recorded; `threads` has the numbers
+    of threads by their system's ids, others are numbered after them, in the order in which the
+    trace has them.
     """
-    events = results.events()
-    names = [event.name() for event in events]
-    activity = np.array(_activities(events, names), dtype=np.int8)
-    memory = np.flatnonzero(activity == Activity.MEMORY).tolist()
-    copies = np.flatnonzero((activity == Activity.MEMCPY) | (activity == Activity.MEMSET)).tolist()
-    on_device = np.flatnonzero((activity >= Activity.KERNEL) & (activity != Activity.MEMORY))
-    launched = np.flatnonzero(activity == Activity.RUNTIME).tolist() + on_device.tolist()
-    linked = np.zeros(len(names), dtype=np.int64)
-    linked[launched] = [events[row].linked_correlation_id() for row in launched]
-    nbytes = {row: events[row].nbytes() for row in memory}
-    nbytes |= {row: _copied_bytes(events[row]) for row in copies}
+    events = trace.events
+    args = [event.args or _NO_ARGS for event in events]
+    memory = [event.args or _NO_ARGS for event in trace.memory]
+    activity = np.full(len(events) + len(memory), Activity.MEMORY, dtype=np.int8)
+    activity[: len(events)] = Activity.OTHER
+    for category, rows in trace.rows.items():
+        activity[rows] = _ACTIVITIES.get(category, Activity.OTHER)
+    launched = np.flatnonzero((activity >= Activity.RUNTIME) & (activity != Activity.MEMORY))
+    correlation = _padded(_numbers([arg.external_id for arg in args]), memory)
+    linked = np.zeros(len(activity), dtype=np.int64)
+    linked[launched] = correlation[launched]
+    correlation[launched] = _numbers([args[row].correlation for row in launched.tolist()])
+    work = launched[activity[launched] >= Activity.KERNEL].tolist()
+    numbers = _thread_numbers(trace, activity[: len(events)], threads or {})
+    following = range(len(events), len(activity))
+    changed = _numbers([arg.changed for arg in memory]).tolist()
     return TorchEvents(
-        names=names,
+        names=[event.name for event in events] + [event.name for event in trace.memory],
         activity=activity,
-        start_ns=np.array([event.start_ns() for event in events], dtype=np.int64),
-        duration_ns=np.array([event.duration_ns() for event in events], dtype=np.int64),
-        thread=_unsigned([event.start_thread_id() for event in events]),
-        correlation=_unsigned([event.correlation_id() for event in events]),
+        start_ns=np.concatenate((trace.start_ns, trace.memory_ns)),
+        duration_ns=_padded(trace.duration_ns, memory),
+        thread=_padded(numbers[trace.thread], memory),
+        correlation=correlation,
         linked=linked,
-        device={row: _device(events[row]) for row in (*memory, *on_device.tolist())},
-        stream={row: events[row].device_resource_id() for row in on_device.tolist()},
-        nbytes=nbytes,
-        shapes=lambda row: _shapes(names[row], events[row]),
+        device={row: f"{kind}:{_number(_place(events[row]))}" for row in work}
+        | dict(zip(following, _holders(memory, kind), strict=True)),
+        stream={row: _number(_stream(events[row])) for row in work},
+        nbytes={row: _number(args[row].bytes, UNKNOWN) for row in work}
+        | dict(zip(following, changed, strict=True)),
+        shapes=lambda row: _shapes(events[row].name, args[row]),
+        unfinished=frozenset(row for row, arg in enumerate(args) if arg.finished is False),
     )
 
 
-def _unsigned(values: list[int]) -> Int64s:
-    """Ids of 64 bits; torch's "no thread" has all of them set and becomes -1."""
-    return np.array(values, dtype=np.uint64).view(np.int64)
+def _number(value: Scalar, default: int = 0) -> int:
+    """A number, which files write in several ways; `default` where there is none."""
+    try:
+        return int(value) if value is not None else default
+    except (ValueError, OverflowError):
+        return default
 
 
-def _activities(events: Sequence[Any], names: Sequence[str]) -> list[Activity]:
-    """What each event is: what the first event of its name is."""
-    told = bool(events) and hasattr(events[0], "activity_type")  # not in torch 2.9
-    known = {_MEMORY: Activity.MEMORY}
+def _numbers(values: list[Scalar]) -> Int64s:
+    """The same for a column, 0 where there is none."""
+    try:
+        return np.array([value or 0 for value in values], dtype=np.int64)
+    except (TypeError, ValueError, OverflowError):
+        return np.array([_number(value) for value in values], dtype=np.int64)
+
+
+def _padded(values: Int64s, memory: Sequence[Args]) -> Int64s:
+    """With zeros for the allocations, which have none of these."""
+    return np.append(values, np.zeros(len(memory), dtype=np.int64))
+
+
+def _thread_numbers(
+    trace: KinetoTrace, activity: npt.NDArray[np.int8], known: Mapping[Scalar, int]
+) -> Int64s:
+    """The number of each of the trace's threads, int64 [n]; 0 of queues of devices."""
+    following = max(known.values(), default=0)
+    numbers = np.zeros(len(trace.threads), dtype=np.int64)
+    on_host = np.isin(activity, (Activity.OPERATOR, Activity.ANNOTATION, Activity.RUNTIME))
+    for code in np.unique(trace.thread[on_host]).tolist():
+        _, thread = trace.threads[code]
+        if thread not in known:
+            following += 1
+        numbers[code] = known.get(thread, following)
+    return numbers
+
+
+def _place(event: Event) -> Scalar:
+    """The index of the device that an event ran on."""
+    index = event.args.device if event.args else None
+    return event.pid if index is None else index
+
+
+def _stream(event: Event) -> Scalar:
+    stream = event.args.stream if event.args else None
+    return event.tid if stream is None else stream
+
+
+def _holders(memory: Iterable[Args], kind: str) -> list[str]:
+    """The devices whose allocators the allocations concern."""
+    known: dict[tuple[Scalar, Scalar], str] = {}
     found = []
-    for event, name in zip(events, names, strict=True):
-        kind = known.get(name)
-        if kind is None:
-            if told:
-                kind = _ACTIVITIES.get(event.activity_type(), Activity.OTHER)
-            else:
-                kind = guessed_activity(event, name)
-            known[name] = kind
-        found.append(kind)
+    for args in memory:
+        key = (args.device_type, args.device_id)
+        name = known.get(key)
+        if name is None:
+            name = _DEVICE_TYPES.get(_number(args.device_type), kind)
+            name = known[key] = f"{name}:{max(_number(args.device_id), 0)}"
+        found.append(name)
     return found
 
 
-def guessed_activity(event: Any, name: str) -> Activity:
-    """What an event is, from where it ran and what it is called."""
-    if name == _MEMORY:
-        return Activity.MEMORY
-    on_host = event.device_type().name == "CPU"
-    if event.is_user_annotation():
-        return Activity.ANNOTATION if on_host else Activity.OTHER
-    if on_host:
-        return Activity.RUNTIME if _RUNTIME.match(name) else Activity.OPERATOR
-    if name.startswith("Memcpy"):
-        return Activity.MEMCPY
-    return Activity.MEMSET if name.startswith("Memset") else Activity.KERNEL
-
-
-def _dims(event: Any) -> Any:
-    """Shapes of the inputs; with those of tensors in lists where torch tells them (2.12)."""
-    structured = getattr(event, "structured_input_shapes", None)
-    return structured() if structured is not None else event.shapes()
+def _shapes(name: str, args: Args) -> str:
+    """The inputs, and of convolutions the result: " -> float[2,64,32,32]"."""
+    if not bytes(args.dims) or not bytes(args.types):
+        return ""
+    try:
+        dims, dtypes = _JSON.decode(args.dims), _JSON.decode(args.types)
+    except msgspec.DecodeError:
+        return ""
+    text = input_text(dims, dtypes)
+    if not is_convolution(name):
+        return text
+    try:
+        result = result_dims(name, dims, argument_values(args.values))
+    except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
+        return text
+    if result is None or dtypes[0] not in _DTYPES:
+        return text
+    return f"{text} -> {_DTYPES[dtypes[0]]}[{','.join(map(str, result))}]"
 
 
 def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:
@@ -229,28 +278,3 @@ def input_text(dims: Sequence[Any], dtypes: Sequence[str]) -> str:
         elif dtype == "TensorList":
             words += [f"tensor[{','.join(map(str, s))}]" for s in shape if isinstance(s, Sequence)]
     return " ".join(words)
-
-
-def _shapes(name: str, event: Any) -> str:
-    """The inputs, and of convolutions the result: " -> float[2,64,32,32]"."""
-    dims, dtypes = _dims(event), event.dtypes()
-    text = input_text(dims, dtypes)
-    if not is_convolution(name) or not hasattr(event, "concrete_inputs"):
-        return text
-    result = result_dims(name, dims, event.concrete_inputs())
-    if result is None or dtypes[0] not in _DTYPES:
-        return text
-    return f"{text} -> {_DTYPES[dtypes[0]]}[{','.join(map(str, result))}]"
-
-
-def _device(event: Any) -> str:
-    kind = event.device_type().name.lower()
-    index = event.device_index()
-    return f"{'cpu' if kind == 'cpu' else kind}:{max(index, 0)}"
-
-
-def _copied_bytes(event: Any) -> int:
-    """The bytes that a copy moved, which only its metadata tells."""
-    metadata = getattr(event, "metadata_json", None)
-    found = _BYTES.search(metadata()) if metadata is not None else None
-    return int(found[1]) if found else UNKNOWN

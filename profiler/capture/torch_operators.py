@@ -7,8 +7,9 @@
 
 All submodules share one profiler session per pipeline call (`torch_session`). Each invocation is
 enclosed by a range of ours, each module call below the submodule too (`torch_modules`); what lies
-in the ranges becomes commands (`torch_commands`). Invocations that are not recorded cost nothing
-but what a session that runs anyway takes of them.
+in the ranges becomes commands (`torch_commands`). What the pipeline runs between invocations
+becomes commands of no call (`host_commands`). Ahead of an invocation that is left out the session
+is stopped, so that it runs unprofiled.
 """
 
 from __future__ import annotations
@@ -18,15 +19,17 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from profiler.capture.host_commands import HostCommands
 from profiler.capture.module_classes import known_modules
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.timeline import PipelineCall
+from profiler.capture.torch_cut import CutCall, TracedCall
 from profiler.capture.torch_modules import ModuleRanges, class_name
-from profiler.capture.torch_session import EVENT_CAP, CutCall, TracedCall, Tracing
+from profiler.capture.torch_session import EVENT_CAP, Tracing
 from profiler.events import Loss
 
-__all__ = ["TRACING", "TorchOperators"]
+__all__ = ["TRACING", "TorchOperators", "TorchPause"]
 
 TRACING = Tracing()  # torch has one profiler a process
 _EVENTS_PER_MODULE = 12  # until an invocation has been counted: diffusers' SD3 transformer
@@ -36,7 +39,6 @@ _ANOTHER = (
     "no operators: torch has one profiler a process, and another thread's call or another "
     "profiler was using it"
 )
-_NO_EVENTS = "no operators: another profiler took torch's over, or the session ended too early"
 _NO_WORK = "launches of device work that torch.profiler did not record: its buffers were full"
 _NO_END = "operators that had not ended when the session was stopped"
 
@@ -66,7 +68,7 @@ class TorchOperators:
         self._lock = threading.Lock()
         self._pipelines: set[int] = set()  # ids of the pipeline calls that are running
         self._pending = 0  # invocations that the running session has yet to deliver
-        self._summary = SourceSummary()
+        self._summary = SourceSummary(backend="torch")
         self._lost: dict[tuple[str, str], int] = {}  # by kind and detail
 
     @classmethod
@@ -95,8 +97,10 @@ class TorchOperators:
         begin, sessions = self._clock.now_ns(), self._tracing.sessions
         self._modules.attach()
         call = TracedCall(self._layer, lambda cut: self._keep(invocation, cut))
+        pipeline = invocation.pipeline
+        host = None if pipeline is None else lambda: self._host_range(pipeline)
         expected = self._expected or max(_EVENTS_PER_MODULE * len(self._modules), _FEWEST_EVENTS)
-        if self._tracing.begin_call(call, self._clock, expected, self._cap):
+        if self._tracing.begin_call(call, self._clock, expected, self._cap, host):
             self._open[id(invocation)] = call
             self._pending += 1
         else:
@@ -113,6 +117,11 @@ class TorchOperators:
         if not self._pipelines:
             self._modules.detach()
             self._tracing.end_session()
+
+    def leave_out(self, _: Invocation) -> None:
+        """Have an invocation that follows run unprofiled: no session, no hooks on its modules."""
+        self._modules.detach()
+        _pause(self._tracing, self._recorder)
 
     def close(self) -> None:
         """Remove the hooks and stop the session, whoever runs it; again without effect."""
@@ -139,12 +148,24 @@ class TorchOperators:
             known=known_modules(self._modules.classes),
         )
 
-    def _keep(self, invocation: Invocation, cut: CutCall | None) -> None:
+    def _host_range(self, pipeline: PipelineCall) -> TracedCall:
+        """What is to become of operators between invocations."""
+        return TracedCall("", lambda cut: self._keep_host(pipeline, cut))
+
+    def _keep_host(self, pipeline: PipelineCall, cut: CutCall | str) -> None:
+        """Take what a session has of host work; where it has nothing, its calls say so."""
+        if isinstance(cut, CutCall):
+            self._recorder.host_commands.append(HostCommands(pipeline, cut.commands))
+            known = self._summary
+            self._summary = replace(known, host_events=known.host_events + cut.found.events)
+            self._lose("dropped_events", cut.found.dropped, _NO_WORK)
+
+    def _keep(self, invocation: Invocation, cut: CutCall | str) -> None:
         """Take what a session has of an invocation."""
         self._pending -= 1
-        if cut is None:
+        if isinstance(cut, str):
             if not invocation.failed:
-                self._lose("untraced_call", 1, _NO_EVENTS)
+                self._lose("untraced_call", 1, cut)
             return
         found, known = cut.found, self._summary
         self._expected = max(self._expected, found.events)
@@ -165,3 +186,49 @@ class TorchOperators:
         if count:
             with self._lock:
                 self._lost[kind, detail] = self._lost.get((kind, detail), 0) + count
+
+
+class TorchPause:
+    """An `OperatorSource` for a torch module that is not to be traced: its invocations run
+    unprofiled, though others of their pipeline call are traced."""
+
+    def __init__(self, recorder: Recorder, *, tracing: Tracing = TRACING) -> None:
+        self._recorder = recorder
+        self._tracing = tracing
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing."""
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing: those who trace end their sessions."""
+
+    def before(self, invocation: Invocation) -> None:
+        """Stop this thread's session, where one runs."""
+        invocation.left_out = True
+        _pause(self._tracing, self._recorder)
+
+    def after(self, invocation: Invocation) -> None:
+        """Nothing: the next invocation that is traced starts a session."""
+
+    def close(self) -> None:
+        """Nothing is hooked."""
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """None."""
+        return iter(())
+
+    def summary(self) -> SourceSummary:
+        """Nothing was traced."""
+        return SourceSummary(backend="torch")
+
+
+def _pause(tracing: Tracing, recorder: Recorder) -> None:
+    """Stop this thread's session, where one runs: host work of ours."""
+    begin = recorder.clock.now_ns()
+    if tracing.pause():
+        recorder.add_host_work("profiler.stop_session", begin, recorder.clock.now_ns())
+
+
+def _class_name(module: Any) -> str:
+    """The class of a submodule, without torch.compile's wrapper."""
+    return type(getattr(module, "_orig_mod", module)).__name__

@@ -49,7 +49,7 @@ class HostRanges:
         # Of ranges that begin and end together the one with the lower id is the outer one.
         rows = rows[np.argsort(events.correlation[rows], kind="stable")]
         start = events.start_ns[rows]
-        ends = start + np.maximum(events.duration_ns[rows], 0)
+        ends = start + events.duration_ns[rows]
         self._ranges = Ranges.of(rows, events.thread[rows].astype(np.int32), start, ends)
         self.row: list[int] = self._ranges.row.tolist()
         self.parent: list[int] = self._ranges.parent.tolist()

@@ -41,9 +41,12 @@ class _Arounds:
 
     def call(self, original: Callable[..., Any], args: Any, kwargs: Any) -> Any:
         """Call `original` through all of them."""
-        for around in reversed(self.current):
+        arounds = self.current
+        if not arounds:
+            return original(*args, **kwargs)
+        for around in reversed(arounds[1:]):
             original = functools.partial(_call, around, original)
-        return original(*args, **kwargs)
+        return arounds[0](original, args, kwargs)
 
 
 def _call(around: Around, original: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:

@@ -22,10 +22,10 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
-from profiler.capture.operator_source import OperatorTrace
+from profiler.capture.operator_source import OperatorSource, OperatorTrace
 from profiler.capture.recorder import Invocation
 from profiler.errors import OutputError
-from profiler.events import Loss
+from profiler.events import UNKNOWN, Loss
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.journal import Journal
@@ -68,6 +68,7 @@ class CallWriter:
         self._nap = nap
         self._waits: list[int] = []
         self._failed: dict[int, _Failure] = {}
+        self._unread: list[Loss] = []
         self._items: SimpleQueue[OperatorTrace] = SimpleQueue()
         self._wake: SimpleQueue[bool] = SimpleQueue()  # False: for the last time
         self._thread = threading.Thread(target=self._work, name="profile-sd3", daemon=True)
@@ -98,6 +99,16 @@ class CallWriter:
         """As `put`, for a call without operators."""
         self.put(OperatorTrace(invocation, self._nothing, ()))
 
+    def put_rest(self, source: OperatorSource, submodule: str) -> None:
+        """Have all that a source still holds written, when the run has ended. Where it fails,
+        operators of that submodule are lost, and nothing else: `losses()` says so."""
+        try:
+            for trace in source.traces():
+                self.put(trace)
+        except Exception as error:  # noqa: BLE001 - all other calls are to be written
+            detail = f"operators could not be read: {error}"
+            self._unread.append(Loss("untraced_call", submodule, UNKNOWN, "calls", detail))
+
     def flush(self) -> None:
         """Write what is in the queue, on the thread, from now on."""
         if not self._items.empty():
@@ -117,7 +128,8 @@ class CallWriter:
             self._write(OperatorTrace(invocation, self._nothing, ()))
 
     def losses(self) -> Iterator[Loss]:
-        """What could not be written: whole calls, or the operators of a call."""
+        """What could not be read or written: operators of calls, or whole calls."""
+        yield from self._unread
         for index, failure in self._failed.items():
             if index not in self.written:
                 yield Loss("missing_file", failure.file, 1, "files", failure.reason)

@@ -67,7 +67,7 @@ def run(
 
     Ends with the report, its HTML page beside the traces.
     """
-    from profiler.capture.session import profile
+    from profiler.capture.profile import profile
     from profiler.trace.compression import check_compression
 
     packing = check_compression(compress)

@@ -25,11 +25,11 @@ from profiler.importers.kineto_calls import CallRange, find_calls, find_sections
 from profiler.importers.kineto_commands import CommandWriter, device_kind, whole
 from profiler.importers.kineto_frames import Frames
 from profiler.importers.kineto_host import add_host_work
-from profiler.importers.kineto_json import KinetoTrace, read_kineto
 from profiler.importers.kineto_launch import Launches, batch_size, find_launches
 from profiler.importers.kineto_layers import ModulePaths
 from profiler.importers.kineto_names import SubmoduleNames
 from profiler.importers.kineto_stages import PlacedCall, Staging, stage_section
+from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.compression import Compression

@@ -23,8 +23,8 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.kineto_frames import Frames, Kind, class_of, parse_frame
-from profiler.importers.kineto_json import KinetoTrace
 from profiler.kineto.ranges import Bools, Ranges
+from profiler.kineto.trace_file import KinetoTrace
 
 __all__ = ["CallRange", "Section", "call_ranges", "find_calls", "find_sections"]
 

@@ -20,11 +20,11 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
-from profiler.importers.kineto_json import Event, KinetoTrace, Scalar
 from profiler.importers.kineto_launch import DEVICE_WORK, Launches
 from profiler.importers.kineto_layers import ModulePaths, convolution_text, input_text
 from profiler.kineto.convolution import is_convolution
 from profiler.kineto.names import copy_name, kernel_name, queue
+from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
 from profiler.trace.columns import CommandBuilder, Int64s
 
 __all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name", "whole"]

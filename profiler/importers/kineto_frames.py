@@ -14,8 +14,8 @@ from enum import IntEnum
 import numpy as np
 import numpy.typing as npt
 
-from profiler.importers.kineto_json import KinetoTrace
 from profiler.kineto.ranges import Bools, Ranges
+from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 
 __all__ = ["PYTHON", "Frame", "Frames", "Kind", "class_of", "parse_frame"]

@@ -14,10 +14,10 @@ import numpy as np
 
 from profiler.importers.kineto_calls import CallRange, call_ranges
 from profiler.importers.kineto_frames import Frames
-from profiler.importers.kineto_json import Event, KinetoTrace, Scalar
 from profiler.importers.kineto_layers import input_dims
 from profiler.kineto.names import is_operator
 from profiler.kineto.ranges import Ranges
+from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
 from profiler.trace.columns import Int64s
 
 __all__ = ["DEVICE_WORK", "OPERATORS", "RUNTIME", "Launches", "batch_size", "find_launches"]

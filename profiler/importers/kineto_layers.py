@@ -21,8 +21,8 @@ import msgspec
 import numpy as np
 
 from profiler.importers.kineto_frames import Frames, Kind, class_of
-from profiler.importers.kineto_json import Args
-from profiler.kineto.convolution import result_dims
+from profiler.kineto.convolution import argument_values, result_dims
+from profiler.kineto.trace_file import Args
 
 __all__ = ["ModulePaths", "convolution_text", "input_dims", "input_text"]
 
@@ -155,21 +155,12 @@ def convolution_text(operator: str, args: Args) -> str:
     text = input_text(args)
     try:
         dims, types = msgspec.json.decode(args.dims), msgspec.json.decode(args.types)
-        values = [_value(value) for value in msgspec.json.decode(args.values)]
-        result = result_dims(operator, dims, values)
+        result = result_dims(operator, dims, argument_values(args.values))
     except (ValueError, TypeError, IndexError, AttributeError):  # DecodeError is a ValueError
         return text
     if result is None or not text:
         return text
     return f"{text.removeprefix('in: ')} -> {_dtype(str(types[0]))}[{','.join(map(str, result))}]"
-
-
-def _value(text: object) -> object:
-    """An argument as the trace prints it: "[1, 1]", "1", "False", "same", "" for a tensor."""
-    try:
-        return msgspec.json.decode(str(text).lower())
-    except msgspec.DecodeError:
-        return text
 
 
 def _dtype(name: str) -> str:

@@ -11,7 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-__all__ = ["is_convolution", "result_dims"]
+import msgspec
+
+__all__ = ["argument_values", "is_convolution", "result_dims"]
 
 
 class _Places(NamedTuple):
@@ -74,6 +76,19 @@ def result_dims(
         )
     ]
     return None if min(sizes) < 1 else (x[0], weight[0], *sizes)
+
+
+def argument_values(printed: bytes | msgspec.Raw) -> list[Any]:
+    """The "Concrete Inputs" of an event, a JSON list of arguments as torch prints them: "[1, 1]",
+    "1", "False", "same", "" for a tensor. Raises ValueError or TypeError where it is no list."""
+    return [_value(text) for text in msgspec.json.decode(printed)]
+
+
+def _value(text: object) -> object:
+    try:
+        return msgspec.json.decode(str(text).lower())
+    except msgspec.DecodeError:
+        return text
 
 
 def _at(arguments: Sequence[Any], place: int) -> Any:

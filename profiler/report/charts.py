@@ -79,6 +79,8 @@ def _colours(analysis: Analysis) -> dict[str, Colour]:
 def _stage_parts(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
     """Time of one stage by part; adds up to its duration where the accounting is possible."""
     of_stage = analysis.calls.filter(pl.col("stage") == row["stage"])
+    if analysis.accounting.calls_outside:
+        of_stage = of_stage.filter(pl.col("pipeline") >= 0)
     sums = of_stage.group_by("submodule", maintain_order=True).agg(pl.col("duration_ns").sum())
     by_submodule = dict(sums.iter_rows())
     complete = sum(by_submodule.values()) == row["calls_ns"]
@@ -186,4 +188,5 @@ def _step_text(name: str, row: Mapping[str, Any]) -> str:
     parts = ("calls_ns", "host_ns", "idle_ns")
     split = ", ".join(f"{part[:-3]} {duration(row[part])}" for part in parts)
     outlier = " (outlier)" if row["outlier"] else ""
-    return f"step {name}{outlier}: {duration(row['duration_ns'])}\n{split}"
+    branches = f"\n{row['branches']}" if "," in row["branches"] else ""
+    return f"step {name}{outlier}: {duration(row['duration_ns'])}\n{split}{branches}"

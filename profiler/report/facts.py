@@ -10,13 +10,14 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeGuard
 
-from profiler.analysis.result import Analysis
+from profiler.analysis.result import Accounting, Analysis
 from profiler.report.units import count, counted, duration, percent, size
 
 __all__ = [
     "Fact",
     "Group",
     "asynchronous",
+    "at_once",
     "attributed_to",
     "details",
     "headline",
@@ -50,7 +51,7 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     """`"28 steps in 2.31 s: transformer 92 %, text encoders 5.0 %, vae 3.0 %"`.
 
     `span_ns` lasts from the first event of the run to its last; it stands in for the end-to-end
-    time where the run has no pipeline span.
+    time where the run has no pipeline span. Shares are of the sum of the pipeline calls' times.
     """
     account = analysis.accounting
     total = account.end_to_end_ns or span_ns
@@ -66,10 +67,27 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     named = [f"{name} {percent(share)}" for name, share in shares[:_NAMED]]
     rest = ["…"] if len(shares) > _NAMED else []
     return (
-        f"{_what(analysis)} in {duration(total)}"
+        f"{_what(analysis)} in {_passed(account, total)}"
         + (": " if named else "")
         + ", ".join([*named, *rest])
     )
+
+
+def _passed(account: Accounting, total: int) -> str:
+    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` where pipeline calls ran at the same time."""
+    if account.overlapping and account.told_apart:
+        return f"{duration(account.wall_ns)} ({duration(total)} in sum)"
+    return duration(total)
+
+
+def at_once(account: Accounting) -> str:
+    """How many pipeline calls ran at the same time as another, and what the times are of."""
+    which = f"{count(account.overlapping)} of {counted(account.pipelines, 'pipeline call')}"
+    what = f"{which} ran at the same time as another"
+    if not account.told_apart:
+        return f"{what}; the run does not tell what belongs to which: they are taken for one"
+    times = f"{duration(account.wall_ns)} passed, {duration(account.end_to_end_ns)} in sum"
+    return f"{what}: {times}; times and shares are of the sum"
 
 
 def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:
@@ -121,6 +139,9 @@ def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
     account = analysis.accounting
     if account.end_to_end_ns:
         pipelines = counted(account.pipelines, "pipeline call")
+        if account.overlapping and account.told_apart:
+            pipelines += f", {count(account.overlapping)} at the same time"
+            pipelines += f": {duration(account.wall_ns)} passed"
         return Fact("End to end", duration(account.end_to_end_ns), pipelines)
     return Fact("First to last event", duration(span_ns), "the run has no pipeline span")
 

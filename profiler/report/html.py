@@ -25,7 +25,7 @@ from profiler._version import __version__
 from profiler.analysis.result import Analysis
 from profiler.report import charts
 from profiler.report.chart_style import FONT
-from profiler.report.facts import details, headline, key_facts
+from profiler.report.facts import at_once, details, headline, key_facts
 from profiler.report.pack import deflated, pack
 from profiler.report.page_tables import call_columns, page_tables
 from profiler.report.palette import (
@@ -249,7 +249,14 @@ def _accounting(analysis: Analysis) -> str:
     )
     terms = " + ".join(f"{name} {duration(ns)}" for name, ns in parts)
     residual = percent(account.residual_share)
-    return escape(f"End to end {duration(account.end_to_end_ns)} = {terms} ({residual}).")
+    sentences = [f"End to end {duration(account.end_to_end_ns)} = {terms} ({residual})."]
+    if account.overlapping:
+        sentences.append(f"{at_once(account)}.")
+    if account.calls_outside:
+        calls = counted(account.calls_outside, "call")
+        took = duration(account.calls_outside_ns)
+        sentences.append(f"Not in it: {calls} in no pipeline call, {took}.")
+    return escape(" ".join(sentences))
 
 
 def _steps(analysis: Analysis) -> str:

@@ -13,6 +13,8 @@ from rich.cells import cell_len, set_cell_size
 from rich.table import Table
 from rich.text import Text
 
+from profiler.report.units import size
+
 __all__ = [
     "Column",
     "clean",
@@ -20,6 +22,7 @@ __all__ = [
     "percents",
     "ratios",
     "shorten",
+    "sizes",
     "sparkline",
     "table",
     "texts",
@@ -74,6 +77,12 @@ def percents(header: str, values: Iterable[float | None], *, rank: int = 0) -> C
     """Ratios as per cent with one digit, the unit in the header."""
     cells = (_NOTHING if v is None else _fixed(v * 100, 1) for v in values)
     return Column(f"{header} %", tuple(cells), rank=rank)
+
+
+def sizes(header: str, values: Iterable[int | None], *, rank: int = 0) -> Column:
+    """Bytes, each with its unit."""
+    cells = (_NOTHING if v is None else size(v).replace("\N{NO-BREAK SPACE}", " ") for v in values)
+    return Column(header, tuple(cells), rank=rank)
 
 
 def times(

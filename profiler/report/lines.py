@@ -8,7 +8,7 @@ from typing import Any
 
 from profiler.analysis.result import Accounting, Analysis, RunSummary
 from profiler.events import Loss
-from profiler.report.facts import asynchronous, attributed_to, how_known
+from profiler.report.facts import asynchronous, at_once, attributed_to, how_known
 from profiler.report.layout import shorten
 from profiler.report.units import count, duration, percent
 
@@ -136,6 +136,8 @@ def _overhead(overhead: Mapping[str, Any]) -> str:
         parts.append(f"{count(int(events))} operator events at {duration(each)}: {duration(total)}")
     if not parts:
         return "not measured"
+    if waited := _real(overhead, "backpressure_ns"):
+        parts.append(f"pipelines waited {duration(waited)} for files to be written")
     if conversion is not None:
         parts.append(f"after the run {duration(conversion)} to write it")
     return ", ".join(parts)
@@ -169,9 +171,16 @@ def _number(number: int, noun: str, plural: str = "") -> str:
 
 
 def accounting_lines(account: Accounting) -> Iterator[Line]:
-    """Why there is no accounting, or what its residual is made of, where there is any."""
+    """Why there is no accounting, whose time it is of, and what its residual is made of, where
+    there is any."""
     if not account.possible:
         yield Line("accounting", f"not possible: {account.why_not}", alert=True)
+    if account.overlapping:
+        yield Line("at once", at_once(account), alert=not account.told_apart)
+    if account.calls_outside:
+        calls = _number(account.calls_outside, "call")
+        text = f"{calls} in no pipeline call, {duration(account.calls_outside_ns)}"
+        yield Line("outside", f"{text}: not in the times above")
     parts = {
         "between stages": account.gap_ns,
         "outside its stage": account.outside_ns,

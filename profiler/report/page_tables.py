@@ -31,6 +31,19 @@ class _Shown:
     minor: bool = False
 
 
+_PIPELINES = (
+    _Shown("pipeline", "pipeline call", "count"),
+    _Shown("name", "pipeline", "text"),
+    _Shown("start_ns", "start", "ns"),
+    _Shown("duration_ns", "duration", "ns"),
+    _Shown("overlapping", "at once", "flag"),
+    _Shown("steps", "steps", "count"),
+    _Shown("calls", "calls", "count"),
+    _Shown("calls_ns", "in calls", "ns"),
+    _Shown("host_ns", "host work", "ns"),
+    _Shown("idle_ns", "idle", "ns"),
+    _Shown("residual_share", "unaccounted", "share"),
+)
 _STAGES = (
     _Shown("stage", "stage", "text"),
     _Shown("duration_ns", "duration", "ns"),
@@ -71,6 +84,18 @@ _SUBMODULES = (
     _Shown("operators", "operators", "count", minor=True),
     _Shown("calibration", "calibration", "factor", minor=True),
 )
+_BRANCHES = (
+    _Shown("submodule", "submodule", "text"),
+    _Shown("branch", "branch", "text"),
+    _Shown("calls", "calls", "count"),
+    _Shown("total_ns", "total", "ns"),
+    _Shown("share", "share", "share"),
+    _Shown("first_ns", "first call", "ns"),
+    _Shown("min_ns", "shortest", "ns", minor=True),
+    _Shown("median_ns", "median", "ns"),
+    _Shown("max_ns", "longest", "ns"),
+    _Shown("busy_ns", "device time", "ns"),
+)
 _OPERATORS = (
     _Shown("layer", "layer", "layer"),
     _Shown("submodule", "submodule", "text"),
@@ -99,6 +124,7 @@ _HOST_WORK = (
 )
 _CALLS = (
     _Shown("call", "call", "count"),
+    _Shown("pipeline", "pipeline call", "step"),
     _Shown("submodule", "submodule", "text"),
     _Shown("stage", "stage", "text"),
     _Shown("branch", "branch", "text"),
@@ -133,16 +159,29 @@ _MAY_BE_ALL_ZERO = frozenset({"dma_ns", "copy_ns", "sync_ns", "other_ns", "host_
 
 def page_tables(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
     """Every table of the page as JSON; starts become relative to `begin_ns`."""
-    calls = analysis.calls.with_columns(pl.col("start_ns") - begin_ns)
+    relative = pl.col("start_ns") - begin_ns
+    calls = analysis.calls.with_columns(relative)
+    pipelines = analysis.pipelines.with_columns(relative)
+    branches = analysis.branches.filter(pl.len().over("submodule") > 1)
+    several = len(pipelines) > 1
+    shown_calls = _CALLS if several else [c for c in _CALLS if c.name != "pipeline"]
     return {
+        "pipelines": _table(
+            "pipeline calls",
+            _PIPELINES,
+            columns.PIPELINES,
+            pipelines if several else pipelines.clear(),
+            shown=20,
+        ),
         "stages": _table("stages", _STAGES, columns.STAGES, analysis.stages, shown=20),
         "devices": _table("devices", _DEVICES, columns.DEVICES, analysis.devices, shown=20),
         "submodules": _table(
             "submodules", _SUBMODULES, columns.SUBMODULES, analysis.submodules, shown=20
         ),
+        "branches": _table("branches", _BRANCHES, columns.BRANCHES, branches, shown=20),
         "operators": _operators(analysis.operators.filter(~pl.col("host"))),
         "host": _host_work(analysis.operators.filter(pl.col("host"))),
-        "calls": _table("calls", _CALLS, columns.CALLS, calls, shown=40, search=True),
+        "calls": _table("calls", shown_calls, columns.CALLS, calls, shown=40, search=True),
     }
 
 

@@ -24,6 +24,7 @@ from profiler.report.layout import (
     numbers,
     percents,
     ratios,
+    sizes,
     sparkline,
     table,
     texts,
@@ -39,6 +40,8 @@ __all__ = ["print_report"]
 _ALERT = "bold red"
 _HOST_ROWS = 5
 _PATTERN_ROWS = 10
+_PIPELINE_ROWS = 12
+_PROMPTS = ("prompt", "negative_prompt")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _LABEL = 13  # characters
 _CATEGORY_RANKS = {"compute": 1, "dma": 2, "copy": 5, "sync": 6, "other": 7, "host": 3}
@@ -60,17 +63,21 @@ def print_report(
     width = console.width
     console.print(_lines(describe(analysis), width))
     _section(console, "Where the time went, whole run", *_accounting(analysis, width))
+    if len(analysis.pipelines) > 1:
+        shown = min(_PIPELINE_ROWS, len(analysis.pipelines))
+        title = f"Pipeline calls, {of_all(shown, len(analysis.pipelines))}"
+        _section(console, title, _pipelines(analysis.pipelines.head(shown), width))
     _section(console, "Devices", _devices(analysis.devices, width))
     if len(analysis.submodules):
-        _section(console, "Submodules", _submodules(analysis.submodules, width))
+        _section(console, "Submodules", _submodules(analysis, width))
     if len(analysis.steps):
         _section(console, "Steps", *_steps(analysis, width))
     for title, part in _operator_sections(analysis.operators, top, width):
         _section(console, title, part)
     for title, parts in role_sections(analysis, width):
         _section(console, title, *parts)
-    for title, shown in roofline_sections(analysis, top, width):
-        _section(console, title, *shown)
+    for title, parts in roofline_sections(analysis, top, width):
+        _section(console, title, *parts)
 
 
 def _span_ns(analysis: Analysis) -> int:
@@ -142,10 +149,30 @@ def _devices(devices: pl.DataFrame, width: int) -> Table:
         times("idle", devices["idle_ns"], rank=4, like_ns=longest),
         percents("utilized", devices["utilization"]),
     ]
+    if (devices["weight_bytes"] > 0).any():
+        columns.append(sizes("weights", devices["weight_bytes"], rank=4))
     return table(columns, width)
 
 
-def _submodules(submodules: pl.DataFrame, width: int) -> Table:
+def _pipelines(pipelines: pl.DataFrame, width: int) -> Table:
+    longest = max(pipelines["duration_ns"], default=0)
+    columns = [
+        numbers("call", pipelines["pipeline"]),
+        texts("pipeline", pipelines["name"], shrink=12),
+        times("start", pipelines["start_ns"] - pipelines["start_ns"].min(), rank=2),
+        times("time", pipelines["duration_ns"]),
+        numbers("steps", pipelines["steps"], rank=4),
+        numbers("calls", pipelines["calls"], rank=3),
+        times("in calls", pipelines["calls_ns"], like_ns=longest),
+        times("host work", pipelines["host_ns"], like_ns=longest),
+        times("idle", pipelines["idle_ns"], like_ns=longest),
+        percents("unaccounted", pipelines["residual_share"], rank=1),
+    ]
+    return table(columns, width)
+
+
+def _submodules(analysis: Analysis, width: int) -> Table:
+    submodules = _with_branches(analysis.submodules, analysis.branches)
     columns = [
         texts("submodule", submodules["submodule"], shrink=12),
         texts("device", submodules["device"], rank=1, shrink=8),
@@ -162,6 +189,20 @@ def _submodules(submodules: pl.DataFrame, width: int) -> Table:
         percents("share", submodules["share"]),
     ]
     return table(columns, width)
+
+
+def _with_branches(submodules: pl.DataFrame, branches: pl.DataFrame) -> pl.DataFrame:
+    """The submodules, each that works for several branches of a step followed by a row for each
+    of them; encoders do the same for every prompt."""
+    of_denoiser = branches.filter(~pl.col("branch").is_in(_PROMPTS).fill_null(value=False))
+    several = of_denoiser.filter(pl.len().over("submodule") > 1)
+    indented = several.with_columns(
+        submodule=pl.lit("  ") + pl.col("branch").fill_null("no branch"), _of="submodule"
+    )
+    rows = pl.concat([submodules.with_columns(_of="submodule"), indented], how="diagonal")
+    place = {name: number for number, name in enumerate(submodules["submodule"])}
+    order = pl.col("_of").replace_strict(place, return_dtype=pl.Int64)
+    return rows.sort(order, maintain_order=True).drop("_of")
 
 
 def _calibration(submodules: pl.DataFrame) -> list[Column]:

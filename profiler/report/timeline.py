@@ -106,10 +106,13 @@ def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
 def _span_lanes(
     spans: pl.DataFrame, begin: int, strings: Strings, tables: dict[str, Table]
 ) -> Iterator[dict[str, Any]]:
-    """A lane for each kind of span that the run has, above all devices."""
-    ordered = spans.with_columns(
-        _lane=pl.col("kind").cast(pl.String).replace_strict(dict(_numbered(_SPAN_KINDS)), default=2)
-    ).sort("_lane", "start_ns")
+    """A lane for each kind of span that the run has, above all devices; for each pipeline call,
+    where stages of several would lie on each other."""
+    kinds, kind = len(_SPAN_KINDS), pl.col("kind").cast(pl.String)
+    number = kind.replace_strict(dict(_numbered(_SPAN_KINDS)), default=2)
+    several = _overlap(spans.filter(kind == "stage"))
+    pipeline = pl.col("pipeline").clip(0).cast(pl.Int64) * several
+    ordered = spans.with_columns(_lane=pipeline * kinds + number).sort("_lane", "start_ns")
     tables["spans"] = {
         "start": ordered["start_ns"].to_numpy() - begin,
         "duration": ordered["duration_ns"].to_numpy(),
@@ -118,8 +121,21 @@ def _span_lanes(
         "step": ordered["step"].to_numpy().astype(np.int64),
     }
     for lane, first, count in _runs(ordered["_lane"].to_numpy()):
-        if lane:  # the pipeline span is the whole picture; stages and steps divide it
-            yield _lane("", f"{_SPAN_KINDS[lane].title()}s", "spans", "", first, count)
+        if lane % kinds:  # the pipeline span is the whole picture; stages and steps divide it
+            name = f"{_SPAN_KINDS[lane % kinds].title()}s"
+            of_call = f" of call {lane // kinds}" if several else ""
+            yield _lane("", name + of_call, "spans", "", first, count)
+
+
+def _overlap(stages: pl.DataFrame) -> bool:
+    """Whether stages of different pipeline calls ran at the same time."""
+    windows = (
+        stages.filter(pl.col("pipeline") >= 0)
+        .group_by("pipeline")
+        .agg(pl.col("start_ns").min(), end=(pl.col("start_ns") + pl.col("duration_ns")).max())
+        .sort("start_ns")
+    )
+    return bool((windows["end"].shift(1).cum_max() > windows["start_ns"]).any())
 
 
 def _device_lanes(

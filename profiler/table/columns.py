@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from profiler.events import CATEGORIES, ROLES
+from profiler.events import BRANCHES, CATEGORIES, ROLES
 
 __all__ = [
     "ARGS",
@@ -49,12 +49,19 @@ class Column:
 
 
 _INT32, _INT64 = pl.Int32(), pl.Int64()
+_PIPELINE = Column(
+    "pipeline",
+    _INT32,
+    "",
+    "number of the pipeline call that it belongs to, from 0; -1 outside every one, or not known",
+)
 
 CALLS: tuple[Column, ...] = (
-    Column("call", _INT32, "", "number of the call in its run, from 0, by start"),
+    Column("call", _INT32, "", "number of the call in its run, from 0, in the order of returns"),
+    _PIPELINE,
     Column("stage", TEXT, "", "phase of the pipeline: encode, denoise, decode"),
     Column("submodule", TEXT, "", "named part of the pipeline that was invoked"),
-    Column("branch", TEXT, "", "prompt, negative_prompt, cond, uncond, batched", True),
+    Column("branch", TEXT, "", ", ".join(BRANCHES), True),
     Column("step", _INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
     Column("device", TEXT, "", "where the submodule is placed"),
     Column("start_ns", _INT64, "ns", "begin of the invocation, on the run's clock"),
@@ -65,6 +72,7 @@ CALLS: tuple[Column, ...] = (
 
 COMMANDS: tuple[Column, ...] = (
     Column("call", _INT32, "", "the call it belongs to; -1 for work of no call"),
+    _PIPELINE,
     Column("stage", TEXT, "", "stage of its call, or of the host work itself", True),
     Column("step", _INT32, "", "denoising step; -1 outside denoise"),
     Column("device", TEXT, "", "where it was executed", True),
@@ -104,6 +112,7 @@ ARGS: tuple[Column, ...] = (
 
 SPANS: tuple[Column, ...] = (
     Column("kind", TEXT, "", "pipeline, stage or step"),
+    _PIPELINE,
     Column("name", TEXT, "", "name of the pipeline, stage or step"),
     Column("stage", TEXT, "", "the stage it is or lies in", True),
     Column("step", _INT32, "", "denoising step; -1 for pipelines and stages"),

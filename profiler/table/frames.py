@@ -109,7 +109,7 @@ def _commands_frame(
     for name in ("bytes_read", "bytes_written", "flops"):
         found[name] = _known(taken(name))
     unnumbered = bool((columns["command_index"] < 0).any())
-    for name in ("call", "step", "command_index", "start_ns", "duration_ns"):
+    for name in ("call", "pipeline", "step", "command_index", "start_ns", "duration_ns"):
         found[name] = _numbers(taken(name))
     frame = pl.DataFrame(found)
     return _number_commands(frame) if unnumbered else frame

@@ -40,6 +40,7 @@ from profiler.trace.reader import read_trace
 
 __all__ = ["load", "load_bundle", "load_trace"]
 
+_OF_CALL = ("pipeline", "stage", "step")  # what commands have of their call
 _PIECE = 1 << 16  # rows; a frame of larger pieces is as fast as one of one piece
 
 
@@ -56,16 +57,19 @@ def load(path: str | os.PathLike[str]) -> Run:
 def load_bundle(directory: Path) -> Run:
     """Load the bundle in `directory`: every call file once, then `host.pb`, on all cores."""
     manifest = read_manifest(directory / MANIFEST_NAME)
-    losses = list(manifest.info.losses)
+    found: dict[tuple[str, str, str], Loss] = {}  # beside those that the manifest tells of
     sizes = {entry.file: entry.bytes for entry in manifest.calls}
     sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
     traces: list[TraceFrames] = []
     for trace, lost in _read_parts(directory, sizes):
         traces.extend(trace)
-        losses.extend(lost)
-    once = {(loss.kind, loss.where, loss.unit): loss for loss in reversed(losses)}
+        for loss in lost:
+            found.setdefault((loss.kind, loss.where, loss.unit), loss)
+    told = manifest.info.losses
+    for loss in told:
+        found.pop((loss.kind, loss.where, loss.unit), None)
     calls = _calls(manifest, traces)
-    return _assemble(manifest.run_id, traces, manifest.info, calls, tuple(reversed(once.values())))
+    return _assemble(manifest.run_id, traces, manifest.info, calls, (*told, *found.values()))
 
 
 def _read_parts(
@@ -167,7 +171,7 @@ def _assemble(
 
 
 def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Give commands their call's stage and step; host work keeps its own."""
+    """Give commands their call's pipeline call, stage and step; host work keeps its own."""
     numbers, of_command = calls["call"].to_numpy(), commands["call"].to_numpy()
     if not len(numbers) or not len(of_command):
         return commands
@@ -176,12 +180,12 @@ def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFr
         row = int(np.searchsorted(numbers, first))
         if row == len(numbers) or numbers[row] != first:
             return commands
-        own = (calls[name].new_from_index(row, len(of_command)) for name in ("stage", "step"))
-        return commands.with_columns(own)
+        same = (calls[name].new_from_index(row, len(of_command)) for name in _OF_CALL)
+        return commands.with_columns(same)
     rows = np.minimum(np.searchsorted(numbers, of_command), len(numbers) - 1)
     found = pl.Series(rows).set(pl.Series(numbers[rows] != of_command), None)
-    stage, step = (calls[name].gather(found) for name in ("stage", "step"))
-    return commands.with_columns(stage=pl.coalesce(stage, "stage"), step=pl.coalesce(step, "step"))
+    own = {name: calls[name].gather(found) for name in _OF_CALL}
+    return commands.with_columns(**{name: pl.coalesce(own[name], name) for name in _OF_CALL})
 
 
 def _joined(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
@@ -210,6 +214,7 @@ def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:
     rows = [
         (
             call.index,
+            call.pipeline,
             call.stage,
             call.submodule,
             call.branch or None,
@@ -227,7 +232,15 @@ def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:
 
 def _spans_frame(spans: Sequence[Span]) -> pl.DataFrame:
     rows = [
-        (span.kind, span.name, span.stage or None, span.step, span.start_ns, span.duration_ns)
+        (
+            span.kind,
+            span.pipeline,
+            span.name,
+            span.stage or None,
+            span.step,
+            span.start_ns,
+            span.duration_ns,
+        )
         for span in spans
     ]
     return pl.DataFrame(rows, schema=schema(SPANS), orient="row")

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
 
 from profiler.errors import InputError, OutputError
-from profiler.events import Loss
-from profiler.table.columns import ARGS, TABLES, schema
+from profiler.events import NO_PIPELINE, Loss
+from profiler.table.columns import ARGS, TABLES, Column, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
 
@@ -47,6 +48,14 @@ def write_parquet(run: Run, directory: Path) -> None:
         raise OutputError(message) from error
 
 
+def _numbered(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    """A frame with the dtypes of its declaration; before pipeline calls had numbers, none had."""
+    expected = schema(columns)
+    if "pipeline" in expected and "pipeline" not in frame.columns:
+        frame = frame.with_columns(pipeline=pl.lit(NO_PIPELINE, pl.Int32))
+    return frame.select(expected.names()).cast(expected)
+
+
 def read_parquet(directory: Path) -> Run:
     """Read what `write_parquet` wrote. Raises InputError where a file is missing or foreign."""
     try:
@@ -55,7 +64,7 @@ def read_parquet(directory: Path) -> Run:
         info["command_line"] = tuple(info["command_line"])
         losses = tuple(Loss(**entry) for entry in document["losses"])
         frames = {
-            name: pl.read_parquet(directory / f"{name}.parquet").cast(schema(columns))
+            name: _numbered(pl.read_parquet(directory / f"{name}.parquet"), columns)
             for name, columns in TABLES.items()
         }
         args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))

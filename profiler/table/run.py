@@ -61,7 +61,7 @@ class Run:
         values `boolean`.
         """
         renamed = {name: f"call_{name}" for name in ("device", "start_ns", "duration_ns")}
-        calls = self.calls.drop("stage", "step", "input_shapes").rename(renamed)
+        calls = self.calls.drop("pipeline", "stage", "step", "input_shapes").rename(renamed)
         joined = self.commands.join(calls, on="call", how="left", maintain_order="left")
         frame = joined.to_pandas()
         for name, dtype in joined.schema.items():

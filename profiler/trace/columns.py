@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from profiler.events import NO_STEP, UNKNOWN, Call, Loss, Span, Track
+from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Loss, Span, Track
 
 __all__ = [
     "ARG_KINDS",
@@ -42,9 +42,9 @@ class CommandColumns:
 
     `track` indexes `tracks`; `layer`, `op_type`, `role`, `shapes` and `stage` index `strings`,
     whose entry 0 is "". Times are ns; `duration_ns`, `bytes_read`, `bytes_written` and `flops`
-    are `UNKNOWN` (-1) where nobody measured them. `stage` and `step` are set for host work only:
-    commands of a call have their call's. `flows` has shape (m, 2): row of the source, row of the
-    target of each dependency.
+    are `UNKNOWN` (-1) where nobody measured them. `stage`, `step` and `pipeline` (None: nowhere)
+    are set for host work only: commands of a call have their call's. `flows` has shape
+    (m, 2): row of the source, row of the target of each dependency.
     """
 
     tracks: tuple[Track, ...]
@@ -63,6 +63,7 @@ class CommandColumns:
     bytes_written: Int64s
     flops: Int64s
     flows: Int64s
+    pipeline: Int32s | None = None
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -131,6 +132,7 @@ class SliceColumns:
     shapes: Int32s
     stage: Int32s
     step: Int32s
+    pipeline: Int32s
     start_ns: Int64s
     duration_ns: Int64s
     bytes_read: Int64s
@@ -213,6 +215,7 @@ _ROW = (
     "shapes",
     "stage",
     "step",
+    "pipeline",
     "start_ns",
     "duration_ns",
     "bytes_read",
@@ -246,6 +249,7 @@ class CommandBuilder:
         shapes: str = "",
         stage: str = "",
         step: int = NO_STEP,
+        pipeline: int = NO_PIPELINE,
         bytes_read: int = UNKNOWN,
         bytes_written: int = UNKNOWN,
         flops: int = UNKNOWN,
@@ -256,6 +260,7 @@ class CommandBuilder:
             self._tracks.setdefault(track, len(self._tracks)),
             *(strings.setdefault(s, len(strings)) for s in (layer, op_type, role, shapes, stage)),
             step,
+            pipeline,
             start_ns,
             duration_ns,
             bytes_read,
@@ -281,6 +286,8 @@ class CommandBuilder:
             name: np.ascontiguousarray(column[order], dtype=np.int64 if name in _WIDE else np.int32)
             for name, column in columns.items()
         }
+        if not (sorted_columns["pipeline"] != NO_PIPELINE).any():
+            sorted_columns["pipeline"] = None
         return CommandColumns(
             tracks=tuple(self._tracks),
             strings=tuple(self._strings),

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.errors import InputError
-from profiler.events import Call, Loss
+from profiler.events import NO_PIPELINE, Call, Loss
 
 __all__ = ["FORMAT_VERSION", "MANIFEST_NAME", "CallEntry", "Manifest", "RunInfo", "read_manifest"]
 
@@ -152,6 +152,7 @@ def _entry(entry: dict[str, Any]) -> CallEntry:
         duration_ns=_integer(entry["duration_ns"], -1, 63),
         ops_traced=bool(entry["ops_traced"]),
         input_shapes={str(k): str(v) for k, v in entry.get("input_shapes", {}).items()},
+        pipeline=_integer(entry.get("pipeline", NO_PIPELINE), -1, 31),
     )
     size, commands = _integer(entry["bytes"], 0, 63), _integer(entry["commands"], 0, 63)
     return CallEntry(call, _plain(entry["file"]), size, commands)

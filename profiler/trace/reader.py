@@ -36,6 +36,8 @@ __all__ = ["read_bytes", "read_trace"]
 _Piece = TypeVar("_Piece", Call, Span)
 _MAPPED = 1 << 24  # files from this size on are mapped, not read
 
+_CALL_DURATION, _SPAN_DURATION = 7, 5  # places in the rows of the core
+
 _LOST = {
     "clock": "on a clock that no snapshot relates to the trace's",
     "time": "without time, or before the epoch",
@@ -180,10 +182,10 @@ def _by_index(call: Call) -> int:
 
 
 def _span(  # a row of the core
-    kind: str, name: str, stage: str, step: int, start_ns: int, duration_ns: int
+    kind: str, name: str, stage: str, step: int, start_ns: int, duration_ns: int, pipeline: int
 ) -> Span:
     kinds: dict[str, SpanKind] = {"pipeline": "pipeline", "stage": "stage", "step": "step"}
-    return Span(kinds.get(kind, "step"), name, stage, step, start_ns, duration_ns)
+    return Span(kinds.get(kind, "step"), name, stage, step, start_ns, duration_ns, pipeline)
 
 
 def _outer_first(span: Span) -> tuple[int, int, int]:
@@ -201,9 +203,9 @@ def _losses(found: Mapping[str, Any], slices: SliceColumns, size: int, name: str
         detail = "end what did not begin in the file"
         yield Loss("dropped_events", name, found["unmatched_ends"], "events", detail)
     unclosed = {
-        "calls": sum(row[-3] < 0 for row in found["calls"]),
+        "calls": sum(row[_CALL_DURATION] < 0 for row in found["calls"]),
         "slices": int(np.count_nonzero(slices.duration_ns < 0)),
-        "spans": sum(row[-1] < 0 for row in found["spans"]),
+        "spans": sum(row[_SPAN_DURATION] < 0 for row in found["spans"]),
     }
     for unit, count in unclosed.items():
         if count:

@@ -28,7 +28,16 @@ from typing import Any, Final
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.events import CALLS_TRACK, HOST_TRACK, PIPELINE_TRACK, UNKNOWN, Call, Span, Track
+from profiler.events import (
+    CALLS_TRACK,
+    HOST_TRACK,
+    NO_PIPELINE,
+    PIPELINE_TRACK,
+    UNKNOWN,
+    Call,
+    Span,
+    Track,
+)
 from profiler.trace import _core, schema
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.compression import Compression, compressed
@@ -165,15 +174,22 @@ def _call_slice(call: Call) -> _Slice:
         "device": call.device,
         "ops_traced": call.ops_traced,
         "inputs": inputs,
+        **_pipeline(call.pipeline),
     }
     track = Track(call.device, CALLS_TRACK, "other")
     return _Slice(track, call.submodule, call.start_ns, call.duration_ns, schema.CALL, fields)
 
 
 def _span_slice(span: Span, device: str) -> _Slice:
-    fields = {"kind": span.kind, "stage": span.stage, "step": span.step}
+    fields: dict[str, Any] = {"kind": span.kind, "stage": span.stage, "step": span.step}
+    fields |= _pipeline(span.pipeline)
     track = Track(device, PIPELINE_TRACK, "other")
     return _Slice(track, span.name, span.start_ns, span.duration_ns, schema.SPAN, fields)
+
+
+def _pipeline(number: int) -> dict[str, int]:
+    """The field of a pipeline call's number; what lies in none has none."""
+    return {} if number == NO_PIPELINE else {"pipeline": number}
 
 
 class _Writer:
@@ -216,9 +232,12 @@ class _Writer:
             track = np.array([numbers[t] for t in commands.tracks], dtype=np.int32)[track]
         narrow = ("layer", "command_index", "op_type", "role", "shapes", "stage", "step")
         wide = ("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
+        codes = [track, *(getattr(commands, name) for name in narrow)]
+        if commands.pipeline is not None:
+            codes.append(commands.pipeline)
         encoder.set_commands(
             commands.strings,
-            [_column(c, np.int32) for c in (track, *(getattr(commands, n) for n in narrow))],
+            [_column(code, np.int32) for code in codes],
             [_column(getattr(commands, name), np.int64) for name in wide],
             _column(commands.flows, np.int64),
         )

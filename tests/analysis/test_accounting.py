@@ -21,7 +21,7 @@ def _stages(run):
 
 def test_stages_split_into_calls_host_work_and_idle():
     """The tiny run adds up to its 1000 ns with nothing left."""
-    accounting, table = account(tiny_run())
+    accounting, table, _ = account(tiny_run())
     assert accounting.stages == (
         StageAccount("encode", 200, 90, 10, 100),
         StageAccount("denoise", 700, 500, 80, 120),
@@ -46,7 +46,7 @@ def test_submodules_have_their_wall_time():
 def test_gap_between_stages_is_residual():
     """10 ns between encode and denoise belong to no stage."""
     spans = [PIPELINE, make_span("stage", "encode", 0, 40), make_span("stage", "denoise", 50, 100)]
-    accounting, _ = account(make_run([make_call(0, "t", 50, 100)], (), spans))
+    accounting, _, _ = account(make_run([make_call(0, "t", 50, 100)], (), spans))
     assert (accounting.residual_ns, accounting.gap_ns) == (10, 10)
     assert accounting.residual_share == 0.1
 
@@ -55,7 +55,7 @@ def test_call_over_the_end_of_its_stage_is_residual():
     """A call of encode that lasts 15 ns into denoise is counted there a second time."""
     spans = [PIPELINE, make_span("stage", "encode", 0, 40), make_span("stage", "denoise", 40, 100)]
     calls = [make_call(0, "t", 30, 55, stage="encode"), make_call(1, "d", 55, 100)]
-    accounting, _ = account(make_run(calls, (), spans))
+    accounting, _, _ = account(make_run(calls, (), spans))
     assert accounting.stages == (
         StageAccount("encode", 40, 25, 0, 30),
         StageAccount("denoise", 60, 45, 0, 15),
@@ -67,7 +67,7 @@ def test_errors_of_opposite_sign_do_not_cancel():
     """A call that fills the gap behind its stage leaves residual 0, but its share tells."""
     spans = [PIPELINE, make_span("stage", "encode", 0, 40), make_span("stage", "denoise", 50, 100)]
     calls = [make_call(0, "t", 30, 50, stage="encode")]
-    accounting, _ = account(make_run(calls, (), spans))
+    accounting, _, _ = account(make_run(calls, (), spans))
     assert accounting.residual_ns == 0
     assert (accounting.gap_ns, accounting.outside_ns) == (10, 10)
     assert accounting.residual_share == 0.2
@@ -76,7 +76,7 @@ def test_errors_of_opposite_sign_do_not_cancel():
 def test_overlapping_stages_are_residual():
     """20 ns that two stages claim are accounted for twice."""
     spans = [PIPELINE, make_span("stage", "encode", 0, 60), make_span("stage", "denoise", 40, 100)]
-    accounting, _ = account(make_run([make_call(0, "t", 60, 70)], (), spans))
+    accounting, _, _ = account(make_run([make_call(0, "t", 60, 70)], (), spans))
     assert (accounting.residual_ns, accounting.overlap_ns) == (-20, 20)
 
 
@@ -87,7 +87,7 @@ def test_concurrent_calls_on_two_devices_count_once():
         make_call(0, "a", 10, 40, stage="encode"),
         make_call(1, "b", 20, 60, stage="encode", device="rbln:1"),
     ]
-    accounting, table = account(make_run(calls, (), spans))
+    accounting, table, _ = account(make_run(calls, (), spans))
     assert accounting.stages == (StageAccount("encode", 100, 50, 0, 50),)
     assert accounting.residual_ns == 0
     assert table["calls"].to_list() == [2]
@@ -112,7 +112,7 @@ def test_several_pipeline_calls_add_up():
     spans = [PIPELINE, make_span("stage", "denoise", 0, 100)]
     spans += [make_span("pipeline", "P", 150, 250), make_span("stage", "denoise", 150, 250)]
     calls = [make_call(0, "t", 0, 80), make_call(1, "t", 150, 240)]
-    accounting, _ = account(make_run(calls, (), spans))
+    accounting, _, _ = account(make_run(calls, (), spans))
     assert (accounting.end_to_end_ns, accounting.pipelines) == (200, 2)
     assert accounting.stages == (StageAccount("denoise", 200, 170, 0, 30),)
     assert accounting.residual_ns == 0
@@ -122,7 +122,7 @@ def test_stage_without_a_span_is_residual():
     """A call of a stage that nobody spanned lies outside every stage."""
     spans = [PIPELINE, make_span("stage", "denoise", 0, 100)]
     calls = [make_call(0, "t", 0, 100), make_call(1, "vae", 90, 120, stage="decode")]
-    accounting, table = account(make_run(calls, (), spans))
+    accounting, table, _ = account(make_run(calls, (), spans))
     assert accounting.stages[1] == StageAccount("decode", 0, 30, 0, 0)
     assert (accounting.residual_ns, accounting.outside_ns) == (-30, 30)
     assert table["stage"].to_list() == ["denoise", "decode"]
@@ -131,7 +131,7 @@ def test_stage_without_a_span_is_residual():
 def test_run_without_spans_has_no_accounting():
     """A run that was killed has calls but no spans: nothing is invented."""
     loss = Loss("missing_file", "host.pb", 1, "files", "the run ended before it was written")
-    accounting, table = account(make_run(TINY_CALLS, losses=(loss,)))
+    accounting, table, _ = account(make_run(TINY_CALLS, losses=(loss,)))
     assert not accounting.possible
     assert accounting.why_not == (
         "the trace holds no pipeline and no stage span, host.pb is missing"
@@ -143,7 +143,7 @@ def test_run_without_spans_has_no_accounting():
 
 def test_pipeline_without_stages_keeps_its_end_to_end_time():
     """Shares need no stages."""
-    accounting, _ = account(make_run(TINY_CALLS, spans=[make_span("pipeline", "P", 0, 1000)]))
+    accounting, _, _ = account(make_run(TINY_CALLS, spans=[make_span("pipeline", "P", 0, 1000)]))
     assert not accounting.possible
     assert accounting.why_not == "the trace holds no stage span"
     assert accounting.submodules[0].share == 0.5
@@ -151,7 +151,7 @@ def test_pipeline_without_stages_keeps_its_end_to_end_time():
 
 def test_empty_run():
     """A run with nothing in it has no stages and no submodules."""
-    accounting, table = account(make_run())
+    accounting, table, _ = account(make_run())
     assert not accounting.possible
     assert (accounting.submodules, len(table)) == ((), 0)
 
@@ -170,7 +170,7 @@ def test_residual_is_explained_whatever_happens(spans, calls, host):
         [PIPELINE, make_span("stage", "encode", 0, 1)]
         + [make_span("stage", stage, a, a + n) for stage, a, n in spans],
     )
-    accounting, _ = account(run)
+    accounting, _, _ = account(run)
     parts = [n for s in accounting.stages for n in (s.calls_ns, s.host_ns, s.idle_ns)]
     explained = accounting.gap_ns - accounting.outside_ns - accounting.overlap_ns
     assert accounting.residual_ns == 100 - sum(parts) == explained

@@ -1,6 +1,7 @@
 """Devices: busy, idle, and when nobody can tell."""
 
 from profiler.analysis.analyze import analyze
+from profiler.trace.manifest import RunInfo
 from tests.runs import Command, make_call, make_run, tiny_run
 
 
@@ -50,3 +51,28 @@ def test_device_with_calls_and_no_command():
 def test_devices_by_name():
     """In a fixed order, whatever the order of their commands."""
     assert list(_rows(tiny_run())) == ["cpu:0", "rbln:0", "rbln:1"]
+
+
+def test_weights_by_device():
+    """The weights of a device's submodules, shared ones once; null where one does not tell."""
+    known = {
+        "text_encoder": {"device": "rbln:0", "weight_bytes": 100},
+        "transformer": {"device": "rbln:0", "weight_bytes": 70, "shared_weight_bytes": 30},
+        "vae": {"device": "rbln:1", "weight_bytes": 50},
+        "controlnet": {"device": "rbln:1", "weight_bytes": None},
+    }
+    commands = [Command(0, f"rbln:{n}", "C", "compute", "mlp", 0, 60) for n in range(3)]
+    info = RunInfo(producer="test", submodules=known)
+    rows = _rows(make_run([make_call(0, "t", 0, 100)], commands, info=info))
+    weights = {name: row["weight_bytes"] for name, row in rows.items()}
+    assert weights == {"rbln:0": 140, "rbln:1": None, "rbln:2": None}
+
+
+def test_weights_that_are_no_sizes():
+    """A manifest may hold anything."""
+    odd = [-1, True, "1", 1.5, 1 << 62, None, [], {}]
+    known = {str(i): {"device": "rbln:0", "weight_bytes": value} for i, value in enumerate(odd)}
+    known |= {"a": {"device": 3, "weight_bytes": 4}}
+    info = RunInfo(producer="test", submodules=known)
+    rows = _rows(make_run([make_call(0, "t", 0, 100)], info=info))
+    assert rows["rbln:0"]["weight_bytes"] is None

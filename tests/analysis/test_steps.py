@@ -22,7 +22,7 @@ def _timed(durations):
 
 def test_steps_split_into_calls_host_work_and_idle():
     """Step 0: 350 ns of 300 call, 40 scheduler, 10 nothing; its commands cover 250."""
-    rows = analyze(tiny_run()).steps.drop("start_ns", "outlier").rows()
+    rows = analyze(tiny_run()).steps.drop("start_ns", "branches", "outlier").rows()
     assert rows == [(0, 0, 350, 1, 300, 40, 10, 250), (0, 1, 260, 1, 200, 40, 20, 160)]
 
 

@@ -15,13 +15,40 @@ from textwrap import dedent
 import onnx
 from onnx import TensorProto, helper
 
+from profiler.events import NO_STEP
 from profiler.trace.bundle import MERGED_NAME
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
 
-__all__ = ["STARTUP", "Ended", "Environment", "labels", "losses", "whole"]
+__all__ = [
+    "CALLS_ONLY",
+    "ENCODER",
+    "ONE_RUN",
+    "SESSION",
+    "STARTUP",
+    "Ended",
+    "Environment",
+    "labels",
+    "losses",
+    "whole",
+]
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = ROOT / "startup"
+
+SESSION = """
+    import numpy as np
+    import onnxruntime
+
+    x = np.ones((2, 3), np.float32)
+    def made(model="encoder.onnx"):
+        return onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+"""
+"""The beginning of a script that makes bare sessions."""
+
+ONE_RUN = SESSION + "    made().run(None, {'x': x})\n"
+CALLS_ONLY = {"RBLN_PROFILER_CONFIG": '{"ops": "none"}'}
+ENCODER = ("encoder", "", "", NO_STEP)
+"""The labels of a bare run of `encoder.onnx`."""
 
 
 @dataclass(frozen=True)
@@ -45,18 +72,18 @@ class Environment:
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         venv.EnvBuilder(symlinks=True, with_pip=False).create(folder / "venv")
-        site_packages = next((folder / "venv").glob("lib/python*/site-packages"))
+        self.packages = next((folder / "venv").glob("lib/python*/site-packages"))
         found = [str(ROOT), *(path for path in sys.path if path.endswith("-packages"))]
-        (site_packages / "found.pth").write_text("\n".join(found) + "\n", encoding="utf-8")
+        (self.packages / "found.pth").write_text("\n".join(found) + "\n", encoding="utf-8")
         for file in STARTUP.glob("*profile_sd3*"):
-            (site_packages / file.name).write_bytes(file.read_bytes())
+            (self.packages / file.name).write_bytes(file.read_bytes())
         self.python = str(folder / "venv" / "bin" / "python")
         self.work = folder / "work"
 
     def at(self, work: Path) -> Environment:
         """The same Python, working in another folder, which gets the model `encoder.onnx`."""
         other = object.__new__(Environment)
-        other.folder, other.python, other.work = self.folder, self.python, work
+        other.__dict__.update(vars(self), work=work)
         onnx.save(tiny_model(), str(work / "encoder.onnx"))
         return other
 
@@ -73,6 +100,7 @@ class Environment:
             [self.python, str(path), *arguments],
             cwd=self.work,
             env=self.variables({"RBLN_PROFILER": "1", **settings}),
+            stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
@@ -83,17 +111,18 @@ class Environment:
         """Run a script to its end."""
         return self.ended(self.start(script, *arguments, **settings))
 
-    def interrupted(self, script: str, number: signal.Signals, **settings: str) -> Ended:
-        """Send `number` to a script once it has printed a line."""
+    def interrupted(self, script: str, *numbers: signal.Signals, **settings: str) -> Ended:
+        """Send each of `numbers` to a script once it has printed a further line."""
         process = self.start(script, **settings)
         assert process.stdout is not None
-        process.stdout.readline()
-        process.send_signal(number)
+        for number in numbers:
+            process.stdout.readline()
+            process.send_signal(number)
         return self.ended(process)
 
     def ended(self, process: subprocess.Popen[str]) -> Ended:
         try:
-            out, err = process.communicate(timeout=120)
+            out, err = process.communicate("\n", timeout=120)
         except subprocess.TimeoutExpired:  # it hangs: end it, and what it has forked
             os.killpg(process.pid, signal.SIGKILL)
             process.communicate()

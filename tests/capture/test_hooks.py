@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 import profiler
+from profiler.capture.call_hooks import _shapes
 from profiler.testing import FakeClock
 
 from .toy import ToyPipeline
@@ -98,6 +99,18 @@ def test_input_shapes_are_recorded(tmp_path):
     calls = run_toy(tmp_path).calls
     assert calls["input_shapes"][0] == "input_ids: int64[1,77]"
     assert calls["input_shapes"][6] == "hidden_states: float32[2,16,4,4]"
+
+
+def test_shapes_of_arrays_of_any_library():
+    """Types of elements are named once and kept, unless they cannot be a key."""
+
+    class Odd:
+        dtype, shape = ["odd"], (2, 3)
+
+    array = np.zeros((1, 2), np.float16)
+    given = {"a": array, "b": array, "odd": Odd(), "none": None}
+    expected = {"a": "float16[1,2]", "b": "float16[1,2]", "odd": "['odd'][2,3]"}
+    assert _shapes(given) == expected == _shapes(given)
 
 
 def test_two_pipeline_calls_append(tmp_path):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from profiler.capture import overhead
@@ -12,8 +14,10 @@ from profiler.report.facts import how_known
 
 @pytest.fixture(autouse=True)
 def known_estimate(monkeypatch):
-    """Measured once per run for real; here 10 ns an event."""
-    monkeypatch.setattr(overhead, "operator_event_ns", lambda: 10.0)
+    """Measured once per run for real; here 10 ns an event of ONNX Runtime, 20 of torch, while
+    nobody knows of others."""
+    known = {"onnxruntime": 10.0, "torch": 20.0}
+    monkeypatch.setattr(overhead, "event_cost_ns", known.get)
 
 
 def calls(traced, untraced, **shapes):
@@ -142,17 +146,54 @@ def test_without_untraced_calls_it_is_an_estimate():
     assert "measured" not in found
 
 
-def test_another_backend_without_untraced_calls_has_no_share():
-    """Nobody has measured what an event of torch costs, so there is no sum to state."""
-    sources = [("transformer", source(events=8, backend=""))]
+def test_each_backend_has_its_own_estimate():
+    """Events of torch cost 20 ns, those of ONNX Runtime 10; their mean stands in the manifest."""
+    sources = [("text_encoder", source(events=4, backend="torch")), ("vae", source(events=4))]
+    found = tracing_cost(sources, measured_costs(sources), 0, 1_200)
+    assert (found["operators_ns"], found["operator_event_ns"], found["share"]) == (120, 15, 0.1)
+    assert "torch.profiler's cost" in found["method"]
+    assert "ONNX Runtime's cost" in found["method"]
+
+
+def test_events_of_host_work_cost_too():
+    """They lie between the calls, so that no comparison of calls covers them."""
+    summary = replace(source(MIXED, events=8, backend="torch"), host_events=3)
+    sources = [("transformer", summary)]
+    found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
+    assert (found["operator_events"], found["estimated_events"]) == (11, 3)
+    assert found["operators_ns"] == 4 * 20 + 3 * 20
+    assert "operators_low_ns" not in found
+
+
+@pytest.mark.parametrize(
+    ("backend", "words"), [("rbln", "RBLN's runtimes cost was not measured"), ("", "not measured")]
+)
+def test_an_unknown_cost_is_never_shown_as_free(backend, words):
+    """Without untraced calls nobody knows what such an event costs: no sum, no share."""
+    sources = [("transformer", source(events=8, backend=backend)), ("vae", source(events=5))]
     found = tracing_cost(sources, measured_costs(sources), 20, 1_000)
     assert "share" not in found
-    assert "not measured" in found["method"]
+    assert "operators_ns" not in found
+    assert "torch" not in found["method"]
+    assert words in found["method"]
 
 
 def test_no_events_cost_nothing():
     """A run of calls alone costs what the hooks cost."""
     assert tracing_cost([], {}, 20, 1_000)["share"] == 0.02
+
+
+@pytest.mark.torch
+def test_the_cost_of_torchs_events_is_measured():
+    """On the torch that is installed; not while a profiler of the script runs."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
+    from profiler.capture.torch_cost import torch_event_ns
+
+    assert torch_event_ns() > 0
+    with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
+        assert torch_event_ns() is None
+        torch.ones(2).relu()
+    assert "aten::relu" in {event.name for event in theirs.events()}
 
 
 @pytest.mark.parametrize(

@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import threading
 
+import polars as pl
 import pytest
 
 import profiler
+from profiler.analysis.analyze import analyze
 from profiler.capture.clock import RunClock
 from profiler.capture.options import Options
 from profiler.capture.session import Session
+from profiler.events import NO_PIPELINE
 from profiler.testing import FakeClock
 
 from .toy import ToyPipeline
 
+_DENOISED = ("batched", "cond")
+_PROMPTS = ("prompt", "negative_prompt")
 START = 1_790_000_000_000_000_000
 
 
@@ -53,8 +58,8 @@ def rows(run, *columns):
 
 
 def test_pipelines_in_threads_keep_apart(tmp_path):
-    """Two pipelines whose calls overlap in time have all their calls, each with its own step and
-    branch, and no index twice."""
+    """Two pipelines whose calls overlap in time have all their calls, each with its own step,
+    branch and pipeline call, and no index twice."""
     session = Session.open(Options("none"), tmp_path, clock=RunClock.start())
     turns = Turns(2)
     pipelines = [ToyPipeline(FakeClock(), guidance=guided) for guided in (True, False)]
@@ -74,6 +79,24 @@ def test_pipelines_in_threads_keep_apart(tmp_path):
     assert run.calls["branch"].to_list().count("negative_prompt") == 3
     assert run.spans["kind"].to_list().count("pipeline") == 2
     assert run.spans["kind"].to_list().count("step") == 6
+    numbers = {row[1]: row[0] for row in rows(run, "pipeline", "branch") if row[1] in _DENOISED}
+    assert sorted(numbers.values()) == [0, 1]
+    assert sorted(rows(run, "pipeline", "branch", "step"), key=str) == sorted(
+        [(numbers[branch], branch, step) for branch in _DENOISED for step in range(3)]
+        + [(numbers["batched"], branch, -1) for branch in _PROMPTS for _ in range(3)]
+        + [(numbers["cond"], "prompt", -1) for _ in range(3)]
+        + [(number, None, -1) for number in (0, 1)],
+        key=str,
+    )
+    assert sorted(run.spans.group_by("pipeline", "kind").len().rows()) == [
+        (number, kind, count)
+        for number in (0, 1)
+        for kind, count in (("pipeline", 1), ("stage", 3), ("step", 3))
+    ]
+    work = run.commands.filter(pl.col("layer").cast(pl.String) == "scheduler.step")
+    assert sorted(work.select("pipeline", "step").rows()) == [
+        (number, step) for number in (0, 1) for step in range(3)
+    ]
 
 
 @pytest.mark.torch
@@ -86,10 +109,13 @@ def test_diffusers_pipelines_in_threads(tmp_path):
     session = Session.open(Options("none"), tmp_path)
     barrier = threading.Barrier(2)
 
+    def together(pipeline, step, timestep, tensors):
+        barrier.wait(timeout=60)
+        return tensors
+
     def run(pipeline):
         session.attach(pipeline)
-        barrier.wait(timeout=60)
-        pipeline("a cat", num_inference_steps=2, **tiny.SIZE)
+        pipeline("a cat", num_inference_steps=2, callback_on_step_end=together, **tiny.SIZE)
 
     threads = [threading.Thread(target=run, args=(pipeline,)) for pipeline in pipelines]
     for thread in threads:
@@ -105,6 +131,17 @@ def test_diffusers_pipelines_in_threads(tmp_path):
         *(("vae", None, -1) for _ in "ab"),
     ]
     assert sorted(loaded.calls["call"].to_list()) == list(range(10))
+    parts = {pair[1]: pair[0] for pair in rows(loaded, "pipeline", "submodule")}
+    assert {parts["transformer"], parts["unet"]} == {0, 1}
+    analysis = analyze(loaded)
+    assert (analysis.accounting.overlapping, analysis.accounting.told_apart) == (2, True)
+    assert analysis.accounting.end_to_end_ns == sum(analysis.pipelines["duration_ns"])
+    assert analysis.accounting.wall_ns < analysis.accounting.end_to_end_ns
+    assert analysis.pipelines["calls"].to_list() == [5, 5]
+    assert analysis.pipelines["residual_share"].max() <= 0.01
+    assert analysis.accounting.residual_share <= 0.01
+    steps = analysis.steps.select("pipeline", "step", "calls").rows()
+    assert sorted(steps) == [(number, step, 1) for number in (0, 1) for step in (0, 1)]
 
 
 def test_one_pipeline_in_two_threads(tmp_path):
@@ -129,6 +166,7 @@ def test_one_pipeline_in_two_threads(tmp_path):
         thread.join()
     run = profiler.load(session.close())
     assert run.calls["submodule"].to_list() == ["text_encoder"] * 2
+    assert run.calls["pipeline"].to_list() == [NO_PIPELINE] * 2
 
 
 def test_pipelines_inside_a_pipeline(tmp_path):
@@ -146,6 +184,9 @@ def test_pipelines_inside_a_pipeline(tmp_path):
         ("transformer", "cond"),
     ]
     assert len(run.calls) == 8 + 5
+    for frame in (run.calls, run.spans, run.commands):
+        assert set(frame["pipeline"]) == {0}
+    assert analyze(run).accounting.residual_share <= 0.01
     spans = run.spans.select("kind", "name", "start_ns", "duration_ns").rows()
     assert [(kind, name, start - START, length) for kind, name, start, length in spans] == [
         ("pipeline", "Outer", 0, 4849),
@@ -158,6 +199,19 @@ def test_pipelines_inside_a_pipeline(tmp_path):
         ("step", "step 0", 3339, 1010),
         ("stage", "decode", 4349, 500),
     ]
+
+
+def test_pipeline_calls_in_warmup_have_no_number(tmp_path):
+    """What runs in warm-up counts for nothing: the first recorded pipeline call is number 0."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    session = Session.open(Options("none"), tmp_path, clock=clock)
+    session.attach(pipeline)
+    with session.warmup():
+        pipeline(num_inference_steps=1)
+    pipeline(num_inference_steps=1)
+    run = profiler.load(session.close())
+    assert set(run.calls["pipeline"]) == set(run.spans["pipeline"]) == {0}
 
 
 def test_a_run_that_is_closed_while_it_runs_keeps_what_has_ended(tmp_path):
@@ -199,5 +253,6 @@ def test_a_session_attaches_again_after_detaching(tmp_path):
             attachment.detach()
     run = profiler.load(session.close())
     assert len(run.calls) == 16
+    assert run.calls["pipeline"].to_list() == [0] * 8 + [1] * 8
     with pytest.raises(profiler.ProfilerError, match="this run is closed"):
         session.attach(pipeline)

@@ -377,7 +377,7 @@ def test_events_that_never_ended_are_counted():
     """Their duration is unknown."""
     line = Timeline()
     line.call(0, 1000)
-    event = TorchEvent("aten::add", Activity.OPERATOR, 10, -1, correlation=120)
+    event = TorchEvent("aten::add", Activity.OPERATOR, 10, 90, correlation=120, finished=False)
     line.events.append(event)
     assert line.commands() == [("Transformer", 0, "aten::add", "CPU thread 1", 10, -1)]
     assert line.found()[7].unfinished == 1

@@ -6,16 +6,17 @@ import numpy as np
 import pytest
 
 from profiler.capture.torch_commands import CallCommands
+from profiler.capture.torch_cut import TracedCall, misplaced_ns, on_clock
 from profiler.capture.torch_events import (
     Activity,
     TorchEvent,
     TorchEvents,
-    guessed_activity,
     input_text,
-    read_events,
+    session_events,
 )
 from profiler.capture.torch_memory import device_memory
-from profiler.capture.torch_session import TracedCall, misplaced_ns, on_clock
+from profiler.capture.torch_session import new_profiler, quiet
+from profiler.kineto.trace_file import read_kineto
 
 
 @pytest.mark.parametrize(
@@ -81,16 +82,38 @@ def test_memory_counters_start_with_the_level_and_follow_the_changes():
 
 
 @pytest.mark.torch
-def test_activities_are_recognised_without_being_told():
-    """Older versions of torch do not say what an event is; the guess agrees with the newest."""
+def test_a_session_of_the_installed_torch_is_read_whole(tmp_path):
+    """Its trace has the times that the events in process have to the ns, their nesting, inputs,
+    allocations, and what had not ended when the session was stopped."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    profiler = torch.profiler.profile(
-        activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True, record_shapes=True
-    )
-    with profiler, torch.profiler.record_function("mine"):
-        torch.ones(2, 3) + 1
-    results = profiler.profiler.kineto_results
-    events = read_events(results)
-    guesses = [guessed_activity(event, event.name()) for event in results.events()]
-    assert {Activity.OPERATOR, Activity.ANNOTATION, Activity.MEMORY} <= set(guesses)
-    assert np.array_equal(events.activity, guesses)
+    from torch._C._profiler import _RecordFunctionFast
+
+    profiler = new_profiler()
+    with quiet():
+        profiler.__enter__()
+    opened = _RecordFunctionFast("open")
+    opened.__enter__()
+    with torch.profiler.record_function("mine"):
+        kept = torch.cat([torch.ones(2, 3, dtype=torch.float16), torch.ones(1, 3).half()])
+    profiler.__exit__(None, None, None)
+    opened.__exit__(None, None, None)
+    profiler.kineto_results.save(str(tmp_path / "trace.json"))
+    events = session_events(read_kineto(tmp_path / "trace.json"))
+    in_process = [event for event in profiler.kineto_results.events() if event.name() != "[memory]"]
+    host = np.flatnonzero(events.activity < Activity.RUNTIME).tolist()
+    by_id = {int(events.correlation[row]): row for row in host if events.correlation[row]}
+    assert len(by_id) == len(in_process)
+    for event in in_process:
+        row = by_id[event.correlation_id()]
+        assert events.names[row] == event.name()
+        assert events.start_ns[row] == event.start_ns()
+        assert event.name() == "open" or events.duration_ns[row] == event.duration_ns()
+    (unfinished,) = events.unfinished
+    assert events.names[unfinished] == "open"
+    cat = events.names.index("aten::cat")
+    assert events.shapes(cat) == "tensor[2,3] tensor[1,3]"
+    assert events.activity[events.names.index("mine")] == Activity.ANNOTATION
+    memory = events.rows_of(Activity.MEMORY).tolist()
+    assert {events.device[row] for row in memory} == {"cpu:0"}
+    assert sum(events.nbytes[row] for row in memory) >= kept.nbytes
+    assert set(events.thread[host].tolist()) <= {0, 1}

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 import profiler
 from profiler.capture.operator_source import OperatorTrace, SourceSummary
@@ -15,6 +17,7 @@ from profiler.capture.options import Options
 from profiler.capture.recorder import Invocation
 from profiler.capture.session import Session
 from profiler.capture.writing import CallWriter
+from profiler.cli.main import app
 from profiler.errors import OutputError
 from profiler.events import Track
 from profiler.testing import FakeClock
@@ -70,6 +73,94 @@ def test_a_full_queue_holds_the_pipeline_back(tmp_path: Path) -> None:
     assert writer.written == {0, 1, 2}
     assert len(call_files(tmp_path)) == 3
     assert writer.error() is None
+
+
+class SlowDisk:
+    """Takes a file only when the pipeline naps, and then one: `naps`, the `longest` queue."""
+
+    LIMIT = 16
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.naps = self.longest = 0
+        self.allowed, self.written = threading.Semaphore(0), threading.Semaphore(0)
+        disk, write = self, BundleWriter.write_call
+
+        class Writer(CallWriter):
+            def __init__(self, bundle: BundleWriter) -> None:
+                super().__init__(bundle, limit=disk.LIMIT, nap=disk.nap)
+
+            def put(self, trace: OperatorTrace) -> None:
+                super().put(trace)
+                disk.longest = max(disk.longest, self._items.qsize())
+
+            def finish(self) -> None:
+                disk.allowed.release(disk.LIMIT + 1)  # what may be left, and the one in hand
+                super().finish()
+
+        def write_call(bundle: BundleWriter, *arguments: Any) -> Path:
+            assert disk.allowed.acquire(timeout=60)
+            path = write(bundle, *arguments)
+            disk.written.release()
+            return path
+
+        monkeypatch.setattr(BundleWriter, "write_call", write_call)
+        monkeypatch.setattr("profiler.capture.session.CallWriter", Writer)
+
+    def nap(self, seconds: float) -> None:
+        self.naps += 1
+        self.allowed.release()
+        assert self.written.acquire(timeout=60)
+
+    def held_back(self, calls: int) -> bool:
+        """Whether the queue was bounded, and all but what fits into it was waited for."""
+        return self.longest <= self.LIMIT and calls - self.naps <= self.LIMIT + 1
+
+
+def test_many_thousand_calls_take_no_more_memory(tmp_path: Path, monkeypatch) -> None:
+    """However many calls a pipeline call has, no more wait than the queue takes; the manifest and
+    the report say how long the pipeline was held back."""
+    disk, clock = SlowDisk(monkeypatch), FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock, name="toy") as run:
+        pipeline(num_inference_steps=3_000)
+    assert run.path is not None
+    assert disk.held_back(3_007)
+    loaded = profiler.load(run.path)
+    assert (len(loaded.calls), loaded.losses) == (3_007, ())
+    assert loaded.info.overhead["backpressure_ns"] > 0
+    said = CliRunner().invoke(app, ["analyze", str(run.path), "--no-html"]).stdout
+    assert re.search(r"pipelines waited [\d.]+ \w+ for files to be written", " ".join(said.split()))
+
+
+@pytest.mark.torch
+def test_many_calls_with_operators_take_no_more_memory(tmp_path: Path, monkeypatch) -> None:
+    """Operators of torch pass through the same queue."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
+
+    class Doubling(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.factor = torch.nn.Parameter(torch.tensor(2.0))
+
+        def forward(self, hidden_states: Any) -> Any:
+            return torch.from_numpy(hidden_states) * self.factor
+
+    disk, pipeline = SlowDisk(monkeypatch), ToyPipeline(FakeClock(START))
+    pipeline.transformer = Doubling()
+    with profiler.profile(
+        pipeline,
+        out=tmp_path,
+        ops="none transformer=all",
+        name="toy",
+    ) as run:
+        for _ in range(2):
+            pipeline(num_inference_steps=400)
+    assert run.path is not None
+    assert disk.held_back(2 * 407)
+    loaded = profiler.load(run.path)
+    traced = loaded.calls.filter(loaded.calls["ops_traced"])
+    assert (len(loaded.calls), len(traced), loaded.losses) == (814, 800, ())
+    assert loaded.info.overhead["backpressure_ns"] > 0
 
 
 def test_the_thread_sleeps_until_it_is_told(tmp_path: Path) -> None:
@@ -167,6 +258,30 @@ def test_operators_are_taken_when_the_pipeline_call_ends(tmp_path: Path) -> None
     assert (len(calls), traced_steps) == (27, [0, 1, 2, 0, 1])
 
 
+class Unreadable(Doubling):
+    """Operators that cannot be read."""
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        raise KeyError("ph")
+        yield
+
+
+def test_operators_that_cannot_be_read_cost_nothing_else(tmp_path: Path) -> None:
+    """A source that fails neither reaches the pipeline nor keeps the rest from being written: all
+    calls are there, and what is lost is said."""
+    clock = FakeClock(START)
+    session = Session.open(Options("none"), tmp_path, "toy", clock=clock)
+    pipeline = ToyPipeline(clock)
+    session.attach(pipeline)
+    session.add_source(Unreadable(), "transformer")
+    pipeline(num_inference_steps=2)
+    run = profiler.load(session.close())
+    assert len(run.calls) == 9
+    assert [(loss.kind, loss.where, loss.detail) for loss in run.losses] == [
+        ("untraced_call", "transformer", "operators could not be read: 'ph'")
+    ]
+
+
 def full_disk(monkeypatch: pytest.MonkeyPatch, *names: str, times: int = 1 << 30) -> None:
     """Files of these names cannot be written, the first `times` times."""
     write, left = BundleWriter.write_call, [times]
@@ -197,6 +312,22 @@ def test_a_full_disk_does_not_reach_the_pipeline(tmp_path: Path, monkeypatch) ->
         ("missing_file", "002_text_encoder_3.prompt.pb")
     ]
     assert type(pipeline) is ToyPipeline
+
+
+def test_a_disk_without_room_for_the_manifest(tmp_path: Path, monkeypatch) -> None:
+    """Where a run cannot even begin, the pipeline is left as it was, and so is the disk."""
+
+    def begin(bundle: BundleWriter, info: Any) -> None:
+        raise OutputError("cannot write manifest.json (No space left on device): clear it")
+
+    monkeypatch.setattr(BundleWriter, "begin", begin)
+    pipeline = ToyPipeline(FakeClock(START))
+    before = dict(vars(pipeline.transformer))
+    with pytest.raises(OutputError), profiler.profile(pipeline, out=tmp_path, ops="none"):
+        raise AssertionError
+    assert type(pipeline) is ToyPipeline
+    assert vars(pipeline.transformer) == before
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_disk_that_has_room_again(tmp_path: Path, monkeypatch) -> None:

@@ -79,6 +79,9 @@ struct Columns {
     while (!source.empty() && narrow[0].size() < kMostRows) add_command(source);
   }
 
+  // Whether the steps are the numbers of pipeline calls as well.
+  bool has_pipelines() const { return !calls.empty(); }
+
   encode::Slices slices() const {
     encode::Slices result;
     Commands& to = result.commands;
@@ -86,6 +89,7 @@ struct Columns {
     const int32_t** codes[] = {&to.track, &to.layer,  &to.command_index, &to.op_type,
                                &to.role,  &to.shapes, &to.stage,         &to.step};
     for (size_t at = 0; at < 8; ++at) *codes[at] = narrow[at].data();
+    if (has_pipelines()) to.pipeline = narrow[7].data();
     const int64_t** numbers[] = {&to.start_ns, &to.duration_ns, &to.bytes_read, &to.bytes_written,
                                  &to.flops};
     for (size_t at = 0; at < 5; ++at) *numbers[at] = wide[at].data();
@@ -186,7 +190,7 @@ std::string encode_all(const Columns& columns, uint32_t sequence, TextTable& tex
 
 using Command =
     std::tuple<int64_t, int64_t, std::string_view, int32_t, std::string_view, std::string_view,
-               std::string_view, std::string_view, int32_t, int64_t, int64_t, int64_t>;
+               std::string_view, std::string_view, int32_t, int64_t, int64_t, int64_t, int32_t>;
 
 std::multiset<Command> written(const Columns& columns) {
   std::multiset<Command> commands;
@@ -199,7 +203,8 @@ std::multiset<Command> written(const Columns& columns) {
     };
     commands.emplace(columns.wide[0][row], columns.wide[1][row], text(1), columns.narrow[2][row],
                      text(3), text(4), text(5), text(6), columns.narrow[7][row], amount(2),
-                     amount(3), amount(4));
+                     amount(3), amount(4),
+                     columns.has_pipelines() ? std::max(columns.narrow[7][row], -1) : -1);
   }
   return commands;
 }
@@ -216,7 +221,8 @@ std::multiset<Command> read(Output& output) {
     commands.emplace(slices.start_ns[row], slices.duration_ns[row], layer,
                      value(slices.command_index), text(slices.op_type), text(slices.role),
                      text(slices.shapes), text(slices.stage), value(slices.step),
-                     value(slices.bytes_read), value(slices.bytes_written), value(slices.flops));
+                     value(slices.bytes_read), value(slices.bytes_written), value(slices.flops),
+                     value(slices.pipeline));
   }
   return commands;
 }

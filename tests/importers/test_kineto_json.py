@@ -9,7 +9,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.importers.kineto import import_kineto
-from profiler.importers.kineto_json import read_kineto
+from profiler.kineto.trace_file import read_kineto
 
 from .traces import BASE_NS, Trace, flux
 
@@ -21,6 +21,16 @@ def test_times_are_exact_nanoseconds(tmp_path):
     read = read_kineto(trace.write(tmp_path))
     assert read.start_ns.tolist() == [BASE_NS + 2_915_995_397_672_546]
     assert read.duration_ns.tolist() == [1_195_141_047]
+
+
+@pytest.mark.parametrize("ns", range(0, 1000, 37))
+def test_times_are_exact_to_the_end_of_a_quarter(tmp_path, ns):
+    """Kineto counts from a base up to three months back: 7.9e12 µs, of which a float64 holds a
+    little less than single nanoseconds."""
+    trace = Trace()
+    trace.op("aten::mm", float(f"7861234567890.{ns:03}"), 1)
+    read = read_kineto(trace.write(tmp_path))
+    assert read.start_ns.tolist() == [BASE_NS + 7_861_234_567_890_000 + ns]
 
 
 def test_times_since_the_epoch_are_exact_too(tmp_path):

@@ -6,9 +6,11 @@ import json
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from profiler.errors import InputError, OutputError
+from profiler.events import NO_PIPELINE
 from profiler.table.columns import TABLES
 from profiler.table.load import load
 from profiler.table.parquet import is_parquet_run, read_parquet, write_parquet
@@ -34,6 +36,18 @@ def test_round_trip(run: Run, tmp_path: Path) -> None:
     assert run.losses
     assert (again.run_id, again.info, again.losses) == (run.run_id, run.info, run.losses)
     assert is_parquet_run(folder)
+
+
+def test_folders_from_before_pipeline_calls_had_numbers(run: Run, tmp_path: Path) -> None:
+    """Frames without the column are read: what they hold belongs to no known pipeline call."""
+    folder = tmp_path / "parquet"
+    write_parquet(run, folder)
+    for name in ("calls", "commands", "spans"):
+        path = folder / f"{name}.parquet"
+        pl.read_parquet(path).drop("pipeline").write_parquet(path)
+    again = read_parquet(folder)
+    for name in ("calls", "commands", "spans"):
+        assert set(getattr(again, name)["pipeline"]) == {NO_PIPELINE}
 
 
 def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:

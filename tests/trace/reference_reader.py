@@ -17,7 +17,7 @@ from profiler.trace import schema
 __all__ = ["Reading", "Slice", "read"]
 
 _TEXTS = ("layer", "op_type", "role", "shapes", "stage")
-_NUMBERS = ("command_index", "step", "bytes_read", "bytes_written", "flops")
+_NUMBERS = ("command_index", "step", "pipeline", "bytes_read", "bytes_written", "flops")
 _BOOTTIME = 6
 
 

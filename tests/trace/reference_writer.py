@@ -19,6 +19,7 @@ from profiler.errors import InputError
 from profiler.events import (
     CALLS_TRACK,
     HOST_TRACK,
+    NO_PIPELINE,
     NO_STEP,
     PIPELINE_TRACK,
     UNKNOWN,
@@ -179,12 +180,16 @@ def _call_slice(call: Call) -> Slice:
         "ops_traced": call.ops_traced,
         "inputs": inputs,
     }
+    if call.pipeline != NO_PIPELINE:
+        fields["pipeline"] = call.pipeline
     track = Track(call.device, CALLS_TRACK, "other")
     return Slice(track, call.submodule, call.start_ns, call.end_ns, (schema.CALL, fields))
 
 
 def _span_slice(span: Span, device: str) -> Slice:
-    fields = {"kind": span.kind, "stage": span.stage, "step": span.step}
+    fields: dict[str, Any] = {"kind": span.kind, "stage": span.stage, "step": span.step}
+    if span.pipeline != NO_PIPELINE:
+        fields["pipeline"] = span.pipeline
     track = Track(device, PIPELINE_TRACK, "other")
     end_ns = span.start_ns + span.duration_ns
     return Slice(track, span.name, span.start_ns, end_ns, (schema.SPAN, fields))
@@ -209,6 +214,8 @@ def _command_slices(commands: CommandColumns) -> Iterator[Slice]:
         for name in optional:
             if numbers[name][row] >= 0:
                 fields[name] = numbers[name][row]
+        if commands.pipeline is not None and commands.pipeline[row] != NO_PIPELINE:
+            fields["pipeline"] = int(commands.pipeline[row])
         if numbers["step"][row] != NO_STEP:
             fields["step"] = numbers["step"][row]
         extension = (schema.COMMAND, fields)

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from hypothesis import strategies as st
 
-from profiler.events import NO_STEP, UNKNOWN, Call, Span, Track
+from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span, Track
 from profiler.trace import schema
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
 
@@ -20,6 +20,7 @@ _STARTS = st.integers(0, 40) | st.integers(0, 40_000) | st.integers(0, 1 << 62)
 _DURATIONS = st.integers(0, 20) | st.sampled_from([0, 1000, 2000]) | st.integers(0, 1 << 60)
 _KNOWN = st.integers(UNKNOWN, (1 << 63) - 1)
 _STEPS = st.integers(NO_STEP, (1 << 31) - 1)
+_PIPELINES = st.just(NO_PIPELINE) | st.integers(0, 300) | st.integers(0, (1 << 31) - 1)
 _TRACKS = st.builds(Track, st.sampled_from(["cpu:0", "x"]), _NAMES, st.sampled_from(["dma", ""]))
 
 
@@ -39,6 +40,7 @@ def command_columns(draw: st.DrawFn) -> CommandColumns:
             shapes=draw(_TEXTS),
             stage=draw(_TEXTS),
             step=draw(_STEPS),
+            pipeline=draw(_PIPELINES),
             bytes_read=draw(_KNOWN),
             bytes_written=draw(_KNOWN),
             flops=draw(_KNOWN),
@@ -74,13 +76,15 @@ def calls(index: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[Call
         duration_ns=_DURATIONS,
         ops_traced=st.booleans(),
         input_shapes=st.dictionaries(_TEXTS, _TEXTS, max_size=3),
+        pipeline=_PIPELINES,
     )
 
 
 def spans() -> st.SearchStrategy[list[Span]]:
     """Spans that nest or overlap in any way."""
     kinds = st.sampled_from(["pipeline", "stage", "step"])
-    return st.lists(st.builds(Span, kinds, _TEXTS, _TEXTS, _STEPS, _STARTS, _DURATIONS), max_size=5)
+    span = st.builds(Span, kinds, _TEXTS, _TEXTS, _STEPS, _STARTS, _DURATIONS, _PIPELINES)
+    return st.lists(span, max_size=5)
 
 
 _UINT64 = st.integers(0, 9) | st.integers(0, (1 << 64) - 1)
@@ -146,7 +150,9 @@ def _event(draw: st.DrawFn, packet: Any) -> None:
         command.command_index = draw(st.integers(-(1 << 31), (1 << 31) - 1))
         command.flops = draw(st.integers(-(1 << 63), (1 << 63) - 1))
         command.step = draw(st.integers(-(1 << 31), (1 << 31) - 1))
+        command.pipeline = draw(st.integers(-(1 << 31), (1 << 31) - 1))
     if draw(st.booleans()):
         event.Extensions[schema.CALL].index = draw(st.integers(-(1 << 31), 5))
+        event.Extensions[schema.CALL].pipeline = draw(st.integers(-(1 << 31), 5))
     if draw(st.booleans()):
         event.Extensions[schema.SPAN].kind = draw(_TEXTS)

@@ -122,7 +122,9 @@ def test_no_file_outside_the_bundle(tmp_path: Path, name: Any) -> None:
             _read(tmp_path, document)
 
 
-@pytest.mark.parametrize("field", ["index", "step", "start_ns", "duration_ns", "bytes", "commands"])
+@pytest.mark.parametrize(
+    "field", ["index", "pipeline", "step", "start_ns", "duration_ns", "bytes", "commands"]
+)
 @pytest.mark.parametrize(
     "value", [1 << 64, -(1 << 64), -2, 1e300, "1", True, None, [], float("inf")]
 )

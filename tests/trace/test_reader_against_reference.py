@@ -15,7 +15,14 @@ from tests.trace.reference_reader import Reading, Slice
 from tests.trace.trace_strategies import foreign_traces
 
 _TEXTS = ("layer", "op_type", "role", "shapes", "stage")
-_ABSENT = {"command_index": -1, "step": -1, "bytes_read": -1, "bytes_written": -1, "flops": -1}
+_ABSENT = {
+    "command_index": -1,
+    "step": -1,
+    "pipeline": -1,
+    "bytes_read": -1,
+    "bytes_written": -1,
+    "flops": -1,
+}
 
 
 def _found(trace: TraceColumns, row: int) -> tuple[Any, ...]:

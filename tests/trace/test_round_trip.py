@@ -6,10 +6,11 @@ from collections import Counter as Bag
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.events import Call, Span, Track
+from profiler.events import HOST_TRACK, NO_PIPELINE, Call, Span, Track
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter, TraceColumns
 from profiler.trace.reader import read_bytes
 from profiler.trace.writer import encode_call, encode_host, text_table
@@ -24,6 +25,8 @@ _NUMBERS += ("flops",)
 def _written_rows(commands: CommandColumns) -> list[tuple[Any, ...]]:
     texts = [[commands.strings[code] for code in getattr(commands, name)] for name in _TEXT]
     numbers = [getattr(commands, name).tolist() for name in _NUMBERS]
+    none = np.full(len(commands), NO_PIPELINE)
+    numbers.append((none if commands.pipeline is None else commands.pipeline).tolist())
     tracks = [commands.tracks[code] for code in commands.track]
     places = [[t.device for t in tracks], [t.name for t in tracks], [t.category for t in tracks]]
     return list(zip(*places, *texts, *numbers, strict=True))
@@ -32,7 +35,7 @@ def _written_rows(commands: CommandColumns) -> list[tuple[Any, ...]]:
 def _read_rows(trace: TraceColumns) -> list[tuple[Any, ...]]:
     slices, strings = trace.slices, trace.strings
     texts = [[strings[code] for code in getattr(slices, name)] for name in _TEXT]
-    numbers = [getattr(slices, name).tolist() for name in _NUMBERS]
+    numbers = [getattr(slices, name).tolist() for name in (*_NUMBERS, "pipeline")]
     tracks = [trace.tracks[code] for code in slices.track]
     categories = [strings[code] for code in slices.category]
     places = [[trace.tracks[t.parent].name for t in tracks], [t.name for t in tracks], categories]
@@ -86,6 +89,23 @@ def test_host(given_spans: list[Span], commands: CommandColumns) -> None:
     assert Bag(trace.spans) == Bag(given_spans)
     assert trace.calls == ()
     _assert_holds(trace, commands)
+
+
+def test_host_work_names_its_pipeline_call() -> None:
+    """Host work of pipeline calls 0 and 300 and of none; where none has one, no column is kept."""
+    track = Track("cpu:0", HOST_TRACK, "host")
+    numbers = (0, 300, NO_PIPELINE)
+    builder, without = CommandBuilder(), CommandBuilder()
+    for number in numbers:
+        builder.add(track, "scheduler.step", "", 10, 5, pipeline=number)
+        without.add(track, "scheduler.step", "", 10, 5)
+    span = Span("pipeline", "P", "", -1, 0, 40, pipeline=300)
+    trace = read_bytes(encode_host([span], builder.build(), "cpu:0"))
+    assert sorted(trace.slices.pipeline.tolist()) == sorted(numbers)
+    assert trace.spans == (span,)
+    assert without.build().pipeline is None
+    bare = read_bytes(encode_host([], without.build(), "cpu:0"))
+    assert bare.slices.pipeline.tolist() == [NO_PIPELINE] * 3
 
 
 @given(

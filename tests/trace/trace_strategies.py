@@ -165,7 +165,7 @@ def _fill_command(draw: st.DrawFn, command: Any) -> None:
             setattr(command, name, draw(st.sampled_from(_WORDS)))
         elif how == 1:
             setattr(command, f"{name}_text", draw(numbers))
-    for name in ("command_index", "step"):
+    for name in ("command_index", "step", "pipeline"):
         if draw(st.booleans()):
             setattr(command, name, draw(st.integers(-1, (1 << 31) - 1)))
     for name in ("bytes_read", "bytes_written", "flops"):

@@ -69,7 +69,8 @@ nb::list calls(const Output& output) {
     for (const auto& [name, shape] : call.inputs) inputs[text(output, name)] = text(output, shape);
     result.append(nb::make_tuple(call.index, text(output, call.submodule), text(output, call.stage),
                                  text(output, call.branch), call.step, text(output, call.device),
-                                 call.start_ns, call.duration_ns, call.ops_traced, inputs));
+                                 call.start_ns, call.duration_ns, call.ops_traced, inputs,
+                                 call.pipeline));
   }
   return result;
 }
@@ -79,7 +80,7 @@ nb::list spans(const Output& output) {
   for (const SpanRow& span : output.spans) {
     result.append(nb::make_tuple(text(output, span.kind), text(output, span.name),
                                  text(output, span.stage), span.step, span.start_ns,
-                                 span.duration_ns));
+                                 span.duration_ns, span.pipeline));
   }
   return result;
 }

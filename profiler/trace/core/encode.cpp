@@ -56,14 +56,14 @@ class TraceEncoder {
   void set_commands(nb::tuple strings, std::vector<Array<int32_t>> codes,
                     std::vector<Array<int64_t>> numbers, Pairs flows) {
     check_not_placed();
-    if (codes.size() != 8 || numbers.size() != 5) {
-      throw std::invalid_argument("8 columns of int32 and 5 of int64 are needed");
+    if (codes.size() < 8 || codes.size() > 9 || numbers.size() != 5) {
+      throw std::invalid_argument("8 or 9 columns of int32 and 5 of int64 are needed");
     }
     const size_t rows = codes[0].size();
     Commands to;
     to.rows = rows;
-    const int32_t** narrow[] = {&to.track, &to.layer,  &to.command_index, &to.op_type,
-                                &to.role,  &to.shapes, &to.stage,         &to.step};
+    const int32_t** narrow[] = {&to.track,  &to.layer, &to.command_index, &to.op_type, &to.role,
+                                &to.shapes, &to.stage, &to.step,          &to.pipeline};
     for (size_t at = 0; at < codes.size(); ++at) *narrow[at] = column(codes[at], rows);
     const int64_t** wide[] = {&to.start_ns, &to.duration_ns, &to.bytes_read, &to.bytes_written,
                               &to.flops};

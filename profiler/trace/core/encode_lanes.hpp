@@ -21,6 +21,7 @@ struct Commands {
   const int32_t* shapes = nullptr;
   const int32_t* stage = nullptr;
   const int32_t* step = nullptr;
+  const int32_t* pipeline = nullptr;  // null where no command names one
   const int64_t* start_ns = nullptr;
   const int64_t* duration_ns = nullptr;
   const int64_t* bytes_read = nullptr;

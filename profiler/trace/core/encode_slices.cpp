@@ -32,10 +32,11 @@ constexpr uint8_t kOpTypeTag = tag(12, kVarint);
 constexpr uint8_t kRoleTag = tag(13, kVarint);
 constexpr uint8_t kShapesTag = tag(14, kVarint);
 constexpr uint8_t kStageTag = tag(15, kVarint);
+constexpr uint32_t kPipelineTag = tag(16, kVarint);
 
 enum : uint8_t { kSliceBegin = 1, kSliceEnd = 2, kCounter = 4 };
 
-constexpr size_t kMaxCommand = 112;  // 5 texts of 6 bytes, 5 numbers of 11, room of a snippet
+constexpr size_t kMaxCommand = 112;  // 5 texts of 6 bytes, 5 numbers of 11, 1 of 12, a snippet
 constexpr size_t kMaxEvent = kMaxCommand + 64;
 constexpr size_t kFlowBytes = 10;
 constexpr int32_t kNoStep = -1;
@@ -196,6 +197,9 @@ uint8_t* Encoder::put_command(uint8_t* at, uint32_t row) const {
     at = put_number(at, kBytesWrittenTag, commands.bytes_written[row]);
   }
   if (commands.flops[row] >= 0) at = put_number(at, kFlopsTag, commands.flops[row]);
+  if (commands.pipeline != nullptr && commands.pipeline[row] >= 0) {
+    at = put_varint(put_varint(at, kPipelineTag), static_cast<uint64_t>(commands.pipeline[row]));
+  }
   *size = static_cast<uint8_t>(at - size - 1);  // below 128: see kMaxCommand
   return at;
 }

@@ -22,6 +22,7 @@ enum CommandField : uint32_t {
   kRoleText = 13,
   kShapesText = 14,
   kStageText = 15,
+  kPipeline = 16,
 };
 
 }  // namespace
@@ -62,6 +63,7 @@ PROFILER_INLINE void Importer::command_number(size_t row, uint32_t field, uint64
     case kBytesWritten: return amount(slices.bytes_written);
     case kFlops: return amount(slices.flops);
     case kStep: return number(slices.step);
+    case kPipeline: return number(slices.pipeline);
     case kLayerText: return slices.set_layer(row, numbered_text(row, value));
     case kOpTypeText: return text(slices.op_type);
     case kRoleText: return text(slices.role);
@@ -135,6 +137,7 @@ SliceRef Importer::begin_call(Current& now, int32_t row) {
         call.inputs.push_back(input);
         break;
       }
+      case 9: call.pipeline = static_cast<int32_t>(field.value); break;
       default: break;
     }
   }
@@ -154,6 +157,7 @@ SliceRef Importer::begin_span(Current& now, int32_t row) {
     if (field.number == 1) span.kind = text(field);
     if (field.number == 2) span.stage = text(field);
     if (field.number == 3) span.step = static_cast<int32_t>(field.value);
+    if (field.number == 4) span.pipeline = static_cast<int32_t>(field.value);
   }
   output_.spans.push_back(span);
   const SliceRef ref = mark(2 * (output_.spans.size() - 1) + 1);

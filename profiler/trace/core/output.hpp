@@ -21,7 +21,7 @@ constexpr int64_t kOpen = -1;  // duration of a slice that never ended
 struct SliceTable {
   Column<int32_t> track, call, name, category;
   Column<int64_t> start_ns, duration_ns;
-  Column<int32_t> depth, parent, command_index, op_type, role, shapes, stage, step;
+  Column<int32_t> depth, parent, command_index, op_type, role, shapes, stage, step, pipeline;
   Column<int64_t> bytes_read, bytes_written, flops;
   Column<int32_t> layer;     // empty while all are called as their slices
   Column<int32_t> instants;  // rows that are moments, not slices
@@ -39,7 +39,7 @@ struct SliceTable {
   std::array<std::pair<const char*, Column<int32_t>*>, 4> always() {
     return {{{"track", &track}, {"call", &call}, {"name", &name}, {"category", &category}}};
   }
-  std::array<Narrow, 8> sometimes() {
+  std::array<Narrow, 9> sometimes() {
     return {{{"depth", &depth, 0},
              {"parent", &parent, kNone},
              {"command_index", &command_index, -1},
@@ -47,7 +47,8 @@ struct SliceTable {
              {"role", &role, kEmpty},
              {"shapes", &shapes, kEmpty},
              {"stage", &stage, kEmpty},
-             {"step", &step, -1}}};
+             {"step", &step, -1},
+             {"pipeline", &pipeline, -1}}};
   }
   std::array<Wide, 3> amounts() {  // -1 where unknown
     return {{{"bytes_read", &bytes_read}, {"bytes_written", &bytes_written}, {"flops", &flops}}};
@@ -171,6 +172,7 @@ struct CallRow {
   int64_t duration_ns = kOpen;
   int32_t index = 0;
   int32_t step = -1;
+  int32_t pipeline = -1;
   StringId submodule = kEmpty, stage = kEmpty, branch = kEmpty, device = kEmpty;
   bool ops_traced = false;
   std::vector<std::pair<StringId, StringId>> inputs;
@@ -181,6 +183,7 @@ struct SpanRow {
   int64_t start_ns = 0;
   int64_t duration_ns = kOpen;
   int32_t step = -1;
+  int32_t pipeline = -1;
   StringId kind = kEmpty, name = kEmpty, stage = kEmpty;
 };
 

@@ -18,6 +18,7 @@ from typing import BinaryIO
 
 import msgspec
 import numpy as np
+import numpy.typing as npt
 
 from profiler.errors import InputError
 from profiler.trace.columns import Int32s, Int64s
@@ -27,7 +28,8 @@ __all__ = ["SIZE_LIMIT", "Args", "Event", "Header", "KinetoTrace", "Scalar", "re
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
 _GZIP = b"\x1f\x8b"
-_EXACT_BELOW_US = float(2**42)  # a float64 holds three decimals below; 51 days
+_EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
+_MEMORY = "[memory]"
 _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
@@ -44,10 +46,13 @@ class Args(
         "dims": "Input Dims",
         "types": "Input type",
         "values": "Concrete Inputs",
+        "changed": "Bytes",
+        "device_type": "Device Type",
+        "device_id": "Device Id",
     },
 ):
-    """What the importer needs of an event's `args`; `dims`, `types` and `values` are JSON, not
-    decoded."""
+    """What is read of an event's `args`; `dims`, `types` and `values` are JSON, not decoded. The
+    last three are those of allocations; `finished` is false where an event had not ended."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -58,6 +63,10 @@ class Args(
     dims: msgspec.Raw = msgspec.Raw(b"")
     types: msgspec.Raw = msgspec.Raw(b"")
     values: msgspec.Raw = msgspec.Raw(b"")
+    finished: bool | Scalar = None
+    changed: Scalar = None
+    device_type: Scalar = None
+    device_id: Scalar = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -74,7 +83,7 @@ class Event(msgspec.Struct, gc=False):
 
 
 class Header(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
-    """What the importer needs of the file beside its events."""
+    """What is read of the file beside its events."""
 
     traceEvents: list[Event]  # noqa: N815  the key's own name
     deviceProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
@@ -94,6 +103,7 @@ class Header(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
 
 class _Time(msgspec.Struct, gc=False):
     ph: str = ""
+    name: str = ""
     ts: Decimal | None = None
 
 
@@ -107,7 +117,8 @@ class KinetoTrace:
 
     `start_ns` and `duration_ns` are int64 [n] on CLOCK_REALTIME; `thread` is int32 [n] and indexes
     `threads`, the (pid, tid) pairs; `thread_names` has those that the file names. `rows` maps a
-    category to the rows of its events, ascending.
+    category to the rows of its events, ascending. `memory` are the k allocations and releases at
+    `memory_ns`, int64 [k], which are no complete events.
     """
 
     where: str
@@ -119,6 +130,8 @@ class KinetoTrace:
     threads: tuple[tuple[Scalar, Scalar], ...]
     thread_names: dict[tuple[Scalar, Scalar], str]
     rows: dict[str, Int64s]
+    memory: list[Event]
+    memory_ns: Int64s
 
     @property
     def end_ns(self) -> Int64s:
@@ -144,6 +157,8 @@ def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
     header, data = _decode(path, data)
     complete = [event for event in header.traceEvents if event.ph == "X"]
     start_ns, duration_ns = _times(path, header, complete, data)
+    memory = [e for e in header.traceEvents if e.ph == "i" and e.name == _MEMORY]
+    memory_ns, _ = _times(path, header, memory, data)
     codes: dict[tuple[Scalar, Scalar], int] = {}
     thread = [codes.setdefault((event.pid, event.tid), len(codes)) for event in complete]
     return KinetoTrace(
@@ -156,6 +171,8 @@ def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
         threads=tuple(codes),
         thread_names=_thread_names(header.traceEvents),
         rows=_rows(complete),
+        memory=memory,
+        memory_ns=memory_ns,
     )
 
 
@@ -216,14 +233,25 @@ def _times(
         raise InputError(f"{path} has an event whose time is out of range: {_REMEDY}")
     if len(events) and starts.max() >= _EXACT_BELOW_US:
         times = msgspec.json.Decoder(_Times, strict=False).decode(data).traceEvents
-        exact = [round((time.ts or Decimal()) * 1000) for time in times if time.ph == "X"]
+        phase = events[0].ph
+        named = [
+            time for time in times if time.ph == phase and (phase == "X" or time.name == _MEMORY)
+        ]
+        exact = [round((time.ts or Decimal()) * 1000) for time in named]
         start_ns = np.array(exact, dtype=np.int64) + base_ns
     else:
-        start_ns = np.rint(starts * 1000).astype(np.int64) + base_ns
-    duration_ns = np.maximum(np.rint(durations * 1000).astype(np.int64), 0)
+        start_ns = _nanoseconds(starts) + base_ns
+    duration_ns = np.maximum(_nanoseconds(durations), 0)
     if len(events) and (start_ns.min() < 0 or (start_ns + duration_ns).max() >= _LATEST_NS):
         raise InputError(f"{path} has an event whose time is out of range: {_REMEDY}")
     return start_ns, duration_ns
+
+
+def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> Int64s:
+    """Exact for three decimals below `_EXACT_BELOW_US`: what follows the point is set apart
+    before it is multiplied."""
+    whole = np.floor(microseconds)
+    return whole.astype(np.int64) * 1000 + np.rint((microseconds - whole) * 1000).astype(np.int64)
 
 
 def _base_ns(path: Path, header: Header) -> int:

@@ -1,0 +1,35 @@
+"""Weights by device: what must fit there before anything runs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["device_weights"]
+
+
+def device_weights(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
+    """Bytes of weights by device, from what a run knows of its submodules (`RunInfo.submodules`).
+
+    Weights that submodules share (`shared_weight_bytes`) count once. A device with a submodule
+    whose weights nobody told of is left out.
+    """
+    totals: dict[str, int] = {}
+    unknown: set[str] = set()
+    for known in submodules.values():
+        device = known.get("device") if isinstance(known, Mapping) else None
+        if not isinstance(device, str):
+            continue
+        size, shared = (_bytes(known, key) for key in ("weight_bytes", "shared_weight_bytes"))
+        if size < 0:
+            unknown.add(device)
+        else:
+            totals[device] = totals.get(device, 0) + max(size - max(shared, 0), 0)
+    return {name: size for name, size in totals.items() if name not in unknown and size < 1 << 63}
+
+
+def _bytes(known: Mapping[str, Any], key: str) -> int:
+    """What a manifest has there where it can be a size, else -1."""
+    value = known.get(key)
+    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
+    return int(value) if fits else -1  # type: ignore[arg-type]

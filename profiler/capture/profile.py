@@ -1,0 +1,123 @@
+"""Profiling one pipeline with code: a session with one attachment.
+
+with profiler.profile(pipe, out="traces/") as run:
+    pipe("a cat", num_inference_steps=28)
+run.path   # traces/20261121-093000-StableDiffusion3Pipeline
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TypeVar
+
+from profiler.capture.attachment import check_devices
+from profiler.capture.clock import Clock, RunClock
+from profiler.capture.onnx_profile import EVENT_CAP
+from profiler.capture.options import check_names, parse_config
+from profiler.capture.session import Session
+from profiler.capture.shapes import entries
+from profiler.capture.wraps import is_wrapped
+from profiler.errors import InputError
+from profiler.trace.compression import Compression, check_compression
+
+__all__ = ["Profile", "profile"]
+
+_F = TypeVar("_F", bound=Callable[..., Any])
+
+
+def profile(
+    pipeline: Any,
+    *,
+    config: Mapping[str, Mapping[str, Any]] | None = None,
+    ops: str = "all",
+    out: str | Path = "traces",
+    name: str | None = None,
+    clock: Clock | None = None,
+    event_cap: int = EVENT_CAP,
+    compress: Compression = "none",
+) -> Profile:
+    """Profile `pipeline` inside the block that this opens, or in the function it decorates.
+
+    `config` says per submodule, as RBLN's does, whether to trace its operators and on which
+    device it runs: `{"text_encoder": {"device": 0, "activate_profiler": True}}`. `ops` "none"
+    records calls only. The bundle is written to a new folder `name` below `out` when the block
+    ends. `event_cap` is the number of events after which ONNX Runtime's profiler drops them;
+    sessions are renewed before. `compress` packs the packets of all files: "none", "deflate" or
+    "zstd". Raises InputError where the pipeline or an option cannot be
+    used, OutputError where `out` cannot be written.
+    """
+    known = dict.fromkeys(entry.submodule for entry in entries(pipeline))
+    options = parse_config(config, ops, known)
+    check_names(options, known)
+    check_devices(pipeline, options)
+    check_compression(compress)
+    clock = clock or RunClock.start()
+
+    def open_session() -> Session:
+        return Session.open(options, out, name, clock=clock, event_cap=event_cap, compress=compress)
+
+    return Profile(pipeline, open_session)
+
+
+class Profile:
+    """A run of one pipeline. `path` is the bundle's folder, set when the block has ended.
+
+    Use as a context manager, or as a decorator of a function that runs the pipeline; each use
+    writes one bundle.
+    """
+
+    def __init__(self, pipeline: Any, open_session: Callable[[], Session]) -> None:
+        self.path: Path | None = None
+        self._pipeline = pipeline
+        self._open_session = open_session
+        self._session: Session | None = None
+
+    def __call__(self, function: _F) -> _F:
+        """Decorate `function`: every call of it is a run of its own."""
+
+        @functools.wraps(function)
+        def profiled(*args: Any, **kwargs: Any) -> Any:
+            with Profile(self._pipeline, self._open_session) as fresh:
+                result = function(*args, **kwargs)
+            self.path = fresh.path
+            return result
+
+        return profiled  # type: ignore[return-value]
+
+    def __enter__(self) -> Profile:
+        if self._session is not None and not is_wrapped(self._pipeline):
+            raise InputError(
+                "this profile has been used: call profiler.profile again for a new run"
+            )
+        from profiler.capture.startup import release
+
+        session = self._open_session()
+        release(self._pipeline)  # in a process that is switched on, the script's own block wins
+        session.attach(self._pipeline)
+        self._session = session
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._session is not None
+        name, text = type(error).__name__, str(error)
+        failure = "" if error is None else f"{name}: {text}" if text else name
+        try:
+            self._session.close(failure)
+        finally:
+            self.path = self._session.path
+
+    def warmup(self) -> AbstractContextManager[None]:
+        """What runs inside is executed with everything in place but kept out of the run; the
+        manifest says how long it took."""
+        if self._session is None:
+            raise InputError("warmup() belongs inside the block that profiler.profile opens")
+        return self._session.warmup()

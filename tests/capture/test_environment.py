@@ -1,0 +1,21 @@
+"""What the manifest says of the machine."""
+
+from __future__ import annotations
+
+from importlib import metadata
+
+from profiler.capture import environment
+
+
+def test_versions_are_those_of_the_metadata():
+    """Read without parsing all of METADATA, versions are what importlib says they are."""
+    found = environment.versions()
+    assert {"python", "numpy", "onnx", "onnxruntime"} <= set(found)
+    packages = {name: version for name, version in found.items() if name != "python"}
+    assert packages == {name: metadata.version(name) for name in packages}
+
+
+def test_nobody_changes_what_the_next_run_says():
+    """Each manifest gets a mapping of its own, though packages are looked up once."""
+    environment.versions()["numpy"] = "0"
+    assert environment.versions()["numpy"] == metadata.version("numpy")

@@ -1,0 +1,125 @@
+"""Reports of runs with several pipeline calls, and of denoisers with several branches."""
+
+from __future__ import annotations
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.report import charts
+from profiler.report.facts import at_once, headline, key_facts
+from profiler.report.html import html_page
+from profiler.report.page_tables import page_tables
+from profiler.report.timeline import timeline_of
+from tests.analysis.test_pipelines import two_at_once
+from tests.report.test_text import _section as section
+from tests.report.test_text import _text as text_of
+from tests.runs import EPOCH, make_call, make_run, make_span, tiny_run
+
+
+def guided_run(branches=("uncond", "cond", "skip_layers")):
+    """Two steps with a call of 10 ns for each branch."""
+    calls = [
+        make_call(i, "transformer", 10 * i, 10 * i + 10, step=i // len(branches), branch=branch)
+        for i, branch in enumerate(branches * 2)
+    ]
+    end = 10 * len(calls)
+    spans = [make_span("pipeline", "P", 0, end), make_span("stage", "denoise", 0, end)]
+    return make_run(calls, (), spans)
+
+
+def test_the_terminal_says_that_they_overlapped():
+    """Wall time and sum stand in the answer and below the accounting, each call in its own row."""
+    text = text_of(two_at_once())
+    assert text.startswith("2 pipeline calls, 2 steps in 130 ns (200 ns in sum): d 45 %, t 10 %")
+    sentence = (
+        "at once 2 of 2 pipeline calls ran at the same time as another: "
+        "130 ns passed, 200 ns in sum; times and shares are of the sum"
+    )
+    assert " ".join(section(text, "Where the time went")[-2:]) == sentence
+    assert section(text, "Pipeline calls, all 2") == [
+        "call pipeline start ns time ns steps calls in calls ns host work ns idle ns unaccounted %",
+        "0 P0 0 100 1 2 55 10 35 0",
+        "1 P1 30 100 1 2 55 10 35 0",
+    ]
+
+
+def test_one_pipeline_call_needs_no_table():
+    """Nor does it say anything of others."""
+    text = text_of(tiny_run())
+    assert "Pipeline calls" not in text
+    assert "at once" not in text
+
+
+def test_calls_outside_are_told():
+    """A call that the script makes itself."""
+    spans = [make_span("pipeline", "P", 0, 50, pipeline=0)]
+    spans.append(make_span("stage", "denoise", 0, 50, pipeline=0))
+    calls = [make_call(0, "d", 0, 40, pipeline=0), make_call(1, "t", 60, 80)]
+    run = make_run(calls, (), spans)
+    parts = [bar["name"] for bar in charts.stages(analyze(run))["data"]]
+    assert parts == ["d", "host work", "idle"]
+    assert "outside 1 call in no pipeline call, 20 ns: not in the times above" in section(
+        text_of(run), "Where the time went"
+    )
+    assert "Not in it: 1 call in no pipeline call, 20" in html_page(run, analyze(run))
+
+
+def test_a_run_that_does_not_tell_is_said_to_be_so():
+    """Overlapping pipeline calls of a foreign trace are taken for one, in so many words."""
+    spans = [make_span("pipeline", "P", at, at + 100) for at in (0, 30)]
+    spans += [make_span("stage", "denoise", at, at + 100) for at in (0, 30)]
+    sentence = at_once(analyze(make_run((), (), spans)).accounting)
+    assert sentence == (
+        "2 of 2 pipeline calls ran at the same time as another; "
+        "the run does not tell what belongs to which: they are taken for one"
+    )
+
+
+def test_the_page_has_a_table_of_pipeline_calls():
+    """Only where there are several; the calls then say which they belong to."""
+    tables = page_tables(analyze(two_at_once()), EPOCH)
+    values = tables["pipelines"]["values"]
+    assert (values["pipeline"], values["start_ns"]) == ([0, 1], [0, 30])
+    assert tables["calls"]["values"]["pipeline"] == [0, 0, 1, 1]
+    alone = page_tables(analyze(tiny_run()), EPOCH)
+    assert not alone["pipelines"]["values"]["pipeline"]
+    assert "pipeline" not in alone["calls"]["values"]
+
+
+def test_the_page_says_that_they_overlapped():
+    """In the sentence of the accounting, and in the key figure."""
+    run = two_at_once()
+    analysis = analyze(run)
+    assert "130\N{NO-BREAK SPACE}ns passed, 200\N{NO-BREAK SPACE}ns in sum" in html_page(
+        run, analysis
+    )
+    assert "2 at the same time" in key_facts(analysis, 130)[0].note
+    assert "in sum" in headline(analysis, 130)
+
+
+def test_stages_of_pipeline_calls_at_once_have_lanes_of_their_own():
+    """Else they would lie on each other; one after another they share a lane."""
+    lanes = [lane["track"] for lane in timeline_of(two_at_once()).document["lanes"]]
+    assert lanes[:4] == [
+        "Stages of call 0",
+        "Steps of call 0",
+        "Stages of call 1",
+        "Steps of call 1",
+    ]
+    assert timeline_of(tiny_run()).document["lanes"][0]["track"] == "Stages"
+
+
+def test_branches_stand_below_their_submodule():
+    """A denoiser that is called for three branches has a row for each; the step names them."""
+    text = text_of(guided_run())
+    rows = section(text, "Submodules")[1:]
+    assert [row.split()[0] for row in rows] == ["transformer", "uncond", "cond", "skip_layers"]
+    tables = page_tables(analyze(guided_run()), EPOCH)
+    assert tables["branches"]["values"]["branch"] == ["uncond", "cond", "skip_layers"]
+
+
+@pytest.mark.parametrize("branches", [("batched",), ("prompt", "negative_prompt")])
+def test_a_single_branch_and_prompts_have_no_rows(branches):
+    """One branch is its submodule; encoders do the same for every prompt."""
+    rows = section(text_of(guided_run(branches)), "Submodules")[1:]
+    assert [row.split()[0] for row in rows] == ["transformer"]

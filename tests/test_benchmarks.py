@@ -1,0 +1,87 @@
+"""Benchmarks start from a checkout in which nothing is installed, and measure what they say."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
+NEEDS = {"html_load": ("playwright",), "torch_capture": ("torch", "diffusers")}
+SCRIPTS = sorted(
+    path.stem for path in BENCHMARKS.glob("*.py") if '"__main__"' in path.read_text("utf-8")
+)
+
+
+def run(script: str, *arguments: str, folder: Path) -> str:
+    """What a benchmark prints, run from elsewhere without any help from the environment."""
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("PYTHONPATH", "RBLN_"))}
+    command = [sys.executable, str(BENCHMARKS / f"{script}.py"), *arguments]
+    done = subprocess.run(
+        command, check=False, cwd=folder, env=clean, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+@pytest.mark.parametrize("script", SCRIPTS)
+def test_starts_from_anywhere(script, tmp_path):
+    """Each benchmark finds the project and its neighbours by itself."""
+    for name in NEEDS.get(script, ()):
+        pytest.importorskip(name)
+    assert run(script, "--help", folder=tmp_path).startswith("usage: ")
+
+
+def test_side_by_side_on_onnx_runtime(tmp_path):
+    """One round of two steps: a row for each way to run; our bundle holds every call and span, and
+    as many commands as ONNX Runtime's files hold nodes."""
+    arguments = ("--rounds", "1", "--steps", "2", "--parts", "onnxruntime")
+    lines = run("side_by_side", *arguments, folder=tmp_path).splitlines()
+    cells = [[cell.strip() for cell in line.split("|")[1:-1]] for line in lines if "|" in line]
+    rows = {row[0]: row for row in cells[2:]}
+    expected = ["plain", "calls", "operators", "ONNX Runtime's profiler"]
+    if importlib.util.find_spec("viztracer"):
+        expected.append("VizTracer")
+    assert list(rows) == expected
+    events = {name: int(row[7].replace(",", "")) for name, row in rows.items() if row[7]}
+    encoders, steps = 6, 2
+    calls, spans = encoders + steps + 1, 1 + 3 + steps
+    host_work = (
+        encoders + 2 * steps + 3
+    )  # tokenizers; guidance, scheduler; latents, schedule, image
+    assert events["calls"] == calls + spans + host_work
+    nodes = events["ONNX Runtime's profiler"] - 2 * calls  # its runs have two events of their own
+    assert events["operators"] == events["calls"] + nodes
+
+
+def test_reads_onnx_runtimes_events_after_the_warmup(tmp_path, monkeypatch):
+    """The events of runs before are left out, up to and with their `model_run`."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    from side_by_side_onnxruntime import lines_after
+
+    run, node = b'{"cat":"Session","name":"model_run"},\n', b'{"cat":"Node","name":"add"},\n'
+    path = tmp_path / "profile.json"
+    path.write_bytes(b"[\n" + 2 * (node + run) + b'{"cat":"Node","name":"last"}\n]\n')
+    assert list(lines_after(path, 1)) == [node, run, b'{"cat":"Node","name":"last"}\n']
+
+
+def test_ratios_are_of_runs_of_one_round(monkeypatch):
+    """The n-th run of a way is compared with the n-th of the other, whatever the order was."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import paired
+
+    seconds = {"plain": iter([1.0, 10.0]), "traced": iter([2.0, 30.0])}
+
+    def mode(name):
+        def measure():
+            return paired.Measured(paired.Moment(next(seconds[name]), 1.0), paired.Moment(0.0, 0.0))
+
+        return paired.Mode(name, measure)
+
+    found = paired.in_turn([mode("plain"), mode("traced")], rounds=2)
+    assert paired.ratios(found, "traced", "plain") == [2.0, 3.0]
+    assert paired.interval([2.0, 2.0, 2.0]) == (2.0, 2.0)

@@ -9,6 +9,7 @@ import sys
 import venv
 from collections.abc import Mapping
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from textwrap import dedent
 
@@ -23,6 +24,7 @@ __all__ = [
     "CALLS_ONLY",
     "ENCODER",
     "ONE_RUN",
+    "ROOT",
     "SESSION",
     "STARTUP",
     "Ended",
@@ -34,6 +36,7 @@ __all__ = [
 
 ROOT = Path(__file__).resolve().parents[2]
 STARTUP = ROOT / "startup"
+EDITABLE = "_editable_skbc_profile_sd3"  # finds the compiled core of `pip install -e`
 
 SESSION = """
     import numpy as np
@@ -74,6 +77,8 @@ class Environment:
         venv.EnvBuilder(symlinks=True, with_pip=False).create(folder / "venv")
         self.packages = next((folder / "venv").glob("lib/python*/site-packages"))
         found = [str(ROOT), *(path for path in sys.path if path.endswith("-packages"))]
+        if find_spec(EDITABLE) is not None:
+            found.append(f"import {EDITABLE}")
         (self.packages / "found.pth").write_text("\n".join(found) + "\n", encoding="utf-8")
         for file in STARTUP.glob("*profile_sd3*"):
             (self.packages / file.name).write_bytes(file.read_bytes())

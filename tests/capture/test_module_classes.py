@@ -4,7 +4,7 @@ import onnx
 import pytest
 
 from profiler.capture.module_classes import known_modules
-from profiler.capture.onnx_layers import build_layer_map, module_classes
+from profiler.capture.onnx_layers import ExportedModel, build_layer_map, module_classes
 from profiler.capture.run_info import _add
 from profiler.pipelines.tiny import default_model_folder
 
@@ -12,7 +12,7 @@ from profiler.pipelines.tiny import default_model_folder
 def test_classes_of_an_onnx_graph():
     """Every module path on a node of the embedded transformer has its class, "" the model."""
     path = default_model_folder() / "transformer" / "model.onnx"
-    classes = build_layer_map(path, None).classes
+    classes = build_layer_map(ExportedModel(path), None).classes
     assert classes[""] == "SD3Transformer2DModel"
     assert classes["transformer_blocks.0.norm1"] == "AdaLayerNormZero"
     assert classes["transformer_blocks.0.norm1.norm"] == "LayerNorm"

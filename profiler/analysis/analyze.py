@@ -22,6 +22,7 @@ from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.role_tables import block_table, role_table
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.roofline import kind_roof, operator_roofline, role_roofline
+from profiler.analysis.run_settings import run_settings
 from profiler.analysis.selection import Selection, select, steps_of
 from profiler.analysis.steps import step_summary, step_table
 from profiler.analysis.submodules import (
@@ -77,7 +78,7 @@ def analyze(
         pipelines=pipeline_calls,
         stages=stages,
         devices=device_table(
-            calls, commands, run.info.devices, device_weights(run.info.submodules)
+            calls, commands, run.info.devices, device_weights(run.info.submodules, run.info.devices)
         ),
         submodules=submodules,
         branches=branch_table(call_rows, accounting.end_to_end_ns),
@@ -132,7 +133,7 @@ def _summary(
         hardware=info.hardware,
         devices=info.devices,
         submodules=info.submodules,
-        settings=info.settings,
+        settings=run_settings(info.settings, info.pipeline_settings),
         overhead=info.overhead,
         warmup=info.warmup,
         attribution=info.attribution,

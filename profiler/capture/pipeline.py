@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -181,12 +181,16 @@ class PipelineHooks:
         self._hook_method(pipeline, "encode_prompt", EncodingHook(self, names).around, wraps)
 
     def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
-        """Wraps a method: of the pipeline on its class, of other objects on the instance."""
-        ours = owner is self.pipeline() and name not in attributes(owner)
-        if ours and is_function(getattr(owner, name)):
-            wraps.around_method(owner, name, around)
-        else:
-            wraps.around(owner, name, transparent(around) if is_module(owner) else around)
+        """Wraps a method: on a subclass for this one object, so that copies of it run their own;
+        of a torch module, or where the instance itself has the method, on the instance."""
+        if is_module(owner):
+            wraps.around(owner, name, transparent(around))
+            return
+        if name not in attributes(owner) and is_function(getattr(owner, name)):
+            with suppress(TypeError):  # its class cannot be changed
+                wraps.around_method(owner, name, around)
+                return
+        wraps.around(owner, name, around)
 
     def _hook_entry(self, entry: Entry, owner: Any, wraps: Wraps) -> None:
         """Hooks a submodule: forward hooks on a torch module, else a wrap of its method."""

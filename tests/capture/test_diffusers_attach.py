@@ -237,6 +237,18 @@ def test_a_copy_made_while_attached_is_a_copy(tmp_path, flux):
     assert submodules(profiler.load(run.path)) == []
 
 
+def test_a_shallow_copy_of_a_scheduler_runs_itself(tmp_path, flux):
+    """A copy made while the scheduler is attached advances its own step, not the original's."""
+    with profiler.profile(flux, out=tmp_path, ops="none"):
+        flux("a cat", output_type="np", **SHORT)
+        made = copy.copy(flux.scheduler)
+        made.set_timesteps(2, mu=1.0)
+        made.step(torch.ones(1), made.timesteps[0], torch.ones(1))
+        assert made.step_index == 1
+        assert flux.scheduler.step_index == SHORT["num_inference_steps"]
+    assert type(made) is type(flux.scheduler)
+
+
 def test_an_attached_pipeline_can_be_pickled(tmp_path, flux):
     """Pickles and copies of an attached pipeline and of its parts are those of the plain one: they
     run, have its classes, and need nothing of ours where they are loaded."""

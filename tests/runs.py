@@ -144,6 +144,7 @@ TINY_INFO = RunInfo(
         "operator_event_ns": 0.5,
         "operators_ns": 5,
         "share": 0.009,
+        "share_of": "end to end",
         "writing_ns": 300_000,
         "backpressure_ns": 0,
         "conversion_ns": 2_000_000,

@@ -135,7 +135,7 @@ def test_a_line_of_the_journal_that_is_cut(scripts):
     cut = """
 import json, os
 with open(json.loads(os.environ["RBLN_PROFILER_CONFIG"])["journal"], "ab") as journal:
-    journal.write(b'\\n{"bundle": "/tmp/\\xc3')
+    journal.write(b'\\n{"bundle": "/runs/\\xc3')
 """
     (scripts.work / "script.py").write_text(cut + SCRIPT, encoding="utf-8")
     ended = recorded(scripts, "--ops=none", "--name=run", "--", "script.py", "1")

@@ -29,6 +29,7 @@ __all__ = [
     "STARTUP",
     "Ended",
     "Environment",
+    "default_signals",
     "labels",
     "losses",
     "whole",
@@ -67,6 +68,12 @@ class Ended:
     def bundle(self) -> Path:
         assert len(self.bundles) == 1, (self.bundles, self.err)
         return self.bundles[0]
+
+
+def default_signals() -> None:
+    """As in a terminal, also where the tests themselves run under nohup or in the background."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        signal.signal(number, signal.SIG_DFL)
 
 
 class Environment:
@@ -110,6 +117,7 @@ class Environment:
             stderr=subprocess.PIPE,
             text=True,
             start_new_session=True,
+            preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
         )
 
     def run(self, script: str, *arguments: str, **settings: str | None) -> Ended:

@@ -18,6 +18,7 @@ from profiler.errors import InputError
 from profiler.trace.bundle import find_bundles
 from profiler.trace.journal import JOURNAL_NAME, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from tests.capture.switched_on import default_signals
 
 ROOT = Path(__file__).resolve().parents[2]
 STEPS = 12
@@ -65,6 +66,7 @@ class Child:
         self.bundle = folder / "traces" / "run"
         self._process = subprocess.Popen(
             [sys.executable, str(folder / "script.py"), ops, str(steps), str(stop), how],
+            preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
             cwd=folder,
             env={"PYTHONPATH": str(ROOT), "PATH": ""},
             stdin=subprocess.PIPE,
@@ -199,6 +201,7 @@ def test_sigterm_ends_profile_sd3_run(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "profiler", "run", "--steps", "5000", "--warmup", "0"]
     process = subprocess.Popen(
         [*command, "--name", "run", "--out", str(tmp_path), "--height", "64", "--width", "64"],
+        preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
         env={"PYTHONPATH": str(ROOT), "PATH": ""},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,

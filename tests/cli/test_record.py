@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from profiler.events import NO_STEP
-from tests.capture.switched_on import Environment, labels, losses, whole
+from tests.capture.switched_on import Environment, default_signals, labels, losses, whole
 
 SCRIPT = """
 import sys, threading
@@ -43,6 +43,7 @@ def scripts(python, tmp_path):
 def started(scripts, *arguments, **settings):
     return subprocess.Popen(
         [scripts.python, "-m", "profiler", "record", *arguments],
+        preexec_fn=default_signals,  # noqa: PLW1509 - it only resets signals
         cwd=scripts.work,
         env=scripts.variables(settings),
         stdout=subprocess.PIPE,

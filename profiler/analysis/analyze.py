@@ -32,6 +32,7 @@ from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.role_tables import block_table, role_table
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.roofline import kind_roof, operator_roofline, role_roofline
+from profiler.analysis.run_settings import run_settings
 from profiler.analysis.run_timeline import RunTimeline
 from profiler.analysis.selection import Selection, select, steps_of
 from profiler.analysis.step_matrix import step_matrix
@@ -98,7 +99,7 @@ def analyze(
         pipelines=pipeline_calls,
         stages=stages,
         devices=device_table(
-            calls, commands, run.info.devices, device_weights(run.info.submodules)
+            calls, commands, run.info.devices, device_weights(run.info.submodules, run.info.devices)
         ),
         submodules=submodules,
         branches=branch_table(call_rows, accounting.end_to_end_ns),
@@ -166,7 +167,7 @@ def _summary(
         hardware=info.hardware,
         devices=info.devices,
         submodules=info.submodules,
-        settings=info.settings,
+        settings=run_settings(info.settings, info.pipeline_settings),
         overhead=info.overhead,
         warmup=info.warmup,
         attribution=info.attribution,

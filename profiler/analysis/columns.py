@@ -110,7 +110,7 @@ DEVICES: tuple[Column, ...] = (
         "weight_bytes",
         _INT64,
         "bytes",
-        "weights of the submodules placed there, in the whole run; null where one does not tell",
+        "weights of the submodules placed there, the most at once; null where one does not tell",
         True,
     ),
 )

@@ -8,11 +8,14 @@ from typing import Any
 __all__ = ["device_weights", "submodule_weights"]
 
 
-def device_weights(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, int]:
-    """Bytes of weights by device, from what a run knows of its submodules (`RunInfo.submodules`).
+def device_weights(
+    submodules: Mapping[str, Mapping[str, Any]], devices: Mapping[str, Mapping[str, Any]]
+) -> dict[str, int]:
+    """Bytes of weights by device, the most at once, from `RunInfo.submodules` and `.devices`.
 
-    Weights that submodules share (`shared_weight_bytes`) count once. A device with a submodule
-    whose weights nobody told of is left out.
+    Where a device does not tell, its submodules are added up; weights that they share
+    (`shared_weight_bytes`) count once. A device with a submodule whose weights nobody told of is
+    left out.
     """
     totals: dict[str, int] = {}
     unknown: set[str] = set()
@@ -25,6 +28,10 @@ def device_weights(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, int
             unknown.add(device)
         else:
             totals[device] = totals.get(device, 0) + max(size - max(shared, 0), 0)
+    for name, known in devices.items():
+        most = _bytes(known, "weight_bytes") if isinstance(known, Mapping) else -1
+        if most >= 0:
+            totals[name] = most
     return {name: size for name, size in totals.items() if name not in unknown and size < 1 << 63}
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,7 +13,6 @@ from profiler.capture.recorder import Recorder
 from profiler.capture.run_info import PipelineFacts, pipeline_facts
 from profiler.capture.shapes import Entry, device_of, entries, part_of, present_entries
 from profiler.capture.wraps import weakly
-from profiler.errors import InputError
 
 __all__ = ["Attachment", "check_devices"]
 
@@ -45,26 +43,32 @@ class Attachment:
     def attach(self, pipeline: Any) -> None:
         """Open the operators' sources and hook the pipeline; after an error it is as it was."""
         try:
-            self._open_sources(pipeline)
+            self._open_sources(pipeline, self._open_source)
             self._hooks.attach()
         except BaseException:
             self.detach()
             raise
 
     def _renew_sources(self, pipeline: Any) -> None:
-        """Before a call of the pipeline: parts that were replaced get sources of their own, where
-        they can have one."""
-        with contextlib.suppress(InputError):
-            self._open_sources(pipeline)
+        """Before a call of the pipeline: parts that were replaced get sources of their own. One
+        that can have none runs without, which is a loss."""
 
-    def _open_sources(self, pipeline: Any) -> None:
+        def open_or_lose(entry: Entry, *of: Any) -> OperatorSource | None:
+            try:
+                return self._open_source(entry, *of)
+            except Exception as error:  # noqa: BLE001 - the pipeline's call must not fail of us
+                self._recorder.lose(entry.submodule, error, for_good=True)
+                return None
+
+        self._open_sources(pipeline, open_or_lose)
+
+    def _open_sources(self, pipeline: Any, open_one: Callable[..., OperatorSource | None]) -> None:
         by_part: dict[int, OperatorSource | None] = {}
         here = list(present_entries(pipeline))
         if not any(self._options.traces_operators(entry.submodule) for entry in here):
             return
         for entry in here:  # also what is not traced: who traces pipeline calls rests meanwhile
             part = part_of(pipeline, entry)
-            part = getattr(part, "_orig_mod", part)  # torch.compile's wrapper is no other part
             if self._parts.get(entry, lambda: None)() is part:
                 continue
             self._parts[entry] = weakly(part)
@@ -72,11 +76,11 @@ class Attachment:
             if by_part.get(id(part)) is None:  # of submodules that have one part, one traces it
                 owner = getattr(pipeline, entry.submodule)
                 device = device_of(pipeline, entry)
-                by_part[id(part)] = self._open_source(entry, owner, part, device)
+                by_part[id(part)] = open_one(entry, owner, part, device)
             source = by_part[id(part)]
             if source is not None:
                 self._sources[entry] = source
-                self.traced.add(entry.submodule)
+        self.traced = {entry.submodule for entry in self._sources}
 
     def _open_source(
         self, entry: Entry, owner: Any, part: Any, device: str
@@ -106,7 +110,7 @@ class Attachment:
     def abandon(self) -> None:
         """Take the hooks off in a forked child; the sources, whose files are the parent's, stay
         as they are."""
-        self._hooks.detach()
+        self._hooks.abandon()
 
     def sources(self) -> list[tuple[str, OperatorSource]]:
         """All sources of operators that were opened, with their submodules."""
@@ -117,10 +121,5 @@ def check_devices(pipeline: Any, options: Options) -> None:
     """Refuse, with InputError, a configuration that names another device than a submodule runs
     on."""
     for entry in entries(pipeline):
-        wanted = options.of(entry.submodule).device
         actual = device_of(pipeline, entry)
-        if wanted is not None and wanted not in (actual, actual.partition(":")[2]):
-            raise InputError(
-                f"{entry.submodule} is configured for device {wanted} but runs on {actual}: "
-                f"place it there when the pipeline is loaded, or leave out its device"
-            )
+        options.check_device(entry.submodule, actual, "place it there when the pipeline is loaded")

@@ -1,91 +1,165 @@
-"""Commands of no call: what the pipeline itself has devices do between its submodules' calls."""
+"""Commands of no call: what the pipeline itself does between its submodules' calls.
+
+    pieces = HostPieces(bundle)
+    for commands in take_host_commands(recorder):   # pipeline calls have ended
+        pieces.add(commands)
+    pieces.write(recorder.spans())                  # the run has: `host.pb` is there
+
+A run may have any number of pipeline calls: what is found in them is placed in stages and steps as
+each ends, and written in pieces, so no more than a piece is held.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
-from profiler.capture.recorder import number_of
-from profiler.events import HOST_TRACK, ROOT_DEVICE, Track
-from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
+from profiler.capture.recorder import HostCommands, HostWork, Recorder
+from profiler.capture.timeline import STAGES, PipelineCall
+from profiler.events import HOST_TRACK, NO_PIPELINE, NO_STEP, ROOT_DEVICE, Loss, Span, Track
+from profiler.trace.bundle import HOST_NAME, BundleWriter
+from profiler.trace.columns import CommandBuilder, CommandColumns, Int32s, Int64s
+from profiler.trace.join import join_commands, take_commands
 
-if TYPE_CHECKING:
-    from profiler.capture.recorder import Invocation, Recorder
-    from profiler.capture.timeline import PipelineCall
+__all__ = ["PIECE_LIMIT", "HostPieces", "place_commands", "take_host_commands"]
 
-__all__ = ["HostCommands", "add_host_commands", "host_columns"]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HostCommands:
-    """What was executed in `pipeline` outside of the calls that were traced."""
-
-    pipeline: PipelineCall
-    commands: CommandColumns
+PIECE_LIMIT = 10_000  # commands of a piece; its texts and descriptions take some 2 KB
+_HOST = Track(ROOT_DEVICE, HOST_TRACK, "host")
+_EARLIER_NS = 1_000_000_000  # threads may note calls that much out of order
+_Found = TypeVar("_Found", HostCommands, HostWork)
 
 
-def host_columns(recorder: Recorder) -> CommandColumns:
-    """All that `host.pb` holds of a run that has ended: the pipelines' host work, and commands of
-    no call."""
-    builder = CommandBuilder()
-    add_host_commands(recorder.host_commands, recorder.invocations, builder)
-    track = Track(ROOT_DEVICE, HOST_TRACK, "host")
-    for work in recorder.placed_host_work():
-        duration = work.end_ns - work.start_ns
-        builder.add(
-            track,
-            work.name,
-            "",
-            work.start_ns,
-            duration,
-            stage=work.stage,
-            step=work.step,
-            pipeline=number_of(work.pipeline),
-        )
-    return builder.build()
+class HostPieces:
+    """The commands of no call on their way into `host.pb`. A piece that cannot be written is a
+    loss."""
+
+    def __init__(self, bundle: BundleWriter, limit: int = PIECE_LIMIT) -> None:
+        self._bundle = bundle
+        self._limit = limit
+        self._waiting: list[CommandColumns] = []
+        self._numbers: dict[str, int] = {}  # of each layer's next command
+        self._lost: dict[str, int] = {}  # commands, by the reason
+
+    def add(self, commands: CommandColumns) -> None:
+        """Write a piece of `host.pb`, once there are enough commands for one."""
+        self._waiting.append(commands)
+        if sum(map(len, self._waiting)) < self._limit:
+            return
+        piece = self._joined()
+        try:
+            self._bundle.add_host(piece, ROOT_DEVICE)
+        except Exception as error:  # noqa: BLE001 - the pipeline goes on
+            self._lost[str(error)] = self._lost.get(str(error), 0) + len(piece)
+
+    def write(self, spans: Iterable[Span]) -> None:
+        """Write what is left of `host.pb`. Raises OutputError."""
+        self._bundle.write_host(spans, self._joined(), ROOT_DEVICE)
+
+    def losses(self) -> Iterator[Loss]:
+        """The commands that are missing."""
+        for reason, count in self._lost.items():
+            yield Loss("dropped_events", HOST_NAME, count, "events", reason)
+
+    def _joined(self) -> CommandColumns:
+        """All that waits, numbered on from the pieces before it."""
+        columns = join_commands(self._waiting)
+        self._waiting = []
+        counts = np.bincount(columns.layer, minlength=len(columns.strings))
+        first = np.array([self._numbers.get(text, 0) for text in columns.strings], dtype=np.int32)
+        for code in np.flatnonzero(counts).tolist():
+            self._numbers[columns.strings[code]] = int(first[code] + counts[code])
+        return replace(columns, command_index=columns.command_index + first[columns.layer])
 
 
-def add_host_commands(
-    found: Iterable[HostCommands], invocations: Iterable[Invocation], builder: CommandBuilder
-) -> None:
-    """Add commands of pipeline calls that have ended, with the stage and step in which each was
-    launched. What was launched inside an invocation is left out: it is that call's, untraced."""
-    calls: dict[PipelineCall | None, list[tuple[int, int]]] = {}
-    for call in invocations:
-        if call.end_ns >= 0:
-            calls.setdefault(call.pipeline, []).append((call.start_ns, call.end_ns))
-    for host in found:
-        times = np.array(sorted(calls.get(host.pipeline, ())), dtype=np.int64).reshape(-1, 2)
-        _add(host, times, builder)
+def take_host_commands(recorder: Recorder, *, all_left: bool = False) -> list[CommandColumns]:
+    """Take from the recorder, by pipeline call, what was found in those that have ended, or all."""
+    work: dict[PipelineCall | None, CommandBuilder] = {}
+    for piece in _taken(recorder.host_work, all_left):
+        duration_ns = piece.end_ns - piece.start_ns
+        builder = work.setdefault(piece.pipeline, CommandBuilder())
+        builder.add(_HOST, piece.name, "", piece.start_ns, duration_ns)
+    found = [place_commands(builder.build(), pipeline) for pipeline, builder in work.items()]
+    for host in _taken(recorder.host_commands, all_left):
+        calls = _calls_of(host.pipeline, recorder)
+        found.append(place_commands(host.commands, host.pipeline, calls))
+    return found
 
 
-def _add(host: HostCommands, calls: Int64s, builder: CommandBuilder) -> None:
-    columns, pipeline = host.commands, host.pipeline
+def place_commands(
+    columns: CommandColumns,
+    pipeline: PipelineCall | None,
+    calls: Sequence[tuple[int, int]] = (),
+) -> CommandColumns:
+    """The commands with the stage and step of their pipeline call in which each was launched. What
+    was launched inside one of `calls` (begin and end in ns) is left out: it is that call's,
+    untraced."""
     launched = columns.start_ns.copy()
     launched[columns.flows[:, 1]] = columns.start_ns[columns.flows[:, 0]]
-    before = np.searchsorted(calls[:, 0], launched, side="right") - 1
-    inside = np.zeros(len(columns), dtype=bool)
-    if len(calls):
-        inside = (before >= 0) & (launched < calls[before, 1])
-    strings, rows = columns.strings, {}
-    for row in np.flatnonzero(~inside).tolist():
-        time_ns = int(launched[row])
-        rows[row] = builder.add(
-            columns.tracks[columns.track[row]],
-            strings[columns.layer[row]],
-            strings[columns.op_type[row]],
-            int(columns.start_ns[row]),
-            int(columns.duration_ns[row]),
-            shapes=strings[columns.shapes[row]],
-            stage=pipeline.stage_at(time_ns),
-            step=pipeline.step_at(time_ns),
-            pipeline=pipeline.number,
-            bytes_read=int(columns.bytes_read[row]),
-            bytes_written=int(columns.bytes_written[row]),
-        )
-    for source, target in columns.flows.tolist():
-        if source in rows and target in rows:
-            builder.link(rows[source], rows[target])
+    outside = np.flatnonzero(~_inside(launched, calls))
+    taken, launched = take_commands(columns, outside), launched[outside]
+    if pipeline is None or pipeline.end_ns < 0:
+        stage = np.zeros(len(taken), dtype=np.int32)
+        step = np.full(len(taken), NO_STEP, dtype=np.int32)
+    else:
+        borders = np.array(pipeline.stage_borders_ns(), dtype=np.int64)
+        nth = np.searchsorted(borders, launched, side="right")
+        stage = (nth + len(taken.strings)).astype(np.int32)
+        step = _steps(launched, pipeline)
+    number = NO_PIPELINE if pipeline is None else pipeline.number
+    return replace(
+        taken,
+        strings=(*taken.strings, *STAGES),
+        stage=stage,
+        step=step,
+        pipeline=np.full(len(taken), number, dtype=np.int32),
+    )
+
+
+def _inside(times_ns: Int64s, calls: Sequence[tuple[int, int]]) -> npt.NDArray[np.bool_]:
+    """Which times lie in a call."""
+    if not calls:
+        return np.zeros(len(times_ns), dtype=bool)
+    begin_ns, end_ns = np.array(sorted(calls), dtype=np.int64).T
+    before = np.searchsorted(begin_ns, times_ns, side="right") - 1
+    inside: npt.NDArray[np.bool_] = (before >= 0) & (times_ns < end_ns[before])
+    return inside
+
+
+def _steps(times_ns: Int64s, pipeline: PipelineCall) -> Int32s:
+    """The step in which each time lies, `NO_STEP` outside the denoising loop."""
+    numbers = [step for step, _ in pipeline.step_ends_ns]
+    ends_ns = np.array([end for _, end in pipeline.step_ends_ns], dtype=np.int64)
+    steps = np.array([*numbers, NO_STEP], dtype=np.int32)[
+        np.searchsorted(ends_ns, times_ns, side="right")
+    ]
+    steps[times_ns < pipeline.loop_start_ns] = NO_STEP
+    return steps
+
+
+def _taken(found: deque[_Found], all_left: bool) -> Iterator[_Found]:
+    """What is of ended pipeline calls, or all; the rest stays where it is."""
+    for _ in range(len(found)):
+        try:
+            one = found.popleft()
+        except IndexError:  # another thread takes, too
+            return
+        if all_left or one.pipeline is None or one.pipeline.end_ns >= 0:
+            yield one
+        else:
+            found.append(one)
+
+
+def _calls_of(pipeline: PipelineCall, recorder: Recorder) -> list[tuple[int, int]]:
+    """Begin and end of the calls in a pipeline call that have returned: the latest ones."""
+    found = []
+    for call in reversed(recorder.invocations):
+        if call.start_ns < pipeline.start_ns - _EARLIER_NS:
+            break
+        if call.pipeline is pipeline and call.end_ns >= 0:
+            found.append((call.start_ns, call.end_ns))
+    return found

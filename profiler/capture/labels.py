@@ -20,6 +20,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field
 from typing import Any
 
+from profiler.capture.arrays import first_dimension
 from profiler.events import NO_STEP, Branch
 
 __all__ = [
@@ -87,18 +88,16 @@ def _one_prompt(names: list[str]) -> bool:
 
 def first_batch(values: Any) -> int:
     """The first dimension of the first array or tensor in `values`, 0 where there is none."""
-    for value in values if isinstance(values, (list, tuple)) else (values,):
-        shape = getattr(value, "shape", None)
-        if shape is not None and len(shape) > 0:
-            return int(shape[0])
-    return 0
+    found = map(first_dimension, values if isinstance(values, (list, tuple)) else (values,))
+    return next(filter(None, found), 0)
 
 
 class Steps:
     """The denoising step, 0-based, as the scheduler counts it.
 
     A run that begins late in the schedule (image-to-image) begins with a later step. Schedulers
-    without `step_index` are followed: a step ends with `scheduler.step`.
+    without a `step_index`, or with one for each sample, are followed: a step ends with
+    `scheduler.step`.
     """
 
     def __init__(self, scheduler: Callable[[], Any]) -> None:
@@ -113,7 +112,10 @@ class Steps:
         index = scheduler.step_index
         if index is None:
             index = getattr(scheduler, "begin_index", None)
-        return 0 if index is None else int(index)
+        try:
+            return 0 if index is None else int(index)
+        except (TypeError, ValueError, RuntimeError):  # a tensor of several elements
+            return self._ended
 
     def last(self) -> int:
         """The last step of the schedule, `NO_STEP` where the scheduler does not tell."""

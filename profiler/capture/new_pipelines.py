@@ -34,7 +34,7 @@ class NewPipelines:
         self._seen: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
         self._classes: set[type] = set()
-        self._replaced: list[tuple[type, str, Any]] = []
+        self._replaced: list[tuple[type, str, Any, Any]] = []
 
     def watch_diffusers(self, module: Any) -> None:
         """Watch all pipelines of diffusers; `module` is its `pipelines.pipeline_utils`."""
@@ -72,15 +72,16 @@ class NewPipelines:
             self._seen.pop(pipeline, None)
 
     def undo(self) -> None:
-        """Leave all classes as they were."""
+        """Leave all classes as they were; what somebody else has patched since stays patched."""
         while self._replaced:
-            owner, name, before = self._replaced.pop()
-            setattr(owner, name, before)
+            owner, name, ours, before = self._replaced.pop()
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, before)
         self._classes.clear()
         self.forget()
 
     def _replace(self, owner: type, name: str, value: Any) -> None:
-        self._replaced.append((owner, name, vars(owner)[name]))
+        self._replaced.append((owner, name, value, vars(owner)[name]))
         setattr(owner, name, value)
 
     def _first_use(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:

@@ -19,10 +19,11 @@ class BareSession:
     source has put in its place. `source` is that source, None where nothing traces."""
 
     def __init__(self, session: Any, submodule: str) -> None:
-        self._script_session: Callable[[], Any] = weakref.ref(session)
+        self.script_session: Callable[[], Any] = weakref.ref(session)
         self._model_bytes = getattr(session, "_model_bytes", None)
         self.submodule = submodule
         self.device = device_of_session(session)
+        self.refused = False  # it is not to be recorded
         self.session: Any = self
         self.source: Any = None
         self.lock = threading.RLock()  # held while a source is told of a run that begins
@@ -32,7 +33,7 @@ class BareSession:
     @property
     def gone(self) -> bool:
         """Whether the script has let go of the session."""
-        return self._script_session() is None
+        return self.script_session() is None
 
     @property
     def opened_session(self) -> Any:
@@ -42,13 +43,13 @@ class BareSession:
 
     def session_options(self) -> Any:
         """A copy of the options that the script's session was made with."""
-        return copied_options(self._script_session())
+        return copied_options(self.script_session())
 
     def open_session(self, options: Any) -> Any:
         """Another session of the same model on the same providers."""
         import onnxruntime
 
-        providers = list(self._script_session().get_provider_options().items())
+        providers = list(self.script_session().get_provider_options().items())
         model = self.model_path or self._model_bytes
         return onnxruntime.InferenceSession(model, options, providers=providers)
 
@@ -60,4 +61,7 @@ def model_name(session: Any) -> str:
     if path:
         stem, folder = Path(path).stem, Path(path).absolute().parent.name
         return folder if stem == "model" and folder else stem
-    return str(session.get_modelmeta().graph_name or "model")
+    try:
+        return str(session.get_modelmeta().graph_name or "model")
+    except Exception:  # noqa: BLE001 - a subclass of the script's may refuse
+        return "model"

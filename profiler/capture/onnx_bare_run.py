@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
-from profiler.capture.notices import notice
+from profiler.capture.arrays import described
 from profiler.capture.onnx_bare import BareSession
-from profiler.capture.recorder import Invocation, enter, scope
+from profiler.capture.recorder import Invocation, Scope, enter, scope
 from profiler.events import NO_STEP
 
 __all__ = ["BareRun", "launch_async", "run_to_its_end"]
@@ -30,6 +28,7 @@ class BareRun:
         arguments: dict[str, Any],
     ) -> None:
         self.arguments = arguments
+        self._begun_ns = recording.recorder.clock.now_ns()
         self._bare = bare
         self._session, self._method, self._original = session, method, original
         self._recorder = recording.recorder
@@ -58,6 +57,7 @@ class BareRun:
                 self._source = bare.source
                 self._target = None if bare.session is bare else bare.session
         self._recorder.begin_call(self._invocation)
+        self._invocation.hooks_ns = self._invocation.start_ns - self._begun_ns
 
     def execute(self) -> Any:
         """Run on the session that the source has put in place, or on the script's own."""
@@ -73,15 +73,16 @@ class BareRun:
             self._recorder.end_call(self._invocation, failed=failed)
             if self._source is not None:
                 self._source.after(self._invocation)
+            if not failed:
+                self._recorder.spent(self._invocation, self._invocation.end_ns)
         except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
-            with contextlib.suppress(Exception):
-                notice(f"a run of {self._bare.submodule} is not recorded: {error}")
+            self._recorder.lose(self._bare.submodule, error)
 
 
 def run_to_its_end(run: BareRun) -> Any:
     """Execute a run that returns when it is done."""
     before = scope()
-    enter(replace(before, call=run))
+    enter(Scope(before.owner, before.pipeline, before.labels, run, before.host))
     failed = True
     try:
         result = run.execute()
@@ -116,8 +117,9 @@ def _shapes(arguments: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     if not isinstance(feeds, Mapping):
         return
     for name, value in feeds.items():
-        if hasattr(value, "dtype") and hasattr(value, "shape"):
-            yield name, f"{value.dtype}[{','.join(map(str, value.shape))}]"
+        text = described(value)
+        if text:
+            yield name, text
         elif hasattr(value, "data_type"):  # an OrtValue: "tensor(float)"
             dtype = value.data_type().removeprefix("tensor(").removesuffix(")")
             yield name, f"{_DTYPES.get(dtype, dtype)}[{','.join(map(str, value.shape()))}]"

@@ -46,7 +46,7 @@ class OnnxSessions:
         self._own: weakref.WeakSet[Any] = weakref.WeakSet()
         self._names: dict[str, BareSession] = {}
         self._lock = threading.RLock()
-        self._replaced: list[tuple[type, str, Any]] = []
+        self._replaced: list[tuple[type, str, Any, Any]] = []
 
     def watch(self, module: Any) -> None:
         """Watch all sessions; `module` is `onnxruntime.capi.onnxruntime_inference_collection`."""
@@ -75,18 +75,22 @@ class OnnxSessions:
         self._lock = threading.RLock()
 
     def undo(self) -> None:
-        """Leave the classes as they were."""
+        """Leave the classes as they were; what somebody else has patched since stays patched."""
         while self._replaced:
-            owner, name, before = self._replaced.pop()
-            setattr(owner, name, before)
+            owner, name, ours, before = self._replaced.pop()
+            if vars(owner).get(name) is ours:
+                setattr(owner, name, before)
         self.forget()
 
     def _replace(self, owner: type, name: str, value: Any) -> None:
-        self._replaced.append((owner, name, vars(owner)[name]))
+        self._replaced.append((owner, name, value, vars(owner)[name]))
         setattr(owner, name, value)
 
     def _watched(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         signature = inspect.signature(original)
+        names = tuple(signature.parameters)
+        empty = inspect.Parameter.empty
+        wanted = sum(given.default is empty for given in signature.parameters.values())
         launch = launch_async if name == "run_async" else run_to_its_end
 
         @functools.wraps(original)
@@ -97,16 +101,23 @@ class OnnxSessions:
             recording = self._recording()
             if recording is None:
                 return original(session, *args, **kwargs)
-            bare = self._bare_session(recording, session)
             try:
-                arguments = signature.bind(session, *args, **kwargs).arguments
+                if not kwargs and wanted <= len(args) + 1 <= len(names):  # binding takes 4 µs
+                    arguments = dict(zip(names, (session, *args), strict=False))
+                else:
+                    arguments = signature.bind(session, *args, **kwargs).arguments
             except TypeError:
                 return original(session, *args, **kwargs)  # says what is wrong
-            begun = BareRun(recording, bare, session, name, original, arguments)
+            submodule = "onnxruntime"  # until it has a name
             try:
+                bare = self._bare_session(recording, session)
+                submodule = bare.submodule
+                if bare.refused:
+                    return original(session, *args, **kwargs)
+                begun = BareRun(recording, bare, session, name, original, arguments)
                 begun.begin()
             except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
-                notice(f"a run of {bare.submodule} is not recorded: {error}")
+                recording.recorder.lose(submodule, error)
                 return original(session, *args, **kwargs)
             return launch(begun)
 

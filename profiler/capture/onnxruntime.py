@@ -17,6 +17,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.module_classes import known_modules
 from profiler.capture.onnx_commands import Attributed, Placement, arena_counters, commands_of
 from profiler.capture.onnx_layers import ExportedModel, LayerMap, build_layer_map, node_count
@@ -178,6 +179,7 @@ class ProfiledPart:
             segment.file.unlink(missing_ok=True)
             segment.noted.clear()
             segment.converted = True
+        shutil.rmtree(self._folder, ignore_errors=True)  # the optimized graph has all weights
 
     def _layer_map(self) -> LayerMap:
         try:
@@ -254,6 +256,7 @@ class ProfiledPart:
         return True
 
     @staticmethod
+    @interrupts_wait()
     def _end(segment: _Segment) -> None:
         if segment.file is None:
             segment.file = Path(segment.session.end_profiling())

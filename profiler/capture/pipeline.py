@@ -2,57 +2,31 @@
 
 Modules of torch report through forward hooks, everything else through reversible wraps. What the
 user replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
-anew when the next one begins.
+anew when the next one begins. Where anything of ours fails, that is a loss of the run's, and the
+user's call goes on.
 """
 
 from __future__ import annotations
 
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass, replace
+from contextlib import AbstractContextManager, contextmanager, suppress
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from profiler.capture.call_hooks import CallHook
-from profiler.capture.labels import (
-    CACHE_CONTEXT,
-    PipelineLabels,
-    Steps,
-    argument_names,
-    by_name,
-    first_batch,
-)
+from profiler.capture.call_hooks import CallHook, SourceOf, live_scope
+from profiler.capture.host_hooks import EncodingHook, HostWorkHook
+from profiler.capture.labels import CACHE_CONTEXT, PipelineLabels, Steps, argument_names
 from profiler.capture.operator_source import OperatorSource
-from profiler.capture.recorder import Recorder, Scope, enter, scope
-from profiler.capture.shapes import (
-    SCHEDULER_STEP,
-    Entry,
-    entries,
-    host_work,
-    part_of,
-    present_entries,
-)
-from profiler.capture.torch_hooks import (
-    hook_module,
-    is_compiled,
-    is_module,
-    transparent,
-)
-from profiler.capture.wraps import Around, Wraps, is_function, weakly
-from profiler.events import NO_STEP
+from profiler.capture.recorder import Recorder, Scope, enter
+from profiler.capture.shapes import Entry, entries, host_work, part_of, present_entries
+from profiler.capture.timeline import PipelineCall
+from profiler.capture.torch_hooks import hook_module, is_compiled, is_module, transparent
+from profiler.capture.wraps import Around, Wraps, attributes, is_function, weakly
 
-__all__ = ["PipelineHooks", "SourceOf"]
-
-SourceOf = Callable[[Entry], OperatorSource | None]
-
-
-@dataclass(slots=True, eq=False)
-class _OpenHostWork:
-    """Host work that has begun; submodule calls inside it cut it into pieces."""
-
-    name: str
-    piece_ns: int
+__all__ = ["PipelineHooks"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +56,7 @@ class PipelineHooks:
         self.source_of = source_of
         self._before_pipeline = before_pipeline
         self.detached = False
+        self._lock = threading.RLock()  # held while hooks are put on and taken off
         self._wraps = Wraps()
         self._hooked: dict[object, _Hooked] = {}
 
@@ -92,7 +67,7 @@ class PipelineHooks:
         try:
             entries(pipeline)
             self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
-            self._refresh()
+            self._hook(self._present(pipeline))
         except BaseException:
             self.detach()
             raise
@@ -100,10 +75,16 @@ class PipelineHooks:
     def detach(self) -> None:
         """Take every hook off; may be called again without effect."""
         self.detached = True
-        for hooked in reversed(list(self._hooked.values())):
-            hooked.wraps.undo()
-        self._hooked.clear()
-        self._wraps.undo()
+        with self._lock:
+            for hooked in reversed(list(self._hooked.values())):
+                hooked.wraps.undo()
+            self._hooked.clear()
+            self._wraps.undo()
+
+    def abandon(self) -> None:
+        """As `detach`, in a forked child: no thread of the parent's holds a lock here."""
+        self._lock = threading.RLock()
+        self.detach()
 
     def covers(self, owner: Any) -> bool:
         """Whether a submodule of this pipeline is `owner`."""
@@ -112,9 +93,18 @@ class PipelineHooks:
     def _scheduler(self) -> Any:
         return getattr(self.pipeline(), "scheduler", None)
 
-    def _refresh(self) -> None:
-        """Hook what is not hooked: at first everything, later what has been replaced."""
-        pipeline = self.pipeline()
+    def _refresh(self, pipeline: Any) -> None:
+        """Before a call of the pipeline: trace and hook what has been replaced."""
+        with self._lock:
+            if not self.detached:
+                self.recorder.attempt(self._name, self._before_pipeline, pipeline)
+        present = self._present(pipeline)  # without the lock: properties of the user's may wait
+        with self._lock:
+            if not self.detached:
+                self._hook(present)
+
+    def _present(self, pipeline: Any) -> dict[object, tuple[Any, str, Callable[[Wraps], None]]]:
+        """Whatever can be hooked: owner and name of the method, and what hooks it."""
         found: dict[object, tuple[Any, str, Callable[[Wraps], None]]] = {}
         key: object
         hook: Callable[[Wraps], None]
@@ -125,11 +115,15 @@ class PipelineHooks:
                 key = f"{entry.submodule}.cache_context"
                 found[key] = (owner, "cache_context", partial(_hook_cache_context, owner))
         for path, owner, name in host_work(pipeline):
-            hook = partial(self._hook_method, owner, name, self._host_work(path))
+            hook = partial(self._hook_method, owner, name, HostWorkHook(self, path).around)
             found[path] = (owner, name, hook)
         if callable(getattr(pipeline, "encode_prompt", None)):
             hook = partial(self._hook_encode_prompt, pipeline)
             found["encode_prompt"] = (pipeline, "encode_prompt", hook)
+        return found
+
+    def _hook(self, found: Mapping[object, tuple[Any, str, Callable[[Wraps], None]]]) -> None:
+        """Hook what is not hooked: at first everything, later what has been replaced."""
         for key, (owner, name, hook) in found.items():
             known = self._hooked.get(key)
             if known is not None:
@@ -145,94 +139,58 @@ class PipelineHooks:
         return PipelineLabels(Steps(self._scheduler))
 
     def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
-        before = scope()
-        if before.owner is self:  # the pipeline calls itself
+        before = live_scope()
+        if before.owner is self or self.detached:  # the pipeline calls itself, or it is too late
             return original(*args, **kwargs)
         if before.pipeline is None and before.call is not None:
             before = Scope()  # left open by a call that was interrupted
-        recorder = self.recorder
-        self._before_pipeline(self.pipeline())
-        self._refresh()
-        if recorder.recording:
-            recorder.settings = _numbers(original, args, kwargs)
-        sources = self._sources()
-        pipeline = recorder.begin_pipeline(self._name)
-        enter(Scope(self, pipeline, self.new_labels()))
+        attempt = self.recorder.attempt
+        attempt(self._name, self._refresh, self.pipeline())
+        sources = attempt(self._name, self._sources) or []
+        pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
+        if pipeline is None:
+            return original(*args, **kwargs)
         failed = True
         try:
             for source in sources:
-                source.begin_pipeline(pipeline)
+                attempt(self._name, source.begin_pipeline, pipeline)
             result = original(*args, **kwargs)
             failed = False
             return result
         finally:
             enter(before)
-            recorder.end_pipeline(pipeline, failed=failed)
+            attempt(self._name, partial(self.recorder.end_pipeline, pipeline, failed=failed))
             for source in sources:
-                source.end_pipeline(pipeline)
-            recorder.settle()
+                attempt(self._name, source.end_pipeline, pipeline)
+            attempt(self._name, self.recorder.settle)
+
+    def _begin_pipeline(self, original: Any, args: Any, kwargs: Any) -> PipelineCall:
+        settings = _numbers(original, args, kwargs) if self.recorder.recording else {}
+        labels = self.new_labels()
+        pipeline = self.recorder.begin_pipeline(self._name)
+        pipeline.settings = settings
+        enter(Scope(self, pipeline, labels))
+        return pipeline
 
     def _sources(self) -> list[OperatorSource]:
         found = map(self.source_of, present_entries(self.pipeline()))
         return list({id(source): source for source in found if source is not None}.values())
 
-    def _encode_prompt(self, names: list[str]) -> Around:
-        def around(original: Any, args: Any, kwargs: Any) -> Any:
-            before = scope()
-            if before.owner is not self:  # outside a call of this pipeline
-                enter(replace(before, labels=self.new_labels()))
-            labels = scope().labels
-            labels.begin_encoding(by_name(names, args, kwargs), names)
-            try:
-                result = original(*args, **kwargs)
-            finally:
-                enter(before)
-            labels.end_encoding(result, names)
-            if before.pipeline is not None and before.owner is self:
-                before.pipeline.end_encoding(self.recorder.clock.now_ns())
-            return result
-
-        return around
-
-    def _host_work(self, path: str) -> Around:
-        def around(original: Any, args: Any, kwargs: Any) -> Any:
-            before, recorder = scope(), self.recorder
-            ours = before.owner in (None, self)
-            if not ours or before.call is not None or before.host is not None:
-                return original(*args, **kwargs)
-            labels = before.labels or self.new_labels()
-            step = labels.steps.now() if path == SCHEDULER_STEP else NO_STEP
-            work = _OpenHostWork(path, recorder.clock.now_ns())
-            enter(replace(before, host=work))
-            try:
-                result = original(*args, **kwargs)
-            finally:
-                enter(before)
-                end = recorder.clock.now_ns()
-                recorder.add_host_work(path, work.piece_ns, end)
-            if path == SCHEDULER_STEP:
-                labels.steps.end()
-                if before.pipeline is not None:
-                    before.pipeline.end_step(step, end)
-            elif path == "scheduler.set_timesteps":
-                labels.steps.restart()
-            elif path == "prepare_latents":
-                labels.latents_batch = first_batch(result)
-            return result
-
-        return around
-
     def _hook_encode_prompt(self, pipeline: Any, wraps: Wraps) -> None:
         names = argument_names(pipeline.encode_prompt)
-        self._hook_method(pipeline, "encode_prompt", self._encode_prompt(names), wraps)
+        self._hook_method(pipeline, "encode_prompt", EncodingHook(self, names).around, wraps)
 
     def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
-        """Wraps a method: of the pipeline on its class, of other objects on the instance."""
-        ours = owner is self.pipeline() and name not in _attributes(owner)
-        if ours and is_function(getattr(owner, name)):
-            wraps.around_method(owner, name, around)
-        else:
-            wraps.around(owner, name, transparent(around) if is_module(owner) else around)
+        """Wraps a method: on a subclass for this one object, so that copies of it run their own;
+        of a torch module, or where the instance itself has the method, on the instance."""
+        if is_module(owner):
+            wraps.around(owner, name, transparent(around))
+            return
+        if name not in attributes(owner) and is_function(getattr(owner, name)):
+            with suppress(TypeError):  # its class cannot be changed
+                wraps.around_method(owner, name, around)
+                return
+        wraps.around(owner, name, around)
 
     def _hook_entry(self, entry: Entry, owner: Any, wraps: Wraps) -> None:
         """Hooks a submodule: forward hooks on a torch module, else a wrap of its method."""
@@ -249,17 +207,13 @@ def _seen(owner: Any, name: str) -> Any:
     """What changes when the user replaces or compiles a method that is hooked."""
     if name == "forward" and is_module(owner):
         return is_compiled(owner)
-    return _attributes(owner).get(name)
+    return attributes(owner).get(name)
 
 
 def _forward_of(pipeline: Any, entry: Entry) -> Any:
     """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of
     optimum's VAE is `forward` of its decoder."""
     return getattr(part_of(pipeline, entry), "forward", None)
-
-
-def _attributes(owner: Any) -> dict[str, Any]:
-    return getattr(owner, "__dict__", {})
 
 
 def _hook_cache_context(owner: Any, wraps: Wraps) -> None:

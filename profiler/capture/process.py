@@ -26,12 +26,17 @@ from profiler.capture.onnx_sessions import OnnxSessions
 from profiler.capture.options import Options, parse_config
 from profiler.capture.process_end import ProcessEnd
 from profiler.capture.settings import Settings
+from profiler.errors import InputError
 
 __all__ = ["SwitchedOn", "open_session"]
 
 _DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # where DiffusionPipeline is defined
 _ONNXRUNTIME = "onnxruntime.capi.onnxruntime_inference_collection"  # and InferenceSession
 _OWN = "profiler.pipelines.sd3"
+_NO_STEPS = (
+    "this chooses steps of a pipeline alone, and a session outside of pipelines has none: "
+    "its calls are recorded without operators"
+)
 
 
 class SwitchedOn:
@@ -46,9 +51,9 @@ class SwitchedOn:
         self.asked = False  # whether the environment has been looked at
         self._open_session = open_session
         self._session: Any = None
+        self._steps_said = False
         self._opened = False  # whether `_session` is settled for what belongs to no pipeline
         self._attachments: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
-        self._sources = 0  # opened for bare sessions
         self._lock = threading.RLock()
         self._pipelines = NewPipelines(self._attach)
         self._sessions = OnnxSessions(self._recording, self._open_source)
@@ -78,6 +83,7 @@ class SwitchedOn:
         with self._lock:
             session, settings = self._session, self.settings
             self._session, self.settings, self._opened = None, None, False
+            self._attachments = weakref.WeakKeyDictionary()  # they hold on to what they recorded
         try:
             with self._end.closing():
                 return _closed(session, settings, failure)
@@ -113,17 +119,25 @@ class SwitchedOn:
                 return None
             if self._session is None:
                 self._session = self._open_session(self.settings, "")
-            self._attachments[pipeline] = self._session.attach(pipeline)
+            try:
+                self._attachments[pipeline] = self._session.attach(pipeline)
+            except Exception as error:
+                _tell(self.settings, failed=str(error))
+                raise
             _tell(self.settings, bundle=str(self._session.directory))
             return True
 
     def release(self, pipeline: Any) -> None:
-        """Unhook a pipeline that the script profiles itself now; what was recorded stays."""
+        """Unhook a pipeline that the script profiles itself now; what was recorded stays.
+
+        A first use holds the lock of `_pipelines` when it asks for this one: here they are held one
+        after the other.
+        """
         with self._lock:
             attachment = self._attachments.pop(pipeline, None)
-            if attachment is not None:
-                attachment.detach()
-                self._pipelines.forget_one(pipeline)
+        if attachment is not None:
+            attachment.detach()
+            self._pipelines.forget_one(pipeline)
 
     def _recording(self) -> Any:
         """The session for what belongs to no pipeline; None while off, and where none can be."""
@@ -137,6 +151,7 @@ class SwitchedOn:
                     _tell(self.settings, bundle=str(self._session.directory))
                 except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
                     notice(f"not profiling: {error}")
+                    _tell(self.settings, failed=str(error))
                     self._session = None
                 self._opened = True
             return self._session
@@ -150,21 +165,32 @@ class SwitchedOn:
 
         if self.settings is None:
             return None
-        selection = _options(self.settings).selection(bare.submodule)
-        traced = not selection.nothing
+        options = _options(self.settings)
+        try:
+            remedy = "give the session providers there"
+            options.check_device(bare.submodule, bare.device, remedy)
+        except InputError as error:
+            bare.refused = True
+            notice(f"{bare.submodule} is not profiled: {error}")
+            _tell(self.settings, failed=str(error))
+            return None
+        selection = options.selection(bare.submodule)
+        if selection.steps_only and not selection.nothing and not self._steps_said:
+            self._steps_said = True
+            notice(f"ops {self.settings.ops!r}: {_NO_STEPS}")
+        traced = not selection.steps_only
         session.describe(part_facts(bare.submodule, bare, bare.device, traced=traced))
         if not traced:
             return None
-        self._sources += 1
-        folder, recorder = session.directory / WORK_NAME / str(self._sources), session.recorder
-        folder.mkdir(parents=True)
+        folder, recorder = session.directory / WORK_NAME, session.recorder
+        folder.mkdir(exist_ok=True)
         begin = recorder.clock.now_ns()
         source = open_source(
             SourceRequest(bare.submodule, bare, bare.device, folder, recorder, EVENT_CAP, selection)
         )
-        recorder.add_host_work("profiler.open_session", begin, recorder.clock.now_ns())
+        recorder.opening_ns += recorder.clock.now_ns() - begin
         if source is not None:
-            session.add_source(source, bare.submodule)
+            session.add_source(source, bare.submodule, lambda: bare.gone)
         return source
 
     def _on_import(self, callback: Callable[[Any], None]) -> Callable[[ModuleType], None]:
@@ -207,10 +233,11 @@ def _closed(session: Any, settings: Settings | None, failure: str) -> Path | Non
 
 
 def _tell(settings: Settings, **event: Any) -> None:
-    """Append a line to the journal of `profile-sd3 record`, if it has asked for one."""
+    """Append a line to the journal of `profile-sd3 record`, if it has asked for one. Each begins
+    with its line break, so that one that a full disk has cut spoils no other."""
     if settings.journal is not None:
         with contextlib.suppress(OSError), settings.journal.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(event) + "\n")
+            file.write("\n" + json.dumps(event))
 
 
 def _say_unknown(settings: Settings, session: Any) -> None:

@@ -96,11 +96,13 @@ class ProcessEnd:
 
         This runs between two bytecodes of the main thread, which is where torch's profiler can be
         stopped, if it was started there. The main thread may hold a lock that closing needs: so
-        another thread sees to it that the process does not wait for itself without end.
+        another thread sees to it that the process does not wait for itself without end. While the
+        interpreter shuts down, Python 3.12 and later start none: then only a second signal does.
         """
         signal.signal(number, signal.SIG_DFL)
         closed = threading.Event()
-        threading.Thread(target=_kill_unless, args=(closed, number), daemon=True).start()
+        with contextlib.suppress(RuntimeError):
+            threading.Thread(target=_kill_unless, args=(closed, number), daemon=True).start()
         if self._closing:
             self._waiting = number
             return

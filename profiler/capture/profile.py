@@ -8,6 +8,7 @@ run.path   # traces/20261121-093000-StableDiffusion3Pipeline
 from __future__ import annotations
 
 import functools
+import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from pathlib import Path
@@ -77,7 +78,24 @@ class Profile:
         self._session: Session | None = None
 
     def __call__(self, function: _F) -> _F:
-        """Decorate `function`: every call of it is a run of its own."""
+        """Decorate `function`, `async` or not: every call of it is a run of its own. Raises
+        InputError for a generator."""
+
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise InputError(
+                f"{function.__name__} is a generator, which runs after it has been called: "
+                "open `with profiler.profile(pipe):` inside it"
+            )
+        if inspect.iscoroutinefunction(function):
+
+            @functools.wraps(function)
+            async def awaited(*args: Any, **kwargs: Any) -> Any:
+                with Profile(self._pipeline, self._open_session) as fresh:
+                    result = await function(*args, **kwargs)
+                self.path = fresh.path
+                return result
+
+            return awaited  # type: ignore[return-value]
 
         @functools.wraps(function)
         def profiled(*args: Any, **kwargs: Any) -> Any:

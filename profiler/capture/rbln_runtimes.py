@@ -7,12 +7,15 @@ shape is one of them.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from profiler.capture.settings import is_on
 from profiler.capture.wraps import weakly
+from profiler.errors import InputError
 
 __all__ = ["DEVICE_KIND", "Slot", "rbln_device", "slots_of", "writes_shards"]
 
@@ -99,8 +102,11 @@ def _number(device: Any) -> int | None:
 
 def writes_shards(owner: Any) -> bool:
     """Whether RBLN's own profiler writes a file for each runtime call of the submodule `owner`:
-    its `activate_profiler`, where that is not said the variable RBLN_PROFILER."""
+    its `activate_profiler`, where that is not said the variable RBLN_PROFILER, in which it takes
+    the same words for on as we do."""
     activated = getattr(getattr(owner, "rbln_config", None), "activate_profiler", None)
-    if activated is None:
-        return os.environ.get("RBLN_PROFILER", "").strip().lower() in ("1", "true", "on", "yes")
-    return bool(activated)
+    if activated is not None:
+        return bool(activated)
+    with contextlib.suppress(InputError):
+        return is_on(os.environ)
+    return False

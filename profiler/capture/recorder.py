@@ -8,19 +8,35 @@ opened it: pipelines that run in threads at the same time never see each other.
 from __future__ import annotations
 
 import itertools
+from collections import Counter, deque
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from profiler.capture.clock import Clock
+from profiler.capture.notices import notice
 from profiler.capture.timeline import PipelineCall
-from profiler.events import NO_PIPELINE, NO_STEP, Call, Span
+from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span
 
 if TYPE_CHECKING:
-    from profiler.capture.host_commands import HostCommands  # numpy, in every process that is on
+    from profiler.trace.columns import CommandColumns  # numpy, in every process that is on
 
-__all__ = ["HostWork", "Invocation", "Recorder", "Scope", "enter", "number_of", "scope"]
+__all__ = [
+    "HostCommands",
+    "HostWork",
+    "Invocation",
+    "Recorder",
+    "Scope",
+    "enter",
+    "number_of",
+    "scope",
+]
+
+_T = TypeVar("_T")
+
+_REASONS = 100  # that are told apart
 
 
 @dataclass(slots=True, eq=False)
@@ -31,7 +47,9 @@ class Invocation:
     exception. `recorded` is False in warm-up: it takes part in no table. `pipeline` is the
     pipeline call that it belongs to, None outside every one; `last_step` the last step of the
     scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
-    be traced, though others of the submodule are.
+    be traced, though others of the submodule are. `awaits_operators` tells that a source was to
+    trace it, `loss_told` that a loss says why it has none. `hooks_ns` is time in our own code
+    around a call of no pipeline call, which else has it.
     """
 
     submodule: str
@@ -49,6 +67,9 @@ class Invocation:
     pipeline: PipelineCall | None = None
     last_step: int = NO_STEP
     left_out: bool = False
+    hooks_ns: int = 0
+    awaits_operators: bool = False
+    loss_told: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""
@@ -69,15 +90,20 @@ class Invocation:
 
 @dataclass(slots=True)
 class HostWork:
-    """A piece of work of the pipeline itself, on the root device, outside every call. Stage and
-    step are those of the pipeline call in which it began."""
+    """A piece of work of the pipeline itself, on the root device, outside every call."""
 
     name: str
     start_ns: int
     end_ns: int
     pipeline: PipelineCall | None = None
-    stage: str = ""
-    step: int = NO_STEP
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostCommands:
+    """What was executed in `pipeline` outside of the calls that were traced."""
+
+    commands: CommandColumns
+    pipeline: PipelineCall
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +139,7 @@ def enter(new: Scope) -> None:
 
 
 class Recorder:
-    """Collects one run. `recording` is off during warm-up: nothing is kept then.
+    """Collects one run. Nothing is kept during warm-up.
 
     It takes no locks, so that a signal can end a run whatever thread it meets: lists grow and
     indices are drawn in one step each.
@@ -124,22 +150,79 @@ class Recorder:
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
-        self.recording = True
         self.on_call_end: Callable[[Invocation], None] | None = None
         self.on_pipeline_end: Callable[[], None] | None = None
-        self.settings: dict[str, Any] = {}  # numbers that the last pipeline call was given
+        self.opening_ns = 0  # that profiled sessions of bare ones took to open
         self.pipelines: list[PipelineCall] = []
         self.invocations: list[Invocation] = []
-        self.host_work: list[HostWork] = []
-        self.host_commands: list[HostCommands] = []  # of devices, and of the host's operators
+        self.host_work: deque[HostWork] = deque()  # until `host_commands` takes them
+        self.host_commands: deque[HostCommands] = deque()  # of devices, of the host's operators
+        self.failures: Counter[tuple[str, str]] = Counter()  # of our own, by place and reason
+        self._warmups: list[int] = []  # begins of the open ones
         self._open: list[PipelineCall] = []
         self._indices = itertools.count()
         self._numbers = itertools.count()
 
     @property
+    def recording(self) -> bool:
+        """Whether what happens now is kept: outside warm-up."""
+        return not self._warmups
+
+    def begin_warmup(self) -> None:
+        """Keep nothing from now on, until each of these has met its `end_warmup`."""
+        self._warmups.append(self.clock.now_ns())
+
+    def end_warmup(self) -> int:
+        """Ends one; returns how long all of them took, in ns, -1 while others are open."""
+        first = self._warmups[0]
+        self._warmups.pop()
+        return -1 if self._warmups else self.clock.now_ns() - first
+
+    def lose(self, where: str, error: Exception, *, for_good: bool = False) -> None:
+        """Our own `error` kept something of `where` (a submodule or a pipeline) from being
+        recorded: a loss, of one call, or `for_good` of nobody knows how many. It is said on stderr
+        once, and the script goes on."""
+        reason = type(error).__name__
+        with suppress(Exception):  # what it says may fail, too
+            reason = f"{reason}: {' '.join(str(error).split())}".removesuffix(": ")
+        if len(self.failures) >= _REASONS and (where, reason) not in self.failures:
+            reason = "further errors"  # that say something else each time
+        new = (where, reason) not in self.failures
+        if for_good:
+            self.failures[where, reason] = UNKNOWN
+        else:
+            self.failures[where, reason] += 1
+        if new:
+            notice(f"{where} is not recorded whole, the script goes on: {reason}")
+
+    def attempt(self, where: str, action: Callable[..., _T], *arguments: Any) -> _T | None:
+        """What `action(*arguments)`, which is ours, returns; None where it fails, see `lose`."""
+        try:
+            return action(*arguments)
+        except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+            self.lose(where, error)
+            return None
+
+    @property
     def hooks_ns(self) -> int:
-        """Time in our own code inside the recorded pipeline calls."""
-        return sum(pipeline.total_hooks_ns() for pipeline in self.pipelines)
+        """Time in our own code inside the recorded pipeline calls, around all other calls, and
+        ahead of bare sessions."""
+        outside_ns = self.opening_ns + sum(call.hooks_ns for call in list(self.invocations))
+        return outside_ns + sum(pipeline.total_hooks_ns() for pipeline in self.pipelines)
+
+    @property
+    def outside_ns(self) -> int:
+        """Time in the calls that returned and belong to no pipeline call."""
+        outside = (c for c in list(self.invocations) if c.pipeline is None and c.index >= 0)
+        return sum(call.end_ns - call.start_ns for call in outside)
+
+    def spent(self, invocation: Invocation, begin_ns: int) -> None:
+        """Our own code has run for `invocation` since `begin_ns`."""
+        duration_ns = self.clock.now_ns() - begin_ns
+        if invocation.pipeline is not None:
+            invocation.pipeline.hooks_ns += duration_ns
+        else:
+            invocation.hooks_ns += duration_ns
 
     def begin_pipeline(self, name: str) -> PipelineCall:
         """A pipeline call begins now; hand it to `end_pipeline`. One in another has its number."""
@@ -159,7 +242,8 @@ class Recorder:
         pipeline.end_ns = self.clock.now_ns()
         if pipeline.outer is not None:
             pipeline.outer.inner.append(pipeline)
-        elif pipeline in self._open:
+            return
+        with suppress(ValueError):  # not recorded, or another thread has just closed the run
             self._open.remove(pipeline)
             self.pipelines.append(pipeline)
 
@@ -167,6 +251,10 @@ class Recorder:
         """The sources of a pipeline call have been told of its end, too."""
         if self.on_pipeline_end is not None and not self._open:
             self.on_pipeline_end()
+
+    def at_rest(self) -> bool:
+        """Whether no recorded pipeline call runs."""
+        return not self._open
 
     def end_open_pipelines(self) -> None:
         """The run is closed: what still runs ends here, unfinished."""
@@ -213,11 +301,3 @@ class Recorder:
     def spans(self) -> list[Span]:
         """Pipeline, stage and step spans of every pipeline call that is in no other."""
         return [span for pipeline in self.pipelines for span in pipeline.spans()]
-
-    def placed_host_work(self) -> list[HostWork]:
-        """Host work with the stage and step in which it began."""
-        for work in self.host_work:
-            if work.pipeline is not None and work.pipeline.end_ns >= 0:
-                work.stage = work.pipeline.stage_at(work.start_ns)
-                work.step = work.pipeline.step_at(work.start_ns)
-        return self.host_work

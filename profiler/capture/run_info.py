@@ -6,7 +6,7 @@ What concerns a pipeline is taken while it is attached, so that nothing here hol
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,28 +16,32 @@ from profiler.capture.onnx_lending import model_path_of
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
 from profiler.capture.recorder import Recorder
+from profiler.capture.run_losses import run_losses
 from profiler.capture.shapes import device_of, entries, part_of
-from profiler.capture.torch_hooks import is_module
-from profiler.capture.weights import weight_bytes
+from profiler.capture.timeline import PipelineCall
+from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
 from profiler.events import ROOT_DEVICE, Loss
 from profiler.trace.manifest import RunInfo
 
-__all__ = ["NOT_ENDED", "PipelineFacts", "part_facts", "pipeline_facts", "run_info"]
-
-NOT_ENDED = Loss(
-    "aborted_run", "run", 1, "runs", "the run did not end: it was killed, or its machine went down"
-)
-"""What the manifest of a run says until the run has ended."""
+__all__ = [
+    "PipelineFacts",
+    "add_known",
+    "part_facts",
+    "pipeline_facts",
+    "run_info",
+]
 
 
 @dataclass(slots=True)
 class PipelineFacts:
-    """What the manifest says of one pipeline. `devices` and `submodules` are by name."""
+    """What the manifest says of one pipeline. `devices` and `submodules` are by name; `parts` are
+    its parts with their weights."""
 
     name: str
     model: str
     devices: dict[str, dict[str, Any]]
     submodules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    parts: list[LoadedPart] = field(default_factory=list, compare=False)
 
 
 def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
@@ -49,26 +53,28 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
         model=str(getattr(pipeline, "name_or_path", "") or ""),
         devices={},
     )
-    parts: dict[str, dict[int, Any]] = {}  # a VAE's submodule may have two
     for entry in entries(pipeline):
         device, part = device_of(pipeline, entry), part_of(pipeline, entry)
         facts.devices[device] = dict(known.get(device, {}))
         traced = options.traces_operators(entry.submodule)
         facts.submodules[entry.submodule] = _submodule(part, device, traced)
-        parts.setdefault(entry.submodule, {})[_identity(part)] = part
-    counted: set[int] = set()
-    for submodule, found in parts.items():
-        facts.submodules[submodule] |= _weights(found, counted)
-    return facts
+        facts.parts.append(loaded_part(entry.submodule, part, device))
+    return _with_weights(facts)
 
 
 def part_facts(submodule: str, part: Any, device: str, *, traced: bool) -> PipelineFacts:
     """Describe a submodule that belongs to no pipeline; `traced`: whether its operators are."""
     facts = PipelineFacts(name="", model="", devices={device: {}})
-    facts.submodules[submodule] = {
-        **_submodule(part, device, traced),
-        **_weights({0: part}, set()),
-    }
+    facts.submodules[submodule] = _submodule(part, device, traced)
+    facts.parts.append(loaded_part(submodule, part, device))
+    return _with_weights(facts)
+
+
+def _with_weights(facts: PipelineFacts) -> PipelineFacts:
+    weights = LoadedWeights()
+    weights.add(facts.parts)
+    for name, known in facts.submodules.items():
+        known.update(weights.of_submodule(name))
     return facts
 
 
@@ -82,30 +88,11 @@ def _submodule(part: Any, device: str, traced: bool) -> dict[str, Any]:
     }
 
 
-def _weights(parts: Mapping[int, Any], counted: set[int]) -> dict[str, Any]:
-    """Bytes of the weights of a submodule's parts, nothing where one does not tell, and how many of
-    them are `counted` already: those of parts that a submodule before it has, too."""
-    sizes = {identity: weight_bytes(part) for identity, part in parts.items()}
-    known = {identity: size for identity, size in sizes.items() if size is not None}
-    shared = sum(size for identity, size in known.items() if identity in counted)
-    counted.update(known)
-    if known != sizes:
-        return {}
-    return {"weight_bytes": sum(known.values())} | (
-        {"shared_weight_bytes": shared} if shared else {}
-    )
-
-
-def _identity(part: Any) -> int:
-    """The same for parts that share their weights: one module, one part, one session."""
-    lazy = hasattr(part, "open_session") or is_module(part)
-    return id(part if lazy else getattr(part, "session", part))
-
-
 def run_info(
     recorder: Recorder,
     pipelines: Sequence[PipelineFacts],
     sources: Sequence[tuple[str, SourceSummary]],
+    weights: LoadedWeights,
     *,
     warmup: Mapping[str, Any] | None = None,
     writing: Mapping[str, int] | None = None,
@@ -113,23 +100,13 @@ def run_info(
     failure: str = "",
 ) -> RunInfo:
     """The manifest's description of a run that has ended. `sources` are what traced operators,
-    with their submodules; `writing` is what conversion and writing took, by name, in ns; `losses`
-    is what could not be written; `failure` says what ended the run early, "" if nothing did."""
-    devices: dict[str, dict[str, Any]] = {ROOT_DEVICE: {}}
-    submodules: dict[str, dict[str, Any]] = {}
-    for facts in pipelines:
-        devices |= facts.devices
-        submodules |= {name: dict(known) for name, known in facts.submodules.items()}
-    for name in submodules:
-        summaries = [summary for submodule, summary in sources if submodule == name]
-        submodules[name]["profiled_sessions"] = sum(s.sessions for s in summaries)
-        for summary in summaries:
-            _add(submodules[name], summary.known)
+    with their submodules; `weights` what was loaded of all of them; `writing` is what conversion
+    and writing took, by name, in ns; `losses` is what could not be written; `failure` says what
+    ended the run early, "" if nothing did."""
     costs = overhead.measured_costs(sources)
-    for name, measured in costs.items():
-        submodules.setdefault(name, {})["calibration"] = measured.calibration()
     end_to_end_ns = sum(p.end_ns - p.start_ns for p in recorder.pipelines)
     summaries = [summary for _, summary in sources]
+    settings, pipeline_settings = _settings(recorder.pipelines)
     return RunInfo(
         producer="capture",
         model=_joined(facts.model for facts in pipelines),
@@ -137,24 +114,55 @@ def run_info(
         command_line=_command_line(),
         versions=environment.versions(),
         hardware=environment.hardware(),
-        devices=_described(devices),
-        submodules=submodules,
-        settings=recorder.settings,
+        devices=_described(pipelines, weights),
+        submodules=_submodules(pipelines, sources, costs, weights),
+        settings=settings,
+        pipeline_settings=pipeline_settings,
         clocks={
             "clock": "CLOCK_REALTIME",
             "monotonic_offset_ns": recorder.clock.monotonic_offset_ns,
         },
         overhead={
-            **overhead.tracing_cost(sources, costs, recorder.hooks_ns, end_to_end_ns),
+            **overhead.tracing_cost(
+                sources,
+                costs,
+                recorder.hooks_ns,
+                end_to_end_ns,
+                recorder.outside_ns,
+                (writing or {}).get("backpressure_ns", 0),
+            ),
             **(writing or {}),
         },
         warmup=dict(warmup or {}),
         attribution=_attribution(sources),
-        losses=(*_losses(recorder, summaries, failure), *losses),
+        losses=run_losses(recorder, summaries, losses, failure),
     )
 
 
-def _add(known: dict[str, Any], more: Mapping[str, Any]) -> None:
+def _submodules(
+    pipelines: Iterable[PipelineFacts],
+    sources: Sequence[tuple[str, SourceSummary]],
+    costs: Mapping[str, overhead.CallCost],
+    weights: LoadedWeights,
+) -> dict[str, dict[str, Any]]:
+    """What is known of each submodule: of its pipeline, its sources, and what tracing it costs."""
+    found: dict[str, dict[str, Any]] = {}
+    for facts in pipelines:
+        found |= {name: dict(known) for name, known in facts.submodules.items()}
+    for name in found:
+        for key in ("weight_bytes", "shared_weight_bytes"):  # of one pipeline alone
+            found[name].pop(key, None)
+        found[name] |= weights.of_submodule(name)
+        summaries = [summary for submodule, summary in sources if submodule == name]
+        found[name]["profiled_sessions"] = sum(s.sessions for s in summaries)
+        for summary in summaries:
+            add_known(found[name], summary.known)
+    for name, measured in costs.items():
+        found.setdefault(name, {})["calibration"] = measured.calibration()
+    return found
+
+
+def add_known(known: dict[str, Any], more: Mapping[str, Any]) -> None:
     """Put `more` to what is known of a submodule; what several sources list becomes one."""
     for key, value in more.items():
         if isinstance(value, list):
@@ -169,10 +177,15 @@ def _joined(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(filter(None, names)))
 
 
-def _described(devices: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
+def _described(
+    pipelines: Iterable[PipelineFacts], weights: LoadedWeights
+) -> dict[str, dict[str, Any]]:
+    devices: dict[str, dict[str, Any]] = {ROOT_DEVICE: {}}
+    for facts in pipelines:
+        devices |= facts.devices
     cpu = environment.hardware()["cpu"]
     return {
-        name: {"hardware": cpu if name.startswith("cpu") else "", **known}
+        name: {"hardware": cpu if name.startswith("cpu") else "", **known} | weights.of_device(name)
         for name, known in sorted(devices.items())
     }
 
@@ -194,16 +207,17 @@ def _attribution(sources: Sequence[tuple[str, SourceSummary]]) -> dict[str, Any]
     return found
 
 
-def _losses(recorder: Recorder, summaries: Iterable[SourceSummary], failure: str) -> Iterator[Loss]:
-    for summary in summaries:
-        yield from summary.losses
-    for call in recorder.invocations:
-        if call.index < 0:
-            step = f" of step {call.step}" if call.stage == "denoise" else ""
-            detail = f"the call{step} did not return, so it has no file"
-            yield Loss("untraced_call", call.submodule, 1, "calls", detail)
-    if failure:
-        yield Loss("aborted_run", "run", 1, "runs", f"the run ended with {failure}")
+def _settings(calls: Iterable[PipelineCall]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+    """The settings that all pipeline calls share, and by number of the call those that differ."""
+    given = {str(call.number): call.settings for call in sorted(calls, key=lambda c: c.number)}
+    texts = [{key: repr(value) for key, value in one.items()} for one in given.values()]
+    first = next(iter(given.values()), {})
+    common = {k: v for k, v in first.items() if all(text.get(k) == repr(v) for text in texts)}
+    own = {
+        number: {key: value for key, value in one.items() if key not in common}
+        for number, one in given.items()
+    }
+    return common, own if any(own.values()) else {}
 
 
 def _command_line() -> tuple[str, ...]:

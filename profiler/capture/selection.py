@@ -56,6 +56,11 @@ class CallSelection:
         return not (self.everything or self.first or self.last or self.every or self.steps)
 
     @property
+    def steps_only(self) -> bool:
+        """Whether no call outside the denoising loop is ever traced."""
+        return not (self.everything or self.first or self.every)
+
+    @property
     def mixed(self) -> bool:
         """Whether there may be calls of both kinds."""
         return not self.nothing and (self.calibrate or not self.everything)
@@ -110,18 +115,21 @@ def parse_ops(text: str) -> OpsSelection:
         terms.setdefault(submodule, []).extend(words.split(","))
     if not terms:
         raise InputError(f"ops is empty: use {_WORDS}")
-    found = {name: _selection(words) for name, words in terms.items()}
+    found = {name: _selection(words, name) for name, words in terms.items()}
     default = found.pop("", ALL)
     if default.calibrate:
         found = {name: replace(part, calibrate=True) for name, part in found.items()}
     return OpsSelection(default, MappingProxyType(found))
 
 
-def _selection(words: list[str]) -> CallSelection:
-    """The calls that any of the words names; `calibrate` alone thins out all."""
+def _selection(words: list[str], submodule: str) -> CallSelection:
+    """The calls of a submodule, "" for all others, that any of the words names; `calibrate` alone
+    thins out all."""
     terms = [_term(word) for word in words if word != _CALIBRATE] or [ALL]
     if len(terms) > 1 and NONE in terms:
-        raise InputError(f"ops has none beside other words in {','.join(words)!r}: use one of them")
+        where = f" for {submodule}" if submodule else ""
+        text = ",".join(words)
+        raise InputError(f"ops has none beside other words in {text!r}{where}: use one of them")
     return CallSelection(
         everything=any(term.everything for term in terms),
         first=any(term.first for term in terms),

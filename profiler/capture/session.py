@@ -9,12 +9,11 @@ path = session.close()
 from __future__ import annotations
 
 import gc
-import os
 import re
 import shutil
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -23,16 +22,19 @@ from typing import Any
 
 from profiler.capture.attachment import Attachment, check_devices
 from profiler.capture.clock import Clock, RunClock
-from profiler.capture.host_commands import host_columns
+from profiler.capture.forks import abandon_in_children
+from profiler.capture.host_commands import take_host_commands
+from profiler.capture.loose_sources import LooseSources
 from profiler.capture.onnx_profile import EVENT_CAP
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.options import Options
 from profiler.capture.recorder import Invocation, Recorder
-from profiler.capture.run_info import NOT_ENDED, PipelineFacts, run_info
+from profiler.capture.run_info import PipelineFacts, run_info
+from profiler.capture.run_losses import NOT_ENDED
+from profiler.capture.weights import LoadedWeights
 from profiler.capture.wraps import is_wrapped
 from profiler.capture.writing import CallWriter
 from profiler.errors import InputError
-from profiler.events import ROOT_DEVICE
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
 
@@ -64,13 +66,15 @@ class Session:
         self._directory: Path | None = None
         self._bundle: BundleWriter | None = None
         self._writer: CallWriter | None = None
-        self._process = os.getpid()
         self._attachments: list[Attachment] = []
         self._others: list[PipelineFacts] = []  # of submodules that belong to no pipeline
-        self._sources: list[tuple[str, OperatorSource]] = []
+        self._described: list[PipelineFacts] | None = None  # what the manifest says so far
+        self._loose = LooseSources()
+        self._weights = LoadedWeights()
         self._warmup: dict[str, Any] = {}
-        self._closed = False
+        self._closed = False  # also in forked children
         self._lock = threading.RLock()
+        abandon_in_children(self)
 
     @classmethod
     def open(
@@ -99,7 +103,12 @@ class Session:
         """The bundle's folder, made on first use. Raises OutputError where it cannot be."""
         with self._lock:
             if self._directory is None:
-                self._describe(self._opened("run"))
+                bundle = self._opened("run")
+                try:
+                    self._describe(bundle)
+                except BaseException:
+                    self._remove(bundle)
+                    raise
             assert self._directory is not None
             return self._directory
 
@@ -122,43 +131,49 @@ class Session:
             attachment = Attachment(pipeline, self.recorder, self._options, work, self._event_cap)
             try:
                 attachment.attach(pipeline)
+                self._weights.add(attachment.facts.parts)
                 self._describe(bundle, attachment)
             except BaseException:
                 attachment.detach()
-                if not self._attachments and not self._sources:
+                if not self._attachments and not self._loose.all_here():
                     self._remove(bundle)
                 raise
             self._attachments.append(attachment)
             return attachment
 
-    def add_source(self, source: OperatorSource, submodule: str) -> None:
-        """Take the operators of a source that no attachment opened."""
+    def add_source(
+        self, source: OperatorSource, submodule: str, gone: Callable[[], bool] | None = None
+    ) -> None:
+        """Take the operators of a source that no attachment opened, until what it traces is
+        `gone`; those of earlier ones that are gone by now are written."""
         with self._lock:
-            self._sources.append((submodule, source))
+            if self._writer is not None:
+                self._loose.write_gone(self._writer)
+            self._loose.add(submodule, source, gone)
 
     def describe(self, facts: PipelineFacts) -> None:
         """Have the manifest describe submodules that no attachment has."""
         with self._lock:
-            self._others.append(facts)
+            self._weights.add(facts.parts)
+            if facts not in self._others:  # it may be a session made anew
+                self._others.append(facts)
             if self._bundle is not None and not self._closed:
                 self._describe(self._bundle)
 
     @contextmanager
     def warmup(self) -> Iterator[None]:
         """What runs inside is executed with everything in place but kept out of the run; the
-        manifest says how long it took."""
-        clock = self.recorder.clock
-        begin = clock.now_ns()
-        self.recorder.recording = False
+        manifest says how long it took. One inside another is part of that."""
+        self.recorder.begin_warmup()
         try:
             yield
         finally:
-            self.recorder.recording = True
-            before = self._warmup.get("duration_ns", 0)
-            self._warmup = {
-                "runs": self._warmup.get("runs", 0) + 1,
-                "duration_ns": before + clock.now_ns() - begin,
-            }
+            duration_ns = self.recorder.end_warmup()
+            if duration_ns >= 0:  # the outermost
+                self._warmup = {
+                    "runs": self._warmup.get("runs", 0) + 1,
+                    "duration_ns": self._warmup.get("duration_ns", 0) + duration_ns,
+                }
 
     def close(self, failure: str = "") -> Path | None:
         """Detach everything, write the bundle and return its folder; None where there is none.
@@ -168,12 +183,14 @@ class Session:
         is done: the run is its parent's.
         """
         with self._lock:
-            if self._closed or os.getpid() != self._process:
+            if self._closed:
                 return self.path
             self._closed = True
             try:
                 self._end_capture()
-                if self._bundle is not None and self._writer is not None:
+                if self._bundle is not None and not self._used:
+                    self._remove(self._bundle)
+                elif self._bundle is not None and self._writer is not None:
                     self.path = self._write(self._bundle, self._writer, failure)
             finally:
                 writer, self._writer, self._bundle = self._writer, None, None
@@ -184,21 +201,30 @@ class Session:
                 raise error
             return self.path
 
+    @property
+    def _used(self) -> bool:
+        """Whether anything was attached, was called, or failed of us."""
+        return bool(self._attachments or self.recorder.invocations or self.recorder.failures)
+
     def _end_capture(self) -> None:
         for attachment in reversed(self._attachments):
             attachment.detach()
-        for _, source in self._sources:
-            source.close()
+        self._loose.close()
         self.recorder.end_open_pipelines()
 
     def abandon(self) -> None:
-        """In a forked child: take the hooks off. The run is the parent's, which goes on with it.
+        """In a forked child: take the hooks off, and record nothing more. The run is the parent's,
+        which goes on with it. Again without effect.
 
         What lies below the session is never destroyed here: profiled sessions of ONNX Runtime
         would write to files of the parent, and wait for threads that a fork leaves behind.
         """
         import ctypes
 
+        self._lock = threading.RLock()  # the child may have been left a locked one
+        if self._closed:
+            return
+        self._closed = True
         gc.freeze()  # sessions among the garbage that the parent has left
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         for attachment in self._attachments:
@@ -210,57 +236,75 @@ class Session:
             if self._bundle is None:
                 run_id = self._name or self._dated(self._title or title)
                 bundle = BundleWriter.create(self._out, run_id, compress=self._compress)
-                self._writer = CallWriter(bundle)
+                try:
+                    self._writer = CallWriter(bundle, resting=self.recorder.at_rest)
+                except BaseException:  # on a full disk
+                    shutil.rmtree(bundle.directory, ignore_errors=True)
+                    raise
                 self._bundle, self._directory = bundle, bundle.directory
                 self.recorder.on_call_end = self._call_ended
                 self.recorder.on_pipeline_end = self._pipeline_ended
             return self._bundle
 
     def _remove(self, bundle: BundleWriter) -> None:
-        """Nothing could be attached: leave no bundle behind."""
+        """Nothing was recorded, or can be: leave no bundle behind."""
         assert self._writer is not None
         self.recorder.on_call_end = self.recorder.on_pipeline_end = None
         self._writer.finish()
         self._writer.journal.remove()
-        shutil.rmtree(bundle.directory)
-        self._bundle = self._writer = self._directory = None
+        shutil.rmtree(bundle.directory, ignore_errors=True)
+        self._bundle = self._writer = self._directory = self._described = None
 
     def _describe(self, bundle: BundleWriter, *attached: Attachment) -> None:
         """The manifest of a run that has not ended, so that a killed run is a bundle, too."""
-        facts = [attachment.facts for attachment in (*self._attachments, *attached)]
-        info = run_info(self.recorder, [*facts, *self._others], [])
-        bundle.begin(replace(info, losses=(NOT_ENDED,)))
+        facts: list[PipelineFacts] = []
+        attachments = (*self._attachments, *attached)
+        for known in (*(attachment.facts for attachment in attachments), *self._others):
+            if known not in facts:
+                facts.append(known)
+        if facts == self._described:
+            return
+        info = run_info(self.recorder, facts, [], self._weights)
+        bundle.begin(replace(info, overhead={}, losses=(NOT_ENDED,)))  # not known before its end
+        self._described = facts
 
     def _call_ended(self, invocation: Invocation) -> None:
         """A call has returned, on this thread: its line of the journal, and its file where that
         waits for no operators."""
         writer = self._writer
-        if writer is None or self._closed or os.getpid() != self._process:
+        if writer is None or self._closed:
             return
         begin = self.recorder.clock.now_ns()
         traced = not invocation.left_out and (
             any(invocation.submodule in attachment.traced for attachment in self._attachments)
-            or any(submodule == invocation.submodule for submodule, _ in self._sources)
+            or self._loose.traces(invocation.submodule)
         )
+        invocation.awaits_operators = traced
         writer.note(invocation, awaits_operators=traced)
         if not traced:
             writer.put_call(invocation)
-        if invocation.pipeline is not None:
-            invocation.pipeline.hooks_ns += self.recorder.clock.now_ns() - begin
+        if invocation.pipeline is not None:  # others count all that follows their end
+            self.recorder.spent(invocation, begin)
 
     def _pipeline_ended(self) -> None:
         """No pipeline call runs now: write what is complete."""
         writer = self._writer
-        if writer is None or self._closed or os.getpid() != self._process:
+        if writer is None or self._closed:
             return
-        for _, source in self._all_sources():
+        for _, source in self._attached_sources() + self._loose.staying():
             with suppress(Exception):  # it is asked again, and heard, when the run ends
                 for trace in source.traces():
                     writer.put(trace)
+        self.recorder.attempt("host work", self._put_host, writer)
         writer.flush()
 
-    def _all_sources(self) -> list[tuple[str, OperatorSource]]:
-        return [pair for a in self._attachments for pair in a.sources()] + self._sources
+    def _put_host(self, writer: CallWriter, *, all_left: bool = False) -> None:
+        """Have what pipeline calls did between their submodules' calls written."""
+        for commands in take_host_commands(self.recorder, all_left=all_left):
+            writer.put_host(commands)
+
+    def _attached_sources(self) -> list[tuple[str, OperatorSource]]:
+        return [pair for attachment in self._attachments for pair in attachment.sources()]
 
     def _dated(self, title: str) -> str:
         now = datetime.fromtimestamp(self.recorder.clock.now_ns() / 1e9, UTC)
@@ -269,17 +313,22 @@ class Session:
     def _write(self, bundle: BundleWriter, writer: CallWriter, failure: str) -> Path:
         begin = time.perf_counter_ns()
         writing = {"backpressure_ns": writer.backpressure_ns, "writing_ns": writer.writing_ns}
-        sources = self._all_sources()
+        sources = self._attached_sources() + self._loose.all_here()
         for submodule, source in sources:
             writer.put_rest(source, submodule)
+        self._put_host(writer, all_left=True)
         writer.finish()
         writer.write_rest(self.recorder.finished())
-        bundle.write_host(self.recorder.spans(), host_columns(self.recorder), ROOT_DEVICE)
+        writer.write_host(self.recorder.spans())
         shutil.rmtree(bundle.directory / WORK_NAME, ignore_errors=True)
         info = run_info(
             self.recorder,
             [*(attachment.facts for attachment in self._attachments), *self._others],
-            [(submodule, source.summary()) for submodule, source in sources],
+            [
+                *self._loose.let_go(),
+                *((submodule, source.summary()) for submodule, source in sources),
+            ],
+            self._weights,
             warmup=self._warmup,
             writing={**writing, "conversion_ns": time.perf_counter_ns() - begin},
             losses=writer.losses(),

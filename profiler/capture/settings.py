@@ -25,6 +25,7 @@ SWITCH = "RBLN_PROFILER"
 DIRECTORY = "RBLN_PROFILER_DIR"
 CONFIG = "RBLN_PROFILER_CONFIG"
 
+_ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no", "")  # RBLN's words for on
 _DEFAULT_OUT = "traces"
 _COMPRESSIONS = ("none", "deflate", "zstd")  # profiler.trace.compression, too heavy to import here
 
@@ -80,11 +81,12 @@ class Settings:
 
 
 def is_on(environment: Mapping[str, str]) -> bool:
-    """Whether the process is switched on. Raises InputError for anything but 0 and 1."""
+    """Whether the process is switched on: 1, true, on, yes, or 0, false, off, no, in any case.
+    Raises InputError for anything else."""
     value = environment.get(SWITCH, "").strip()
-    if value not in ("", "0", "1"):
+    if value.lower() not in _ON + _OFF:
         raise InputError(f"{SWITCH} is {value!r}: use 1 to profile, 0 or nothing not to")
-    return value == "1"
+    return value.lower() in _ON
 
 
 def environment_settings(environment: Mapping[str, str]) -> Settings:

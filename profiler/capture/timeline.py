@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 from profiler.events import NO_PIPELINE, NO_STEP, Span, SpanKind
 
-__all__ = ["PipelineCall"]
+__all__ = ["STAGES", "PipelineCall"]
 
-_STAGES = ("encode", "denoise", "decode")
+STAGES = ("encode", "denoise", "decode")
 
 
 @dataclass(slots=True, eq=False)
 class PipelineCall:
     """One call of the pipeline, `number` as in `events.Call`. `outer` is the pipeline call in which
-    it runs, `inner` are those that ran in it; `-1` stands for moments that were not reached."""
+    it runs, `inner` are those that ran in it; `-1` stands for moments that were not reached.
+    `settings` are the numbers and switches that it was given."""
 
     name: str
     start_ns: int
@@ -28,6 +30,7 @@ class PipelineCall:
     decoding: bool = False  # a call of the decode stage has begun
     hooks_ns: int = 0  # in the profiler's own code
     failed: bool = False  # ended with an exception: the stage that was running is its last
+    settings: dict[str, Any] = field(default_factory=dict)
 
     def begin_call(self, stage: str, start_ns: int) -> None:
         """A submodule call of `stage` begins."""
@@ -72,8 +75,8 @@ class PipelineCall:
                 for span in call._parts(begin, end)  # noqa: SLF001 - of its own class
             ]
         spans = []
-        borders = [start_ns, *self._borders(), end_ns]
-        for stage, begin, end in zip(_STAGES, borders, borders[1:], strict=False):
+        borders = [start_ns, *self.stage_borders_ns(), end_ns]
+        for stage, begin, end in zip(STAGES, borders, borders[1:], strict=False):
             if end > begin:
                 spans.append(self._span("stage", stage, stage, NO_STEP, begin, end))
         begin = self.loop_start_ns if self.loop_start_ns >= 0 else borders[1]
@@ -87,7 +90,7 @@ class PipelineCall:
     ) -> Span:
         return Span(kind, name, stage, step, begin_ns, end_ns - begin_ns, self.number)
 
-    def _borders(self) -> tuple[int, int]:
+    def stage_borders_ns(self) -> tuple[int, int]:
         """Ends of encode and denoise. Encoding ends with `encode_prompt` and the last call of
         its stage; denoising with the last scheduler step. What was never reached has no length."""
         unfinished = self.failed and not self.decoding
@@ -98,19 +101,3 @@ class PipelineCall:
         if self.loop_start_ns >= 0 and (unfinished or not self.step_ends_ns):
             denoise_end = self.end_ns
         return encode_end, max(denoise_end, encode_end)
-
-    def stage_at(self, time_ns: int) -> str:
-        """The stage in which `time_ns` lies, once the pipeline has ended."""
-        encode_end, denoise_end = self._borders()
-        if time_ns < encode_end:
-            return "encode"
-        return "denoise" if time_ns < denoise_end else "decode"
-
-    def step_at(self, time_ns: int) -> int:
-        """The step in which `time_ns` lies, `NO_STEP` outside the denoising loop."""
-        begin = self.loop_start_ns
-        for step, end in self.step_ends_ns:
-            if begin <= time_ns < end:
-                return step
-            begin = end
-        return NO_STEP

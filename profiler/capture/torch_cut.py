@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,7 @@ import numpy as np
 from profiler.capture.clock import Clock
 from profiler.capture.torch_commands import CallCommands, find_commands
 from profiler.capture.torch_events import TorchEvents, session_events
-from profiler.capture.torch_memory import device_memory
+from profiler.capture.torch_memory import DeviceMemory, device_memory
 from profiler.errors import InputError
 from profiler.kineto.trace_file import Scalar, read_kineto
 from profiler.trace.columns import CommandColumns, Counter
@@ -24,6 +24,7 @@ __all__ = ["CutCall", "StoppedSession", "TracedCall", "misplaced_ns", "on_clock"
 _SLACK_NS = 50_000  # by which a range may lie outside its invocation
 _NO_EVENTS = "no operators: another profiler took torch's over, or the session ended too early"
 _NOT_READ = "no operators: torch's trace could not be written and read in the temporary folder"
+_NOT_CUT = "no operators: torch's trace could not be cut into calls"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,13 +42,14 @@ class CutCall:
 class TracedCall:
     """One range of ours in a session: an invocation, or the host work around invocations. `layer`
     is what its operators outside all modules belong to, "" for each one's own name; `deliver` is
-    told what the session has of it, or in a sentence why it has nothing."""
+    told what the session has of it, or in a sentence why it has nothing; `owner` is who asked."""
 
     layer: str
     deliver: Callable[[CutCall | str], None]
     number: int = -1
     begin_ns: int = -1
     end_ns: int = -1
+    owner: object = None
 
 
 @dataclass(slots=True)
@@ -65,43 +67,50 @@ class StoppedSession:
     kind: str
 
     def cut(self, levels: Mapping[str, int]) -> dict[str, int]:
-        """Deliver what it has of each call. `levels` are the bytes that the session before it left
-        allocated, by device; returns those that it leaves."""
+        """Deliver what it has of each call: a sentence where it cannot be read, never an error.
+        `levels` are the bytes that the session before it left allocated, by device; returns those
+        that it leaves."""
+        after = {**levels, **self.allocated}
+        found: dict[int, CutCall] = {}
         failure = _NO_EVENTS
-        events = TorchEvents.of(())
-        if self.results is not None and self.results.trace_start_ns():  # else it has no trace
-            try:
-                events = on_clock(self._events(), self.start, self.end)
-            except (InputError, OSError, RuntimeError):
-                failure = _NOT_READ
-            self.results = None
+        try:
+            if self.calls and self.results is not None and self.results.trace_start_ns():
+                found, after = self._read(after)
+        except (OSError, InputError, RuntimeError):
+            failure = _NOT_READ
+        except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+            failure = f"{_NOT_CUT} ({type(error).__name__}: {error})"
+        self.results = None
+        for call in self.calls:
+            call.deliver(found.get(call.number, failure))
+        return after
+
+    def _read(self, before: Mapping[str, int]) -> tuple[dict[int, CutCall], dict[str, int]]:
+        """What it has, by the calls' numbers, and the bytes that it leaves allocated."""
+        events = on_clock(self._events(), self.start, self.end)
         closed = {call.number: call for call in self.calls if call.end_ns >= 0}
         found = find_commands(events, {number: call.layer for number, call in closed.items()})
-        before = {**levels, **self.allocated}
         memory = device_memory(events, before)
-        for call in self.calls:
-            commands = found.pop(call.number, None)
-            if commands is None:
-                call.deliver(failure)
-                continue
-            moved = misplaced_ns(call, commands)
-            columns = commands.build()
-            counters = [series.between(commands.start_ns, commands.end_ns) for series in memory]
-            call.deliver(
-                CutCall(
-                    found=commands,
-                    commands=replace(columns, start_ns=columns.start_ns + moved),
-                    counters=tuple(replace(c, times_ns=c.times_ns + moved) for c in counters),
-                    moved_ns=moved,
-                )
-            )
-        return before | {series.device: series.after for series in memory}
+        cut = {number: _cut_call(closed[number], own, memory) for number, own in found.items()}
+        return cut, {**before, **{series.device: series.after for series in memory}}
 
     def _events(self) -> TorchEvents:
         with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
             path = Path(folder) / "session.json"
             self.results.save(str(path))
             return session_events(read_kineto(path), self.kind, self.threads)
+
+
+def _cut_call(call: TracedCall, found: CallCommands, memory: Iterable[DeviceMemory]) -> CutCall:
+    moved = misplaced_ns(call, found)
+    columns = found.build()
+    counters = [series.between(found.start_ns, found.end_ns) for series in memory]
+    return CutCall(
+        found=found,
+        commands=replace(columns, start_ns=columns.start_ns + moved),
+        counters=tuple(replace(c, times_ns=c.times_ns + moved) for c in counters),
+        moved_ns=moved,
+    )
 
 
 def pair_clocks(clock: Clock) -> tuple[int, int]:

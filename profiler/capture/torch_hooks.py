@@ -11,6 +11,8 @@ from __future__ import annotations
 import sys
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
+from types import FrameType
 from typing import Any
 
 from profiler.capture.wraps import Around, Wraps
@@ -26,7 +28,7 @@ __all__ = [
     "transparent",
 ]
 
-_Begin = Callable[[tuple[Any, ...], Mapping[str, Any]], None]
+_Begin = Callable[[tuple[Any, ...], Mapping[str, Any], FrameType], None]
 _End = Callable[[Any], None]
 
 
@@ -43,8 +45,9 @@ def is_compiled(module: Any) -> bool:
 
 
 def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Around) -> None:
-    """Tell `begin(args, kwargs)` and `end(output)` of each call of `module`; a call that failed
-    has ended with its exception being handled.
+    """Tell `begin(args, kwargs, caller)` and `end(output)` of each call of `module`; a call that
+    failed has ended with its exception being handled. torch tells nothing of the end where that is
+    no `Exception`, as KeyboardInterrupt: `caller` is the frame that has then ended, too.
 
     `around(original, args, kwargs)` stands for both where the module is compiled. Undone with
     `wraps`.
@@ -52,23 +55,39 @@ def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Aro
     if is_compiled(module):
         wraps.around(module, "_compiled_call_impl", around)
         return
-    import torch
-
-    compiling, hooked = torch.compiler.is_compiling, weakref.ref(module)
-
-    def before(called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        if not compiling() and called is hooked():  # a copy of the module has its hooks too
-            begin(args, kwargs)
-
-    def after(called: Any, _: Any, output: Any) -> None:
-        if not compiling() and called is hooked():
-            end(output)
-
+    before, after = _Before(module, begin), _After(module, end)
     for handle in (
         module.register_forward_pre_hook(before, prepend=True, with_kwargs=True),
         module.register_forward_hook(after, always_call=True),
     ):
         wraps.on_undo(handle.remove)
+
+
+class _Hook:
+    """A forward hook of `module`. In a pickle or copy of it stands a function that does nothing
+    and needs nothing of ours."""
+
+    def __init__(self, module: Any, tell: Callable[..., None]) -> None:
+        import torch
+
+        self.compiling = torch.compiler.is_compiling
+        self.module = weakref.ref(module)
+        self.tell = tell
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return getattr, (nullcontext(), "__exit__")
+
+
+class _Before(_Hook):
+    def __call__(self, called: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        if not self.compiling() and called is self.module():
+            self.tell(args, kwargs, sys._getframe(1))  # noqa: SLF001 - inspect's, without a check
+
+
+class _After(_Hook):
+    def __call__(self, called: Any, _: Any, output: Any) -> None:
+        if not self.compiling() and called is self.module():
+            self.tell(output)
 
 
 def transparent(around: Around) -> Around:

@@ -19,10 +19,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from profiler.capture.host_commands import HostCommands
 from profiler.capture.module_classes import known_modules
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.recorder import HostCommands, Invocation, Recorder
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch_cut import CutCall, TracedCall
 from profiler.capture.torch_modules import ModuleRanges, class_name
@@ -65,9 +64,10 @@ class TorchOperators:
         self._open: dict[int, TracedCall] = {}  # by id of the invocation
         self._traces: list[OperatorTrace] = []
         self._expected = 0  # events of an invocation, 0: not known yet
+        self._closed = False
         self._lock = threading.Lock()
         self._pipelines: set[int] = set()  # ids of the pipeline calls that are running
-        self._pending = 0  # invocations that the running session has yet to deliver
+        self._sessions: set[int] = set()  # numbers of those that record its invocations
         self._summary = SourceSummary(backend="torch")
         self._lost: dict[tuple[str, str], int] = {}  # by kind and detail
 
@@ -92,17 +92,17 @@ class TorchOperators:
 
     def before(self, invocation: Invocation) -> None:
         """Open the invocation's range; starts or renews the session where that is due."""
-        if not invocation.recorded:
+        if not invocation.recorded or self._closed:
             return
         begin, sessions = self._clock.now_ns(), self._tracing.sessions
         self._modules.attach()
-        call = TracedCall(self._layer, lambda cut: self._keep(invocation, cut))
+        call = TracedCall(self._layer, lambda cut: self._keep(invocation, cut), owner=self)
         pipeline = invocation.pipeline
         host = None if pipeline is None else lambda: self._host_range(pipeline)
         expected = self._expected or max(_EVENTS_PER_MODULE * len(self._modules), _FEWEST_EVENTS)
         if self._tracing.begin_call(call, self._clock, expected, self._cap, host):
             self._open[id(invocation)] = call
-            self._pending += 1
+            self._sessions.add(self._tracing.sessions)
         else:
             self._lose("untraced_call", 1, _ANOTHER)
         if self._tracing.sessions != sessions:
@@ -124,11 +124,11 @@ class TorchOperators:
         _pause(self._tracing, self._recorder)
 
     def close(self) -> None:
-        """Remove the hooks and stop the session, whoever runs it; again without effect."""
+        """Remove the hooks and end the session, where this thread can; again without effect."""
+        self._closed = True
         self._modules.detach()
         self._open.clear()
-        if self._pending:
-            self._tracing.end_session(of_any_thread=True)
+        self._tracing.release(self)
 
     def traces(self) -> Iterator[OperatorTrace]:
         """The operators of every invocation that was traced, in order; after `close`, once."""
@@ -143,26 +143,25 @@ class TorchOperators:
         ]
         return replace(
             self._summary,
-            sessions=self._tracing.sessions,
+            sessions=len(self._sessions),
             losses=tuple(losses),
             known=known_modules(self._modules.classes),
         )
 
     def _host_range(self, pipeline: PipelineCall) -> TracedCall:
         """What is to become of operators between invocations."""
-        return TracedCall("", lambda cut: self._keep_host(pipeline, cut))
+        return TracedCall("", lambda cut: self._keep_host(pipeline, cut), owner=self)
 
     def _keep_host(self, pipeline: PipelineCall, cut: CutCall | str) -> None:
         """Take what a session has of host work; where it has nothing, its calls say so."""
         if isinstance(cut, CutCall):
-            self._recorder.host_commands.append(HostCommands(pipeline, cut.commands))
+            self._recorder.host_commands.append(HostCommands(cut.commands, pipeline))
             known = self._summary
             self._summary = replace(known, host_events=known.host_events + cut.found.events)
             self._lose("dropped_events", cut.found.dropped, _NO_WORK)
 
     def _keep(self, invocation: Invocation, cut: CutCall | str) -> None:
         """Take what a session has of an invocation."""
-        self._pending -= 1
         if isinstance(cut, str):
             if not invocation.failed:
                 self._lose("untraced_call", 1, cut)
@@ -227,8 +226,3 @@ def _pause(tracing: Tracing, recorder: Recorder) -> None:
     begin = recorder.clock.now_ns()
     if tracing.pause():
         recorder.add_host_work("profiler.stop_session", begin, recorder.clock.now_ns())
-
-
-def _class_name(module: Any) -> str:
-    """The class of a submodule, without torch.compile's wrapper."""
-    return type(getattr(module, "_orig_mod", module)).__name__

@@ -1,6 +1,7 @@
 """Host events of a torch.profiler session as nested ranges: whose invocation, module and operator.
 
 Our own ranges stand among the operators: one around each invocation, one around each module call.
+Annotations of the script are never ours, whatever they are called.
 """
 
 from __future__ import annotations
@@ -124,14 +125,16 @@ class HostRanges:
 
 def _kind(name: str, *, annotation: bool) -> tuple[RangeKind, str]:
     kind, label = RangeKind.OPERATOR, ""
-    if name.startswith(CALL):
-        kind, label = RangeKind.CALL, name[len(CALL) :]
-    elif name.startswith(MODULE):
-        kind, label = RangeKind.MODULE, name[len(MODULE) :]
-    elif name.startswith(_GRAPH):
+    if name.startswith(_GRAPH):
         kind = RangeKind.GRAPH
     elif name.startswith(_REGION):
         kind = RangeKind.REGION
     elif annotation or not is_operator(name):
         kind = RangeKind.OTHER
+    elif name.startswith(MODULE):
+        kind, label = RangeKind.MODULE, name[len(MODULE) :]
+    elif name.startswith(CALL):
+        number = name[len(CALL) :]
+        ours = number.isascii() and number.isdigit()
+        kind, label = (RangeKind.CALL, number) if ours else (RangeKind.OTHER, "")
     return kind, label

@@ -6,36 +6,50 @@ too: a range of ours around all of them is its host work. Ahead of a call that i
 session is stopped; it is cut with the others, when the pipeline call ends or before they outgrow
 their memory: a host event takes 6 kB until it is cut (torch 2.13).
 
-A session records the thread that started it. When a second thread has asked for one, further
-sessions record all threads, until the last of them has ended; torch then tells of no allocations.
+A session records the thread that started it, and torch stops it on that thread alone. When a
+second thread has asked for one, further sessions record all threads, until the last of them has
+ended; torch then tells of no allocations.
 """
 
 from __future__ import annotations
 
 import itertools
-import os
+import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from profiler.capture.clock import Clock
+from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.notices import notice
 from profiler.capture.torch_cut import StoppedSession, TracedCall, pair_clocks
-from profiler.capture.torch_modules import close_range, open_range
+from profiler.capture.torch_modules import close_range, leave, leave_modules, open_range
+from profiler.capture.torch_profiler import (
+    accelerator,
+    allocated,
+    is_ours,
+    is_profiling,
+    new_profiler,
+    say_running,
+    started,
+)
 from profiler.capture.torch_ranges import CALL
 from profiler.kineto.trace_file import Scalar
 
-__all__ = ["EVENT_CAP", "Tracing", "accelerator", "is_profiling", "new_profiler", "quiet"]
+__all__ = ["EVENT_CAP", "Tracing"]
 
-_OURS = 1  # torch's flag while our session runs; a profiler of the script's sets it to True
 _NOTICE = (
     "the script's own torch.profiler is running, and torch has one a process: calls that run "
     "meanwhile are recorded without their operators"
 )
+_ELSEWHERE = (
+    "no operators: the run was closed on another thread while this one was being traced, and torch "
+    "stops its profiler on the thread that it records"
+)
+_THREAD_ENDED = "no operators: the thread that was being traced has ended"
 EVENT_CAP = 200_000  # host events that are not yet cut: 1.2 GB
-_LOG_LEVEL, _QUIET = "KINETO_LOG_LEVEL", "6"
 
 
 @dataclass(slots=True)
@@ -49,7 +63,7 @@ class _HostRange:
 @dataclass(slots=True)
 class _Session:
     """A running session. `start` is of `pair_clocks`; `hosts` are the open ranges of host work,
-    by thread."""
+    by thread. `given_up`: nobody wants it any more, its thread is to stop it."""
 
     profiler: Any
     thread: int
@@ -61,6 +75,15 @@ class _Session:
     expected_events: int = 0
     calls: list[TracedCall] = field(default_factory=list)
     hosts: dict[int, _HostRange] = field(default_factory=dict)
+    given_up: bool = False
+
+    def withdraw(self, owner: object) -> None:
+        """Deliver nothing to an owner, whose calls it cannot have cut."""
+        withdrawn = [call for call in self.calls if call.owner is owner]
+        self.calls = [call for call in self.calls if call.owner is not owner]
+        self.given_up = not self.calls
+        for call in withdrawn:
+            call.deliver(_ELSEWHERE)
 
     def records(self, thread: int) -> bool:
         """Whether it records what a thread does."""
@@ -83,6 +106,7 @@ class Tracing:
         self._stopped_events = 0
         self._several_threads = False
         self._noticed = False
+        self._starting = False
         self._threads: dict[Scalar, int] = {}
 
     def begin_call(
@@ -102,10 +126,7 @@ class Tracing:
         """
         thread = threading.get_ident()
         with self._lock:
-            session = self._session
-            if session is not None and not _is_ours():
-                self._stop(session)
-                session = None
+            session = self._usable(thread)
             if session is not None and not session.records(thread):
                 self._several_threads = True
                 return False
@@ -139,13 +160,65 @@ class Tracing:
             self._end(threading.get_ident())
             return self._session is not before
 
-    def end_session(self, *, of_any_thread: bool = False) -> None:
-        """Record no more of this thread, or of any; deliver the calls of what has been stopped."""
+    def end_session(self) -> None:
+        """Record no more of this thread; deliver the calls of what has been stopped."""
         with self._lock:
             self._end(threading.get_ident())
-            if of_any_thread and self._session is not None:
-                self._stop(self._session)
             self._cut()
+
+    def release(self, owner: object) -> None:
+        """Deliver what there is of an owner's calls; it asks for nothing more. Those that a session
+        of another thread records have nothing: that thread stops it, when it comes here next."""
+        thread = threading.get_ident()
+        with self._lock:
+            session = self._session
+            if session is not None and any(call.owner is owner for call in session.calls):
+                if session.records(thread):
+                    self._end(thread)
+                    if self._session is session:
+                        self._stop(session)
+                else:
+                    session.withdraw(owner)
+            self._cut()
+
+    def forget(self) -> None:
+        """In a forked child: all that runs and waits is the parent's.
+
+        torch records the thread that has forked on in the child, where it did so before; it is told
+        to stop, but where an accelerator is recorded, too, whose runtime survives no fork.
+        """
+        session, starting = self._session, self._starting
+        self._lock = threading.RLock()
+        self._session, self._starting, self._several_threads = None, False, False
+        self._stopped, self._stopped_events, self._threads = [], 0, {}
+        leave_modules()
+        if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
+            return
+        here = session is not None and session.records(threading.get_ident())
+        if session is not None and here and not session.profiler.use_device:
+            with suppress(Exception):
+                session.profiler.__exit__(None, None, None)
+        say_running(ours=False)
+
+    def _usable(self, thread: int) -> _Session | None:
+        """The running session; first that ends which is ours no more, or nobody's."""
+        session = self._session
+        if session is None:
+            return None
+        if not is_ours():
+            self._stop(session)
+        elif session.given_up and session.thread == thread:
+            self._end(thread)
+        elif not session.records(thread) and session.thread not in sys._current_frames():  # noqa: SLF001
+            self._drop(session)
+        return self._session
+
+    def _drop(self, session: _Session) -> None:
+        """The thread that a session records has ended, and with it what torch had recorded."""
+        self._session = None
+        say_running(ours=False)
+        for call in session.calls:
+            call.deliver(_THREAD_ENDED)
 
     def _only_here(self, session: _Session | None, thread: int) -> bool:
         """Whether no call is open, and no host work of another thread."""
@@ -170,35 +243,39 @@ class Tracing:
             return
         host = session.hosts.pop(thread, None)
         if host is not None:
-            host.opened.__exit__(None, None, None)
+            leave(host.opened)
             host.call.end_ns = session.clock.now_ns()
         if not session.all_threads or not session.in_use():
             self._stop(session)
 
     def _start(self, clock: Clock) -> _Session | None:
-        import torch.autograd.profiler as torch_profiler
-
+        """Start a session; None where a profiler that is not ours runs."""
         if is_profiling():
             if not self._noticed:
                 self._noticed = True
                 notice(_NOTICE)
             return None
         profiler = new_profiler(all_threads=self._several_threads)
-        with quiet():
-            profiler.__enter__()
-        torch_profiler._is_profiler_enabled = _OURS  # noqa: SLF001
+        self._starting = True
+        running = started(profiler)
+        if running:
+            say_running(ours=True)
+        self._starting = False
+        if not running:
+            return None
         self._session = _Session(
             profiler,
             threading.get_ident(),
             self._several_threads,
             clock,
             pair_clocks(clock),
-            _allocated(),
+            allocated(),
             accelerator() or "cuda",
         )
         self.sessions += 1
         return self._session
 
+    @interrupts_wait()
     def _stop(self, session: _Session) -> None:
         """Stop the running session; what it has recorded is read later. Where the script has
         started a profiler meanwhile, torch has that one, which is left alone."""
@@ -206,8 +283,11 @@ class Tracing:
         end = pair_clocks(session.clock)
         for host in session.hosts.values():  # of other threads, which are interrupted
             host.call.end_ns = session.clock.now_ns()
-        if _is_ours():
-            session.profiler.__exit__(None, None, None)
+        if is_ours():
+            try:
+                session.profiler.__exit__(None, None, None)
+            except RuntimeError:  # somebody has stopped it: it has no results
+                say_running(ours=False)
         self._stopped_events += session.expected_events
         self._stopped.append(
             StoppedSession(
@@ -221,67 +301,10 @@ class Tracing:
             )
         )
 
+    @interrupts_wait()
     def _cut(self) -> None:
         """Deliver the calls of the sessions that were stopped."""
         stopped, self._stopped, self._stopped_events = self._stopped, [], 0
         levels: dict[str, int] = {}
         for session in stopped:
             levels = session.cut(levels)
-
-
-def _is_ours() -> bool:
-    """Whether what torch is recording now is our session."""
-    import torch.autograd.profiler as torch_profiler
-
-    return torch_profiler._is_profiler_enabled is _OURS  # noqa: SLF001
-
-
-def is_profiling() -> bool:
-    """Whether any profiler of torch is running."""
-    import torch.autograd.profiler as torch_profiler
-
-    return bool(torch_profiler._is_profiler_enabled)  # noqa: SLF001 - there is no public question
-
-
-def accelerator() -> str | None:
-    """torch's name of the accelerator whose work a session records, None without one."""
-    import torch
-
-    return next((kind for kind in ("cuda", "xpu") if getattr(torch, kind).is_available()), None)
-
-
-def new_profiler(*, all_threads: bool = False) -> Any:
-    """torch.autograd's profiler. torch.profiler's, which wraps it, imports torch's compiler when
-    it starts: 800 modules, 2 s."""
-    from torch._C._profiler import _ExperimentalConfig
-    from torch.autograd.profiler import profile
-
-    return profile(
-        use_device=accelerator(),
-        use_kineto=True,
-        record_shapes=True,
-        profile_memory=True,
-        experimental_config=_ExperimentalConfig(profile_all_threads=all_threads),
-    )
-
-
-@contextmanager
-def quiet() -> Iterator[None]:
-    """Kineto prints two lines a session in torch 2.13, unless told not to before its first."""
-    if _LOG_LEVEL in os.environ:
-        yield
-        return
-    os.environ[_LOG_LEVEL] = _QUIET
-    try:
-        yield
-    finally:
-        del os.environ[_LOG_LEVEL]
-
-
-def _allocated() -> dict[str, int]:
-    """What torch's allocators hold on CUDA devices now, bytes by device."""
-    import torch
-
-    if not torch.cuda.is_available():
-        return {}
-    return {f"cuda:{i}": torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())}

@@ -11,13 +11,15 @@ somebody else put over a wrapper stays in place; the wrapper below it then only 
 from __future__ import annotations
 
 import copy
+import copyreg
 import functools
 import inspect
+import operator
 import weakref
 from collections.abc import Callable
 from typing import Any
 
-__all__ = ["WRAPPED", "Around", "Wraps", "is_function", "is_wrapped", "weakly"]
+__all__ = ["WRAPPED", "Around", "Wraps", "attributes", "is_function", "is_wrapped", "weakly"]
 
 WRAPPED = "_profile_sd3_wrapped"  # marks the classes that we made
 
@@ -54,7 +56,8 @@ def _call(around: Around, original: Callable[..., Any], /, *args: Any, **kwargs:
 
 
 class _Wrapper:
-    """Stands in an instance for its method `original`. A copy of the instance gets the method."""
+    """Stands in an instance for its method `original`. A copy or pickle of the instance gets the
+    method."""
 
     def __init__(self, original: Callable[..., Any], arounds: _Arounds) -> None:
         functools.update_wrapper(self, original)
@@ -66,6 +69,9 @@ class _Wrapper:
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Any:
         return copy.deepcopy(self.original, memo)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced_to(self.original)
 
 
 class _CallableProxy:
@@ -84,6 +90,14 @@ class _CallableProxy:
 
     def __setattr__(self, name: str, value: Any) -> None:
         setattr(self._target, name, value)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _reduced_to(self._target)
+
+
+def _reduced_to(value: Any) -> tuple[Any, ...]:
+    """What `__reduce__` of something of ours returns, so that `value` is pickled in its place."""
+    return operator.itemgetter(0), ((value,),)
 
 
 class _Methods(dict[str, _Arounds]):
@@ -126,7 +140,7 @@ class Wraps:
 
         def undo() -> None:
             arounds.remove(around)
-            if not arounds.current and _attributes(weak()).get(name) is here():
+            if not arounds.current and attributes(weak()).get(name) is here():
                 arounds.restore()
 
         self._undo.append(undo)
@@ -158,7 +172,7 @@ class Wraps:
 
     def _replace(self, owner: Any, name: str, value: Any) -> None:
         restore, weak = _set(owner, name, value), weakly(owner)
-        self._undo.append(lambda: restore() if _attributes(weak()).get(name) is value else None)
+        self._undo.append(lambda: restore() if attributes(weak()).get(name) is value else None)
 
     def on_undo(self, action: Callable[[], None]) -> None:
         """Run `action` when the wraps are undone, in its turn."""
@@ -179,16 +193,16 @@ def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:
 
     def restore() -> None:
         if before is _MISSING:
-            _attributes(weak()).pop(name, None)
+            attributes(weak()).pop(name, None)
         else:
-            _attributes(weak())[name] = before
+            attributes(weak())[name] = before
 
     return restore
 
 
-def _attributes(owner: Any) -> dict[str, Any]:
-    """What is set on the instance itself; nothing where it exists no more."""
-    return {} if owner is None else vars(owner)
+def attributes(owner: Any) -> dict[str, Any]:
+    """What is set on the instance itself; nothing where it has no place for that, or is gone."""
+    return getattr(owner, "__dict__", {})
 
 
 def is_function(value: Any) -> bool:
@@ -241,5 +255,23 @@ def _subclass(base: type, methods: _Methods) -> type:
         "__module__": base.__module__,
         "__qualname__": base.__qualname__,
         "__doc__": base.__doc__,
+        "__reduce_ex__": functools.partialmethod(_reduced, base),
     }
     return type(base)(base.__name__, (base,), namespace)
+
+
+def _reduced(self: Any, base: Any, protocol: Any) -> Any:
+    """`__reduce_ex__` of an object whose class we made of `base`: copies and pickles have `base`,
+    and need nothing of ours."""
+    known = copyreg.dispatch_table.get(base)
+    reduced = known(self) if known is not None else base.__reduce_ex__(self, protocol)
+    if not isinstance(reduced, tuple):
+        return reduced
+    make, arguments, *state = reduced
+    arguments = tuple(base if value is type(self) else value for value in arguments)
+    if make is copyreg.__newobj__:  # type: ignore[attr-defined]
+        make = base.__new__  # pickle insists that what it is told to make has the object's class
+    elif make is copyreg.__newobj_ex__:  # type: ignore[attr-defined]
+        _, positional, named = arguments
+        make, arguments = functools.partial(base.__new__, base, *positional, **named), ()
+    return make, arguments, *state

@@ -3,12 +3,18 @@
     writer = CallWriter(bundle)
     writer.note(invocation, awaits_operators=False)   # on the thread that ran it: some µs
     writer.put(OperatorTrace(invocation, commands, counters))
-    writer.flush()    # a pipeline call has ended
-    writer.finish()   # the run has
+    writer.put_call(invocation)   # one without operators: nothing ever waits for its file
+    writer.put_host(commands)          # of no call
+    writer.flush()                     # a pipeline call has ended
+    writer.finish()                    # the run has
+    writer.write_host(spans)
 
-A file takes about 0.3 ms of Python, which would compete with the pipeline for cores and the
+A file takes some 0.1 ms of Python, which would compete with the pipeline for cores and the
 interpreter. So the thread that writes sleeps while a pipeline call runs, until the queue is half
 full. Where the queue is full, `put` waits, and what it waited is `backpressure_ns`.
+
+The journal holds all that is known of calls without operators: their files are written while no
+pipeline call runs, in a fiftieth of the time at most, and the rest at the end of the run.
 
 Nothing here takes a lock of Python's: a signal may end the run whatever its handler interrupts.
 """
@@ -22,18 +28,21 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
+from profiler.capture.host_commands import HostPieces
 from profiler.capture.operator_source import OperatorSource, OperatorTrace
 from profiler.capture.recorder import Invocation
 from profiler.errors import OutputError
-from profiler.events import UNKNOWN, Loss
+from profiler.events import UNKNOWN, Loss, Span
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder
+from profiler.trace.columns import CommandBuilder, CommandColumns
 from profiler.trace.journal import Journal
 
 __all__ = ["QUEUE_LIMIT", "CallWriter"]
 
 QUEUE_LIMIT = 256  # calls that wait to be written
 _NAP_S = 0.0005
+_DUTY = 0.02  # share of the time in which calls without operators are written
+_LONG_S = 0.05  # until the thread looks again whether the pipeline is at rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +58,8 @@ class CallWriter:
     """Writes the call files of one bundle on a thread of its own.
 
     `written` has the indices of the calls whose files are there. A file that cannot be written
-    never reaches the pipeline: it is in `losses()`. `nap` waits while the queue is full.
+    never reaches the pipeline: it is in `losses()`. `nap` waits while the queue is full; `resting`
+    tells whether no pipeline call runs.
     """
 
     def __init__(
@@ -58,6 +68,7 @@ class CallWriter:
         *,
         limit: int = QUEUE_LIMIT,
         nap: Callable[[float], None] = time.sleep,
+        resting: Callable[[], bool] = lambda: True,
     ) -> None:
         self.written: set[int] = set()
         self.writing_ns = 0  # in which the thread worked
@@ -66,10 +77,14 @@ class CallWriter:
         self._nothing = CommandBuilder().build()
         self._limit = limit
         self._nap = nap
+        self._resting = resting
         self._waits: list[int] = []
         self._failed: dict[int, _Failure] = {}
         self._unread: list[Loss] = []
-        self._items: SimpleQueue[OperatorTrace] = SimpleQueue()
+        self._host = HostPieces(bundle)
+        self._items: SimpleQueue[OperatorTrace | CommandColumns] = SimpleQueue()
+        self._bare: SimpleQueue[Invocation] = SimpleQueue()  # calls without operators
+        self._trickling = False  # the thread writes them, now and then
         self._wake: SimpleQueue[bool] = SimpleQueue()  # False: for the last time
         self._thread = threading.Thread(target=self._work, name="profile-sd3", daemon=True)
         with contextlib.suppress(RuntimeError):  # the interpreter is shutting down
@@ -86,18 +101,28 @@ class CallWriter:
 
     def put(self, trace: OperatorTrace) -> None:
         """Have the file of a call written; waits while the queue is full."""
+        self._put(trace)
+
+    def put_host(self, commands: CommandColumns) -> None:
+        """Have commands of no call written; waits while the queue is full."""
+        self._put(commands)
+
+    def _put(self, item: OperatorTrace | CommandColumns) -> None:
         if not self._thread.is_alive():
-            self._write(trace)
+            self._write(item)
             return
         if self._items.qsize() >= self._limit:
             self._wait()
-        self._items.put(trace)
+        self._items.put(item)
         if self._items.qsize() >= max(self._limit // 2, 1):
             self._wake.put(True)
 
     def put_call(self, invocation: Invocation) -> None:
-        """As `put`, for a call without operators."""
-        self.put(OperatorTrace(invocation, self._nothing, ()))
+        """Have the file of a call without operators written, some time: see `write_rest`."""
+        self._bare.put(invocation)
+        if not self._trickling and invocation.pipeline is None:
+            self._trickling = True
+            self._wake.put(True)
 
     def put_rest(self, source: OperatorSource, submodule: str) -> None:
         """Have all that a source still holds written, when the run has ended. Where it fails,
@@ -111,11 +136,11 @@ class CallWriter:
 
     def flush(self) -> None:
         """Write what is in the queue, on the thread, from now on."""
-        if not self._items.empty():
+        if not (self._items.empty() and self._bare.empty()):
             self._wake.put(True)
 
     def finish(self) -> None:
-        """Write all that is in the queue and end the thread."""
+        """Write all that is in the queue, but calls without operators, and end the thread."""
         if self._thread.is_alive():
             self._wake.put(False)
             self._thread.join()
@@ -123,13 +148,23 @@ class CallWriter:
 
     def write_rest(self, invocations: Iterable[Invocation]) -> None:
         """Write the calls that have no file yet, without operators, on this thread; after
-        `finish`."""
-        for invocation in invocations:
+        `finish`. What cannot be written is tried once more, when all others are there."""
+        rest = [invocation for invocation in invocations if invocation.index not in self.written]
+        for invocation in rest:
             self._write(OperatorTrace(invocation, self._nothing, ()))
+        for invocation in rest:
+            if invocation.index in self._failed:
+                self._write(OperatorTrace(invocation, self._nothing, ()))
+
+    def write_host(self, spans: Iterable[Span]) -> None:
+        """Write `host.pb`: these spans, and the commands of no call; after `finish`. Raises
+        OutputError."""
+        self._host.write(spans)
 
     def losses(self) -> Iterator[Loss]:
-        """What could not be read or written: operators of calls, or whole calls."""
+        """What could not be read or written: operators, or whole calls."""
         yield from self._unread
+        yield from self._host.losses()
         for index, failure in self._failed.items():
             if index not in self.written:
                 yield Loss("missing_file", failure.file, 1, "files", failure.reason)
@@ -152,22 +187,49 @@ class CallWriter:
         self._waits.append(time.perf_counter_ns() - begin)
 
     def _work(self) -> None:
-        go_on = True
-        while go_on:
-            go_on = self._wake.get()
+        pause_s: float | None = None
+        while True:
+            try:
+                go_on = self._wake.get(timeout=pause_s)
+            except Empty:
+                go_on = True
             begin = time.perf_counter_ns()
             self._drain()
+            pause_s = self._trickle() if go_on else None
             self.writing_ns += time.perf_counter_ns() - begin
+            if not go_on:
+                return
+
+    def _trickle(self) -> float | None:
+        """Write one call without operators, while no pipeline call runs; returns when the next one
+        is due, in s, None where there is none."""
+        if not self._resting():
+            return _LONG_S
+        begin = time.perf_counter_ns()
+        try:
+            self._trickling = True
+            invocation = self._bare.get_nowait()
+        except Empty:
+            self._trickling = False
+            return None if self._bare.empty() else _LONG_S
+        self._write(OperatorTrace(invocation, self._nothing, ()))
+        return (time.perf_counter_ns() - begin) / _DUTY * 1e-9
 
     def _drain(self) -> None:
         while True:
             try:
-                trace = self._items.get_nowait()
+                item = self._items.get_nowait()
             except Empty:
                 return
-            self._write(trace)
+            self._write(item)
 
-    def _write(self, trace: OperatorTrace) -> None:
+    def _write(self, item: OperatorTrace | CommandColumns) -> None:
+        if isinstance(item, CommandColumns):
+            self._host.add(item)
+        else:
+            self._write_call(item)
+
+    def _write_call(self, trace: OperatorTrace) -> None:
         call = trace.invocation.as_call()
         if call.index < 0 or call.index in self.written:
             return  # it was interrupted at its end; a file is never overwritten

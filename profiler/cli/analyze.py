@@ -193,11 +193,14 @@ def _others(path: Path, others: list[Path]) -> Iterable[str]:
 def _unmerged(path: Path) -> Iterable[str]:
     """Runs that were killed or still go on: the newest run may be one of them."""
     from profiler.trace.bundle import is_unfinished
+    from profiler.trace.journal import is_running
     from profiler.trace.manifest import MANIFEST_NAME
 
     below = sorted(entry for entry in path.iterdir() if entry.is_dir())
     for entry in filter(is_unfinished, below):
-        if (entry / MANIFEST_NAME).is_file():
+        if is_running(entry):
+            yield f"the run in {entry} is still going on and was left out"
+        elif (entry / MANIFEST_NAME).is_file():
             yield f"{entry} has not ended and was left out: `profile-sd3 merge {entry}`"
         else:
             yield f"{entry} has no manifest and was left out: `profile-sd3 merge {entry}`"

@@ -7,11 +7,21 @@ from typing import Annotated
 
 import typer
 
+from profiler.errors import InputError
+
 __all__ = ["merge"]
+
+_NAMED = 4  # finished runs that are named
 
 
 def merge(
-    directory: Annotated[Path, typer.Argument(metavar="DIR", help="The folder of one run.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The folder of one run, or of several: the newest that was cut short is taken.",
+        ),
+    ],
 ) -> None:
     """Write merged.pb anew from the files of a run, and its manifest where that is missing.
 
@@ -20,9 +30,36 @@ def merge(
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest
     from profiler.trace.merge import merge_bundle
 
+    directory = _one_run(directory)
     merged = merge_bundle(directory)
     typer.echo(f"{merged}: {merged.stat().st_size:,} bytes")
     for loss in read_manifest(directory / MANIFEST_NAME).info.losses:
         unit = loss.unit.removesuffix("s") if loss.count == 1 else loss.unit
         count = f"{loss.count:,} {unit}" if loss.count >= 0 else unit
         typer.echo(f"lost: {loss.where}: {loss.kind}, {count}: {loss.detail}", err=True)
+
+
+def _one_run(directory: Path) -> Path:
+    """`directory` itself, or, of a folder of bundles, the newest that was cut short. Raises
+    InputError where none of them was."""
+    from profiler.trace.bundle import call_files, is_unfinished
+    from profiler.trace.journal import is_running
+    from profiler.trace.manifest import MANIFEST_NAME
+
+    if not directory.is_dir() or is_unfinished(directory):
+        return directory
+    if call_files(directory) or (directory / MANIFEST_NAME).is_file():
+        return directory
+    below = [entry for entry in directory.iterdir() if entry.is_dir()]
+    unfinished = [entry for entry in below if is_unfinished(entry)]
+    cut = [entry for entry in unfinished if not is_running(entry)]
+    if cut:
+        return max(cut, key=lambda entry: (entry.stat().st_mtime_ns, entry.name))
+    if unfinished:
+        raise InputError(f"the run in {unfinished[0]} is still going on: wait for its end")
+    finished = sorted(entry.name for entry in below if (entry / MANIFEST_NAME).is_file())
+    if not finished:
+        return directory
+    more = f" and {len(finished) - _NAMED} more" if len(finished) > _NAMED else ""
+    named = ", ".join(finished[:_NAMED]) + more
+    raise InputError(f"no run in {directory} was cut short: give the folder of one ({named})")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -9,6 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     import subprocess
+    from collections.abc import Iterator
 
     from profiler.capture.settings import Settings
 
@@ -30,6 +32,13 @@ def record(
     ops: Annotated[
         str | None, typer.Option(help="Calls whose operators are traced.  [default: all]")
     ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Leave every fourth step untraced, to measure what tracing costs.",
+        ),
+    ] = False,
     config: Annotated[
         str | None, typer.Option(help="Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG.")
     ] = None,
@@ -42,7 +51,6 @@ def record(
     The same as setting RBLN_PROFILER=1 for it. Signals are passed on, the command's exit code is
     returned, and at the end it is said where the bundles are.
     """
-    import os
     import tempfile
 
     from profiler.capture.settings import CONFIG, Settings, environment_settings
@@ -56,15 +64,33 @@ def record(
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         journal = Path(folder) / "journal"
         settings = Settings.of({**inherited, **given, "journal": journal})
+        if calibrate:
+            settings = Settings.of({**settings.given(), "ops": f"{settings.ops} calibrate"})
+        _check_folder(settings.out)
         settings.write_environment(environment)
         code = _run(_with_interpreter(command), environment)
         _say_where(journal, settings)
     raise typer.Exit(code)
 
 
+def _check_folder(out: Path) -> None:
+    """Refuse a folder in which nothing can be made, before the command is run."""
+    import tempfile
+
+    from profiler.trace.storage import not_writable
+
+    there = out.absolute()
+    while not os.path.lexists(there):
+        there = there.parent
+    try:
+        with tempfile.TemporaryDirectory(prefix=".profile-sd3-", dir=there):
+            pass
+    except OSError as error:
+        raise not_writable(out, error) from error
+
+
 def _with_interpreter(command: list[str]) -> list[str]:
     """`script.py …` and `-m module …` are run by this Python; other commands as they are."""
-    import os
     import shutil
     import sys
 
@@ -118,8 +144,6 @@ def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
 
 def _in_foreground() -> bool:
     """Whether a terminal's Ctrl-C reaches this process and its children alike."""
-    import os
-
     try:
         with open(os.ctermid(), "rb") as terminal:  # noqa: PTH123
             return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
@@ -129,20 +153,18 @@ def _in_foreground() -> bool:
 
 def _say_where(journal: Path, settings: Settings) -> None:
     """Tell on stderr of each bundle that a process of the command has written."""
-    import json
-
-    lines = journal.read_text(encoding="utf-8").splitlines() if journal.is_file() else []
-    events = [json.loads(line) for line in lines]
+    events = list(_events(journal))
     finished = [event["finished"] for event in events if "finished" in event]
-    opened = dict.fromkeys(event["bundle"] for event in events if "bundle" in event)
+    told = dict.fromkeys(event["bundle"] for event in events if "bundle" in event)
+    opened = [path for path in told if Path(path).is_dir()]  # one without a call is removed
     for path in opened:
         where = _shortest(Path(path))
         if path in finished:
             _say(f"the run is in {where}: `profile-sd3 analyze {where}` reports on it")
         else:
             _say(f"{where} was cut short: `profile-sd3 merge {where}` completes it")
-    if opened:
-        return
+    if opened or any("failed" in event for event in events):
+        return  # what failed the process has said itself
     if not any("process" in event for event in events):
         remedy = "install profile-sd3 in the environment whose Python it runs"
         _say(f"nothing was recorded, for no process of the command was switched on: {remedy}")
@@ -150,10 +172,21 @@ def _say_where(journal: Path, settings: Settings) -> None:
         _say(f"nothing was recorded in {settings.out}: no pipeline or ONNX Runtime session ran")
 
 
+def _events(journal: Path) -> Iterator[dict[str, Any]]:
+    """What the processes of the command have told; lines that are cut are left out."""
+    import contextlib
+    import json
+
+    lines = journal.read_bytes().splitlines() if journal.is_file() else []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict):
+                yield event
+
+
 def _shortest(path: Path) -> Path:
     """`path` from the folder that the user is in, where it lies below."""
-    import os
-
     relative = Path(os.path.relpath(path))
     return path if relative.parts[:1] == ("..",) else relative
 

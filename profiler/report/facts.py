@@ -23,6 +23,7 @@ __all__ = [
     "headline",
     "how_known",
     "key_facts",
+    "share_of",
 ]
 
 _NAMED = 4  # names that the headline lists
@@ -166,29 +167,55 @@ def _commands(analysis: Analysis) -> Fact:
 def _cost(overhead: Mapping[str, Any]) -> Fact:
     share = _real(overhead, "share")
     if share is None:
-        return Fact("Cost of tracing", "not measured", "by the producer of this run")
+        if _real(overhead, "hooks_ns") is None:
+            return Fact("Cost of tracing", "not measured", "by the producer of this run")
+        return Fact("Cost of tracing", "not known", how_known(overhead, stated=False))
     event = _real(overhead, "operator_event_ns")
-    note = f"of end to end, {how_known(overhead)}" + (
+    note = f"of {share_of(overhead)}, {how_known(overhead)}" + (
         f", {duration(event)} a recorded operator" if event else ""
     )
     return Fact("Cost of tracing", percent(share), note)
 
 
-def how_known(overhead: Mapping[str, Any]) -> str:
+def share_of(overhead: Mapping[str, Any]) -> str:
+    """What the share of tracing is of: `"end to end"`, or `"the time in calls"`."""
+    return str(overhead.get("share_of") or "end to end")
+
+
+def how_known(overhead: Mapping[str, Any], *, stated: bool = True) -> str:
     """How the cost of tracing is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
-    (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals where there are."""
+    (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals where there are, and where too few
+    calls could be compared. `stated`: a cost is stated."""
     measured = overhead.get("measured")
-    if not isinstance(measured, Mapping):
-        return "estimated"
     found = [
         f"{name} {duration(cost)} a call{_interval(known)}"
-        for name, known in measured.items()
+        for name, known in (measured.items() if isinstance(measured, Mapping) else ())
         if isinstance(known, Mapping) and (cost := _real(known, "call_ns")) is not None
     ]
-    if not found:
-        return "estimated"
-    rest = ", else estimated" if _real(overhead, "estimated_events") else ""
-    return f"measured: {', '.join(found)}{rest}"
+    parts = [f"measured: {', '.join(found)}"] if found else []
+    if stated and (not found or _real(overhead, "estimated_events")):
+        parts.append(("else " if found else "") + "estimated" + _spread(overhead))
+    return ", ".join([*parts, *_too_few(overhead)])
+
+
+def _spread(overhead: Mapping[str, Any]) -> str:
+    """How far apart the estimates of a noisy machine lie."""
+    low, high = _real(overhead, "operator_event_low_ns"), _real(overhead, "operator_event_high_ns")
+    if low is None or high is None or overhead.get("noisy") is not True:
+        return ""
+    return f" (noisy: {duration(low)} to {duration(high)} an event)"
+
+
+def _too_few(overhead: Mapping[str, Any]) -> Iterator[str]:
+    few = overhead.get("too_few")
+    counts = [
+        f"{name} {count(int(_real(of, 'traced_calls') or 0))} traced and "
+        f"{count(int(_real(of, 'untraced_calls') or 0))} untraced"
+        for name, of in (few.items() if isinstance(few, Mapping) else ())
+        if isinstance(of, Mapping)
+    ]
+    if counts:
+        yield f"too few calls to measure it ({', '.join(counts)})"
 
 
 def _interval(known: Mapping[str, Any]) -> str:

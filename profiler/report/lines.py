@@ -8,7 +8,7 @@ from typing import Any
 
 from profiler.analysis.result import Accounting, Analysis, RunSummary
 from profiler.events import Loss
-from profiler.report.facts import asynchronous, at_once, attributed_to, how_known
+from profiler.report.facts import asynchronous, at_once, attributed_to, how_known, share_of
 from profiler.report.layout import shorten
 from profiler.report.units import count, duration, percent
 
@@ -125,7 +125,11 @@ def _overhead(overhead: Mapping[str, Any]) -> str:
     conversion = _real(overhead, "conversion_ns")
     parts = []
     if share is not None:
-        parts.append(f"{percent(share)} of end to end, {how_known(overhead)}")
+        parts.append(f"{percent(share)} of {share_of(overhead)}, {how_known(overhead)}")
+    elif hooks is not None:
+        parts.append(
+            ", ".join(filter(None, ["share not known", how_known(overhead, stated=False)]))
+        )
     if hooks is not None:
         parts.append(f"hooks {duration(hooks)}")
     total = _real(overhead, "operators_ns")

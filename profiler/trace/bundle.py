@@ -22,9 +22,16 @@ from profiler.errors import InputError, OutputError
 from profiler.events import Call, Span
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.compression import Compression
-from profiler.trace.journal import JOURNAL_NAME
+from profiler.trace.journal import JOURNAL_NAME, is_running
 from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo
-from profiler.trace.storage import appearing, not_writable, sync_directory, write_atomically
+from profiler.trace.storage import (
+    appearing,
+    begin_file,
+    not_writable,
+    sync_directory,
+    write_atomically,
+    write_small,
+)
 from profiler.trace.writer import call_chunks, host_chunks, text_table
 
 __all__ = [
@@ -62,6 +69,8 @@ class BundleWriter:
         self._sync = sync
         self._texts = text_table(run=True)
         self._entries: list[CallEntry] = []
+        self._host_pieces = 0
+        self._host_bytes = 0  # that they have
 
     @classmethod
     def create(
@@ -105,15 +114,28 @@ class BundleWriter:
         """Write one call's file and remember it for the manifest."""
         path = self.directory / call.file_name
         chunks = call_chunks(call, commands, counters, texts=self._texts, compress=self._compress)
-        size = write_atomically(path, chunks, sync=self._sync == "always")
+        if len(commands) or counters or self._sync == "always":
+            size = write_atomically(path, chunks, sync=self._sync == "always")
+        else:
+            size = write_small(path, b"".join(chunks))
         self._entries.append(CallEntry(call, path.name, size, len(commands)))
         return path
+
+    def add_host(self, commands: CommandColumns, device: str) -> None:
+        """Write some of the host work ahead of the rest, which `write_host` adds: until then they
+        stand under `host.pb`'s temporary name. After an OutputError they are as they were."""
+        path, piece = self.directory / HOST_NAME, self._host_pieces
+        chunks = host_chunks(
+            (), commands, device, piece, texts=self._texts, compress=self._compress
+        )
+        self._host_bytes = begin_file(path, chunks, self._host_bytes)
+        self._host_pieces += 1
 
     def write_host(self, spans: Iterable[Span], commands: CommandColumns, device: str) -> Path:
         """Write `host.pb`: spans of the pipeline and host work that belongs to no call."""
         path = self.directory / HOST_NAME
         chunks = host_chunks(spans, commands, device, texts=self._texts, compress=self._compress)
-        write_atomically(path, chunks, sync=self._sync == "always")
+        write_atomically(path, chunks, sync=self._sync == "always", begun=self._host_bytes)
         return path
 
     def begin(self, info: RunInfo) -> None:
@@ -179,6 +201,8 @@ def _is_finished(directory: Path) -> bool:
 
 def _refuse_unfinished(directory: Path) -> None:
     if (directory / JOURNAL_NAME).is_file():
+        if is_running(directory):
+            raise InputError(f"the run in {directory} is still going on: wait for its end")
         remedy = f"if it was killed, `profile-sd3 merge {directory}` completes it"
         raise InputError(f"{directory} is of a run that has not ended: {remedy}")
     if is_unfinished(directory):

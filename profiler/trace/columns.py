@@ -9,7 +9,6 @@ Text is interned: a column of text holds positions in one tuple of strings.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -30,6 +29,7 @@ __all__ = [
     "SliceColumns",
     "TraceColumns",
     "TrackRow",
+    "number_within",
 ]
 
 Int32s = npt.NDArray[np.int32]
@@ -291,17 +291,17 @@ class CommandBuilder:
         return CommandColumns(
             tracks=tuple(self._tracks),
             strings=tuple(self._strings),
-            command_index=_number_within(sorted_columns["layer"]),
+            command_index=number_within(sorted_columns["layer"]),
             flows=position[flows] if len(flows) else flows,
             **sorted_columns,
         )
 
 
-def _number_within(layer: Int32s) -> Int32s:
+def number_within(layer: Int32s) -> Int32s:
     """How many earlier rows have the same layer, for each row."""
-    seen: dict[int, int] = defaultdict(int)
+    order = np.argsort(layer, kind="stable")
+    begins = np.flatnonzero(np.diff(layer[order], prepend=-1))
+    sizes = np.diff(begins, append=len(layer))
     numbers = np.empty(len(layer), dtype=np.int32)
-    for row, code in enumerate(layer.tolist()):
-        numbers[row] = seen[code]
-        seen[code] += 1
+    numbers[order] = np.arange(len(layer)) - np.repeat(begins, sizes)
     return numbers

@@ -30,6 +30,7 @@ __all__ = ["JOURNAL_NAME", "Journal", "JournalEntry", "is_running", "read_journa
 
 JOURNAL_NAME = ".calls"
 _encoder = msgspec.json.Encoder()
+_own: dict[tuple[int, int], int] = {}  # journals that this process writes: file → process
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Journal:
         if fcntl is not None:
             with contextlib.suppress(OSError):  # some network file systems have no locks
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        _own[_identity(os.fstat(descriptor))] = os.getpid()
         return cls(path, descriptor)
 
     def add(self, call: Call, *, awaits_operators: bool) -> bool:
@@ -79,6 +81,7 @@ class Journal:
         """Write no more, and leave the journal where it is; again without effect."""
         descriptor, self._descriptor = self._descriptor, -1
         if descriptor >= 0:
+            _own.pop(_identity(os.fstat(descriptor)), None)
             os.close(descriptor)
 
 
@@ -96,17 +99,27 @@ def read_journal(directory: Path) -> dict[int, JournalEntry]:
 
 
 def is_running(directory: Path) -> bool:
-    """Whether the process that writes the bundle still lives; False where nobody can tell."""
-    if fcntl is None:
-        return False
+    """Whether the process that writes the bundle still lives; False where nobody can tell.
+
+    A process that closes a file loses all its locks on it, so it must not open its own journal.
+    """
+    path = directory / JOURNAL_NAME
     try:
-        with (directory / JOURNAL_NAME).open("r+b") as file:
+        if _own.get(_identity(path.stat())) == os.getpid():  # a forked child's are its parent's
+            return True
+        if fcntl is None:
+            return False
+        with path.open("r+b") as file:
             fcntl.lockf(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return True
     except OSError:
         return False
     return False
+
+
+def _identity(status: os.stat_result) -> tuple[int, int]:
+    return status.st_dev, status.st_ino
 
 
 def _sound(call: Call) -> bool:

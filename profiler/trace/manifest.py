@@ -28,6 +28,8 @@ class RunInfo:
 
     `devices` maps a device to its `hardware` and, for a CPU device, its `cores`; `submodules`
     maps a submodule to its `device`, `activate_profiler`, `model` and what else is known of it.
+    `settings` are what all pipeline calls were given, `pipeline_settings` by number of the pipeline
+    call what is of that call alone.
     `clocks`: `clock`, and `monotonic_offset_ns` to add to CLOCK_MONOTONIC to get it.
     `overhead`: what tracing cost, each key a measured number with its unit in the name.
     `warmup`: what ran before the run and is not in it.
@@ -42,6 +44,7 @@ class RunInfo:
     devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     submodules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     settings: Mapping[str, Any] = field(default_factory=dict)
+    pipeline_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     clocks: Mapping[str, Any] = field(default_factory=dict)
     overhead: Mapping[str, Any] = field(default_factory=dict)
     warmup: Mapping[str, Any] = field(default_factory=dict)
@@ -119,7 +122,7 @@ def _refuse_newer(document: dict[str, Any], path: Path) -> None:
 def _manifest(document: dict[str, Any]) -> Manifest:
     mappings = ("versions", "hardware", "settings", "clocks", "overhead", "warmup", "attribution")
     described: dict[str, Any] = {name: dict(document.get(name, {})) for name in mappings}
-    for name in ("devices", "submodules"):
+    for name in ("devices", "submodules", "pipeline_settings"):
         described[name] = {str(k): dict(v) for k, v in document.get(name, {}).items()}
     info = RunInfo(
         producer=str(document["producer"]),

@@ -6,6 +6,7 @@ with appearing(path, sync=True) as file:
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -14,25 +15,68 @@ from typing import BinaryIO
 
 from profiler.errors import OutputError
 
-__all__ = ["appearing", "not_writable", "sync_directory", "write_atomically"]
+__all__ = [
+    "appearing",
+    "begin_file",
+    "not_writable",
+    "sync_directory",
+    "write_atomically",
+    "write_small",
+]
+
+_BINARY = getattr(os, "O_BINARY", 0)  # Windows
+_FULL = (errno.ENOSPC, getattr(errno, "EDQUOT", errno.ENOSPC))
 
 
-def write_atomically(path: Path, chunks: bytes | Iterable[bytes], *, sync: bool = False) -> int:
+def write_atomically(
+    path: Path, chunks: bytes | Iterable[bytes], *, sync: bool = False, begun: int = 0
+) -> int:
     """Write `path` under a temporary name and rename it; returns its size in bytes.
 
-    `sync` forces it to the disk before it gets its name. Raises OutputError.
+    `sync` forces it to the disk before it gets its name; `begun` is what `begin_file` has written
+    of it. Raises OutputError.
     """
-    with appearing(path, sync=sync) as file:
+    with appearing(path, sync=sync, begun=begun) as file:
         pieces = [chunks] if isinstance(chunks, bytes) else chunks
-        return sum(map(file.write, pieces))
+        return begun + sum(map(file.write, pieces))
+
+
+def write_small(path: Path, data: bytes) -> int:
+    """As `write_atomically`, in as few steps as there are: some µs less for each of many files."""
+    part = _part_of(path)
+    try:
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _BINARY, 0o666)
+        try:
+            rest = memoryview(data)
+            while rest:
+                rest = rest[os.write(handle, rest) :]
+        finally:
+            os.close(handle)
+        part.replace(path)
+    except OSError as error:
+        with suppress(OSError):
+            part.unlink(missing_ok=True)
+        raise not_writable(path, error) from error
+    return len(data)
+
+
+def begin_file(path: Path, chunks: Iterable[bytes], begun: int) -> int:
+    """Append to what will be `path`, of which `begun` bytes are written, under its temporary name;
+    returns how many are now. What an OutputError leaves behind them is overwritten."""
+    try:
+        with _opened(_part_of(path), begun) as file:
+            return begun + sum(map(file.write, chunks))
+    except OSError as error:
+        raise not_writable(path, error) from error
 
 
 @contextmanager
-def appearing(path: Path, *, sync: bool = False) -> Iterator[BinaryIO]:
-    """A file that gets the name `path` once it is complete, and is removed when it is not."""
-    part = path.with_name(f".{path.name}.part")
+def appearing(path: Path, *, sync: bool = False, begun: int = 0) -> Iterator[BinaryIO]:
+    """A file that gets the name `path` once it is complete, and is removed when it is not. It
+    stands behind the `begun` bytes that `begin_file` has written."""
+    part = _part_of(path)
     try:
-        with part.open("wb") as file:
+        with _opened(part, begun) as file:
             yield file
             if sync:
                 file.flush()
@@ -44,6 +88,18 @@ def appearing(path: Path, *, sync: bool = False) -> Iterator[BinaryIO]:
         if isinstance(error, OSError):
             raise not_writable(path, error) from error
         raise
+
+
+def _part_of(path: Path) -> Path:
+    return path.with_name(f".{path.name}.part")
+
+
+def _opened(part: Path, begun: int) -> BinaryIO:
+    """A file to write behind its first `begun` bytes, which alone are kept."""
+    file = part.open("r+b" if begun else "wb")
+    file.truncate(begun)
+    file.seek(begun)
+    return file
 
 
 def sync_directory(directory: Path) -> None:
@@ -63,4 +119,7 @@ def sync_directory(directory: Path) -> None:
 def not_writable(path: Path, error: OSError) -> OutputError:
     """What to tell the user of a file or folder that cannot be written."""
     reason = error.strerror or str(error)
-    return OutputError(f"cannot write {path} ({reason}): give a folder you may write to")
+    remedy = "give a folder you may write to"
+    if error.errno in _FULL:
+        remedy = "make room there, or give a folder elsewhere"
+    return OutputError(f"cannot write {path} ({reason}): {remedy}")

@@ -54,6 +54,7 @@ __all__ = [
 ]
 
 HOST_SEQUENCE: Final = 1  # calls use their index + 2
+_FIRST_PIECE: Final = 1 << 27  # pieces of host.pb, above all calls
 _FIRST_TEXT: Final = 1 << 21  # numbers take four bytes from here on, five from 1 << 28
 _TEXT_RANGES: Final = ((1 << 28) - _FIRST_TEXT >> 14) - 16
 _COUNTER_RANK: Final = 1_000_000  # below every queue
@@ -125,12 +126,15 @@ def host_chunks(
     spans: Iterable[Span],
     commands: CommandColumns,
     device: str,
+    piece: int | None = None,
     *,
     texts: _core.TextTable | None = None,
     compress: Compression = "none",
 ) -> Iterator[bytes]:
-    """`encode_host` in pieces of whole packets."""
-    writer = _Writer(HOST_SEQUENCE, commands, texts)
+    """`encode_host` in pieces of whole packets. `piece` is the number of a piece that is written
+    ahead of the rest."""
+    sequence = HOST_SEQUENCE if piece is None else _FIRST_PIECE + piece
+    writer = _Writer(sequence, commands, texts)
     for span in spans:
         writer.add(_span_slice(span, device))
     return compressed(writer.chunks(()), compress)
@@ -226,6 +230,23 @@ class _Writer:
             self._sequence, [_encodable(track.category) for track in tracks]
         )
         numbers = {track: number for number, track in enumerate(tracks)}
+        if len(self._commands):
+            self._add_commands(encoder, tracks, numbers)
+        for s in self._slices:
+            end_ns = UNKNOWN if s.duration_ns == UNKNOWN else s.start_ns + s.duration_ns
+            encoder.add_slice(numbers[s.track], s.name, s.start_ns, end_ns, s.event())
+        for counter in counters:
+            order = np.lexsort((counter.values, counter.times_ns))
+            encoder.add_counter(
+                track_uuid(counter.device, counter.name),
+                _column(counter.times_ns[order], np.int64),
+                _column(counter.values[order], np.int64),
+            )
+        return encoder
+
+    def _add_commands(
+        self, encoder: _core.TraceEncoder, tracks: Sequence[Track], numbers: dict[Track, int]
+    ) -> None:
         commands = self._commands
         track = commands.track
         if commands.tracks != tuple(tracks[: len(commands.tracks)]):  # a track listed twice
@@ -241,17 +262,6 @@ class _Writer:
             [_column(getattr(commands, name), np.int64) for name in wide],
             _column(commands.flows, np.int64),
         )
-        for s in self._slices:
-            end_ns = UNKNOWN if s.duration_ns == UNKNOWN else s.start_ns + s.duration_ns
-            encoder.add_slice(numbers[s.track], s.name, s.start_ns, end_ns, s.event())
-        for counter in counters:
-            order = np.lexsort((counter.values, counter.times_ns))
-            encoder.add_counter(
-                track_uuid(counter.device, counter.name),
-                _column(counter.times_ns[order], np.int64),
-                _column(counter.values[order], np.int64),
-            )
-        return encoder
 
     def _packet(self, trace: Any) -> Any:
         return trace.packet.add(trusted_packet_sequence_id=self._sequence)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import gc
+import io
+import pickle
 import weakref
 
 import numpy as np
@@ -233,6 +235,56 @@ def test_a_copy_made_while_attached_is_a_copy(tmp_path, flux):
                 assert transformer._diffusers_hook is not flux.transformer._diffusers_hook
         assert transformer.cache_context.__self__ is transformer
     assert submodules(profiler.load(run.path)) == []
+
+
+def test_a_shallow_copy_of_a_scheduler_runs_itself(tmp_path, flux):
+    """A copy made while the scheduler is attached advances its own step, not the original's."""
+    with profiler.profile(flux, out=tmp_path, ops="none"):
+        flux("a cat", output_type="np", **SHORT)
+        made = copy.copy(flux.scheduler)
+        made.set_timesteps(2, mu=1.0)
+        made.step(torch.ones(1), made.timesteps[0], torch.ones(1))
+        assert made.step_index == 1
+        assert flux.scheduler.step_index == SHORT["num_inference_steps"]
+    assert type(made) is type(flux.scheduler)
+
+
+def test_an_attached_pipeline_can_be_pickled(tmp_path, flux):
+    """Pickles and copies of an attached pipeline and of its parts are those of the plain one: they
+    run, have its classes, and need nothing of ours where they are loaded."""
+    with profiler.profile(flux, out=tmp_path, ops="none") as run:
+        for protocol in (2, pickle.HIGHEST_PROTOCOL):
+            written = pickle.dumps(flux, protocol)
+            assert b"profiler.capture" not in written
+        saved = io.BytesIO()
+        torch.save(flux.transformer, saved)
+        made = [pickle.loads(written), copy.deepcopy(flux), copy.copy(flux)]
+        assert [type(other) for other in made] == [type(flux).__bases__[0]] * 3
+        for other in made[:2]:
+            assert other("a cat", output_type="np", **SHORT).images.shape == (1, 32, 32, 3)
+    assert submodules(profiler.load(run.path)) == []
+    saved.seek(0)
+    assert type(torch.load(saved, weights_only=False)) is type(flux.transformer)
+
+
+def test_an_interrupted_module_does_not_hide_later_calls(tmp_path, flux, monkeypatch):
+    """Nor after a KeyboardInterrupt in a module that is called without its pipeline."""
+
+    def interrupt(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    ids = torch.zeros((1, 4), dtype=torch.long)
+    with profiler.profile(flux, out=tmp_path, ops="none") as run:
+        for _ in range(2):
+            with monkeypatch.context() as patch:
+                patch.setitem(vars(flux.text_encoder), "forward", interrupt)
+                with pytest.raises(KeyboardInterrupt):
+                    flux.text_encoder(ids)
+            flux.text_encoder(ids)
+            flux.text_encoder_2(ids)
+    loaded = profiler.load(run.path)
+    assert submodules(loaded) == ["text_encoder", "text_encoder_2"] * 2
+    assert [(loss.where, loss.count) for loss in loaded.losses] == [("text_encoder", 2)]
 
 
 def test_a_session_without_pipelines_leaves_nothing(tmp_path):

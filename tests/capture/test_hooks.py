@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import numpy as np
 import pytest
 
 import profiler
 from profiler.capture.call_hooks import _shapes
+from profiler.capture.pipeline import PipelineHooks
+from profiler.capture.recorder import Recorder
+from profiler.errors import InputError
 from profiler.testing import FakeClock
 
 from .toy import ToyPipeline
@@ -126,6 +131,40 @@ def test_two_pipeline_calls_append(tmp_path):
     assert run.calls["step"].to_list().count(0) == 2
 
 
+def test_settings_are_those_of_each_pipeline_call(tmp_path):
+    """What calls share is the run's; what differs stands under the number of its call."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    for steps, expected in {
+        (2,): ({"num_inference_steps": 2}, {}),
+        (2, 2): ({"num_inference_steps": 2}, {}),
+        (3, 2): ({}, {"0": {"num_inference_steps": 3}, "1": {"num_inference_steps": 2}}),
+    }.items():
+        with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock) as profiled:
+            with profiled.warmup():
+                pipeline(num_inference_steps=1)
+            for number in steps:
+                pipeline(num_inference_steps=number)
+        info = profiler.load(profiled.path).info
+        assert (info.settings, info.pipeline_settings) == expected
+        assert list(info.pipeline_settings) == list(expected[1])
+
+
+def test_a_profile_in_a_profile(tmp_path):
+    """Of the same pipeline it is refused, and the outer run goes on; of another both are whole."""
+    clock = FakeClock(START)
+    pipeline, other = ToyPipeline(clock), ToyPipeline(clock)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", name="outer", clock=clock) as outer:
+        again = profiler.profile(pipeline, out=tmp_path, ops="none", name="again", clock=clock)
+        with pytest.raises(InputError, match="being profiled already: end that first"), again:
+            pass
+        with profiler.profile(other, out=tmp_path, ops="none", name="inner", clock=clock) as inner:
+            pipeline(num_inference_steps=1)
+            other(num_inference_steps=2)
+    assert [len(profiler.load(run.path).calls) for run in (outer, inner)] == [8, 9]
+    assert not (tmp_path / "again").exists()
+
+
 def test_warm_up_is_kept_apart(tmp_path):
     """What runs in warm-up is in no table, and the manifest says how long it took."""
     clock = FakeClock(START)
@@ -137,6 +176,51 @@ def test_warm_up_is_kept_apart(tmp_path):
     run = profiler.load(profiled.path)
     assert len(run.calls) == 8
     assert run.info.warmup == {"runs": 1, "duration_ns": 2727}
+
+
+def test_warm_up_in_warm_up_is_part_of_it(tmp_path):
+    """Nothing is recorded until the outer one has ended, and time is counted once."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock) as profiled:
+        with profiled.warmup():
+            with profiled.warmup():
+                pipeline(num_inference_steps=1)
+            pipeline(num_inference_steps=1)
+        pipeline(num_inference_steps=1)
+    run = profiler.load(profiled.path)
+    assert len(run.calls) == 8
+    assert run.info.warmup == {"runs": 1, "duration_ns": 2 * 2727}
+
+
+def test_time_in_our_hooks_is_counted():
+    """What passes between a call's hook and its begin is ours: one reading of 1 ns each here."""
+    recorder = Recorder(FakeClock(step_ns=1))
+    pipeline = ToyPipeline(recorder.clock)
+    hooks = PipelineHooks(pipeline, recorder, lambda entry: None, lambda pipeline: None)
+    hooks.attach()
+    pipeline(num_inference_steps=1)
+    hooks.detach()
+    assert recorder.hooks_ns == len(recorder.calls()) == 8
+
+
+@pytest.mark.torch
+def test_the_device_of_a_call_is_that_of_its_output(tmp_path):
+    """A module that offload moves after it was invoked has run where its output is."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
+
+    class Pipeline:
+        def __init__(self):
+            self.transformer = torch.nn.Linear(2, 2)
+            self.transformer.register_forward_pre_hook(lambda module, _: module.to("meta") and None)
+
+        def __call__(self):
+            return self.transformer(torch.empty(1, 2, device="meta"))
+
+    pipeline = Pipeline()
+    with profiler.profile(pipeline, out=tmp_path, ops="none") as profiled:
+        pipeline()
+    assert profiler.load(profiled.path).calls["device"].to_list() == ["meta:0"]
 
 
 def test_the_pipeline_is_left_as_it_was(tmp_path):
@@ -225,6 +309,31 @@ def test_as_decorator_each_call_is_a_run(tmp_path):
     infer(2)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["toy", "toy-2"]
     assert len(profiler.load(tmp_path / "toy-2").calls) == 9
+
+
+def test_async_functions_are_decorated_too(tmp_path):
+    """The run of a coroutine lasts until it has been awaited."""
+    clock = FakeClock(START)
+    pipeline = ToyPipeline(clock)
+    profiled = profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock)
+
+    @profiled
+    async def infer(steps):
+        await asyncio.sleep(0)
+        return pipeline(num_inference_steps=steps)
+
+    assert asyncio.run(infer(1)) is not None
+    assert len(profiler.load(profiled.path).calls) == 8
+
+
+def test_generators_are_refused(tmp_path):
+    """They run after they have been called, so that nothing would be recorded."""
+    pipeline = ToyPipeline(FakeClock(START))
+    with pytest.raises(profiler.ProfilerError, match="images is a generator"):
+
+        @profiler.profile(pipeline, out=tmp_path, ops="none")
+        def images():
+            yield pipeline()
 
 
 @pytest.mark.parametrize(

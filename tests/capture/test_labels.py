@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import copy
+import copyreg
+import pickle
 from types import SimpleNamespace
 
 import numpy as np
@@ -51,12 +54,13 @@ def test_the_branch_of_a_denoiser(context, arguments, given, latents, guided, br
         (SimpleNamespace(step_index=None, begin_index=None), 0),
         (SimpleNamespace(step_index=None, begin_index=12), 12),
         (SimpleNamespace(step_index=13, begin_index=12), 13),
+        (SimpleNamespace(step_index=np.array([4, 5])), 0),
         (SimpleNamespace(), 0),
         (None, 0),
     ],
 )
 def test_the_step_is_the_schedulers(scheduler, step):
-    """`step_index`, before the first step `begin_index`, else 0."""
+    """`step_index`, before the first step `begin_index`, else 0; one for each sample is none."""
     assert Steps(lambda: scheduler).now() == step
 
 
@@ -159,6 +163,48 @@ def test_what_somebody_else_put_over_a_wrap_stays():
     assert plain.work(1) == ["theirs", "ours", 1]
     wraps.undo()
     assert plain.work(1) == ["theirs", 1]
+
+
+class Named(Plain):
+    """An object that is made with arguments by name, as its pickle says."""
+
+    def __new__(cls, *, name):
+        made = super().__new__(cls)
+        made.name = name
+        return made
+
+    def __getnewargs_ex__(self):
+        return (), {"name": self.name}
+
+
+class Reduced(Plain):
+    """An object that says how it is made itself."""
+
+    def __reduce__(self):
+        return Reduced, ()
+
+
+class Registered(Plain):
+    """An object of a class that pickle knows how to reduce."""
+
+
+copyreg.pickle(Registered, lambda registered: (Registered, (), vars(registered)))
+
+
+@pytest.mark.parametrize("made", [Plain(), Named(name="a"), Reduced(), Registered()])
+@pytest.mark.parametrize("protocol", [0, 2, pickle.HIGHEST_PROTOCOL])
+def test_a_wrapped_object_is_pickled_as_what_it_is(made, protocol):
+    """Its pickles and copies have its own class and methods, however it is pickled."""
+    wraps = Wraps()
+    wraps.around_method(made, "__call__", tagged("ours"))
+    wraps.around(made, "work", tagged("ours"))
+    written = pickle.dumps(made, protocol)
+    others = [pickle.loads(written), copy.deepcopy(made)]
+    assert b"profiler.capture" not in written
+    wraps.undo()
+    assert [type(other) for other in others] == [type(made)] * 2
+    assert [other(1) for other in others] == [[1]] * 2
+    assert [getattr(other, "name", "") for other in others] == [getattr(made, "name", "")] * 2
 
 
 def test_a_wrapped_call_concerns_one_object():

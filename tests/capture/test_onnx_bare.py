@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 import onnx
 import pytest
 
@@ -70,9 +72,9 @@ def test_failing_runs(scripts):
     expected = ["InvalidArgument", "InvalidArgument", "ValueError", "Fail"]
     assert ended.out.split() == expected, ended.err
     assert ran(ended.bundle) == [call(1), call(2), call(5)]
-    assert losses(ended.bundle) == [
-        ("untraced_call", "the call did not return, so it has no file")
-    ] * len(expected)
+    (loss,) = whole(ended.bundle).info.losses
+    assert (loss.kind, loss.count) == ("untraced_call", len(expected))
+    assert loss.detail == "the call did not return, so it has no file"
 
 
 def test_asynchronous_runs_that_overlap(scripts):
@@ -167,6 +169,56 @@ def test_a_script_that_profiles_its_session_itself(scripts):
     assert "its operators are not traced: ONNX Runtime's own profiling is on" in ended.err
 
 
+def test_a_session_that_does_not_tell_of_its_model(scripts):
+    """A subclass whose metadata cannot be read runs, under a name that says no more."""
+    script = """
+    class Reticent(onnxruntime.InferenceSession):
+        def get_modelmeta(self):
+            raise RuntimeError("not here")
+    with open("gather.onnx", "rb") as file:
+        run(Reticent(file.read(), providers=["CPUExecutionProvider"]), 2)
+    """
+    ended = scripts.run(SESSION + script)
+    assert (ended.code, ended.out) == (0, "")
+    assert ran(ended.bundle) == [call(2, "model")]
+
+
+def test_a_run_that_cannot_be_recorded_runs(scripts):
+    """A session whose providers cannot be asked for runs; stderr says so once."""
+    script = """
+    class Closed(onnxruntime.InferenceSession):
+        def get_providers(self):
+            raise RuntimeError("not here")
+        get_provider_options = get_providers
+    made()
+    session = Closed("gather.onnx", providers=["CPUExecutionProvider"])
+    for _ in range(2):
+        run(session, 1)
+        print(session.run(None, feeds(1))[0].shape)
+    """
+    ended = scripts.run(SESSION + script)
+    assert (ended.code, ended.out) == (0, "(1, 3)\n(1, 3)\n")
+    assert ended.err.count("is not recorded whole, the script goes on") == 1
+
+
+def test_undoing_keeps_the_patches_of_others():
+    """What another tool put over a watched method stays; the rest is as it was."""
+    import onnxruntime.capi.onnxruntime_inference_collection as module
+
+    from profiler.capture.onnx_sessions import OnnxSessions
+
+    before = dict(vars(module.Session))
+    sessions = OnnxSessions(lambda: None, lambda *_: None)
+    sessions.watch(module)
+    ours = module.Session.run
+    try:
+        module.Session.run = theirs = functools.partialmethod(ours)
+        sessions.undo()
+        assert dict(vars(module.Session)) == before | {"run": theirs}
+    finally:
+        module.Session.run = before["run"]
+
+
 def test_the_manifest_describes_bare_sessions(scripts):
     """Device, model, weights and profiled sessions of each, also of one whose operators are not
     traced, as of a pipeline's submodules."""
@@ -206,6 +258,51 @@ def test_the_manifest_describes_bare_sessions(scripts):
             "profiled_sessions": 1,
         },
     }
+
+
+def test_a_session_on_another_device_than_configured(scripts):
+    """It is refused in one sentence, as a pipeline is; others are recorded, and the script runs."""
+    script = """
+    run(made(), 1)
+    run(made(open("gather.onnx", "rb").read()), 2)
+    print("ran")
+    """
+    config = '{"config": {"gather": {"device": "tpu"}, "gathering": {"device": 0}}}'
+    ended = scripts.run(SESSION + script, RBLN_PROFILER_CONFIG=config)
+    assert ended.out == "ran\n"
+    assert ran(ended.bundle) == [call(2, "gathering")]
+    refused = "gather is configured for device tpu but runs on cpu:0: give the session providers"
+    assert f"profile-sd3: gather is not profiled: {refused} there, or leave" in ended.err
+
+
+def test_nothing_but_a_refused_session(scripts):
+    """No bundle without a call is left."""
+    config = '{"config": {"gather": {"device": "tpu"}}}'
+    ended = scripts.run(SESSION + "    run(made(), 1)\n", RBLN_PROFILER_CONFIG=config)
+    assert (ended.code, ended.bundles) == (0, [])
+
+
+@pytest.mark.parametrize("ops", ["last", "steps:3"])
+def test_a_selection_that_bare_sessions_never_meet(scripts, ops):
+    """No second session is opened where no call can be traced, and that is said once."""
+    script = """
+    run(made(), 1)
+    run(made(open("gather.onnx", "rb").read()), 2)
+    """
+    settings = {"RBLN_PROFILER_CONFIG": f'{{"ops": "{ops}"}}'}
+    ended = scripts.run(SESSION + script, **settings)
+    known = whole(ended.bundle).info.submodules
+    assert [known[name]["profiled_sessions"] for name in ("gather", "gathering")] == [0, 0]
+    assert ended.err.count("this chooses steps of a pipeline alone") == 1
+    assert losses(ended.bundle) == []
+
+
+def test_opening_a_profiled_session_is_our_overhead(scripts):
+    """And no work of the host's."""
+    ended = scripts.run(SESSION + "    run(made(), 1)\n")
+    loaded = profiler.load(ended.bundle)
+    assert loaded.commands.filter(call=-1).is_empty()
+    assert loaded.info.overhead["hooks_ns"] > 0
 
 
 def test_sessions_before_and_after_a_pipeline(scripts):

@@ -17,7 +17,7 @@ RUN = ways()["run"]
 @pytest.fixture(autouse=True)
 def quick_estimate(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(overhead, "operator_event_ns", lambda: 5_000.0)
+    monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
 
 
 @pytest.mark.parametrize("made", ["before", "during"])

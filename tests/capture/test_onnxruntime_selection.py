@@ -28,7 +28,7 @@ def pipeline():
 def quick_estimate():
     """The cost of an event is measured once per run; its own test measures it for real."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(overhead, "operator_event_ns", lambda: 5_000.0)
+        patch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
         yield
 
 

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from profiler.capture import overhead
+from profiler.capture.event_cost import EventCost
 from profiler.capture.operator_source import SourceSummary, TimedCall
 from profiler.capture.overhead import call_cost, measured_costs, tracing_cost
 from profiler.report.facts import how_known
@@ -16,8 +17,8 @@ from profiler.report.facts import how_known
 def known_estimate(monkeypatch):
     """Measured once per run for real; here 10 ns an event of ONNX Runtime, 20 of torch, while
     nobody knows of others."""
-    known = {"onnxruntime": 10.0, "torch": 20.0}
-    monkeypatch.setattr(overhead, "event_cost_ns", known.get)
+    known = {"onnxruntime": EventCost(10.0), "torch": EventCost(20.0)}
+    monkeypatch.setattr(overhead, "event_cost", known.get)
 
 
 def calls(traced, untraced, **shapes):
@@ -64,20 +65,35 @@ def test_noise_may_exceed_the_cost():
 
 
 @pytest.mark.parametrize(
-    ("traced", "untraced"), [([], [1, 2]), ([1, 2], []), ([5], [3, 3]), ([5, 5], [3])]
+    ("traced", "untraced"), [([], [1, 2]), ([5], [3, 3]), ([5] * 9, [3] * 3), ([5] * 3, [3] * 9)]
 )
-def test_first_calls_alone_measure_nothing(traced, untraced):
-    """A kind of which there is no call but its first has no median to compare."""
+def test_few_calls_measure_nothing(traced, untraced):
+    """A kind of which there are fewer than three calls but its first has no median to compare."""
     assert call_cost(calls(traced, untraced)) is None
 
 
-def test_few_calls_have_no_interval():
-    """Two steady calls give a difference; a bootstrap of them would say nothing."""
-    cost = call_cost(calls([9, 12, 14], [9, 10, 10]))
-    assert cost.call_ns == 3
-    assert cost.call_interval_ns is None
-    assert "call_low_ns" not in cost.as_dict(10)
-    assert cost.calibration() == {"factor": round(10 / 13, 6)}
+def test_it_is_said_how_few_calls_there_were():
+    """Two steady calls of a kind are too few: the estimate stands, and says so; calls of one kind
+    alone were never to be compared."""
+    few = source(calls([9] * 6, [9] * 3), events=8)
+    sources = [("transformer", few), ("vae", source(calls([9] * 6, []), events=2))]
+    found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
+    assert found["too_few"] == {"transformer": {"traced_calls": 5, "untraced_calls": 2}}
+    assert "measured" not in found
+    assert (found["operators_ns"], found["share"]) == (100, 0.1)
+    assert how_known(found) == (
+        "estimated, too few calls to measure it (transformer 5 traced and 2 untraced)"
+    )
+
+
+def test_too_few_calls_where_nothing_is_estimated():
+    """RBLN's runtimes have no estimate: no share is stated, and why."""
+    sources = [("transformer", source(calls([9] * 6, [9] * 3), events=8, backend="rbln"))]
+    found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
+    assert "share" not in found
+    assert how_known(found, stated=False) == (
+        "too few calls to measure it (transformer 5 traced and 2 untraced)"
+    )
 
 
 def test_only_calls_of_equal_shapes_are_compared():
@@ -122,6 +138,7 @@ def test_measured_where_it_can_be_and_estimated_elsewhere():
         "operator_event_ns": 10,
         "operators_ns": 140,
         "share": 0.2,
+        "share_of": "end to end",
     }
 
 
@@ -181,6 +198,56 @@ def test_an_unknown_cost_is_never_shown_as_free(backend, words):
 def test_no_events_cost_nothing():
     """A run of calls alone costs what the hooks cost."""
     assert tracing_cost([], {}, 20, 1_000)["share"] == 0.02
+
+
+def test_waiting_for_files_is_part_of_the_cost():
+    """Threads that were held back lose that time as they do that of the hooks."""
+    assert tracing_cost([], {}, 20, 1_000, 0, 30)["share"] == 0.05
+
+
+@pytest.mark.parametrize(
+    ("end_to_end_ns", "outside_ns", "share", "of"),
+    [
+        (1_000, 0, 0.02, "end to end"),
+        (0, 400, 0.05, "the time in calls"),
+        (600, 400, 0.02, "end to end and other calls"),
+        (0, 0, None, None),
+    ],
+)
+def test_what_the_share_is_of(end_to_end_ns, outside_ns, share, of):
+    """Calls outside every pipeline call count; where nothing ran there is no share, not 0 %."""
+    found = tracing_cost([], {}, 20, end_to_end_ns, outside_ns)
+    assert (found.get("share"), found.get("share_of")) == (share, of)
+
+
+def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):
+    """Pairs of runs of 200 events: median and quartiles an event; half of them lie further apart
+    than the cost, so it is called noisy."""
+    cost = EventCost.of_pairs([1e-6, 2e-6, 3e-6, 4e-6, 9e-6, 9e-6, 9e-6], 200)
+    assert cost == EventCost(pytest.approx(20), pytest.approx(12.5), pytest.approx(45))
+    assert cost.noisy
+    assert not EventCost(20, 15, 25).noisy
+    monkeypatch.setattr(overhead, "event_cost", {"onnxruntime": cost}.get)
+    found = tracing_cost([("encoder", source(events=10))], {}, 0, 0, 4_000)
+    assert (found["operator_event_low_ns"], found["operator_event_high_ns"]) == (12.5, 45.0)
+    plain = how_known(found).replace("\N{NO-BREAK SPACE}", " ")
+    assert plain == "estimated (noisy: 12.5 ns to 45 ns an event)"
+
+
+def test_noise_that_exceeds_the_cost_is_no_estimate():
+    """A median below 0 is not stated as free."""
+    assert EventCost.of_pairs([-3e-6, -1e-6, 2e-6], 200) is None
+
+
+def test_an_estimate_above_all_that_ran_is_not_stated():
+    """2,400 events at 38.1 µs cannot have cost 91.4 ms where all calls took 57 ms together."""
+    overhead_of = {"onnxruntime": EventCost(38_100.0)}
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(overhead, "event_cost", overhead_of.get)
+        found = tracing_cost([("encoder", source(events=2_400))], {}, 50, 0, 57_000_000)
+    assert "share" not in found
+    assert "operators_ns" not in found
+    assert "38.1 µs an event, is more than all that ran took" in found["method"]
 
 
 @pytest.mark.torch

@@ -52,11 +52,12 @@ def test_the_selected_steps_have_their_operators(run):
     assert run.losses == ()
 
 
-def test_torchs_cost_is_measured_too(run):
-    """The run's own calls measure what no estimate is known for."""
-    cost = run.info.overhead["measured"]["transformer"]
-    assert (cost["traced_calls"], cost["untraced_calls"]) == (2, 1)
-    assert "share" in run.info.overhead
+def test_two_calls_of_a_kind_measure_nothing(run):
+    """Of three traced and two untraced calls the first stand apart: too few, which is said."""
+    overhead = run.info.overhead
+    assert overhead["too_few"] == {"transformer": {"traced_calls": 2, "untraced_calls": 1}}
+    assert "measured" not in overhead
+    assert "calibration" not in run.info.submodules["transformer"]
 
 
 def profiled_calls(modules):

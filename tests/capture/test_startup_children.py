@@ -119,6 +119,43 @@ def test_a_fork_with_a_pipeline(scripts):
 
 
 @posix
+def test_a_fork_inside_a_call(scripts):
+    """What a child that is forked inside a call runs, that call's end included, is neither in the
+    journal nor in the files of the parent's run, which goes on."""
+    script = """
+    import os
+    import profiler
+    from profiler.testing import FakeClock
+    from tests.capture.toy import ToyPipeline
+
+    pipe = ToyPipeline(FakeClock())
+    forward, forked = pipe.transformer.forward, []
+
+    def forking(**inputs):
+        if not forked:
+            before = os.stat("traces/run/.calls").st_size
+            forked.append(os.fork())
+            if forked[0]:
+                print(os.waitstatus_to_exitcode(os.waitpid(forked[0], 0)[1]))
+                print(os.stat("traces/run/.calls").st_size == before)
+                print([name for name in os.listdir("traces/run") if "006" <= name[:3] <= "999"])
+        return forward(**inputs)
+
+    pipe.transformer.forward = forking
+    with profiler.profile(pipe, out="traces", name="run", ops="none"):
+        pipe(1)
+        if not forked[0]:
+            pipe(1)
+            os._exit(0)
+        pipe(1)
+    """
+    ended = scripts.run(script, RBLN_PROFILER=None)
+    assert ended.out == "0\nTrue\n[]\n", ended.err
+    assert len(labels(ended.bundle)) == 16
+    assert losses(ended.bundle) == []
+
+
+@posix
 def test_a_fork_while_files_are_written(scripts):
     """Children forked while the writing thread works, of whatever it has locked, run and leave a
     bundle of their own; the parent loses nothing."""

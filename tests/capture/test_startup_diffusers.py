@@ -65,6 +65,161 @@ def test_two_pipelines_in_one_script(scripts):
     assert whole(ended.bundle).info.pipeline == pipelines
 
 
+DECODE = ("vae", "decode", "", NO_STEP)
+ENCODE = ("vae", "encode", "", NO_STEP)
+
+
+def denoised(*calls):
+    """Denoise calls, each given as "submodule branch step"."""
+    split = (call.split() for call in calls)
+    return [(name, "denoise", branch, int(step)) for name, branch, step in split]
+
+
+def by_pipeline(bundle):
+    """The labels of the calls of each pipeline call, in order."""
+    found = {}
+    for entry, label in zip(whole(bundle).calls, labels(bundle), strict=True):
+        found.setdefault(entry.call.pipeline, []).append(label)
+    assert list(found) == list(range(len(found)))
+    return list(found.values())
+
+
+SD3_FAMILY = """
+    import torch
+    import tests.capture.tiny_diffusers as tiny
+
+    sd3, sd35 = tiny.sd3(), tiny.sd3(qk_norm="rms_norm", dual_attention_layers=(0,))
+    to_image, controlnet = tiny.sd3_image_to_image(), tiny.sd3_controlnet()
+    short = dict(num_inference_steps=2, output_type="np")
+    sd3("a cat", **short, **tiny.SIZE)
+    sd3(["a cat", "a dog"], num_images_per_prompt=3, guidance_scale=1.0, **short, **tiny.SIZE)
+    to_image("a cat", image=tiny.image(), strength=0.5, num_inference_steps=4, **tiny.SIZE)
+    controlnet("a cat", control_image=tiny.image(), **short, **tiny.SIZE)
+    sd35("a cat", num_inference_steps=3, skip_guidance_layers=[1], skip_layer_guidance_start=0.2,
+         skip_layer_guidance_stop=0.5, **tiny.SIZE)
+
+    sd3.vae.enable_tiling()
+    sd3.vae.tile_sample_min_size = sd3.vae.tile_latent_min_size = 16
+    tiles = []
+    sd3.vae.decoder.register_forward_hook(lambda *_: tiles.append(1))
+    sd3("a cat", **short, **tiny.SIZE)
+    print(len(tiles), flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def sd3_family(scripts, tmp_path_factory):
+    """The tiles that the last pipeline call decoded, and the labels of each pipeline call."""
+    out = tmp_path_factory.mktemp("sd3") / "traces"
+    ended = scripts.run(
+        SD3_FAMILY, RBLN_PROFILER_DIR=str(out), RBLN_PROFILER_CONFIG='{"ops": "none"}'
+    )
+    assert ended.code == 0, ended.err
+    (bundle,) = out.iterdir()
+    assert losses(bundle) == []
+    return int(ended.out.splitlines()[-1]), by_pipeline(bundle)
+
+
+BOTH_PROMPTS = encoded(3, "prompt", "negative_prompt")
+TWO_STEPS = denoised("transformer batched 0", "transformer batched 1")
+
+
+def test_several_calls_of_one_pipeline_are_appended(sd3_family):
+    """Each of the six pipeline calls of the process has its calls, in their order."""
+    _, found = sd3_family
+    assert len(found) == 6
+    assert found[0] == [*BOTH_PROMPTS, *TWO_STEPS, DECODE]
+
+
+def test_several_images_of_several_prompts(sd3_family):
+    """Six latents without guidance are one call a step, of the conditional branch."""
+    steps = denoised("transformer cond 0", "transformer cond 1")
+    assert sd3_family[1][1] == [*encoded(3, "prompt"), *steps, DECODE]
+
+
+def test_image_to_image(sd3_family):
+    """The VAE encodes the image, and the steps begin where the scheduler does."""
+    steps = denoised("transformer batched 2", "transformer batched 3")
+    assert sd3_family[1][2] == [*BOTH_PROMPTS, ENCODE, *steps, DECODE]
+
+
+def test_controlnet(sd3_family):
+    """The ControlNet runs in front of the transformer in every step."""
+    assert sd3_family[1][3] == [
+        *BOTH_PROMPTS,
+        ENCODE,
+        *denoised("controlnet batched 0", "transformer batched 0"),
+        *denoised("controlnet batched 1", "transformer batched 1"),
+        DECODE,
+    ]
+
+
+def test_skip_layer_guidance(sd3_family):
+    """SD3.5 with QK norm: the call without the skipped layers has a branch of its own."""
+    assert sd3_family[1][4] == [
+        *BOTH_PROMPTS,
+        *denoised("transformer batched 0", "transformer batched 1"),
+        *denoised("transformer skip_layers 1", "transformer batched 2"),
+        DECODE,
+    ]
+
+
+def test_tiles_are_one_call(sd3_family):
+    """A VAE that decodes nine tiles decodes once."""
+    tiles, found = sd3_family
+    assert tiles == 9
+    assert found[5] == [*BOTH_PROMPTS, *TWO_STEPS, DECODE]
+
+
+OTHERS = """
+    import diffusers
+    import tests.capture.tiny_diffusers as tiny
+
+    true_cfg = dict(negative_prompt="dog", true_cfg_scale=2.0, num_inference_steps=2)
+    flux, again = tiny.flux(), tiny.flux(diffusers.FluxImg2ImgPipeline)
+    flux("a cat", max_sequence_length=16, **true_cfg, **tiny.SIZE)
+    again("a cat", image=tiny.image(), strength=1.0, max_sequence_length=16, **true_cfg,
+          **tiny.SIZE)
+    tiny.qwen_image()("a cat", **true_cfg, **tiny.SIZE)
+    tiny.sdxl()("a cat", negative_prompt="dog", num_inference_steps=2, **tiny.SIZE)
+"""
+
+
+@pytest.fixture(scope="module")
+def others(scripts, tmp_path_factory):
+    """The labels of each pipeline call of the script above."""
+    out = tmp_path_factory.mktemp("others") / "traces"
+    ended = scripts.run(OTHERS, RBLN_PROFILER_DIR=str(out), RBLN_PROFILER_CONFIG='{"ops": "none"}')
+    assert ended.code == 0, ended.err
+    (bundle,) = out.iterdir()
+    assert losses(bundle) == []
+    return by_pipeline(bundle)
+
+
+TRUE_CFG = denoised(
+    "transformer cond 0", "transformer uncond 0", "transformer cond 1", "transformer uncond 1"
+)
+
+
+def test_flux_with_true_guidance(others):
+    """True CFG: two calls a step; image-to-image encodes the image as well."""
+    prompts = encoded(2, "prompt", "negative_prompt")
+    assert others[0] == [*prompts, *TRUE_CFG, DECODE]
+    assert others[1] == [*prompts, ENCODE, *TRUE_CFG, DECODE]
+
+
+def test_qwen_image(others):
+    """One encoder for both prompts, two transformer calls a step."""
+    assert others[2] == [*encoded(1, "prompt", "negative_prompt"), *TRUE_CFG, DECODE]
+
+
+def test_stable_diffusion_xl(others):
+    """A UNet with doubled batch, two encoders and both prompts."""
+    prompts = encoded(2, "prompt", "negative_prompt")
+    assert others[3] == [*prompts, *denoised("unet batched 0", "unet batched 1"), DECODE]
+    assert len(others) == 4
+
+
 INTERRUPTED = """
     import os, signal
     import tests.capture.tiny_diffusers as tiny

@@ -185,11 +185,17 @@ CLOSING = (
 CLOSING_AT_A_SIGNAL = CLOSING + '    print("running", flush=True)\n    threading.Event().wait()\n'
 
 
+# No thread can be started any more. Python 3.12 and later start none at this point anyway.
+CLOSING_WITHOUT_THREADS = CLOSING.replace("print(", "threading.stack_size(1 << 46)\n        print(")
+
+
 @posix
+@pytest.mark.parametrize("script", [CLOSING, CLOSING_WITHOUT_THREADS], ids=["", "no threads"])
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
-def test_a_signal_while_the_run_is_written(scripts, number):
-    """SIGTERM while the run is being closed waits until that is done."""
-    ended = scripts.interrupted(CLOSING, number, **CALLS_ONLY)
+def test_a_signal_while_the_run_is_written(scripts, number, script):
+    """SIGTERM while the run is being closed waits until that is done, whether or not a thread can
+    watch over it."""
+    ended = scripts.interrupted(script, number, **CALLS_ONLY)
     assert ended.code == -number
     assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER], [])
 

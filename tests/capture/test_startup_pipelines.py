@@ -109,6 +109,21 @@ def test_undoing_leaves_the_classes(diffusers):
     assert attributes(diffusers) == before
 
 
+def test_what_somebody_else_patched_meanwhile_stays(diffusers):
+    """Undoing keeps a patch that another tool put over ours; what is ours below it steps aside."""
+    pipelines = NewPipelines(lambda pipeline: None)
+    pipelines.watch_diffusers(diffusers)
+    ours = diffusers.Base.__call__
+
+    def theirs(self, *args):
+        return ("theirs", ours(self, *args))
+
+    diffusers.Base.__call__ = theirs
+    pipelines.undo()
+    assert diffusers.Base.__call__ is theirs
+    assert diffusers.Pipeline()("a") == ("theirs", ("image", "a"))
+
+
 def test_what_cannot_be_attached_runs(diffusers, capsys):
     """Where attaching fails the pipeline runs without hooks, and that is said once."""
 

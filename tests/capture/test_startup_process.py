@@ -148,6 +148,29 @@ def test_a_session_made_again_and_again(scripts):
     assert losses(ended.bundle) == []
 
 
+def test_sessions_that_are_gone_leave_nothing_but_their_calls(scripts):
+    """However many sessions a script makes and drops: at most one has files to be read, and the
+    manifest is written anew only for a session that has something new to say."""
+    script = """
+    import os
+    def run():
+        made().run(None, {"x": x})
+        (bundle,) = os.listdir("traces")
+        work, manifest = f"traces/{bundle}/.operators", f"traces/{bundle}/manifest.json"
+        return len(os.listdir(work)), os.stat(manifest).st_mtime_ns
+    ends = [run() for _ in range(30)]
+    print(max(folders for folders, _ in ends), len({written for _, written in ends}))
+    """
+    ended = scripts.run(SESSION + script)
+    assert ended.out == "1 1\n", ended.err
+    assert labels(ended.bundle) == [ENCODER] * 30
+    assert [entry.commands for entry in whole(ended.bundle).calls] == [2] * 30
+    assert losses(ended.bundle) == []
+    info = whole(ended.bundle).info
+    assert info.submodules["encoder"]["profiled_sessions"] == 30
+    assert info.overhead["operator_events"] == 30 * 4
+
+
 def test_a_failing_run_is_the_scripts_business(scripts):
     """The script catches ONNX Runtime's own error; the failed run is a loss, the next a call."""
     script = """
@@ -210,7 +233,7 @@ def test_the_entry_point_of_later_pythons(scripts):
     [
         ("RBLN_PROFILER_CONFIG", "{", "RBLN_PROFILER_CONFIG is not valid JSON"),
         ("RBLN_PROFILER_CONFIG", '{"ops": "some"}', "RBLN_PROFILER_CONFIG: ops='some'"),
-        ("RBLN_PROFILER", "yes", "RBLN_PROFILER is 'yes'"),
+        ("RBLN_PROFILER", "2", "RBLN_PROFILER is '2'"),
     ],
 )
 def test_a_bad_setting_lets_the_script_run(scripts, setting, value, sentence):

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 
 import pytest
 
+from profiler.capture.rbln_runtimes import writes_shards
 from profiler.capture.settings import Settings, environment_settings, is_on
 from profiler.errors import InputError
 
@@ -24,18 +26,26 @@ def test_defaults():
 
 
 @pytest.mark.parametrize(
-    ("value", "on"), [(None, False), ("", False), ("0", False), ("1", True), (" 1 ", True)]
+    ("values", "on"),
+    [(["1", " 1 ", "true", "True", "on", "YES"], True), (["", "0", "false", "OFF", "no"], False)],
 )
-def test_the_switch(value, on):
-    """RBLN_PROFILER is off when unset, empty or 0, and on when 1."""
-    assert is_on({} if value is None else {"RBLN_PROFILER": value}) is on
+def test_the_switch(values, on, monkeypatch):
+    """RBLN_PROFILER takes the words that RBLN's own profiler takes, which is switched on by the
+    same ones; unset it is off."""
+    for value in values:
+        monkeypatch.setenv("RBLN_PROFILER", value)
+        assert is_on(os.environ) is on
+        assert writes_shards(None) is on
+    assert not is_on({})
 
 
-@pytest.mark.parametrize("value", ["yes", "true", "2"])
-def test_another_switch_is_refused(value):
-    """Any other value of RBLN_PROFILER is an error, not a guess."""
+@pytest.mark.parametrize("value", ["2", "ja"])
+def test_another_switch_is_refused(value, monkeypatch):
+    """Any other value of RBLN_PROFILER is an error, not a guess; RBLN's own profiler is off."""
+    monkeypatch.setenv("RBLN_PROFILER", value)
     with pytest.raises(InputError, match=r"RBLN_PROFILER is .*: use 1 to profile"):
-        is_on({"RBLN_PROFILER": value})
+        is_on(os.environ)
+    assert not writes_shards(None)
 
 
 def test_json_text_and_file_say_the_same(tmp_path):

@@ -9,6 +9,7 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
+from profiler.capture import pipeline as hooks
 from profiler.capture.clock import RunClock
 from profiler.capture.options import Options
 from profiler.capture.session import Session
@@ -238,6 +239,92 @@ def test_a_run_that_is_closed_while_it_runs_keeps_what_has_ended(tmp_path):
     ]
     assert run.spans["kind"].to_list() == ["pipeline", "stage", "stage", "step"]
     assert session.close() == closed[0]
+
+
+class Waiting(ToyPipeline):
+    """Lets a thread that looks for the scheduler wait."""
+
+    waiter = None
+
+    @property
+    def scheduler(self):
+        if threading.current_thread() is self.waiter:
+            self.looking.set()
+            assert self.go_on.wait(60)
+        return self._scheduler
+
+    @scheduler.setter
+    def scheduler(self, value):
+        self._scheduler = value
+        self.looking, self.go_on = threading.Event(), threading.Event()
+
+
+def test_closing_while_another_thread_looks_for_what_to_hook(tmp_path):
+    """A pipeline call that has just begun hooks nothing once the session is closed."""
+    clock = FakeClock(START)
+    pipeline = Waiting(clock)
+    parts = ("transformer", "text_encoder", "vae", "scheduler", "tokenizer")
+    before = {name: set(vars(getattr(pipeline, name))) for name in parts}
+    session = Session.open(Options("none"), tmp_path, clock=clock)
+    session.attach(pipeline)
+    pipeline.waiter = threading.Thread(target=pipeline)
+    pipeline.waiter.start()
+    assert pipeline.looking.wait(60)
+    session.close()
+    pipeline.go_on.set()
+    pipeline.waiter.join()
+    assert type(pipeline) is Waiting
+    assert type(pipeline.tokenizer).__bases__ == (object,)
+    assert {name: set(vars(getattr(pipeline, name))) for name in parts} == before
+
+
+@pytest.mark.torch
+def test_a_replaced_module_is_hooked_once(tmp_path, monkeypatch):
+    """Of two threads that begin a call after a module was replaced, one hooks the new one."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
+
+    class Pipeline:
+        def __init__(self):
+            self.transformer = torch.nn.Linear(2, 2)
+
+        def __call__(self):
+            return self.transformer(torch.ones(1, 2))
+
+    known_names, started = hooks.argument_names, []
+    second_waits_or_ended = threading.Event()
+
+    class Lock:
+        lock = threading.RLock()
+
+        def __enter__(self):
+            if threading.current_thread() is second:
+                second_waits_or_ended.set()
+            self.lock.acquire()
+
+        def __exit__(self, *_):
+            self.lock.release()
+
+    def call():
+        pipeline()
+        second_waits_or_ended.set()
+
+    def names(function):
+        if not started:  # the first thread is hooking: the second one comes
+            started.append(second.start())
+            assert second_waits_or_ended.wait(60)
+        return known_names(function)
+
+    pipeline, second = Pipeline(), threading.Thread(target=call)
+    session = Session.open(Options("none"), tmp_path)
+    session.attach(pipeline)._hooks._lock = Lock()
+    pipeline.transformer = replaced = torch.nn.Linear(2, 2)
+    monkeypatch.setattr(hooks, "argument_names", names)
+    pipeline()
+    second.join()
+    assert (len(replaced._forward_pre_hooks), len(replaced._forward_hooks)) == (1, 1)
+    run = profiler.load(session.close())
+    assert (len(replaced._forward_pre_hooks), len(replaced._forward_hooks)) == (0, 0)
+    assert len(run.calls) == 2
 
 
 def test_a_session_attaches_again_after_detaching(tmp_path):

@@ -8,11 +8,17 @@ import pytest
 
 import profiler
 from profiler.analysis.accounting import account
-from profiler.capture.host_commands import HostCommands, add_host_commands
-from profiler.capture.recorder import Invocation
+from profiler.capture.clock import RunClock
+from profiler.capture.host_commands import HostPieces, take_host_commands
+from profiler.capture.options import Options
+from profiler.capture.recorder import HostCommands, HostWork, Invocation, Recorder
+from profiler.capture.session import Session
 from profiler.capture.timeline import PipelineCall
+from profiler.errors import OutputError
 from profiler.events import Track
+from profiler.trace.bundle import HOST_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder
+from profiler.trace.reader import read_trace
 
 HOST = Track("cpu:0", "CPU thread 1 launches", "host")
 STREAM = Track("cuda:0", "stream 7", "compute")
@@ -33,9 +39,10 @@ def test_commands_have_stage_and_step_of_their_launch():
     launch = commands.add(HOST, "cudaLaunchKernel", "", 450, 5)
     commands.link(launch, commands.add(STREAM, "aten::mul", "aten::mul", 600, 50))
     commands.add(HOST, "cudaLaunchKernel", "", 250, 5)
-    builder = CommandBuilder()
-    add_host_commands([HostCommands(pipeline, commands.build())], [call], builder)
-    columns = builder.build()
+    recorder = Recorder(RunClock.start())
+    recorder.invocations.append(call)
+    recorder.host_commands.append(HostCommands(commands.build(), pipeline))
+    (columns,) = take_host_commands(recorder)
     rows = zip(
         [columns.strings[i] for i in columns.layer],
         [columns.strings[i] for i in columns.stage],
@@ -49,6 +56,98 @@ def test_commands_have_stage_and_step_of_their_launch():
         ("aten::mul", "denoise", 0, 600),
     ]
     assert columns.flows.tolist() == [[1, 2]]
+
+
+def test_what_a_running_pipeline_call_does_stays():
+    """Its stages are not known before it has ended; at the end of the run all is taken."""
+    ended, running = PipelineCall("P", 0, end_ns=1000), PipelineCall("P", 0)
+    recorder = Recorder(RunClock.start())
+    recorder.host_work += [HostWork("a", 10, 20, running), HostWork("b", 10, 20, ended)]
+    recorder.host_work += [HostWork("c", 10, 20)]
+    for all_left, layers in ((False, ["b", "c"]), (False, []), (True, ["a"])):
+        taken = take_host_commands(recorder, all_left=all_left)
+        assert [piece.strings[code] for piece in taken for code in piece.layer] == layers
+
+
+def pieces_of_three_pipeline_calls():
+    """Commands of two layers on two tracks, one leading to another, in steps 0 to 2."""
+    for step in range(3):
+        commands = CommandBuilder()
+        begin = 1_000_000 + 1000 * step
+        launch = commands.add(
+            HOST, "launch", "", begin, 5, stage="denoise", step=step, pipeline=step
+        )
+        target = commands.add(
+            STREAM, "mul", "aten::mul", begin + 50, 9, stage="denoise", step=step, pipeline=step
+        )
+        commands.link(launch, target)
+        yield commands.build()
+
+
+def slices_of(path):
+    """Everything that a file says of its commands, and the flows between them."""
+    trace = read_trace(path)
+    assert trace.losses == ()
+    columns, texts = trace.slices, np.array(trace.strings)
+    tracks = [f"{track.name} {track.parent >= 0}" for track in trace.tracks]
+    rows = zip(
+        [tracks[code] for code in columns.track],
+        *(texts[getattr(columns, name)].tolist() for name in ("layer", "op_type", "stage")),
+        *(
+            getattr(columns, name).tolist()
+            for name in ("command_index", "step", "pipeline", "start_ns", "duration_ns")
+        ),
+        strict=True,
+    )
+    return list(rows), trace.flows.tolist()
+
+
+@pytest.mark.parametrize("compress", ["none", "deflate"])
+def test_pieces_are_one_file(tmp_path, compress):
+    """`host.pb` says the same, whether it was written in one piece or in several."""
+    found = []
+    for limit in (100, 4, 1):
+        bundle = BundleWriter.create(tmp_path, f"run-{limit}", compress=compress)
+        pieces = HostPieces(bundle, limit)
+        for commands in pieces_of_three_pipeline_calls():
+            pieces.add(commands)
+        assert not (bundle.directory / HOST_NAME).exists()
+        pieces.write([])
+        assert [path.name for path in bundle.directory.iterdir()] == [HOST_NAME]
+        found.append(slices_of(bundle.directory / HOST_NAME))
+        assert list(pieces.losses()) == []
+    assert len(found[0][0]) == 6
+    assert found[0] == found[1] == found[2]
+
+
+def test_a_piece_that_cannot_be_written_is_a_loss(tmp_path):
+    """A folder in the way of the temporary file; what is left finds its place afterwards."""
+    bundle = BundleWriter.create(tmp_path, "run")
+    pieces = HostPieces(bundle, 1)
+    obstacle = bundle.directory / f".{HOST_NAME}.part"
+    first, second, third = pieces_of_three_pipeline_calls()
+    pieces.add(first)
+    whole = obstacle.read_bytes()
+    obstacle.unlink()
+    obstacle.mkdir()
+    pieces.add(second)
+    (loss,) = pieces.losses()
+    assert (loss.kind, loss.where, loss.count) == ("dropped_events", HOST_NAME, 2)
+    obstacle.rmdir()
+    obstacle.write_bytes(whole + b"what a full disk has cut")
+    pieces.add(third)
+    pieces.write([])
+    rows, flows = slices_of(bundle.directory / HOST_NAME)
+    assert [row[5] for row in rows] == [0, 0, 2, 2]
+    assert flows == [[0, 1], [2, 3]]
+
+
+def test_a_file_that_cannot_be_written_says_so(tmp_path):
+    """The rest of `host.pb` is not lost in silence."""
+    bundle = BundleWriter.create(tmp_path, "run")
+    (bundle.directory / f".{HOST_NAME}.part").mkdir()
+    with pytest.raises(OutputError, match=HOST_NAME):
+        HostPieces(bundle).write([])
 
 
 @pytest.fixture(scope="module")
@@ -112,3 +211,46 @@ def test_no_operator_of_a_call_is_counted_twice(run, operators):
     found, *_ = account(run)
     assert found.residual_share <= 0.01
     assert all(stage.host_ns for stage in found.stages)
+
+
+@pytest.mark.torch
+def test_no_more_than_a_piece_is_held(tmp_path, monkeypatch, operators):
+    """However many pipeline calls a run has: when one has ended, its host work is on its way, and
+    in the end all of it is there."""
+    from . import tiny_diffusers
+
+    limit, held = 100, []
+
+    class Pieces(HostPieces):
+        def __init__(self, bundle):
+            super().__init__(bundle, limit)
+
+        def add(self, commands):
+            super().add(commands)
+            held.append(sum(map(len, self._waiting)))
+
+    monkeypatch.setattr("profiler.capture.writing.HostPieces", Pieces)
+    pipe = tiny_diffusers.quiet(tiny_diffusers.sd3())
+    session = Session.open(Options(), tmp_path)
+    session.attach(pipe)
+    for _ in range(3):
+        pipe(
+            "a cat",
+            negative_prompt="a dog",
+            num_inference_steps=3,
+            output_type="np",
+            **tiny_diffusers.SIZE,
+        )
+        assert not session.recorder.host_commands
+        assert not session.recorder.host_work
+    run = profiler.load(session.close())
+    assert max(held) < limit <= len(operators)
+    assert run.losses == ()
+    found = run.commands.filter(
+        (pl.col("call") < 0) & (pl.col("track").cast(str) == "CPU thread 1")
+    ).with_columns(pl.col("stage", "layer").cast(str))
+    wanted = sorted(operators.select("layer", "stage", "step").rows())
+    for pipeline in range(3):
+        of_call = found.filter(pl.col("pipeline") == pipeline)
+        assert sorted(of_call.select("layer", "stage", "step").rows()) == wanted
+    assert not found.select("layer", "command_index").is_duplicated().any()

@@ -186,7 +186,7 @@ def test_a_failed_invocation_has_no_trace_and_disturbs_no_other():
 def test_warm_up_starts_no_session():
     """Nothing is recorded then, and nothing is slower."""
     run = Run()
-    run.recorder.recording = False
+    run.recorder.begin_warmup()
     with run:
         run.call()
         assert hooks_of(run.model) == [0] * 6

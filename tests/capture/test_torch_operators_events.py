@@ -15,7 +15,7 @@ from profiler.capture.torch_events import (
     session_events,
 )
 from profiler.capture.torch_memory import device_memory
-from profiler.capture.torch_session import new_profiler, quiet
+from profiler.capture.torch_profiler import new_profiler, quiet
 from profiler.kineto.trace_file import read_kineto
 
 

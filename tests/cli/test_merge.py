@@ -8,7 +8,8 @@ import pytest
 
 from profiler.cli.merge import merge
 from profiler.errors import ProfilerError
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME, find_bundles
+from profiler.trace.journal import Journal
 from profiler.trace.manifest import MANIFEST_NAME
 from tests.trace.samples import small_bundle
 
@@ -33,6 +34,29 @@ def test_losses_of_a_rebuilt_run(tmp_path: Path, capsys: pytest.CaptureFixture[s
     err = capsys.readouterr().err
     assert err.startswith(f"lost: {HOST_NAME}: missing_file, 1 file: ")
     assert (bundle / MANIFEST_NAME).is_file()
+
+
+def test_a_folder_of_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The newest that was cut short is completed; where none was, the runs are named."""
+    for name in ("one", "two"):
+        bundle = small_bundle(tmp_path, name)
+    with pytest.raises(ProfilerError, match=r"no run in .* was cut short: .*\(one, two\)"):
+        merge(tmp_path)
+    (bundle / MANIFEST_NAME).unlink()
+    merge(tmp_path)
+    assert capsys.readouterr().out.startswith(f"{bundle / MERGED_NAME}: ")
+    assert (bundle / MANIFEST_NAME).is_file()
+
+
+def test_a_run_that_is_still_going_on(tmp_path: Path) -> None:
+    """Neither `merge` nor `analyze` sends the user to the other."""
+    journal = Journal.create(small_bundle(tmp_path))
+    try:
+        for sentence in (merge, find_bundles):
+            with pytest.raises(ProfilerError, match=r"small is still going on: wait for its end$"):
+                sentence(tmp_path)
+    finally:
+        journal.close()
 
 
 def test_no_run(tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from profiler.events import NO_STEP
-from tests.capture.switched_on import Environment, labels, losses
+from tests.capture.switched_on import Environment, labels, losses, whole
 
 SCRIPT = """
 import sys, threading
@@ -89,6 +89,22 @@ def test_the_exit_code(scripts):
     assert losses(ended.bundle) == []
 
 
+def test_calibrate(scripts):
+    """Every fourth call is left out, as in `profile-sd3 run`."""
+    ended = recorded(scripts, "--calibrate", "--", "script.py", "5")
+    entries = whole(ended.bundle).calls
+    assert [entry.call.ops_traced for entry in entries] == [True, True, True, False, True]
+
+
+def test_what_failed_is_not_called_nothing(scripts):
+    """A process that could not record has said why: record does not say that nothing ran."""
+    busy = {"RBLN_PROFILER_CONFIG": '{"config": {"encoder": {"device": "tpu"}}}'}
+    ended = recorded(scripts, "--", "script.py", "1", **busy)
+    assert (ended.code, ended.out, ended.bundles) == (0, "ran ['1']\n", [])
+    assert ended.err.startswith("profile-sd3: encoder is not profiled: encoder is configured for")
+    assert ended.err.count("\n") == 1
+
+
 @posix
 def test_a_signal_is_passed_on(scripts):
     """SIGTERM ends the command, whose bundle is whole, and record's code is the shell's 143."""
@@ -114,6 +130,20 @@ def test_a_killed_command(scripts):
     assert ended.err == said
 
 
+def test_a_line_of_the_journal_that_is_cut(scripts):
+    """A process that a full disk kept from telling all that it had to spoils no other's line."""
+    cut = """
+import json, os
+with open(json.loads(os.environ["RBLN_PROFILER_CONFIG"])["journal"], "ab") as journal:
+    journal.write(b'\\n{"bundle": "/tmp/\\xc3')
+"""
+    (scripts.work / "script.py").write_text(cut + SCRIPT, encoding="utf-8")
+    ended = recorded(scripts, "--ops=none", "--name=run", "--", "script.py", "1")
+    assert ended.code == 0
+    analyze = "`profile-sd3 analyze traces/run` reports on it"
+    assert ended.err == f"profile-sd3: the run is in traces/run: {analyze}\n"
+
+
 def test_nothing_to_record(scripts):
     """A command that runs no model, and one without our Python, are told apart."""
     ended = recorded(scripts, "--", "-c", "pass")
@@ -129,6 +159,10 @@ def test_nothing_to_record(scripts):
         (["--ops", "some", "--", "true"], "ops='some'"),
         (["--config", "{", "--", "true"], "RBLN_PROFILER_CONFIG is not valid JSON"),
         (["--compress", "zip", "--", "true"], "compress is 'zip'"),
+        (
+            ["--out", "script.py/traces", "--", "script.py", "1"],
+            "cannot write script.py/traces (Not a directory): give a folder you may write to",
+        ),
         (["--", "no-such-command"], "cannot run no-such-command: No such file or directory"),
     ],
 )

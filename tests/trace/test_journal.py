@@ -1,13 +1,19 @@
-"""The journal of a run that goes on: what a call's line holds."""
+"""The journal of a run that goes on: what a call's line holds, and who is writing it."""
 
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
+
+from profiler.errors import InputError
 from profiler.events import NO_PIPELINE, Call
-from profiler.trace.journal import JOURNAL_NAME, Journal, read_journal
+from profiler.trace.journal import JOURNAL_NAME, Journal, is_running, read_journal
+from profiler.trace.merge import merge_bundle
 
 _CALL = Call(0, "vae", "decode", "", -1, "cpu:0", 10, 20, ops_traced=False, pipeline=3)
 
@@ -40,3 +46,57 @@ def test_numbers_that_tables_cannot_hold_are_no_calls(tmp_path: Path) -> None:
     """A line with a pipeline call below -1, or too large, is left out."""
     _written(tmp_path, replace(_CALL, pipeline=-2), replace(_CALL, pipeline=1 << 31))
     assert read_journal(tmp_path) == {}
+
+
+ASK = """
+import sys
+from pathlib import Path
+from profiler.trace.journal import is_running
+print(is_running(Path(sys.argv[1])))
+"""
+
+
+def _another_process_sees_it_run(directory: Path) -> bool:
+    command = [sys.executable, "-c", ASK, str(directory)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return done.stdout == "True\n"
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="locks of POSIX")
+def test_who_asks_for_its_own_run_keeps_its_lock(tmp_path: Path) -> None:
+    """The writing process knows that it is running, and others know it, too, after it has asked
+    (which would drop its lock, if it opened the file for that)."""
+    journal = Journal.create(tmp_path)
+    journal.add(_CALL, awaits_operators=False)
+    assert _another_process_sees_it_run(tmp_path)
+    assert is_running(tmp_path)
+    with pytest.raises(InputError, match="still going on"):
+        merge_bundle(tmp_path)
+    assert _another_process_sees_it_run(tmp_path)
+    journal.close()
+    assert not is_running(tmp_path)
+    assert not _another_process_sees_it_run(tmp_path)
+
+
+ORPHAN = """
+import os, sys
+from pathlib import Path
+from profiler.trace.journal import Journal, is_running
+
+directory = Path(sys.argv[1])
+journal = Journal.create(directory)
+alive, end = os.pipe()
+if os.fork():
+    os._exit(0)
+os.close(end)
+os.read(alive, 1)  # returns when the parent has gone
+print(is_running(directory))
+"""
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="fork of POSIX")
+def test_a_forked_child_asks_for_its_parents_run(tmp_path: Path) -> None:
+    """What the child has inherited is not the child's: the run is over when its parent has gone."""
+    command = [sys.executable, "-c", ORPHAN, str(tmp_path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,41 @@
+"""Arrays and tensors of any library, as far as they show what they are; nothing here raises."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable
+from typing import Any
+
+__all__ = ["described", "first_dimension"]
+
+_DTYPE_NAMES: dict[Any, str] = {}
+
+
+def described(value: Any) -> str:
+    """An array or tensor as "dtype[d0,d1,…]", "" for anything else and for what does not tell
+    (torch's nested tensors have no shape)."""
+    try:
+        if hasattr(value, "dtype") and hasattr(value, "shape"):
+            return f"{_dtype_name(value.dtype)}[{','.join(map(str, value.shape))}]"
+    except Exception:  # noqa: BLE001 - the script's own class
+        return ""
+    return ""
+
+
+def first_dimension(value: Any) -> int:
+    """The first dimension of an array or tensor, 0 for anything else."""
+    try:
+        shape = getattr(value, "shape", None)
+        return int(shape[0]) if shape is not None and len(shape) > 0 else 0
+    except Exception:  # noqa: BLE001 - as above
+        return 0
+
+
+def _dtype_name(dtype: Any) -> str:
+    """A type of elements, without its library; NumPy takes 3 µs to name one, so it is kept."""
+    try:
+        return _DTYPE_NAMES[dtype]
+    except (KeyError, TypeError):  # new, or without a hash
+        name = str(dtype).removeprefix("torch.")
+    if isinstance(dtype, Hashable):
+        _DTYPE_NAMES[dtype] = name
+    return name

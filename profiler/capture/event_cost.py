@@ -1,0 +1,37 @@
+"""What recording one event costs, from runs with and without recording in turn."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+__all__ = ["EventCost"]
+
+
+@dataclass(frozen=True, slots=True)
+class EventCost:
+    """The median in ns an event, and the quartiles of the pairs, None where nobody knows them."""
+
+    ns: float
+    low_ns: float | None = None
+    high_ns: float | None = None
+
+    @classmethod
+    def of_pairs(cls, pairs_s: Sequence[float], events: int) -> EventCost | None:
+        """From differences in s, at least two, of runs that recorded so many `events`. None where
+        noise exceeds the cost."""
+        low, median, high = (
+            quartile * 1e9 / events
+            for quartile in statistics.quantiles(pairs_s, n=4, method="inclusive")
+        )
+        return cls(median, max(low, 0.0), high) if median > 0 else None
+
+    @property
+    def noisy(self) -> bool:
+        """Whether half of the pairs lie further apart than the cost itself."""
+        return (
+            self.low_ns is not None
+            and self.high_ns is not None
+            and (self.high_ns - self.low_ns > self.ns)
+        )

@@ -1,0 +1,204 @@
+"""What fails in capture is a loss of the run's: the user's call returns what it would have."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import profiler
+from profiler.capture.options import Options
+from profiler.capture.pipeline import PipelineHooks
+from profiler.capture.recorder import Recorder
+from profiler.capture.session import Session
+from profiler.testing import FakeClock
+
+from .onnx_pipelines import gathering, opened
+from .toy import ToyPipeline
+
+
+class Stopping(FakeClock):
+    """A clock that breaks at one reading, counted from `readings = 0`."""
+
+    readings, breaks_at = 0, -1
+
+    def now_ns(self):
+        self.readings += 1
+        if self.readings - 1 == self.breaks_at:
+            raise RuntimeError("the clock has stopped")
+        return super().now_ns()
+
+
+def test_a_failure_anywhere_around_a_call_is_a_loss(tmp_path, capsys):
+    """Whichever reading of the clock fails, of all those in a pipeline call, the pipeline returns
+    the same; each is counted as a loss, and stderr has one line for each place."""
+    clock = Stopping()
+    pipeline = ToyPipeline(clock)
+    plain = pipeline(num_inference_steps=2)
+    session = Session.open(Options("none"), tmp_path, clock=clock)
+    session.attach(pipeline)
+    clock.readings = 0
+    pipeline(num_inference_steps=2)
+    count = clock.readings
+    assert count > 40
+    for number in range(count):
+        clock.readings, clock.breaks_at = 0, number
+        result = pipeline(num_inference_steps=2)
+        clock.breaks_at = -1
+        assert result.keys() == plain.keys()
+        assert (result["latent_sample"] == plain["latent_sample"]).all()
+    run = profiler.load(session.close())
+    failed = [loss for loss in run.losses if "profile-sd3 failed" in loss.detail]
+    assert {(loss.kind, loss.unit) for loss in failed} == {("untraced_call", "calls")}
+    assert {loss.detail for loss in failed} == {
+        "profile-sd3 failed: RuntimeError: the clock has stopped"
+    }
+    assert sum(loss.count for loss in failed) == count
+    said = capsys.readouterr().err.splitlines()
+    assert len(said) == len(failed)
+    assert all("the script goes on: RuntimeError: the clock has stopped" in line for line in said)
+
+
+class Broken:
+    """A source of operators all of whose methods fail."""
+
+    def __getattr__(self, name):
+        def fail(*_):
+            raise OSError(f"{name} failed")
+
+        return fail
+
+
+def test_failing_sources_cost_operators_only():
+    """Calls are recorded, labelled as ever, where the source of their operators fails; so does
+    renewing the sources."""
+    recorder = Recorder(FakeClock())
+    pipeline = ToyPipeline(recorder.clock)
+    broken = Broken()
+    hooks = PipelineHooks(pipeline, recorder, lambda entry: broken, broken.renew)
+    hooks.attach()
+    pipeline(num_inference_steps=1)
+    hooks.detach()
+    assert [call.submodule for call in recorder.calls()][-2:] == ["transformer", "vae"]
+    assert len(recorder.calls()) == 8
+    assert sorted(recorder.failures.items())[:4] == [
+        (("ToyPipeline", "OSError: begin_pipeline failed"), 1),
+        (("ToyPipeline", "OSError: end_pipeline failed"), 1),
+        (("ToyPipeline", "OSError: renew failed"), 1),
+        (("text_encoder", "OSError: before failed"), 2),
+    ]
+
+
+class Shy(ToyPipeline):
+    """One whose parts cannot always be asked for."""
+
+    shy = False
+
+    @property
+    def image_encoder(self):
+        if self.shy:
+            raise RuntimeError("not now")
+
+
+class Odd:
+    """Not an array, though it has a dtype; nor a text."""
+
+    dtype = "f"
+
+    def shape(self):
+        return [1]
+
+
+def test_what_the_user_replaces_may_fail_to_show_itself(tmp_path):
+    """A pipeline whose attributes raise when they are looked at again runs on, with the hooks that
+    it has."""
+    clock = FakeClock()
+    pipeline = Shy(clock)
+    with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock) as run:
+        pipeline.shy = True
+        pipeline(num_inference_steps=1)
+        pipeline.shy = False
+    loaded = profiler.load(run.path)
+    assert len(loaded.calls) == 8
+    assert {loss.detail for loss in loaded.losses} == {"profile-sd3 failed: RuntimeError: not now"}
+
+
+def test_arguments_that_have_no_shape():
+    """An object whose `shape` is a method is no array, and no reason to fail."""
+    from profiler.capture.arrays import described, first_dimension
+
+    assert (described(Odd()), first_dimension(Odd())) == ("", 0)
+    assert (described(np.zeros((2, 1))), first_dimension(np.zeros((2, 1)))) == ("float64[2,1]", 2)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_have_no_shape(tmp_path):
+    """A call with a strided nested tensor, whose `shape` raises, is recorded without its shape."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
+    nested = torch.nested.nested_tensor([torch.ones(2, 4), torch.ones(3, 4)])
+
+    class Pipeline:
+        def __init__(self):
+            self.transformer = torch.nn.Linear(4, 4)
+
+        def __call__(self, hidden_states):
+            return self.transformer(hidden_states)
+
+    pipeline = Pipeline()
+    with profiler.profile(pipeline, out=tmp_path, ops="none") as run:
+        assert pipeline(nested).is_nested
+    loaded = profiler.load(run.path)
+    assert loaded.losses == ()
+    assert loaded.calls.select("submodule", "input_shapes").rows() == [("transformer", "")]
+
+
+def test_a_replaced_part_whose_session_cannot_be_opened_again(tmp_path, capsys):
+    """The pipeline runs on with the part that it was given, whose calls are recorded; stderr and
+    the losses say why they have no operators."""
+    import onnx
+
+    class Part:
+        def __init__(self, name):
+            self.file = tmp_path / f"{name}.onnx"
+            onnx.save(gathering(), str(self.file))
+            self.session = opened(str(self.file))
+
+        def forward(self, x):
+            return self.session.run(None, {"x": x, "i": np.array([0])})[0]
+
+    class Pipeline:
+        def __init__(self):
+            self.transformer = Part("first")
+
+        def __call__(self, x):
+            return self.transformer.forward(x)
+
+    pipeline, x = Pipeline(), np.ones((2, 3), np.float32)
+    with profiler.profile(pipeline, out=tmp_path / "out") as run:
+        pipeline(x)
+        replaced = Part("second")
+        replaced.file.unlink()
+        pipeline.transformer = replaced
+        for _ in range(2):
+            assert (pipeline(x) == 2).all()
+    loaded = profiler.load(run.path)
+    assert loaded.calls["ops_traced"].to_list() == [True, False, False]
+    (loss,) = loaded.losses
+    assert (loss.kind, loss.where) == ("untraced_call", "transformer")
+    assert "NoSuchFile" in loss.detail
+    assert capsys.readouterr().err.count("transformer is not recorded whole") == 1
+
+
+def test_a_run_is_closed_while_its_pipeline_call_ends():
+    """Where another thread that closes the run is first to end the pipeline call, that is all."""
+
+    class Closing(list):
+        def remove(self, value):
+            super().remove(value)  # the other thread
+            super().remove(value)
+
+    recorder = Recorder(FakeClock())
+    pipeline = recorder.begin_pipeline("Pipeline")
+    recorder._open = Closing([pipeline])
+    recorder.end_pipeline(pipeline)
+    assert (recorder._open, pipeline.end_ns) == ([], 0)

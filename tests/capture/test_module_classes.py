@@ -5,7 +5,7 @@ import pytest
 
 from profiler.capture.module_classes import known_modules
 from profiler.capture.onnx_layers import ExportedModel, build_layer_map, module_classes
-from profiler.capture.run_info import _add
+from profiler.capture.run_info import add_known
 from profiler.pipelines.tiny import default_model_folder
 
 
@@ -60,8 +60,8 @@ def test_manifest_keeps_at_most_twenty_thousand():
 def test_classes_of_several_sources_become_one_mapping():
     """A VAE's encoder and decoder are traced apart."""
     known = {"runtime_calls": [1]}
-    _add(known, {"modules": {"encoder": "Encoder"}, "runtime_calls": [2]})
-    _add(known, {"modules": {"decoder": "Decoder"}})
+    add_known(known, {"modules": {"encoder": "Encoder"}, "runtime_calls": [2]})
+    add_known(known, {"modules": {"decoder": "Decoder"}})
     assert known == {
         "modules": {"encoder": "Encoder", "decoder": "Decoder"},
         "runtime_calls": [1, 2],

@@ -54,9 +54,12 @@ SCRIPT = """
             pipe("a cat", callback_on_step_end=stepped, **settings)
 """
 
+ENOUGH = 400  # lines
+
 
 def killed(folder: Path, ops: str, kind: str, count: int) -> list[list[str]]:
-    """Kill the script once it has said `kind` so many times: all that it said, in words."""
+    """Kill the script once it has said `kind` so many times, or `ENOUGH` of anything (files without
+    operators wait for an idle moment): all that it said, in words."""
     script = dedent(SCRIPT).replace("STEPS", str(STEPS))
     (folder / "script.py").write_text(script, encoding="utf-8")
     process = subprocess.Popen(
@@ -68,8 +71,8 @@ def killed(folder: Path, ops: str, kind: str, count: int) -> list[list[str]]:
         bufsize=0,  # so that `communicate` gets all that `readline` leaves
     )
     assert process.stdout is not None
-    said = []
-    while count:
+    said: list[bytes] = []
+    while count and len(said) < ENOUGH:
         line = process.stdout.readline()
         assert line, process.communicate()[1]
         said.append(line)

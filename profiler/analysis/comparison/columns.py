@@ -1,0 +1,72 @@
+"""Every column of the tables of a `Comparison`; `docs/diff.md` documents the same."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.table.columns import Column
+
+__all__ = ["LEVELS", "METRICS", "RUNS", "TABLES", "UNITS", "VERDICTS"]
+
+LEVELS = (
+    "end_to_end",
+    "stage",
+    "step",
+    "submodule",
+    "branch",
+    "busy",
+    "role",
+    "modules",
+    "module",
+)
+"""From the whole to the finest. `modules` are the equal modules of repeated blocks taken together,
+their numbers replaced by `*`."""
+UNITS = ("runs", "pipeline calls", "steps", "calls")
+VERDICTS = (
+    "slower",
+    "faster",
+    "within noise",
+    "measured once",
+    "only in base",
+    "only in new",
+)
+
+_TEXT, _FLAG = pl.String(), pl.Boolean()
+_INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
+
+RUNS: tuple[Column, ...] = (
+    Column("side", _TEXT, "", "base or new"),
+    Column("run_id", _TEXT, "", "name of the run"),
+    Column("pipeline", _TEXT, "", "class of the pipeline, empty where unknown"),
+    Column("producer", _TEXT, "", "what recorded the run"),
+    Column("devices", _TEXT, "", "devices that its calls are placed on, joined with commas"),
+    Column("pipelines", _INT64, "", "pipeline calls"),
+    Column("steps", _INT64, "", "denoising steps, over all pipeline calls"),
+    Column("calls", _INT64, "", "submodule calls"),
+    Column("traced_calls", _INT64, "", "submodule calls whose commands were recorded"),
+)
+
+METRICS: tuple[Column, ...] = (
+    Column("metric", _TEXT, "", "name of what is compared, as `--metric` takes it"),
+    Column("level", _TEXT, "", ", ".join(LEVELS)),
+    Column("stage", _TEXT, "", "phase of the pipeline", True),
+    Column("submodule", _TEXT, "", "named part of the pipeline", True),
+    Column("branch", _TEXT, "", "for whom the calls work", True),
+    Column("step", _INT32, "", "denoising step of a single step's metric", True),
+    Column("role", _TEXT, "", "what the commands are for in a diffusion model", True),
+    Column("module", _TEXT, "", "module path, the nearest that both sides have", True),
+    Column("calls", _TEXT, "", "steady, first, or all where one side lacks either"),
+    Column("base_ns", _INT64, "ns", "median over the baseline; null: only in new", True),
+    Column("new_ns", _INT64, "ns", "median over the new runs; null: only in base", True),
+    Column("difference_ns", _INT64, "ns", "new_ns - base_ns", True),
+    Column("change", _REAL, "ratio", "difference_ns / base_ns", True),
+    Column("low", _REAL, "ratio", "lower end of the change's interval; null: measured once", True),
+    Column("high", _REAL, "ratio", "upper end of it", True),
+    Column("resampled", _TEXT, "", ", ".join(UNITS) + ": what the interval is made from", True),
+    Column("base_count", _INT64, "", "how many of these the baseline has"),
+    Column("new_count", _INT64, "", "how many of these the new runs have"),
+    Column("calibrated", _FLAG, "", "whether times are calibrated to untraced calls"),
+    Column("verdict", _TEXT, "", ", ".join(VERDICTS)),
+)
+
+TABLES: dict[str, tuple[Column, ...]] = {"runs": RUNS, "metrics": METRICS}

@@ -1,0 +1,220 @@
+"""`compare`: a baseline and new runs → how much each part changed, and whether noise explains it.
+
+    found = compare([measure(load(a))], [measure(load(b))])
+    found.metrics      # one row a metric, from end_to_end to single modules
+
+A side may have several runs. What is drawn for the intervals (`noise`) is the largest thing that
+either side has several of: runs, else pipeline calls of one run, from three on, else its steps. The
+value of one is the median of the samples in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import polars as pl
+
+from profiler.analysis.comparison.align import align_modules
+from profiler.analysis.comparison.columns import LEVELS, METRICS, RUNS, TABLES
+from profiler.analysis.comparison.measure import Measurement, measure
+from profiler.analysis.comparison.noise import Bootstrap, Interval
+from profiler.analysis.comparison.notes import notes_on
+from profiler.analysis.comparison.samples import KEYS, samples_of
+from profiler.analysis.comparison.units import units_of
+from profiler.errors import InputError
+from profiler.table.columns import checked, schema
+from profiler.table.run import Run
+
+__all__ = ["Comparison", "compare", "compare_runs"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Comparison:
+    """What differs between a baseline and new runs.
+
+    `runs` has a row a run, `metrics` a row a metric, from the whole to the finest
+    (`columns.LEVELS`), submodules in the order of their calls, roles and modules longest first.
+    `calibrated` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
+    else differs.
+    """
+
+    runs: pl.DataFrame
+    metrics: pl.DataFrame
+    calibrated: tuple[str, ...]
+    notes: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        for name, columns in TABLES.items():
+            object.__setattr__(self, name, checked(getattr(self, name), columns))
+
+
+def compare_runs(base: Iterable[Run], new: Iterable[Run]) -> Comparison:
+    """Compare runs that are at hand; large ones are better measured one after the other."""
+    return compare([*map(measure, base)], [*map(measure, new)])
+
+
+def compare(base: Sequence[Measurement], new: Sequence[Measurement]) -> Comparison:
+    """Compare a baseline with new runs. Raises InputError where a side has no run."""
+    if not base or not new:
+        raise InputError("a comparison needs a run on each side: give at least one of each")
+    calibrated = _calibrated([*base, *new])
+    sides = []
+    for side, modules in zip((base, new), align_modules(base, new), strict=True):
+        samples = [
+            samples_of(measured, calibrated, modules).with_columns(run=pl.lit(number))
+            for number, measured in enumerate(side)
+        ]
+        sides.append(pl.concat(samples))
+    rows = _rows(
+        units_of(sides[0], sides[1]), _calibrated_stages([*base, *new], calibrated), calibrated
+    )
+    metrics = pl.DataFrame(rows, schema=schema(METRICS), orient="row")
+    return Comparison(
+        runs=_runs(base, new),
+        metrics=_in_order(_without_lone_branches(metrics), [*base, *new]),
+        calibrated=calibrated,
+        notes=tuple(notes_on(base, new, calibrated)),
+    )
+
+
+def _calibrated(measured: Sequence[Measurement]) -> tuple[str, ...]:
+    """The submodules of which every run with traced calls knows what tracing costs."""
+    known: dict[str, list[bool]] = {}
+    for run in measured:
+        for name in run.calls.filter("traced")["submodule"].unique(maintain_order=True):
+            known.setdefault(name, []).append(name in run.calibration)
+    return tuple(name for name, found in known.items() if all(found))
+
+
+def _calibrated_stages(
+    measured: Sequence[Measurement], calibrated: tuple[str, ...]
+) -> frozenset[str]:
+    """The stages with calls of calibrated submodules."""
+    found: set[str] = set()
+    for run in measured:
+        found.update(run.calls.filter(pl.col("submodule").is_in(calibrated))["stage"])
+    return frozenset(found)
+
+
+def _rows(
+    units: pl.DataFrame, stages: frozenset[str], calibrated: tuple[str, ...]
+) -> list[tuple[object, ...]]:
+    """The rows of `METRICS`."""
+    bootstrap = Bootstrap()
+    rows = []
+    for key in units.iter_rows(named=True):
+        base, new = key["base"], key["new"]
+        if key["submodule"] is not None:
+            scaled = key["submodule"] in calibrated
+        else:
+            scaled = key["stage"] in stages if key["stage"] else bool(stages)
+        places = tuple(key[name] for name in KEYS)
+        counts = (len(base or ()), len(new or ()), scaled)
+        if base is None or new is None:
+            side, values = ("new", new) if base is None else ("base", base)
+            median = round(_median(values))
+            times = (None, median) if base is None else (median, None)
+            nothing = (None, None, None, None)
+            rows.append((*places, key["calls"], *times, *nothing, None, *counts, f"only in {side}"))
+            continue
+        found = bootstrap.compare(base, new)
+        rows.append(
+            (
+                *places,
+                key["calls"],
+                *_changes(found),
+                key["resampled"],
+                *counts,
+                _verdict(found),
+            )
+        )
+    return rows
+
+
+def _median(values: Sequence[float]) -> float:
+    ordered = sorted(values)
+    middle = len(ordered) // 2
+    return (ordered[middle] + ordered[-1 - middle]) / 2
+
+
+def _changes(found: Interval) -> tuple[object, ...]:
+    """base_ns, new_ns, difference_ns, change, low, high; null where they are not known."""
+    base, new = round(found.base), round(found.new)
+    if not found.base:
+        return base, new, new - base, None, None, None
+    low, high = (
+        None if end is None else max(end / found.base, -1.0) for end in (found.low, found.high)
+    )  # a time may vanish, no more
+    return base, new, new - base, (found.new - found.base) / found.base, low, high
+
+
+def _verdict(found: Interval) -> str:
+    if found.low is None:
+        return "measured once"
+    if not found.exceeds_noise:
+        return "within noise"
+    return "slower" if found.new > found.base else "faster"
+
+
+def _without_lone_branches(metrics: pl.DataFrame) -> pl.DataFrame:
+    """Without branches of submodules that have one alone: these are the submodule itself."""
+    several = pl.col("branch").n_unique().over("level", "submodule") > 1
+    return metrics.filter((pl.col("level") != "branch") | several)
+
+
+def _in_order(metrics: pl.DataFrame, measured: Sequence[Measurement]) -> pl.DataFrame:
+    """From the whole to the finest, as `Comparison` describes it."""
+    calls = pl.concat([run.calls.select("stage", "submodule") for run in measured])
+    spans = pl.concat([run.spans.select("stage") for run in measured])
+    stages = _ranks([*spans["stage"].drop_nulls().unique(maintain_order=True), *calls["stage"]])
+    submodules = _ranks(calls["submodule"].unique(maintain_order=True))
+    longest = pl.max_horizontal("base_ns", "new_ns")
+    return (
+        metrics.with_columns(
+            _level=pl.col("level").replace_strict(_ranks(LEVELS), return_dtype=pl.Int64),
+            _stage=pl.col("stage").replace_strict(stages, default=-1, return_dtype=pl.Int64),
+            _submodule=pl.col("submodule").replace_strict(
+                submodules, default=-1, return_dtype=pl.Int64
+            ),
+            _longest=pl.when(pl.col("role").is_not_null()).then(-longest),
+        )
+        .sort(
+            "_level",
+            pl.when(pl.col("submodule").is_null()).then("_stage"),
+            "_submodule",
+            "branch",
+            "_longest",
+            "step",
+            "metric",
+            nulls_last=False,
+        )
+        .select(metrics.columns)
+    )
+
+
+def _ranks(names: Iterable[str]) -> Mapping[str, int]:
+    return {name: rank for rank, name in enumerate(dict.fromkeys(names))}
+
+
+def _runs(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataFrame:
+    """One row a run (`RUNS`)."""
+    rows = []
+    for side, measured in (("base", base), ("new", new)):
+        for run in measured:
+            whole = run.spans.filter(pl.col("level") == "end_to_end")
+            steps = run.spans.filter((pl.col("level") == "step") & (pl.col("part") == ""))
+            rows.append(
+                (
+                    side,
+                    run.run_id,
+                    run.info.pipeline,
+                    run.info.producer,
+                    ", ".join(sorted(run.devices)),
+                    len(whole),
+                    len(steps),
+                    len(run.calls),
+                    int(run.calls["traced"].sum()),
+                )
+            )
+    return pl.DataFrame(rows, schema=schema(RUNS), orient="row")

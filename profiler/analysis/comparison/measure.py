@@ -1,0 +1,238 @@
+"""What a comparison needs of one run: its spans and calls, and the work of each call by role and
+module. Small, whatever the size of the run, so that many runs can be read one after the other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.arrays import CommandArrays, dense_codes, positions
+from profiler.analysis.batches import Codes, Times, batches
+from profiler.analysis.comparison.paths import module_path
+from profiler.analysis.kinds import Kinds, kinds_of
+from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.steps import step_table
+from profiler.analysis.submodules import first_calls
+from profiler.events import NO_PIPELINE, NO_STEP
+from profiler.table.run import Run
+from profiler.trace.manifest import RunInfo
+
+__all__ = ["CALL", "SPAN", "WORK", "Measurement", "measure"]
+
+_PLACE = {"pipeline": pl.Int64(), "step": pl.Int32()}
+SPAN = pl.Schema(
+    {
+        "level": pl.String(),  # end_to_end, stage or step
+        "part": pl.String(),  # "" for all of it; of steps also host and idle
+        "stage": pl.String(),
+        **_PLACE,
+        "value_ns": pl.Int64(),
+    }
+)
+CALL = pl.Schema(
+    {
+        "call": pl.Int32(),
+        "stage": pl.String(),
+        "submodule": pl.String(),
+        "branch": pl.String(),
+        **_PLACE,
+        "value_ns": pl.Int64(),
+        "first": pl.Boolean(),
+        "traced": pl.Boolean(),
+        "busy_ns": pl.Float64(),  # sum over its device commands
+    }
+)
+WORK = pl.Schema(
+    {
+        "submodule": pl.String(),
+        "role": pl.String(),
+        "module": pl.String(),
+        **_PLACE,
+        "busy_ns": pl.Float64(),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measurement:
+    """One run, as far as it is compared.
+
+    `pipeline` and `step` in the frames say which sample a row is of: `step` a denoising step, -1
+    elsewhere; `pipeline` a pipeline call, below 0 a call that lies in none and is a sample by
+    itself. `devices` are those that its calls are placed on; `calibration` is untraced over traced
+    time by submodule, `modules` the class by module path of each submodule, where they are known.
+    """
+
+    run_id: str
+    info: RunInfo
+    devices: tuple[str, ...]
+    spans: pl.DataFrame
+    calls: pl.DataFrame
+    work: pl.DataFrame
+    calibration: Mapping[str, float]
+    modules: Mapping[str, Mapping[str, str]]
+
+
+def measure(run: Run) -> Measurement:
+    """What a comparison needs of `run`."""
+    calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
+    pipelines = PipelineCalls.of(run)
+    modules = {name: _classes(known) for name, known in run.info.submodules.items()}
+    places = _places(calls, pipelines)
+    work, busy = _work(run, calls, modules)
+    placed = calls.select(
+        "call",
+        "step",
+        pl.col("stage", "submodule", "branch").cast(pl.String),
+        value_ns=pl.col("duration_ns").clip(0),
+        traced="ops_traced",
+        pipeline=pl.Series(places),
+        busy_ns=pl.Series(busy),
+        first=pl.col("call").is_in(first_calls(calls).to_list()),
+    )
+    found = _of_schema(placed, CALL)
+    return Measurement(
+        run_id=run.run_id,
+        info=run.info,
+        devices=tuple(calls["device"].cast(pl.String).unique().sort()),
+        spans=_spans(run, calls, pipelines),
+        calls=found,
+        work=_of_schema(
+            work.with_columns(found[name].gather(work["row"]) for name in ("submodule", *_PLACE))
+            .group_by("submodule", "role", "module", *_PLACE)
+            .agg(pl.col("busy_ns").sum()),
+            WORK,
+        ),
+        calibration=_calibration(run.info.submodules, found),
+        modules=modules,
+    )
+
+
+def _of_schema(frame: pl.DataFrame, wanted: pl.Schema) -> pl.DataFrame:
+    return frame.select(pl.col(name).cast(dtype) for name, dtype in wanted.items())
+
+
+def _classes(known: Any) -> dict[str, str]:
+    """Class by module path, from the manifest, which may say anything."""
+    modules = known.get("modules") if isinstance(known, Mapping) else None
+    if not isinstance(modules, Mapping):
+        return {}
+    return {str(path): name for path, name in modules.items() if isinstance(name, str)}
+
+
+def _places(calls: pl.DataFrame, pipelines: PipelineCalls) -> Times:
+    """The number of each call's pipeline call, a number of its own below 0 where it is in none."""
+    numbers = pipelines.number_of(calls).astype(np.int64)
+    if not pipelines.known and pipelines.spans.is_empty():
+        in_steps = bool((calls["step"] > NO_STEP).any())
+        numbers[:] = 0 if in_steps else NO_PIPELINE
+    return np.where(numbers < 0, -1 - np.arange(len(numbers)), numbers)
+
+
+def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFrame:
+    """Pipeline calls, their stages and steps (`SPAN`)."""
+    none = CommandArrays.of(run.commands.clear(), calls)
+    steps = step_table(run, none, pipelines)
+    of_steps = [
+        steps.select(
+            "pipeline",
+            "step",
+            level=pl.lit("step"),
+            part=pl.lit(part),
+            stage=pl.lit("denoise"),
+            value_ns=pl.col(column),
+        )
+        for part, column in (("", "duration_ns"), ("host", "host_ns"), ("idle", "idle_ns"))
+    ]
+    stages = run.spans.filter(pl.col("kind") == "stage").sort("start_ns")
+    both = [("end_to_end", pipelines.spans), ("stage", stages)]
+    of_pipelines = [
+        spans.select(
+            pipeline=pl.Series(pipelines.number_of(spans)),
+            level=pl.lit(level),
+            part=pl.lit(""),
+            stage=pl.col("stage").cast(pl.String) if level == "stage" else pl.lit(None, pl.String),
+            step=pl.lit(NO_STEP),
+            value_ns=pl.col("duration_ns").clip(0),
+        )
+        for level, spans in both
+    ]
+    found = pl.concat([_of_schema(frame, SPAN) for frame in (*of_pipelines, *of_steps)])
+    keys = [name for name in SPAN if name != "value_ns"]
+    return found.group_by(keys, maintain_order=True).agg(pl.col("value_ns").sum())
+
+
+def _work(
+    run: Run, calls: pl.DataFrame, modules: Mapping[str, Mapping[str, str]]
+) -> tuple[pl.DataFrame, np.ndarray[tuple[int], np.dtype[np.float64]]]:
+    """Sums of durations by row of `calls`, role and module, of device commands; and by call."""
+    rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
+    kinds = kinds_of(calls, run.commands, rows)
+    roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])["role"]
+    table = kinds.table.with_columns(role=roles.cast(pl.String))
+    named: dict[tuple[str, str], int] = {}
+    groups = np.full(len(kinds), -1, dtype=np.int64)
+    columns = table.select("kind", "submodule", "layer", "role").iter_rows()
+    for kind, submodule, layer, role in columns:
+        if submodule is not None and role is not None:
+            path = module_path(layer, modules.get(submodule, {}).get("", ""))
+            groups[kind] = named.setdefault((role, path), len(named))
+    sums = _sums(rows, kinds, groups, len(named), run.commands["duration_ns"].to_numpy())
+    found = pl.DataFrame([*named], schema={"role": pl.String, "module": pl.String}, orient="row")
+    work = sums.select(
+        pl.col("code") // max(len(named), 1),
+        pl.col("busy_ns"),
+        group=pl.col("code") % max(len(named), 1),
+    ).rename({"code": "row"})
+    work = work.with_columns(found[name].gather(work["group"]) for name in found.columns)
+    busy = np.zeros(len(calls))
+    np.add.at(busy, work["row"].to_numpy(), work["busy_ns"].to_numpy())
+    return work, busy
+
+
+def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times) -> pl.DataFrame:
+    """`busy_ns` of each `code`, the row of a call times `count` plus the group of a kind; what has
+    no row or no group is left out."""
+    parts = [pl.DataFrame(schema={"code": pl.Int64, "busy_ns": pl.Float64})]
+    for batch in batches(len(rows)):
+        row, group = rows[batch], groups[kinds.of_command[batch]]
+        kept = np.flatnonzero((row >= 0) & (group >= 0))
+        if not len(kept):
+            continue
+        codes = row[kept].astype(np.int64) * count + group[kept]
+        least = int(codes.min())  # commands are in order of calls: a batch is of few
+        codes -= least
+        values, inverse = dense_codes(codes, int(codes.max()) + 1)
+        busy = np.bincount(inverse, np.maximum(duration[batch][kept], 0), len(values))
+        parts.append(pl.DataFrame({"code": values.astype(np.int64) + least, "busy_ns": busy}))
+    return pl.concat(parts).group_by("code").agg(pl.col("busy_ns").sum()).sort("code")
+
+
+def _calibration(
+    submodules: Mapping[str, Mapping[str, Any]], calls: pl.DataFrame
+) -> dict[str, float]:
+    """Untraced over traced time: what capture measured, else from the steady calls of both
+    kinds."""
+    steady = calls.filter(~pl.col("first"))
+    median = pl.col("value_ns")
+    found = {
+        name: untraced / traced
+        for name, untraced, traced in steady.group_by("submodule")
+        .agg(
+            untraced=median.filter(~pl.col("traced")).median(),
+            traced=median.filter("traced").median(),
+        )
+        .iter_rows()
+        if untraced and traced
+    }
+    for name, known in submodules.items():
+        measured = known.get("calibration") if isinstance(known, Mapping) else None
+        factor = measured.get("factor") if isinstance(measured, Mapping) else None
+        if isinstance(factor, (int, float)) and 0 < factor < float("inf"):
+            found[name] = float(factor)
+    return found

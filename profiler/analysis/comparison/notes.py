@@ -1,0 +1,129 @@
+"""What else differs between two sides, and what their intervals do not know: one sentence each."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.comparison.measure import Measurement
+
+__all__ = ["notes_on"]
+
+_LONGEST = 60  # characters of a value
+_FEWEST = 3  # runs that tell noise from difference
+_UNTOLD = ("profile-sd3", "python")  # versions that decide about no time
+_LATE = 1.5  # busy time over time in calls: the calls return before their device is done
+
+_Side = Sequence[Measurement]
+_Of = Callable[[Measurement], Any]
+
+
+def notes_on(base: _Side, new: _Side, calibrated: Sequence[str]) -> Iterator[str]:
+    """Sentences without a full stop."""
+    yield from _repetition(base, new)
+    yield from _tracing(base, new, calibrated)
+    yield from _asynchronous(base, new)
+    identity: tuple[tuple[str, _Of], ...] = (
+        ("pipeline", lambda run: run.info.pipeline),
+        ("model", lambda run: run.info.model),
+        ("devices", lambda run: ", ".join(run.devices)),
+        ("CPU", lambda run: run.info.hardware.get("cpu")),
+    )
+    for noun, of in identity:
+        left, right = _told(base, of), _told(new, of)
+        if left and right and left != right:
+            yield f"not the same {noun}: {left} → {right}"
+    yield from _mappings("setting", base, new, lambda run: run.info.settings)
+    yield from _mappings("version", base, new, lambda run: run.info.versions)
+
+
+def _repetition(base: _Side, new: _Side) -> Iterator[str]:
+    fewest, most = sorted((len(base), len(new)))
+    if most == 1:
+        yield (
+            "one run a side: intervals know how its steps or pipeline calls scatter, not how runs "
+            f"do; record {_FEWEST} or more of each side"
+        )
+    elif fewest == 1:
+        side = "base" if len(base) == 1 else "new"
+        yield f"one {side} run: it is taken to scatter as the runs of the other side do"
+    if 1 < most < _FEWEST:
+        yield f"{most} runs hardly tell noise from difference: record {_FEWEST} or more a side"
+
+
+def _tracing(base: _Side, new: _Side, calibrated: Sequence[str]) -> Iterator[str]:
+    if calibrated:
+        yield f"calibrated to untraced calls: {', '.join(calibrated)}"
+    traced = [_traced(side) for side in (base, new)]
+    names = [*dict.fromkeys([*traced[0], *traced[1]])]
+    raw = [name for name in names if name not in calibrated]
+    for at, side in enumerate(("base", "new")):
+        alone = [name for name in raw if traced[at].get(name, 0) and traced[1 - at].get(name) == 0]
+        if alone:
+            yield (
+                f"operators were traced in {side} only, which makes its calls longer: "
+                f"{', '.join(alone)}"
+            )
+    both = [name for name in raw if all(side.get(name, 0) for side in traced)]
+    if both:
+        yield f"as traced, with what tracing operators cost on both sides: {', '.join(both)}"
+
+
+def _traced(side: _Side) -> dict[str, int]:
+    """Traced calls by submodule."""
+    found: dict[str, int] = {}
+    for run in side:
+        counted = run.calls.group_by("submodule", maintain_order=True).agg(pl.col("traced").sum())
+        for name, count in counted.iter_rows():
+            found[name] = found.get(name, 0) + count
+    return found
+
+
+def _asynchronous(base: _Side, new: _Side) -> Iterator[str]:
+    """Submodules whose calls return before their device is done."""
+    for name, side in (("base", base), ("new", new)):
+        late: dict[str, None] = {}
+        for run in side:
+            traced = run.calls.filter("traced").group_by("submodule", maintain_order=True)
+            sums = traced.agg(pl.col("busy_ns", "value_ns").sum())
+            rows = sums.filter(pl.col("busy_ns") > _LATE * pl.col("value_ns"))
+            late |= dict.fromkeys(rows["submodule"])
+        if late:
+            yield (
+                f"calls of {', '.join(late)} return before their device is done in {name}: compare "
+                "busy times and roles"
+            )
+
+
+def _told(side: _Side, of: _Of) -> str:
+    """What the runs of a side say, joined where they differ."""
+    values = dict.fromkeys(_text(of(run)) for run in side)
+    return " or ".join(value for value in values if value)
+
+
+def _mappings(noun: str, base: _Side, new: _Side, of: _Of) -> Iterator[str]:
+    """The keys that both sides have with different values."""
+    left, right = _merged(base, of), _merged(new, of)
+    differing = [
+        f"{key} {left[key]} → {right[key]}"
+        for key in left
+        if key in right and left[key] != right[key] and key not in _UNTOLD
+    ]
+    if differing:
+        yield f"{noun}s differ: {'; '.join(differing)}"
+
+
+def _merged(side: _Side, of: _Of) -> dict[str, str]:
+    found: dict[str, dict[str, None]] = {}
+    for run in side:
+        known = of(run)
+        for key, value in known.items() if isinstance(known, Mapping) else ():
+            found.setdefault(str(key), {})[_text(value)] = None
+    return {key: " or ".join(values) for key, values in found.items()}
+
+
+def _text(value: Any) -> str:
+    text = "" if value is None else " ".join(str(value).split())
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"

@@ -1,0 +1,182 @@
+"""`profile-sd3 diff`: how runs differ from a baseline, and a gate for CI."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from profiler.analysis.comparison.compare import Comparison
+    from profiler.analysis.comparison.gate import Gate
+    from profiler.analysis.comparison.measure import Measurement
+    from profiler.table.run import Run
+
+__all__ = ["diff"]
+
+_DAMAGE = ("truncated_file", "missing_file", "changed_file")
+_OURS = ("manifest.json", "run.json")
+_STDOUT = Path("-")
+
+
+def diff(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="BASE... NEW",
+            help="Bundles, .pb files, Parquet runs, or folders of bundles, all of which are "
+            "taken. Two: the baseline and the new one; with --against all are the baseline.",
+        ),
+    ],
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="NEW", help="A new run, or a folder of them; may be repeated."),
+    ] = None,
+    fail_over: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Exit with 1 where a metric is slower by more than this, as in 5%, beyond noise.",
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What --fail-over looks at: end_to_end, stage.denoise, denoise.step, "
+            "submodule.vae, submodule.transformer.role.norm, …; may be repeated.  "
+            "[default: end_to_end]",
+        ),
+    ] = None,
+    top: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Roles and modules to show; 0: none.")
+    ] = 15,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all metrics as JSON; -: to stdout."),
+    ] = None,
+    markdown_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown", metavar="FILE", help="Write the report as Markdown; -: likewise."
+        ),
+    ] = None,
+) -> None:
+    """Compare runs, part by part; a difference is called where it exceeds noise."""
+    from profiler.analysis.comparison.compare import compare
+    from profiler.analysis.comparison.gate import check_gate, parse_limit
+
+    base, new = _sides(runs, against or [])
+    _check_outputs(json_file, markdown_file)
+    if metric and fail_over is None:
+        raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
+    limit = None if fail_over is None else parse_limit(fail_over)
+    comparison = compare(_measured(base), _measured(new))
+    gates: list[Gate] = []
+    if limit is not None:
+        gates = [check_gate(comparison, name, limit) for name in metric or ["end_to_end"]]
+    _write(comparison, gates, json_file, markdown_file, top)
+    if _STDOUT not in (json_file, markdown_file):
+        _print(comparison, gates, top)
+    if any(gate.failed for gate in gates):
+        raise typer.Exit(1)
+
+
+def _sides(runs: list[Path], against: list[Path]) -> tuple[list[Path], list[Path]]:
+    """The paths of the baseline and of the new runs."""
+    if against:
+        return runs, against
+    if len(runs) != 2:
+        raise InputError(
+            f"diff takes two runs, or baselines and --against NEW, but was given {len(runs)}: "
+            "give --against before each new one"
+        )
+    return runs[:1], runs[1:]
+
+
+def _check_outputs(json_file: Path | None, markdown_file: Path | None) -> None:
+    """Refuse, before any work, to write over what is a trace and no report."""
+    for path in (json_file, markdown_file):
+        if path is not None and (path.suffix == ".pb" or path.name in _OURS):
+            raise OutputError(f"{path} is part of a trace: give another file to write to")
+    if json_file is not None and json_file == markdown_file:
+        raise OutputError(f"--json and --markdown both name {json_file}: give two files")
+
+
+def _measured(paths: list[Path]) -> list[Measurement]:
+    """What is compared of each run; one is in memory at a time."""
+    from profiler.analysis.comparison.measure import measure
+
+    return [measure(_whole(source)) for path in paths for source in _sources(path)]
+
+
+def _sources(path: Path) -> list[Path]:
+    """The runs at a path, oldest first."""
+    from profiler.table.parquet import is_parquet_run
+    from profiler.trace.bundle import find_bundles
+
+    if path.is_file() or is_parquet_run(path):
+        return [path]
+    return find_bundles(path)[::-1]
+
+
+def _whole(source: Path) -> Run:
+    """Load a run. Raises InputError where it has no call, or files of it are damaged: times
+    that lack a part compare with nothing."""
+    from profiler.table.load import load
+
+    run = load(source)
+    damaged = [loss for loss in run.losses if loss.kind in _DAMAGE]
+    if damaged:
+        detail = damaged[0].detail.partition(":")[0]
+        raise InputError(
+            f"{source} is not whole ({damaged[0].where}: {detail}): copy it again or record the "
+            "run again"
+        )
+    if run.calls.is_empty():
+        raise InputError(
+            f"{source} holds no call of a submodule: give a bundle, or convert another profiler's "
+            "trace with `profile-sd3 import`"
+        )
+    return run
+
+
+def _write(
+    comparison: Comparison,
+    gates: list[Gate],
+    json_file: Path | None,
+    markdown_file: Path | None,
+    top: int,
+) -> None:
+    from profiler.report.diff_document import diff_to_json
+    from profiler.report.diff_text import markdown
+
+    if json_file is not None:
+        _put(json_file, diff_to_json(comparison, gates))
+    if markdown_file is not None:
+        _put(markdown_file, markdown(comparison, gates, top=top))
+
+
+def _put(path: Path, text: str) -> None:
+    from profiler.trace.storage import write_atomically
+
+    if path == _STDOUT:
+        sys.stdout.write(text)
+        return
+    write_atomically(path, text.encode())
+
+
+def _print(comparison: Comparison, gates: list[Gate], top: int) -> None:
+    from rich.console import Console
+
+    from profiler.report.diff_text import print_diff
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without µ or … still gets a report
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    print_diff(console, comparison, gates, top=top)

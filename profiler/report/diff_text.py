@@ -1,0 +1,238 @@
+"""A comparison in the terminal and as Markdown.
+
+    print_diff(Console(highlight=False), comparison, gates, top=15)
+
+Both show the same: what was compared, metrics from the whole to single modules, and what is only
+in one side. Differences that exceed noise are bold in the terminal.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from textwrap import wrap
+
+import polars as pl
+from rich.console import Console
+from rich.text import Text
+
+from profiler.analysis.comparison.compare import Comparison
+from profiler.analysis.comparison.gate import Gate
+from profiler.analysis.comparison.noise import CONFIDENCE
+from profiler.report.layout import Column, clean, table, texts
+from profiler.report.lines import of_all
+from profiler.report.patterns import pattern
+from profiler.report.units import counted, duration
+
+__all__ = ["gate_line", "headline", "markdown", "print_diff"]
+
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_MINUS = "\N{MINUS SIGN}"
+_WHOLE = ("end_to_end", "stage", "step", "submodule", "branch", "busy")
+_CALLED = ("slower", "faster")
+_PROMPTS = ("prompt", "negative_prompt")  # an encoder does the same for both
+_NAMED = 3  # runs of a side that are named
+_RATIO = 3.0  # from here on a change reads better as a factor
+_SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
+_Section = tuple[str, list[Column], list[int]]  # title, columns, rows that exceed noise
+
+
+def print_diff(
+    console: Console, comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = 15
+) -> None:
+    """Print the comparison, the `top` roles and modules, and the gates."""
+    for line in wrap(clean(headline(comparison)), console.width):
+        console.print(Text(line.replace(_NO_BREAK, " "), style="bold"))
+    for line in _lines(comparison):
+        for part in wrap(clean(line), console.width, subsequent_indent="  "):
+            console.print(Text(part.replace(_NO_BREAK, " "), style="dim"))
+    for title, columns, called in _sections(comparison, top):
+        console.print()
+        console.print(Text(title, style="bold"))
+        console.print(table(columns, console.width, strong=called))
+    if gates:
+        console.print()
+    for gate in gates:
+        style = "bold red" if gate.failed else ""
+        console.print(Text(clean(gate_line(gate)).replace(_NO_BREAK, " "), style=style))
+
+
+def markdown(comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = 15) -> str:
+    """The same as Markdown with tables, for a pull request; ends with a newline."""
+    lines = [f"**{_escaped(headline(comparison))}**", ""]
+    lines += [f"- {_escaped(gate_line(gate))}" for gate in gates]
+    lines += [f"- {_escaped(line)}" for line in _lines(comparison)]
+    for title, columns, _ in _sections(comparison, top):
+        rule = (("---:" if column.right else "---") for column in columns)
+        rows = zip(*(column.cells for column in columns), strict=True)
+        lines += ["", f"### {_escaped(title)}", "", _row(column.header for column in columns)]
+        lines += ["|" + "|".join(rule) + "|", *map(_row, rows)]
+    return "\n".join(lines).replace(_NO_BREAK, " ") + "\n"
+
+
+def _row(cells: Iterator[str] | tuple[str, ...]) -> str:
+    return "| " + " | ".join(map(_escaped, cells)) + " |"
+
+
+def _escaped(text: str) -> str:
+    return _SPECIAL.sub(r"\\\1", clean(text))
+
+
+def headline(comparison: Comparison) -> str:
+    """`"denoise.step 2.1 % slower (68.4 ms → 69.8 ms), end_to_end within noise"`."""
+    parts = []
+    for name in ("end_to_end", "denoise.step"):
+        rows = comparison.metrics.filter(pl.col("metric") == name)
+        for row in rows.iter_rows(named=True):
+            if row["base_ns"] is None or row["new_ns"] is None:
+                continue
+            times = f"{duration(row['base_ns'])} → {duration(row['new_ns'])}"
+            change = f" {_change(row['change'])}," if row["change"] is not None else ""
+            parts.append(f"{name}{change} {row['verdict']} ({times})")
+    if parts:
+        return "; ".join(parts)
+    called = comparison.metrics.filter(pl.col("verdict").is_in(_CALLED))
+    return f"{counted(len(called), 'difference')} beyond noise in {len(comparison.metrics)} metrics"
+
+
+def gate_line(gate: Gate) -> str:
+    """`"FAILED: denoise.step +7.2 % (+5.1 to +9.0 %), more than +5.0 %"`."""
+    found = f"{gate.metric} {_change(gate.change)} ({_range(gate.low, gate.high, gate.change)})"
+    limit = _change(gate.limit)
+    if gate.failed:
+        return f"FAILED: {found}, slower by more than {limit}"
+    if gate.change > gate.limit:
+        return f"passed: {found}, more than {limit} but {gate.verdict}"
+    return f"passed: {found}, at most {limit}"
+
+
+def _lines(comparison: Comparison) -> Iterator[str]:
+    """What was compared."""
+    for side in ("base", "new"):
+        runs = comparison.runs.filter(pl.col("side") == side)
+        named = ", ".join(runs["run_id"].head(_NAMED))
+        more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+        pipelines, steps, calls = (int(runs[n].sum()) for n in ("pipelines", "steps", "calls"))
+        yield (
+            f"{side}: {counted(len(runs), 'run')} ({named}{more}), "
+            f"{counted(pipelines, 'pipeline call')}, {counted(steps, 'step')}, "
+            f"{counted(calls, 'call')}"
+        )
+    yield from comparison.notes
+
+
+def _sections(comparison: Comparison, top: int) -> Iterator[_Section]:
+    metrics = comparison.metrics
+    both = metrics.filter(~pl.col("verdict").str.starts_with("only in"))
+    of_prompt = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
+    of_whole = pl.col("level").is_in(_WHOLE) & pl.col("step").is_null() & ~of_prompt
+    whole = both.filter(of_whole)
+    if len(whole):
+        yield _section(f"Times, and {CONFIDENCE:.0%} intervals of the change", whole, "metric")
+    steps = both.filter(pl.col("step").is_not_null() & pl.col("verdict").is_in(_CALLED))
+    roles = both.filter(pl.col("level") == "role")
+    for noun, rows in (
+        ("Single steps beyond noise", steps),
+        ("Roles", roles),
+        ("Modules", _modules(both)),
+    ):
+        shown = _largest(rows, top)
+        if len(shown):
+            yield _section(f"{noun}, {of_all(len(shown), len(rows))} by difference", shown, "what")
+    for side in ("base", "new"):
+        rows = _alone(metrics, side)
+        shown = rows.sort("ns", descending=True, maintain_order=True).head(top)
+        if len(shown):
+            yield (
+                f"Only in {side}, {of_all(len(shown), len(rows))} by time",
+                [texts("what", shown["what"], shrink=30), _times("time", shown["ns"])],
+                [],
+            )
+
+
+def _largest(rows: pl.DataFrame, top: int) -> pl.DataFrame:
+    """The rows that differ most, those beyond noise first."""
+    order = (pl.col("verdict").is_in(_CALLED), pl.col("difference_ns").abs())
+    return rows.sort(order, descending=True, maintain_order=True).head(top)
+
+
+def _modules(both: pl.DataFrame) -> pl.DataFrame:
+    """Modules, those of equal blocks taken together where they are."""
+    together = both.filter(pl.col("level") == "modules")
+    single = both.filter(pl.col("level") == "module")
+    folded = single.with_columns(module=pattern(pl.col("module")))
+    keys = ["submodule", "role", "module"]
+    known = folded.join(together, on=keys, how="semi")["metric"]
+    return pl.concat([together, single.filter(~pl.col("metric").is_in(known.to_list()))])
+
+
+def _alone(metrics: pl.DataFrame, side: str) -> pl.DataFrame:
+    """What only one side has: `what` and `ns`, modules of equal blocks as one, and of what
+    the other side lacks as a whole nothing but itself."""
+    rows = metrics.filter((pl.col("verdict") == f"only in {side}") & pl.col("step").is_null())
+    for whole in ("submodule", "busy"):
+        lacking = rows.filter(pl.col("level") == whole)["submodule"].to_list()
+        inside = pl.col("submodule").is_in(lacking) & ~pl.col("level").is_in(("submodule", whole))
+        rows = rows.filter(~inside.fill_null(value=False))
+    folded = rows.with_columns(module=pattern(pl.col("module")))
+    names = [_what(row) for row in folded.iter_rows(named=True)]
+    named = folded.with_columns(what=pl.Series(names, dtype=pl.String))
+    return named.group_by("what", maintain_order=True).agg(ns=pl.col(f"{side}_ns").sum())
+
+
+def _what(row: dict[str, object]) -> str:
+    """What a row is of, shorter than its metric: `transformer mlp blocks.*.ff`."""
+    if row["role"] is None:
+        return str(row["metric"])
+    parts = (row["submodule"], row["role"], row["module"])
+    return " ".join(str(part) for part in parts if part)
+
+
+def _section(title: str, rows: pl.DataFrame, name: str) -> _Section:
+    named = rows["metric"] if name == "metric" else map(_what, rows.iter_rows(named=True))
+    ranges = [
+        "-" if low is None else _range(low, high, change)
+        for low, high, change in rows.select("low", "high", "change").iter_rows()
+    ]
+    counts = [
+        "-" if unit is None else f"{base} and {new} {unit}"
+        for unit, base, new in rows.select("resampled", "base_count", "new_count").iter_rows()
+    ]
+    changes = ["-" if change is None else _change(change) for change in rows["change"]]
+    called = [at for at, verdict in enumerate(rows["verdict"]) if verdict in _CALLED]
+    columns = [
+        texts(name if name == "metric" else "what", named, shrink=30),
+        _times("base", rows["base_ns"]),
+        _times("new", rows["new_ns"]),
+        Column("change", tuple(changes)),
+        Column("interval", tuple(ranges), rank=2),
+        texts("verdict", rows["verdict"]),
+        texts("resampled", counts, rank=3),
+        texts("calls", rows["calls"], rank=4),
+    ]
+    return title, columns, called
+
+
+def _times(header: str, values: pl.Series) -> Column:
+    """Times, each in its own unit."""
+    cells = ("-" if ns is None else duration(ns).replace(_NO_BREAK, " ") for ns in values)
+    return Column(header, tuple(cells))
+
+
+def _change(change: float) -> str:
+    """`"+3.1 %"`; a factor where it is large: `"4.20 times"`."""
+    if change + 1 >= _RATIO:
+        return f"{change + 1:,.2f}{_NO_BREAK}times"
+    return f"{_signed(change)}{_NO_BREAK}%"
+
+
+def _range(low: float, high: float, change: float) -> str:
+    """The interval of a change, in its unit."""
+    if change + 1 >= _RATIO:
+        return f"{low + 1:,.2f} to {high + 1:,.2f}{_NO_BREAK}times"
+    return f"{_signed(low)} to {_signed(high)}{_NO_BREAK}%"
+
+
+def _signed(change: float) -> str:
+    text = f"{abs(change) * 100:,.1f}"
+    return text if text == "0.0" else f"{'+' if change > 0 else _MINUS}{text}"

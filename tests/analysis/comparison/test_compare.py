@@ -1,0 +1,294 @@
+"""Two sides, part by part: hand-computed runs in, rows out."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.analysis.comparison.columns import LEVELS, UNITS, VERDICTS
+from profiler.analysis.comparison.compare import compare_runs
+from profiler.analysis.comparison.measure import measure
+from profiler.errors import InputError
+from profiler.trace.manifest import RunInfo
+from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
+from tests.runs import make_call, make_run, tiny_run
+
+
+def test_steps_of_one_run_are_compared_by_their_medians():
+    """Steady steps take 100 and 120 ns; the first step, of 500 ns, stands apart."""
+    found = row(compared(steps_run(BASE), steps_run(SLOWER)), "denoise.step")
+    assert (found["base_ns"], found["new_ns"], found["difference_ns"]) == (100, 120, 20)
+    assert found["change"] == pytest.approx(0.2)
+    assert 0.1 < found["low"] < 0.2 < found["high"] < 0.3
+    assert (found["resampled"], found["base_count"], found["new_count"]) == ("steps", 6, 6)
+    assert (found["calls"], found["verdict"]) == ("steady", "slower")
+
+
+def test_first_calls_are_compared_apart():
+    """The first step is measured once a run."""
+    found = row(compared(steps_run(BASE), steps_run((900, *BASE[1:]))), "denoise.step.first")
+    assert (found["base_ns"], found["new_ns"], found["calls"]) == (500, 900, "first")
+    assert found["verdict"] == "measured once"
+    assert (found["low"], found["resampled"]) == (None, None)
+
+
+def test_every_level():
+    """From the pipeline call to a module of a role, with what each took."""
+    found = compared(steps_run(BASE), steps_run(SLOWER))
+    times = {
+        name: (base, new)
+        for name, base, new in found.metrics.select("metric", "base_ns", "new_ns").iter_rows()
+    }
+    assert times["end_to_end"] == times["stage.denoise"] == (1100, 1220)
+    assert times["denoise.step.host"] == (10, 10)
+    assert times["denoise.step.idle"] == (0, 0)
+    assert times["denoise.step.3"] == (98, 118)
+    assert times["submodule.transformer"] == (90, 110)
+    assert times["submodule.transformer.first"] == (490, 490)
+    assert times["submodule.transformer.busy"] == (90, 110)
+    assert times["submodule.transformer.role.norm"] == (20, 20)
+    assert times["submodule.transformer.role.mlp"] == (70, 90)
+    assert times["submodule.transformer.role.mlp.module.blocks.0.ff"] == (70, 90)
+    assert "submodule.transformer.branch.batched" not in times  # the only one
+    levels = found.metrics["level"].to_list()
+    assert levels == sorted(levels, key=LEVELS.index)
+
+
+def test_the_same_run_differs_by_nothing():
+    """Every metric of a run against itself changes by 0 and is not called."""
+    found = compared(steps_run(BASE), steps_run(BASE))
+    assert set(found.metrics["difference_ns"]) == {0}
+    assert set(found.metrics["verdict"]) == {"within noise", "measured once"}
+
+
+def test_several_runs_are_resampled_as_runs():
+    """Three runs a side: a run's value is the median of its steady steps."""
+    base = [steps_run(BASE), steps_run((500, 102, 102, 102)), steps_run((500, 101, 101, 101))]
+    new = [steps_run((500, 200, 200, 300)), steps_run((500, 201, 201)), steps_run((500, 202, 202))]
+    found = compared(base, new)
+    step = row(found, "denoise.step")
+    assert (step["base_ns"], step["new_ns"]) == (101, 201)
+    assert (step["resampled"], step["base_count"], step["new_count"]) == ("runs", 3, 3)
+    assert step["verdict"] == "slower"
+    assert row(found, "end_to_end")["resampled"] == "runs"
+    assert found.runs["side"].to_list() == ["base"] * 3 + ["new"] * 3
+
+
+def test_several_baselines_against_one_run():
+    """The new run is taken to scatter as the baselines do."""
+    base = [steps_run((500, value, value)) for value in (100, 101, 102, 99, 98)]
+    slower, same = (compared(base, steps_run((500, v, v))) for v in (150, 101))
+    assert row(slower, "denoise.step")["verdict"] == "slower"
+    assert row(same, "denoise.step")["verdict"] == "within noise"
+    assert any("one new run" in note for note in slower.notes)
+
+
+def test_pipeline_calls_of_one_run():
+    """Several pipeline calls: these are drawn, and the first of them stands apart."""
+    base, new = (steps_run(*[steps] * 5) for steps in ((100, 100), (150, 150)))
+    found = compared(base, new)
+    whole = row(found, "end_to_end")
+    assert (whole["base_ns"], whole["new_ns"], whole["calls"]) == (200, 300, "steady")
+    assert (whole["resampled"], whole["base_count"]) == ("pipeline calls", 4)
+    assert row(found, "end_to_end.first")["base_count"] == 1
+    assert row(found, "denoise.step")["base_count"] == 5  # steady steps of the first call too
+
+
+def test_other_numbers_of_steps():
+    """4 steps against 2: steps compare, those that one side lacks are only in the other."""
+    found = verdicts(compared(steps_run((5, 100, 100, 101)), steps_run((5, 100))))
+    assert found["denoise.step"] == "within noise"
+    assert found["denoise.step.1"] == "measured once"
+    assert found["denoise.step.3"] == "only in base"
+
+
+def test_a_module_is_compared_as_the_nearest_that_both_have():
+    """A fused norm: what runs in `norm1.norm` on one side runs in `norm1` on the other."""
+    base = (("blocks.0.norm1.norm", "norm"), ("blocks.0.ff", "mlp"))
+    found = verdicts(compared(steps_run(BASE, parts=base), steps_run(SLOWER)))
+    of_norm = [name for name in found if ".role.norm.module." in name]
+    assert of_norm == ["submodule.transformer.role.norm.module.blocks.0.norm1"]
+
+
+def test_a_module_of_one_side():
+    """Block 1 is only in the new run; block 0 compares."""
+    base = steps_run(BASE, parts=(("blocks.0.ff.a", "mlp"), ("blocks.0.ff.b", "mlp")))
+    new = steps_run(BASE, parts=(("blocks.0.ff.a", "mlp"), ("blocks.1.ff.a", "mlp")))
+    found = verdicts(compared(base, new))
+    stem = "submodule.transformer.role.mlp.module."
+    assert found[f"{stem}blocks.0.ff.a"] == "within noise"
+    assert found[f"{stem}blocks.0.ff.b"] == "only in base"
+    assert found[f"{stem}blocks.1.ff.a"] == "only in new"
+
+
+def test_modules_of_equal_blocks_are_compared_together_too():
+    """Two blocks: each alone, and both as `blocks.*.ff`."""
+    parts = (("blocks.0.ff", "mlp"), ("blocks.1.ff", "mlp"))
+    found = compared(steps_run(BASE, parts=parts), steps_run(SLOWER, parts=parts))
+    stem = "submodule.transformer.role.mlp.module."
+    assert row(found, f"{stem}blocks.0.ff")["base_ns"] == 20
+    assert row(found, f"{stem}blocks.1.ff")["new_ns"] == 90
+    together = row(found, f"{stem}blocks.*.ff")
+    assert (together["base_ns"], together["new_ns"], together["level"]) == (90, 110, "modules")
+
+
+def test_paths_of_classes_are_those_of_an_imported_trace():
+    """Captured modules have names and classes, an imported trace has classes alone."""
+    classes = {"": "Model", "blocks.0": "Block", "blocks.0.norm1": "RMSNorm"}
+    classes |= {"blocks.0.ff": "FeedForward", "blocks": "ModuleList"}
+    info = RunInfo("capture", submodules={"transformer": {"modules": classes}})
+    imported = (("Block.RMSNorm/aten::mul", "norm"), ("Block.FeedForward/aten::mm", "mlp"))
+    found = verdicts(compared(steps_run(BASE, info=info), steps_run(SLOWER, parts=imported)))
+    modules = {name.partition(".module.")[2] for name in found if ".module." in name}
+    assert modules == {"Block.RMSNorm", "Block.FeedForward"}
+
+
+def test_where_the_other_side_has_no_paths_roles_are_the_finest():
+    """A compiled model: kernels without modules."""
+    parts = (("aten::native_layer_norm", "norm"), ("aten::mm", "mlp"))
+    found = verdicts(compared(steps_run(BASE), steps_run(SLOWER, parts=parts)))
+    assert not [name for name in found if ".module." in name]
+    assert found["submodule.transformer.role.norm"] == "within noise"
+
+
+def test_branches():
+    """One batched call a step against two single ones: their sum compares with the whole."""
+
+    def run(*branches):
+        calls = [
+            make_call(
+                i, "transformer", at := 100 * i, at + 50, step=i // len(branches), branch=name
+            )
+            for i, name in enumerate(branches * 3)
+        ]
+        return make_run(calls)
+
+    found = compared(run("batched"), run("cond", "uncond"))
+    whole = row(found, "submodule.transformer")
+    assert (whole["base_ns"], whole["new_ns"]) == (50, 100)
+    by_branch = verdicts(found)
+    assert by_branch["submodule.transformer.branch.batched"] == "only in base"
+    assert by_branch["submodule.transformer.branch.uncond"] == "only in new"
+
+
+def test_calls_of_no_pipeline_are_samples_by_themselves():
+    """A script's bare session, called again and again."""
+
+    def run(*durations):
+        calls = [
+            make_call(i, "model", 1000 * i, 1000 * i + duration, stage="")
+            for i, duration in enumerate(durations)
+        ]
+        return make_run(calls)
+
+    found = row(compared(run(*BASE), run(*SLOWER)), "submodule.model")
+    assert (found["base_ns"], found["new_ns"], found["verdict"]) == (100, 120, "slower")
+    assert (found["resampled"], found["base_count"]) == ("calls", 6)
+
+
+def _calibrated(factor):
+    return RunInfo("capture", submodules={"transformer": {"calibration": {"factor": factor}}})
+
+
+def test_calibrated_times_are_used_where_both_sides_have_them():
+    """Traced calls cost 1/0.5: of 90 ns 45 are left, in the step too; without a factor on one
+    side both stay as traced."""
+    runs = [steps_run(BASE, info=_calibrated(0.5)), steps_run(BASE, info=_calibrated(1.0))]
+    found = compared(*runs)
+    assert found.calibrated == ("transformer",)
+    for name, base, new in (
+        ("submodule.transformer", 45, 90),
+        ("denoise.step", 55, 100),
+        ("submodule.transformer.role.mlp", 35, 70),
+    ):
+        assert (row(found, name)["base_ns"], row(found, name)["new_ns"]) == (base, new)
+        assert row(found, name)["calibrated"]
+    assert any("calibrated" in note for note in found.notes)
+    raw = compared(runs[0], steps_run(BASE))
+    assert raw.calibrated == ()
+    assert row(raw, "submodule.transformer")["base_ns"] == 90
+    assert not row(raw, "submodule.transformer")["calibrated"]
+    assert any("as traced" in note for note in raw.notes)
+
+
+def test_untraced_calls_are_not_scaled():
+    """Only what was traced costs; untraced steps have no roles."""
+    info = _calibrated(0.5)
+    base = steps_run(BASE, info=info, untraced=(2, 3, 4, 5))
+    found = compared(base, steps_run(BASE, info=info))
+    assert row(found, "submodule.transformer")["base_ns"] == pytest.approx(89, abs=1)
+    assert row(found, "submodule.transformer.role.mlp")["base_count"] == 2
+
+
+def test_tracing_of_one_side_is_said():
+    """Traced calls take longer than untraced ones."""
+    untraced = steps_run(BASE, untraced=range(len(BASE)))
+    notes = compared(steps_run(BASE), untraced).notes
+    assert any("traced in base only" in note for note in notes)
+
+
+def test_other_settings_devices_and_versions_are_said():
+    """What else differs is in the notes."""
+    base = steps_run(BASE, info=RunInfo("a", settings={"steps": 4}, versions={"torch": "2.9"}))
+    new = steps_run(BASE, info=RunInfo("a", settings={"steps": 8}, versions={"torch": "2.10"}))
+    calls = new.calls.with_columns(device=pl.lit("cpu:0").cast(pl.Categorical))
+    notes = compared(base, replace(new, calls=calls)).notes
+    assert "settings differ: steps 4 → 8" in notes
+    assert "versions differ: torch 2.9 → 2.10" in notes
+    assert "not the same devices: cuda:0 → cpu:0" in notes
+
+
+def test_runs_are_compared_without_being_measured_first():
+    """The short way for notebooks; the tiny run of the tests has all stages."""
+    found = compare_runs([tiny_run()], [tiny_run()])
+    assert {"stage.encode", "stage.decode", "submodule.vae"} <= set(found.metrics["metric"])
+
+
+def test_work_of_a_run_without_commands():
+    """A run at call level has no roles."""
+    found = measure(steps_run(BASE, untraced=range(len(BASE))))
+    assert found.work.is_empty()
+    assert found.calls["busy_ns"].sum() == 0
+
+
+_STEPS = st.lists(st.integers(40, 10**9), min_size=1, max_size=12)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(_STEPS, min_size=1, max_size=3), st.lists(_STEPS, min_size=1, max_size=3))
+def test_what_holds_of_every_comparison(base, new):
+    """Names are unique, the difference lies in its interval, verdicts follow from it."""
+    found = compared([steps_run(s) for s in base], [steps_run(s) for s in new]).metrics
+    assert found["metric"].is_unique().all()
+    assert set(found["verdict"]) <= set(VERDICTS)
+    assert set(found["resampled"].drop_nulls()) <= set(UNITS)
+    for each in found.iter_rows(named=True):
+        assert (each["low"] is None) == (each["high"] is None)
+        if each["low"] is None:
+            continue
+        assert each["low"] - 1e-9 <= each["change"] <= each["high"] + 1e-9
+        beyond = each["low"] > 0 or each["high"] < 0
+        assert (each["verdict"] in {"slower", "faster"}) == beyond
+
+
+def test_two_pipeline_calls_are_too_few_for_steps():
+    """Steps of two pipeline calls tell more than the two medians; a pipeline call's own time has
+    two values."""
+    base, new = (steps_run((500, *steps), steps) for steps in ((100, 101, 99), (120, 121, 119)))
+    found = compared(base, new)
+    step = row(found, "denoise.step")
+    assert (step["resampled"], step["base_count"], step["verdict"]) == ("steps", 6, "slower")
+    three = compared(*[steps_run(*[(100, 101)] * 4)] * 2)
+    whole = row(compared(*[steps_run(*[(100, 101)] * 3)] * 2), "end_to_end")
+    assert (whole["resampled"], whole["base_count"]) == ("pipeline calls", 2)
+    assert row(three, "denoise.step")["resampled"] == "pipeline calls"
+
+
+def test_a_side_without_runs():
+    """One sentence."""
+    with pytest.raises(InputError, match="at least one of each"):
+        compare_runs([tiny_run()], [])

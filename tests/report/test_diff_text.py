@@ -1,0 +1,135 @@
+"""A comparison in the terminal, as Markdown and as JSON."""
+
+import io
+import json
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from profiler.analysis.comparison.columns import TABLES
+from profiler.analysis.comparison.gate import Gate, check_gate
+from profiler.report.diff_document import diff_to_json
+from profiler.report.diff_text import gate_line, headline, markdown, print_diff
+from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
+
+
+def _text(comparison, gates=(), width=140, **options):
+    console = Console(width=width, record=True, file=io.StringIO())
+    print_diff(console, comparison, gates, **options)
+    return console.export_text()
+
+
+@pytest.fixture(scope="module")
+def slower():
+    return compared(steps_run(BASE), steps_run(SLOWER))
+
+
+def test_the_headline_is_the_whole_and_the_step(slower):
+    """Times before and after, and the verdict."""
+    text = headline(slower).replace("\N{NO-BREAK SPACE}", " ")
+    assert "denoise.step +20.0 %, slower (100 ns → 120 ns)" in text
+    assert "end_to_end +10.9 %, measured once" in text
+
+
+def test_sections(slower):
+    """Times, roles and modules; the role that did not change stands below the one that did."""
+    lines = [" ".join(line.split()) for line in _text(slower).splitlines()]
+    assert any(line.startswith("denoise.step 100 ns 120 ns +20.0 %") for line in lines)
+    mlp = next(i for i, line in enumerate(lines) if line.startswith("transformer mlp 70 ns 90 ns"))
+    norm = next(i for i, line in enumerate(lines) if line.startswith("transformer norm 20 ns"))
+    assert mlp < norm
+    assert any(line.startswith("transformer mlp blocks.0.ff") for line in lines)
+    assert any("one run a side" in line for line in lines)
+
+
+def test_what_is_only_in_one_side():
+    """Blocks that only the new run has are one row."""
+    parts = (("blocks.1.ff.a", "mlp"), ("blocks.2.ff.a", "mlp"))
+    base = (("blocks.0.ff.a", "mlp"), ("blocks.0.ff.b", "mlp"))
+    found = compared(steps_run(BASE, parts=base), steps_run(BASE, parts=(base[0], parts[1])))
+    lines = [" ".join(line.split()) for line in _text(found).splitlines()]
+    at = lines.index("Only in new, all 1 by time")
+    assert lines[at + 2].startswith("transformer mlp blocks.*.ff.a")
+
+
+@pytest.mark.parametrize("width", [40, 60, 80, 200])
+def test_fits_the_terminal(slower, width):
+    """No line is wider than the terminal from 60 characters on."""
+    text = _text(slower, width=width)
+    assert max(map(len, text.splitlines())) <= max(width, 60)
+
+
+def test_without_roles_and_modules(slower):
+    """`--top 0` leaves the times."""
+    text = _text(slower, top=0)
+    assert "Roles" not in text
+    assert "Times" in text
+
+
+def test_gate_lines(slower):
+    """Failed, passed, and passed because noise explains it."""
+    failed, passed = (check_gate(slower, "denoise.step", limit) for limit in (0.05, 0.5))
+    assert gate_line(failed).startswith("FAILED: denoise.step +20.0")
+    assert "slower by more than +5.0" in gate_line(failed)
+    assert gate_line(passed).startswith("passed: ")
+    noise = Gate("denoise.step", 0.05, 0.08, -0.02, 0.15, "within noise", failed=False)
+    assert "more than +5.0\N{NO-BREAK SPACE}% but within noise" in gate_line(noise)
+    assert "FAILED" in _text(slower, [failed])
+
+
+def test_markdown_has_tables_of_even_rows(slower):
+    """Every row of a table has as many cells as its head; names are no markup."""
+    text = markdown(slower, [check_gate(slower, "denoise.step", 0.05)])
+    assert text.startswith("**")
+    assert "- FAILED: denoise.step" in text
+    assert "blocks.0.ff" in text
+    tables = [line for line in text.splitlines() if line.startswith("|")]
+    assert "### Roles, all 2 by difference" in text
+    assert len({line.count("|") for line in tables}) == 1
+    starred = markdown(compared(*[steps_run(BASE, parts=_two())] * 2))
+    assert r"blocks.\*.ff" in starred
+
+
+def _two():
+    return (("blocks.0.ff", "mlp"), ("blocks.1.ff", "mlp"))
+
+
+def test_json_has_every_column(slower):
+    """The document is plain JSON whose tables have the declared columns."""
+    document = json.loads(diff_to_json(slower, [check_gate(slower, "denoise.step", 0.05)]))
+    assert document["version"] == 1
+    assert document["gates"][0]["failed"] is True
+    for name, columns in TABLES.items():
+        assert document[name]
+        for each in document[name]:
+            assert [*each] == [column.name for column in columns]
+
+
+def test_hostile_names_do_not_steer_the_terminal():
+    """Control characters of layers and submodules go."""
+    parts = (("blocks.0.\x1b[31mff", "mlp"), ("blocks.0.ff|", "mlp"))
+    found = compared(*[steps_run(BASE, parts=parts)] * 2)
+    assert "\x1b" not in _text(found)
+    assert "\x1b" not in markdown(found)
+
+
+def test_the_page_documents_every_column():
+    """`docs/diff.md` has the columns as they are declared."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "diff.md").read_text(encoding="utf-8")
+    for columns in TABLES.values():
+        rows = [
+            f"| `{c.name}` | {c.unit} | {'yes' if c.nullable else ''} | {c.meaning} |"
+            for c in columns
+        ]
+        assert "\n".join(rows) in page
+
+
+def test_of_a_side_without_operators_one_row_is_shown():
+    """Not every role and module of what only the other side traced."""
+    untraced = steps_run(BASE, untraced=range(len(BASE)))
+    lines = [
+        " ".join(line.split()) for line in _text(compared(steps_run(BASE), untraced)).splitlines()
+    ]
+    at = lines.index("Only in base, all 1 by time")
+    assert lines[at + 2].startswith("submodule.transformer.busy")

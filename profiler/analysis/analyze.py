@@ -5,25 +5,37 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
 
 from profiler.analysis.accounting import account
 from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.boundaries import boundary_tables
+from profiler.analysis.call_kinds import CallKinds
+from profiler.analysis.critical_path import critical_path_table
 from profiler.analysis.device_profiles import DeviceProfile, profiles_of
 from profiler.analysis.devices import device_table
 from profiler.analysis.folds import fold
 from profiler.analysis.fusion import fusion_table
+from profiler.analysis.geometry import geometry_table
+from profiler.analysis.guidance import guidance_table
+from profiler.analysis.idle import idle_table
+from profiler.analysis.invariants import find_invariants
 from profiler.analysis.kinds import kinds_of
+from profiler.analysis.memory import find_memory
 from profiler.analysis.operators import operator_table
+from profiler.analysis.outlier_causes import outlier_table
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.role_tables import block_table, role_table
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.roofline import kind_roof, operator_roofline, role_roofline
 from profiler.analysis.run_settings import run_settings
+from profiler.analysis.run_timeline import RunTimeline
 from profiler.analysis.selection import Selection, select, steps_of
+from profiler.analysis.step_matrix import step_matrix
 from profiler.analysis.steps import step_summary, step_table
 from profiler.analysis.submodules import (
     branch_table,
@@ -44,11 +56,13 @@ def analyze(
     run: Run,
     selection: Selection = Selection(),  # noqa: B008 (frozen)
     measured: Sequence[DeviceProfile] = (),
+    device_memory: Mapping[str, int] = MappingProxyType({}),
 ) -> Analysis:
     """Analyze `run`, its tables limited to `selection`.
 
     The accounting and the stages stay those of the whole run. `measured` are the profiles of its
-    devices, where there are any beside the published ones. Raises InputError where the selection
+    devices, where there are any beside the published ones; `device_memory` is bytes of memory by
+    device, "" for all others. Raises InputError where the selection
     names what the run does not have.
     """
     if not run.calls["call"].is_sorted():
@@ -71,6 +85,13 @@ def analyze(
     work = kind_work(kinds, frame)
     profiles = profiles_of(dict.fromkeys(commands.devices) | dict(run.info.devices), measured)
     roof = kind_roof(kinds, work, commands, profiles)
+    ran = CallKinds.of(kinds, commands, len(calls))
+    matrix = step_matrix(calls, kinds, kind_roles, ran, steps, pipelines)
+    of_pipeline = pipelines.number_of(calls)
+    again = find_invariants(calls, kinds, kind_roles, ran, of_pipeline, run.info.submodules)
+    timeline = RunTimeline.of(run, everything, pipelines)
+    boundaries, stranded = boundary_tables(calls, frame, commands)
+    memory = find_memory(run, device_memory)
     from_spans = bool((run.spans["kind"] == "step").any())
     return Analysis(
         run=_summary(run, selection, calls, frame),
@@ -86,11 +107,24 @@ def analyze(
         steps=steps,
         step_summary=step_summary(steps, from_spans=from_spans),
         operators=operator_table(folds, frame, commands, calibration),
+        geometry=geometry_table(folds, calls, frame, commands),
         roles=role_table(kinds, kind_roles, calibration),
         blocks=block_table(kinds, kind_roles),
         roofline=operator_roofline(roof, kinds),
         roofline_roles=role_roofline(roof, kinds, kind_roles["role"]),
         fusions=fusion_table(calls, kinds, work, commands, profiles, kind_roles["role"]),
+        step_operators=matrix.table(again.over_steps),
+        step_times=matrix.cells(),
+        step_outliers=outlier_table(matrix, run, everything, calls, frame, commands, kinds),
+        guidance=guidance_table(call_rows, calibration, accounting.end_to_end_ns),
+        invariants=again.table,
+        memory_devices=memory.devices,
+        memory=memory.holders,
+        memory_timeline=memory.timeline,
+        idle=idle_table(timeline),
+        critical_path=critical_path_table(timeline),
+        boundaries=boundaries,
+        stranded=stranded,
         device_profiles=profiles,
         kinds=kinds,
         kind_roles=kind_roles,

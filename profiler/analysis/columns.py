@@ -8,6 +8,16 @@ from __future__ import annotations
 import polars as pl
 
 from profiler import events
+from profiler.analysis.denoise_columns import (
+    GUIDANCE,
+    INVARIANTS,
+    STEP_OPERATORS,
+    STEP_OUTLIERS,
+    STEP_TIMES,
+)
+from profiler.analysis.geometry_columns import GEOMETRY
+from profiler.analysis.memory_columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
+from profiler.analysis.waiting_columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
 from profiler.table.columns import Column
 
 __all__ = [
@@ -187,6 +197,7 @@ OPERATORS: tuple[Column, ...] = (
     Column("op_types", _TEXT, "", "op types, most time first, joined with commas"),
     Column("devices", _TEXT, "", "devices it ran on, joined with commas"),
     Column("tracks", _INT64, "", "different tracks it ran on"),
+    Column("track_names", _TEXT, "", "names of these tracks, joined with commas"),
     Column(
         "calls", _INT64, "", "calls it ran in; for host work in no call, steps of pipeline calls"
     ),
@@ -194,6 +205,7 @@ OPERATORS: tuple[Column, ...] = (
     Column("commands_per_call", _REAL, "", "commands / calls"),
     Column("wall_union_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
     Column("busy_sum_ns", _INT64, "ns", "sum of its commands' durations"),
+    Column("gap_ns", _INT64, "ns", "time between its commands of a call, where none of them ran"),
     Column("parallel_efficiency", _REAL, "ratio", "busy sum / (wall union * tracks)", True),
     Column("imbalance", _REAL, "ratio", "busiest track / mean of the tracks", True),
     Column("share", _REAL, "ratio", "busy_sum_ns / that of all with the same `host`", True),
@@ -287,9 +299,22 @@ TABLES: dict[str, tuple[Column, ...]] = {
     "calls": CALLS,
     "steps": STEPS,
     "operators": OPERATORS,
+    "geometry": GEOMETRY,
     "roles": ROLES,
     "blocks": BLOCKS,
     "roofline": ROOFLINE,
     "roofline_roles": ROOFLINE_ROLES,
     "fusions": FUSIONS,
+    "step_operators": STEP_OPERATORS,
+    "step_times": STEP_TIMES,
+    "step_outliers": STEP_OUTLIERS,
+    "guidance": GUIDANCE,
+    "invariants": INVARIANTS,
+    "memory_devices": MEMORY_DEVICES,
+    "memory": MEMORY,
+    "memory_timeline": MEMORY_TIMELINE,
+    "idle": IDLE,
+    "critical_path": CRITICAL_PATH,
+    "boundaries": BOUNDARIES,
+    "stranded": STRANDED,
 }

@@ -13,9 +13,9 @@ from profiler.analysis.arrays import HOST, CommandArrays, dense_codes, text_code
 from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by, stretches
 from profiler.analysis.intervals import group_heads, union_sorted
 
-__all__ = ["Folds", "fold"]
+__all__ = ["Folds", "fold", "fold_by"]
 
-_SUMS = ("key", "call", "commands", "wall", "busy", "tracks", "busiest")
+_SUMS = ("key", "call", "commands", "wall", "extent", "busy", "tracks", "busiest")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -24,13 +24,15 @@ class Folds:
 
     `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
     `host`; `call` is a row of the frame of calls, -1 for work of no call. The rest are int64 sums
-    over the fold's commands. `of_command` is the key of each command.
+    over the fold's commands; `extent` is from the first's begin to the last's end. `of_command` is
+    the key of each command.
     """
 
     key: Codes
     call: Codes
     commands: Times
     wall: Times
+    extent: Times
     busy: Times
     tracks: Times
     busiest: Times
@@ -43,26 +45,35 @@ class Folds:
 def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Folds:
     """Fold `commands`, the arrays of `frame`, into the operators of single calls."""
     key, submodules, layers, host = _keys(calls, frame, commands)
+    sums = fold_by(key, len(layers), calls, frame, commands)
+    return Folds(**sums, submodules=submodules, layers=layers, host=host, of_command=key)
+
+
+def fold_by(
+    key: Codes, keys: int, calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
+) -> dict[str, Any]:
+    """Fold `commands`, the arrays of `frame`, that share a call and a `key` below `keys`: the sums
+    of `Folds` by name, in order of key and call."""
     group = _groups(calls, frame, commands)
     track, names = text_codes(frame["track"])
     places = (len(commands.devices) + 1) * (len(names) + 1)
     parts: list[tuple[Codes, ...]] = [(np.zeros(0, dtype=np.int64),) * len(_SUMS)]
-    for rows, heads in _batches_of_folds(key, len(layers), group, commands.start):
+    for rows, heads in _batches_of_folds(key, keys, group, commands.start):
         start, end = commands.start[rows], commands.end[rows]
         duration = end - start
         busy = np.add.reduceat(duration, heads)
         place = commands.device[rows] * np.int64(len(names) + 1) + track[rows]
         first, count = rows[heads], np.diff(heads, append=len(rows))
         per_track = _per_track(place, places, duration, heads, busy)
+        extent = np.maximum.reduceat(end, heads) - start[heads]
         wall = union_sorted(start, end, heads)
-        parts.append((key[first], commands.call[first], count, wall, busy, *per_track))
+        parts.append((key[first], commands.call[first], count, wall, extent, busy, *per_track))
     sums: dict[str, Any] = {
         name: np.concatenate(column)
         for name, column in zip(_SUMS, zip(*parts, strict=True), strict=True)
     }
-    order = order_by(sums["key"], len(layers))
-    sums = {name: column[order] for name, column in sums.items()}
-    return Folds(**sums, submodules=submodules, layers=layers, host=host, of_command=key)
+    order = order_by(sums["key"], keys)
+    return {name: column[order] for name, column in sums.items()}
 
 
 def _groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Codes:

@@ -43,6 +43,7 @@ def operator_table(
                 "wall": folds.wall,
                 "busy": folds.busy,
                 "possible": folds.wall * folds.tracks,
+                "gap": folds.extent - folds.wall,
                 "busiest": folds.busiest,
                 "even": folds.busy / folds.tracks,
             }
@@ -50,7 +51,7 @@ def operator_table(
         .group_by("key", maintain_order=True)
         .agg(
             pl.len().alias("calls"),
-            pl.col("commands", "busy", "possible", "busiest", "even").sum(),
+            pl.col("commands", "busy", "gap", "possible", "busiest", "even").sum(),
             wall_union_ns=pl.col("wall").sum(),
             first_ns=pl.col("wall").first(),
             median_ns=pl.coalesce(pl.col("wall").slice(1).median(), pl.col("wall").first()),
@@ -67,6 +68,7 @@ def operator_table(
         .join(calibration, on="submodule", how="left")
         .with_columns(
             busy_sum_ns=pl.col("busy"),
+            gap_ns=pl.col("gap"),
             commands_per_call=pl.col("commands") / pl.col("calls"),
             parallel_efficiency=_ratio(pl.col("busy"), pl.col("possible")),
             imbalance=_ratio(pl.col("busiest"), pl.col("even")),
@@ -118,5 +120,6 @@ def _places(folds: Folds, frame: pl.DataFrame, commands: CommandArrays) -> pl.Da
     places = found.group_by("key").agg(
         devices=pl.col("device").drop_nulls().unique().sort().str.join(", "),
         tracks=pl.struct("device", "track").n_unique(),
+        track_names=pl.col("track").unique().sort().str.join(", "),
     )
     return places.join(types, on="key", how="left").with_columns(pl.col("op_types").fill_null(""))

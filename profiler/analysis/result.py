@@ -147,13 +147,19 @@ class Analysis:
     """Everything that a report shows.
 
     `accounting`, `pipelines` and `stages` describe the whole run, `steps` the selected steps as
-    they were in the whole run, the other tables what `run.selection` left. `operators` is sorted
-    by `busy_sum_ns`, longest first, and holds all of them; `pipelines`, `stages`, `submodules`,
-    `branches`, `calls` and `steps` are in order of time, `devices` by name. `roofline`,
-    `roofline_roles` and `fusions` hold operators against the `device_profiles` of their devices,
-    as far as these are known. `roles` and `blocks` say what the time is for; `kind_roles` has the
-    role of each of the `kinds` of the selected commands, and what decided. `losses` is what was
-    executed but is not in the trace.
+    they were in the whole run, the other tables what `run.selection` left. `operators` is sorted by
+    `busy_sum_ns`, longest first, and holds all of them, `geometry` the parts of those that were
+    split; `pipelines`, `stages`, `submodules`, `branches`, `calls` and `steps` are in order of
+    time, `devices` by name. `roofline`, `roofline_roles` and `fusions` hold operators against the
+    `device_profiles` of their devices, as far as these are known. `step_operators` says how the
+    parts of steps change from step to step, `step_times` has their time in each, `step_outliers`
+    why some stand out; `guidance` what guidance costs, `invariants` what is computed again.
+    `memory_devices`, `memory` and `memory_timeline` say what memory the whole run needed. `idle`
+    says what devices waited for and `critical_path` what the time of pipeline calls consists of,
+    both of the whole run; `boundaries` and `stranded` what several providers in a session cost.
+    `roles` and `blocks` say what the time is for; `kind_roles` has the role of each of the `kinds`
+    of the selected commands, and what decided. `losses` is what was executed but is not in the
+    trace.
     """
 
     run: RunSummary
@@ -167,11 +173,24 @@ class Analysis:
     steps: pl.DataFrame
     step_summary: StepSummary
     operators: pl.DataFrame
+    geometry: pl.DataFrame
     roles: pl.DataFrame
     blocks: pl.DataFrame
     roofline: pl.DataFrame
     roofline_roles: pl.DataFrame
     fusions: pl.DataFrame
+    step_operators: pl.DataFrame
+    step_times: pl.DataFrame
+    step_outliers: pl.DataFrame
+    guidance: pl.DataFrame
+    invariants: pl.DataFrame
+    memory_devices: pl.DataFrame
+    memory: pl.DataFrame
+    memory_timeline: pl.DataFrame
+    idle: pl.DataFrame
+    critical_path: pl.DataFrame
+    boundaries: pl.DataFrame
+    stranded: pl.DataFrame
     device_profiles: Mapping[str, DeviceProfile]
     kinds: Kinds
     kind_roles: pl.DataFrame

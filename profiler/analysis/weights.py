@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-__all__ = ["device_weights"]
+__all__ = ["device_weights", "submodule_weights"]
 
 
 def device_weights(
@@ -40,3 +40,13 @@ def _bytes(known: Mapping[str, Any], key: str) -> int:
     value = known.get(key)
     fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
     return int(value) if fits else -1  # type: ignore[arg-type]
+
+
+def submodule_weights(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
+    """Bytes of weights by submodule, but those shared with one before; None where nobody told."""
+    found: dict[str, int | None] = {}
+    for name, known in submodules.items():
+        if isinstance(known, Mapping):
+            size, shared = (_bytes(known, key) for key in ("weight_bytes", "shared_weight_bytes"))
+            found[name] = None if size < 0 else max(size - max(shared, 0), 0)
+    return found

@@ -87,6 +87,14 @@ def analyze(
             "beside it; else published figures]",
         ),
     ] = None,
+    device_memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[DEVICE=]SIZE",
+            help="Memory of a device, 16GiB or cuda:0=80GB, for the head-room; may be repeated.  "
+            "[default: what the run knows of its devices]",
+        ),
+    ] = None,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
 ) -> None:
     """Report on a run: per stage, device, submodule, step and operator.
@@ -96,14 +104,17 @@ def analyze(
     """
     from profiler.analysis.analyze import analyze as find
     from profiler.analysis.selection import Selection
+    from profiler.cli.device_memory import device_sizes
 
+    sizes = device_sizes(device_memory or ())
     outputs = _Outputs(json_file, csv_dir, parquet_dir, html)
     outputs.check()
     if html is not None and no_html:
         raise InputError("--html and --no-html contradict each other: give one of them")
     given = _open(path)
     selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
-    analysis = find(given.run, selection, _profiles(given.source, device_profile))
+    profiles = _profiles(given.source, device_profile)
+    analysis = find(given.run, selection, profiles, sizes)
     page: OutputError | None = None
     written: list[Path] = []
     if not no_html:  # before anything is printed: `… | head` ends the program

@@ -35,9 +35,11 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
         .agg(
             pl.len().alias("layers"),
             devices,
-            pl.col("op_types").first(),
+            pl.col("op_types", "track_names").first(),
             pl.col("tracks", "calls").max(),
-            pl.col("commands", "wall_union_ns", "busy_sum_ns", "share", "_possible").sum(),
+            pl.col(
+                "commands", "wall_union_ns", "busy_sum_ns", "gap_ns", "share", "_possible"
+            ).sum(),
             pl.col("first_ns", "median_ns").sum(),
             layer=pl.when(pl.len() == 1)
             .then(pl.col("layer").first())

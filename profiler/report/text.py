@@ -17,7 +17,10 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
+from profiler.report.denoise_text import denoise_sections
 from profiler.report.facts import headline
+from profiler.report.geometry_text import geometry_sections
+from profiler.report.idle_text import idle_sections
 from profiler.report.layout import (
     Column,
     clean,
@@ -31,6 +34,7 @@ from profiler.report.layout import (
     times,
 )
 from profiler.report.lines import Line, accounting_lines, describe, of_all
+from profiler.report.memory_text import memory_sections
 from profiler.report.patterns import by_pattern
 from profiler.report.role_text import role_sections
 from profiler.report.roofline_text import roofline_sections
@@ -72,12 +76,22 @@ def print_report(
         _section(console, "Submodules", _submodules(analysis, width))
     if len(analysis.steps):
         _section(console, "Steps", *_steps(analysis, width))
+    for title, parts in _details(analysis, top, width):
+        _section(console, title, *parts)
+
+
+def _details(
+    analysis: Analysis, top: int, width: int
+) -> Iterator[tuple[str, Sequence[Table | Text]]]:
+    """Titles and parts of the sections that answer one question each."""
+    yield from idle_sections(analysis, top, width)
+    yield from denoise_sections(analysis, top, width)
     for title, part in _operator_sections(analysis.operators, top, width):
-        _section(console, title, part)
-    for title, parts in role_sections(analysis, width):
-        _section(console, title, *parts)
-    for title, parts in roofline_sections(analysis, top, width):
-        _section(console, title, *parts)
+        yield title, [part]
+    yield from geometry_sections(analysis, top, width)
+    yield from role_sections(analysis, width)
+    yield from roofline_sections(analysis, top, width)
+    yield from memory_sections(analysis, width)
 
 
 def _span_ns(analysis: Analysis) -> int:

@@ -23,7 +23,17 @@ _TYPES = {
     "list of text": list,
     "list of objects": list,
 }
-EMPTY = ("roofline_roles", "fusions")  # of the tiny run: it has neither roles nor shapes
+EMPTY = (
+    "roofline_roles",
+    "fusions",
+    "boundaries",
+    "stranded",
+    "step_outliers",
+    "invariants",
+    "memory_devices",
+    "memory",
+    "memory_timeline",
+)  # of the tiny run: it has neither roles nor shapes
 PROFILE = DeviceProfile("", {"float16": 32e12}, None, None, "", True, device="rbln:0")
 LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
 

@@ -1,0 +1,233 @@
+"""The critical path of each pipeline call: what its wall time consists of, one thing at a time.
+
+The host's part of the path is the longest chain of what follows one another: calls as their caller
+saw them, host work of no call, and what devices did in no call, unless somebody launched it. Each
+begins when the one before has ended or later. Where nothing ran at once, as in most pipelines,
+all of it is in the chain; where calls or host work ran at once, the chain with most time is.
+
+Devices that are given their work ahead (torch on GPUs) run while the host goes on. Where flows tell
+what launched which command, the path is on a device instead while the host waited for it and it was
+behind: `device_queues` says when. A call's time is then on the path as
+
+- call: the host was in the call, and it was the host that others waited for;
+- compute, transfer: the device ran commands of the call while the host was ahead or waited;
+- queued: in between, the next command had been launched but not begun.
+
+Work of no call is `host work`, compute or transfer. With S the stretches on devices, clipped to the
+pipeline call, and X the chain,
+
+    path = |S| + |X| - |X and S|
+
+so that it is at most the wall time and at least the longest call. The wall time of a pipeline call
+lasts from the first begin to the last end of its span, its calls and its work of no call; of a run
+without pipeline spans it is that of all calls together. What is left is time in which nothing
+recorded ran on the path.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.arrays import CommandArrays, ends, positions, text_codes
+from profiler.analysis.batches import Codes, Times
+from profiler.analysis.coverage import Cover
+from profiler.analysis.device_queues import Queues, Stretch
+from profiler.analysis.launches import NOT_LAUNCHED
+from profiler.analysis.longest_chain import longest_chain
+from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.run_timeline import RunTimeline
+from profiler.analysis.waiting_columns import CRITICAL_PATH
+from profiler.events import CATEGORIES, NO_PIPELINE
+from profiler.table.columns import schema
+
+__all__ = ["PARTS", "critical_path_table"]
+
+PARTS = ("call", "compute", "transfer", "queued", "host work")
+_CALL, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(PARTS))
+_PART = np.array(
+    [
+        {"host": _HOST_WORK, "dma": _TRANSFER, "copy": _TRANSFER}.get(name, _COMPUTE)
+        for name in CATEGORIES
+    ]
+)
+_SYNC = CATEGORIES.index("sync")
+
+
+def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
+    """One row a pipeline call, submodule, part and device (`columns.CRITICAL_PATH`), the longest of
+    each pipeline call first; empty for a run without calls."""
+    if timeline.run.calls.is_empty():
+        return pl.DataFrame(schema=schema(CRITICAL_PATH))
+    paths = _Paths.of(timeline)
+    numbers = timeline.pipelines.numbers.tolist() or [NO_PIPELINE]
+    rows = [(number, *row) for place, number in enumerate(numbers) for row in paths.rows_of(place)]
+    table = pl.DataFrame(rows, schema=schema(CRITICAL_PATH), orient="row")
+    order = ["pipeline", "path_ns", "submodule", "part", "device"]
+    return table.sort(order, descending=[False, True, False, False, False], nulls_last=True)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Names:
+    """Submodules, parts and devices as one number: (submodule * parts + part) * places + place.
+    The last submodule and the last place stand for none. `of_call` is the submodule of each call,
+    one more for -1; `of_device` the place of each of `CommandArrays.devices`, one more for none."""
+
+    submodules: list[str | None]
+    places: list[str | None]
+    of_call: Times
+    of_device: Times
+
+    @classmethod
+    def of(cls, timeline: RunTimeline) -> _Names:
+        codes, submodules = text_codes(timeline.run.calls["submodule"])
+        devices = timeline.calls.devices
+        return cls(
+            submodules=[*submodules, None],
+            places=[*devices, None],
+            of_call=np.append(codes, len(submodules)).astype(np.int64),
+            of_device=np.array([*map(devices.index, timeline.commands.devices), len(devices)]),
+        )
+
+    def __len__(self) -> int:
+        return len(self.submodules) * len(PARTS) * len(self.places)
+
+    def code(self, submodule: Times, part: Codes | int, place: Codes) -> Times:
+        """The numbers of these, int64 [n]."""
+        return (submodule * len(PARTS) + part) * len(self.places) + place
+
+    def named(self, code: int) -> tuple[str | None, str, str | None]:
+        """Submodule, part and device of a number."""
+        rest, place = divmod(code, len(self.places))
+        submodule, part = divmod(rest, len(PARTS))
+        return self.submodules[submodule], PARTS[part], self.places[place]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Activities:
+    """Calls and work of no call, by pipeline call: `start`, `end` and `code` (of `_Names`), int64
+    [n]; those of pipeline call p are in `bounds[p]` to `bounds[p + 1]`."""
+
+    start: Times
+    end: Times
+    code: Times
+    bounds: Times
+
+    @classmethod
+    def of(cls, timeline: RunTimeline, names: _Names) -> _Activities:
+        commands, calls = timeline.commands, timeline.calls
+        free = _free_rows(timeline)
+        place = np.argmax(calls.placed, axis=1)
+        nothing = np.full(len(free), len(names.submodules) - 1)
+        start = np.concatenate((calls.start, commands.start[free]))
+        end = np.concatenate((calls.end, commands.end[free]))
+        of_calls = names.code(names.of_call[:-1], _CALL, place)
+        part = _PART[commands.category[free]]
+        of_work = names.code(nothing, part, names.of_device[commands.device[free]])
+        code = np.concatenate((of_calls, of_work))
+        pipeline = _pipeline_of(timeline, free)
+        order = np.argsort(pipeline, kind="stable")
+        order = order[np.searchsorted(pipeline[order], 0) :]
+        groups = max(len(timeline.pipelines.numbers), 1)
+        bounds = np.searchsorted(pipeline[order], np.arange(groups + 1))
+        return cls(start[order], end[order], code[order], bounds)
+
+    def of_pipeline(self, place: int) -> slice:
+        """The rows of one pipeline call."""
+        return slice(*self.bounds[place : place + 2].tolist())
+
+
+def _free_rows(timeline: RunTimeline) -> Times:
+    """Rows of work of no call that nobody is known to have launched; waits are no work."""
+    commands, launches = timeline.commands, timeline.launches
+    free = np.flatnonzero((commands.call < 0) & (commands.category != _SYNC))
+    return free[launches.returned[free] == NOT_LAUNCHED] if len(launches) else free
+
+
+def _pipeline_of(timeline: RunTimeline, free: Times) -> Codes:
+    """The place of the pipeline call of each call, then of each of the `free` rows of commands;
+    -1 for none. Without pipeline calls all are of one."""
+    run, pipelines = timeline.run, timeline.pipelines
+    if not len(pipelines.numbers):
+        return np.zeros(len(run.calls) + len(free), dtype=np.int32)
+    of_free = positions(pipelines.number_of(run.commands, free), pipelines.numbers)
+    return np.concatenate((pipelines.code_of(run.calls), of_free))
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Paths:
+    """What paths are made of. `windows` are first begin and last end in each pipeline call, int64
+    [p, 2]."""
+
+    commands: CommandArrays
+    activities: _Activities
+    windows: Times
+    queues: Queues
+    names: _Names
+
+    @classmethod
+    def of(cls, timeline: RunTimeline) -> _Paths:
+        names = _Names.of(timeline)
+        activities = _Activities.of(timeline, names)
+        queues = Queues.of(timeline)
+        windows = _windows(timeline.pipelines, activities)
+        return cls(timeline.commands, activities, windows, queues, names)
+
+    def rows_of(
+        self, place: int
+    ) -> Iterator[tuple[str | None, str, str | None, int, int, int, float]]:
+        """The rows of a pipeline call, without its number."""
+        first, last = self.windows[place].tolist()
+        if last <= first:
+            return
+        sums = np.zeros((2, len(self.names)), dtype=np.int64)
+        stretches = self.queues.stretches(first, last)
+        for code, took in (self._on_host(place, stretches), *map(self._on_device, stretches)):
+            sums[0] += np.bincount(code[took > 0], minlength=len(self.names))
+            exact = np.bincount(code, took, len(self.names))  # to 2^53
+            sums[1] += exact.astype(np.int64)
+        for number in np.flatnonzero(sums[1]).tolist():
+            pieces, took_ns = sums[:, number].tolist()
+            wall_ns = last - first
+            yield (*self.names.named(number), pieces, took_ns, wall_ns, took_ns / wall_ns)
+
+    def _on_host(self, place: int, stretches: list[Stretch]) -> tuple[Times, Times]:
+        """Numbers of the links of the chain, and the time of each outside the stretches."""
+        rows = self.activities.of_pipeline(place)
+        start, end = self.activities.start[rows], self.activities.end[rows]
+        chain = longest_chain(start, end)
+        start, end = start[chain], end[chain]
+        on_device = Cover(
+            np.array([stretch.start for stretch in stretches], dtype=np.int64),
+            np.array([stretch.end for stretch in stretches], dtype=np.int64),
+        )
+        took = end - start - (on_device.before(end) - on_device.before(start))
+        return self.activities.code[rows][chain], took
+
+    def _on_device(self, stretch: Stretch) -> tuple[Times, Times]:
+        """Numbers of the commands in a stretch and their times; once more for their queueing."""
+        row, ran, queued = self.queues.parts(stretch, self.commands)
+        submodule = self.names.of_call[self.commands.call[row]]
+        place = self.names.of_device[self.commands.device[row]]
+        part = _PART[self.commands.category[row]]
+        codes = (self.names.code(submodule, kind, place) for kind in (part, _QUEUED))
+        return np.concatenate(list(codes)), np.concatenate((ran, queued))
+
+
+def _windows(pipelines: PipelineCalls, activities: _Activities) -> Times:
+    """First begin and last end in each pipeline call, int64 [p, 2]; the latter first for none."""
+    groups = len(activities.bounds) - 1
+    first = np.full(groups, np.iinfo(np.int64).max)
+    last = np.full(groups, np.iinfo(np.int64).min)
+    if len(pipelines.numbers):
+        of_spans = pipelines.code_of(pipelines.spans)
+        np.minimum.at(first, of_spans, pipelines.starts)
+        np.maximum.at(last, of_spans, ends(pipelines.spans))
+    for place in range(groups):
+        rows = activities.of_pipeline(place)
+        first[place] = activities.start[rows].min(initial=first[place])
+        last[place] = activities.end[rows].max(initial=last[place])
+    return np.stack((first, last), axis=1)

@@ -1,0 +1,102 @@
+"""The columns of what is found about denoising steps: the step matrix, guidance, redundancy."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.table.columns import Column
+
+__all__ = ["GUIDANCE", "INVARIANTS", "STEP_OPERATORS", "STEP_OUTLIERS", "STEP_TIMES"]
+
+_TEXT, _FLAG = pl.String(), pl.Boolean()
+_INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
+
+_PART: tuple[Column, ...] = (
+    Column(
+        "level",
+        _TEXT,
+        "",
+        "step, submodule, operator; instead of operators block and role, or role, where they are "
+        "too many",
+    ),
+    Column("submodule", _TEXT, "", "submodule that it is a part of; null for steps", True),
+    Column("layer", _TEXT, "", "the operator's layer, or the block; null for whole parts", True),
+    Column("role", _TEXT, "", "role, where the level is by role", True),
+)
+_STEP: tuple[Column, ...] = (
+    Column("pipeline", _INT32, "", "number of the pipeline call in the run, from 0"),
+    Column("step", _INT32, "", "denoising step from the scheduler"),
+)
+
+STEP_OPERATORS: tuple[Column, ...] = (
+    *_PART,
+    Column("steps", _INT64, "", "steps in which it was traced and ran"),
+    Column("total_ns", _INT64, "ns", "its time in all of them; of a step its wall time"),
+    Column("median_ns", _INT64, "ns", "median over them of its device time: sum of durations"),
+    Column("spread", _REAL, "ratio", "scaled median absolute deviation / median_ns", True),
+    Column("warmup_steps", _INT64, "", "first steps of the run that took longer than the later"),
+    Column("warmup_ns", _INT64, "ns", "what these took beyond median_ns"),
+    Column(
+        "drift_ns", _INT64, "ns", "change from step to step: Theil-Sen slope; null if few", True
+    ),
+    Column("drift_low_ns", _INT64, "ns", "lower end of its 95 % interval", True),
+    Column("drift_high_ns", _INT64, "ns", "upper end of its 95 % interval", True),
+    Column("outliers", _INT64, "", "steps that stand out by the rule of the summary"),
+    Column("outlier_ns", _INT64, "ns", "what these took beyond median_ns"),
+    Column("invariant", _FLAG, "", "whether its inputs do not change from step to step"),
+)
+
+STEP_TIMES: tuple[Column, ...] = (
+    *_PART,
+    *_STEP,
+    Column("commands", _INT64, "", "its commands in the step; of a step its calls"),
+    Column("busy_ns", _INT64, "ns", "sum of their durations; of a step its wall time"),
+)
+
+STEP_OUTLIERS: tuple[Column, ...] = (
+    *_PART,
+    *_STEP,
+    Column("busy_ns", _INT64, "ns", "its time in the step"),
+    Column("excess_ns", _INT64, "ns", "what is beyond its median_ns"),
+    Column(
+        "cause",
+        _TEXT,
+        "",
+        "warm-up, first step, commands, overlap, host work, idle; null: nothing explains it",
+        True,
+    ),
+    Column("cause_ns", _INT64, "ns", "how much more of that than in usual steps", True),
+    Column("cause_device", _TEXT, "", "device of the work that overlapped", True),
+    Column("cause_track", _TEXT, "", "track of the work that overlapped", True),
+    Column("cause_layer", _TEXT, "", "what ran there longest at that time", True),
+)
+
+GUIDANCE: tuple[Column, ...] = (
+    Column("what", _TEXT, "", "classifier-free guidance, negative prompt, skip-layer guidance"),
+    Column("submodule", _TEXT, "", "submodule whose calls it costs"),
+    Column("branch", _TEXT, "", "branch of these calls"),
+    Column("calls", _INT64, "", "calls that it costs, or takes part in"),
+    Column("wall_ns", _INT64, "ns", "sum of the durations of what it costs"),
+    Column("busy_ns", _INT64, "ns", "device time of it"),
+    Column("calibrated_ns", _INT64, "ns", "wall_ns, traced calls * calibration", True),
+    Column("share", _REAL, "ratio", "wall_ns / end-to-end time", True),
+    Column("estimated", _FLAG, "", "whether it is an estimate: half of what a batch of two took"),
+    Column("evidence", _TEXT, "", "what it was found by"),
+)
+
+INVARIANTS: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule of the operators"),
+    Column("layer", _TEXT, "", "their layer, numbers of blocks as *"),
+    Column("op_types", _TEXT, "", "their op types, most time first, joined with commas"),
+    Column(
+        "rule", _TEXT, "", "what they are: text, position, cross-attention, timestep, modulation"
+    ),
+    Column("same_over", _TEXT, "", "steps; branches; known ahead: depends on the timestep alone"),
+    Column("layers", _INT64, "", "operators that the row stands for"),
+    Column("calls", _INT64, "", "calls in which they ran"),
+    Column("needed", _INT64, "", "calls in which they would have to run"),
+    Column("busy_ns", _INT64, "ns", "their device time"),
+    Column("saved_ns", _INT64, "ns", "what hoisting them saves: that of calls not needed"),
+    Column("estimated", _FLAG, "", "whether saved_ns is an upper bound, not what was measured"),
+    Column("evidence", _TEXT, "", "what speaks for it"),
+)

@@ -1,0 +1,206 @@
+"""What devices worked through, and when the host waited for them: the way back along a path.
+
+Commands that were launched (a flow from a host command tells) stand in queues, one a stream. A
+command had been launched when its launch returned; if it began before that, when its launch began.
+It is *host-bound* where the one before it in its queue had ended by then: the device waited for the
+host. Else the device was behind, and the command before it is what it waited for. The host waits
+for a device in
+
+- sync commands on a CPU, and host commands that are called Synchronize: for the last command that
+  ended meanwhile;
+- host commands that launched a transfer and did not return before it had ended: for that;
+- host commands and waits with a flow from a command of a device: for that.
+
+The critical path, backward from its end, stays with the host until the host returned from such a
+wait. Then it is what the device did up to there, back to the last host-bound command, and from
+there on the host again, when it had launched this one. That gives *stretches*: times at which the
+path is on a device. At all other times it is on the host.
+"""
+
+from __future__ import annotations
+
+import re
+from bisect import bisect_right
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.arrays import HOST, CommandArrays, text_codes
+from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by
+from profiler.analysis.intervals import group_heads
+from profiler.analysis.run_timeline import RunTimeline
+from profiler.events import CATEGORIES
+from profiler.table.run import Run
+
+__all__ = ["Queues", "Stretch"]
+
+_TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
+_SYNC = CATEGORIES.index("sync")
+_WAITS = "(?i)synchronize"
+_OF_STREAM = r" (memcpy|copy|collectives)$"
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """The path is on a device from `start` to `end`: commands `first` to `last` of `Queues.row`."""
+
+    start: int
+    end: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Queues:
+    """m launched commands by queue and start, int64 [m]: `row` of the command; `reach`, until when
+    the queue was busy; `bound`, the place of the last host-bound one up to it; `launched`, when it
+    had been launched. Waits of the host in order of their ends, int64 [w]: `returned`, and
+    `awaited`, the place of the command waited for."""
+
+    row: Times
+    reach: Times
+    bound: Times
+    launched: Times
+    returned: Times
+    awaited: Times
+
+    @classmethod
+    def of(cls, timeline: RunTimeline) -> Queues:
+        """The queues of a run."""
+        commands, launches = timeline.commands, timeline.launches
+        if not len(launches):
+            return cls(*(np.zeros(0, dtype=np.int64),) * 6)
+        row, queue, launched = _in_queues(timeline)
+        heads = group_heads(queue)
+        reach = commands.end[row]
+        for first, last in zip(heads, [*heads[1:], len(row)], strict=True):
+            np.maximum.accumulate(reach[first:last], out=reach[first:last])
+        host_bound = np.ones(len(row), dtype=np.bool_)
+        host_bound[1:] = launched[1:] > reach[:-1]
+        host_bound[heads] = True
+        bound = np.where(host_bound, np.arange(len(row)), 0)
+        np.maximum.accumulate(bound, out=bound)
+        returned, awaited = _waits(timeline, row, reach, heads)
+        return cls(row, reach, bound, launched, returned, awaited)
+
+    def stretches(self, first: int, last: int) -> list[Stretch]:
+        """When the path that ends on the host at `last` is on devices, back to `first`; in order of
+        time, disjoint."""
+        returned = self.returned
+        found: list[Stretch] = []
+        moment, wait = last, len(returned)
+        while True:
+            wait = bisect_right(returned, moment, 0, wait) - 1
+            if wait < 0 or returned[wait] <= first:
+                return found[::-1]
+            awaited = int(self.awaited[wait])
+            bound = int(self.bound[awaited])
+            end = min(int(self.reach[awaited]), int(returned[wait]))
+            start = max(int(self.launched[bound]), first)
+            if start < end:
+                found.append(Stretch(start, end, bound, awaited))
+                moment = start
+
+    def parts(self, stretch: Stretch, commands: CommandArrays) -> tuple[Times, Times, Times]:
+        """Rows of the commands in a stretch, the time that each ran in it, and the time before each
+        in which its queue was empty though it had been launched; int64 [k] each, in ns. The times
+        add up to the stretch."""
+        places = slice(stretch.first, stretch.last + 1)
+        row = self.row[places]
+        until = np.clip(self.reach[places], stretch.start, stretch.end)
+        taken = np.diff(until, prepend=stretch.start)
+        ran = np.minimum(taken, until - np.clip(commands.start[row], stretch.start, until))
+        return row, ran, taken - ran
+
+
+def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times]:
+    """Rows of launched commands by queue and start, the queue of each, and when it had been
+    launched."""
+    commands, source, row = timeline.commands, timeline.launches.source, timeline.launches.target
+    if not (row[1:] > row[:-1]).all():
+        row, first = np.unique(row, return_index=True)
+        source = source[first]
+    start, launched = np.empty_like(row), np.empty_like(row)
+    for part in batches(len(row)):
+        start[part] = begun = commands.start[row[part]]
+        returned = commands.end[source[part]]
+        early = np.minimum(commands.start[source[part]], begun)
+        launched[part] = np.where(returned <= begun, returned, early)
+    if not is_sorted(start):
+        order = np.argsort(start, kind="stable")
+        row, launched = row[order], launched[order]
+    queue, queues = _queue_of(timeline.run.commands["track"].gather(row))
+    queue += commands.device[row] * queues
+    if (queue == queue[0]).all():
+        return row, queue, launched
+    order = order_by(queue, (len(commands.devices) + 1) * queues)
+    return row[order], queue[order], launched[order]
+
+
+def _queue_of(track: pl.Series) -> tuple[Codes, int]:
+    """A number for the queue of each track, and how many numbers there are: kernels of a stream and
+    its copies are on tracks of their own, and in one queue."""
+    codes, names = text_codes(track)
+    queues = [re.sub(_OF_STREAM, "", name) for name in names]
+    number = {name: place for place, name in enumerate(dict.fromkeys(queues))}
+    table = np.array([*(number[name] for name in queues), len(number)], dtype=np.int32)
+    return table[codes], len(number) + 1
+
+
+def _waits(timeline: RunTimeline, row: Times, reach: Times, heads: Times) -> tuple[Times, Times]:
+    """When the host returned from waits, in order, and the place in `row` of what it awaited."""
+    run, commands, launches = timeline.run, timeline.commands, timeline.launches
+    copied = np.flatnonzero(np.isin(commands.category[launches.target], _TRANSFERS))
+    to, by = launches.target[copied], launches.source[copied]
+    copied = copied[commands.end[by] >= commands.end[to]]
+    source, target = (run.flows[name].to_numpy() for name in ("source", "target"))
+    on_host = np.flatnonzero(np.isin(commands.category[target], (HOST, _SYNC)))
+    on_host = on_host[commands.category[source[on_host]] != HOST]
+    hosts = np.concatenate((launches.source[copied], target[on_host]))
+    awaited = _places(row, np.concatenate((launches.target[copied], source[on_host])))
+    others, behind = _of_synchronizations(run, commands, reach, heads)
+    hosts, awaited = np.concatenate((hosts, others)), np.concatenate((awaited, behind))
+    hosts, awaited = hosts[awaited >= 0], awaited[awaited >= 0]
+    order = np.argsort(commands.end[hosts], kind="stable")
+    return commands.end[hosts][order], awaited[order]
+
+
+def _places(row: Times, wanted: Times) -> Times:
+    """Where each wanted row stands in `row`, -1 where it does not."""
+    if not len(wanted):
+        return wanted
+    order = np.argsort(row, kind="stable")
+    place = order[np.minimum(np.searchsorted(row, wanted, sorter=order), len(row) - 1)]
+    found: Times = np.where(row[place] == wanted, place, -1)
+    return found
+
+
+def _of_synchronizations(
+    run: Run, commands: CommandArrays, reach: Times, heads: Times
+) -> tuple[Times, Times]:
+    """Rows of waits for whatever runs, and the place of what ended last in each, -1 for nothing."""
+    rows = _synchronizations(run.commands, commands)
+    start, end = commands.start[rows], commands.end[rows]
+    awaited = np.full(len(rows), -1)
+    ended = start.copy()
+    for first, last in zip(heads.tolist(), [*heads[1:].tolist(), len(reach)], strict=True):
+        place = first + np.searchsorted(reach[first:last], end, side="right") - 1
+        later = (place >= first) & (reach[place] > ended)
+        awaited[later], ended[later] = place[later], reach[place[later]]
+    return rows, awaited
+
+
+def _synchronizations(frame: pl.DataFrame, commands: CommandArrays) -> Times:
+    """Rows of sync commands on CPUs, and of host commands that are called so."""
+    layer = frame["layer"]
+    names = layer.unique()
+    called = names.filter(names.cast(pl.String).str.contains(_WAITS))
+    codes = layer.to_physical().to_numpy()
+    found = np.zeros(len(frame), dtype=np.bool_)
+    for code in called.to_physical().to_list():
+        found |= codes == code
+    found &= commands.category == HOST
+    on_cpu = np.array([*(name.startswith("cpu") for name in commands.devices), False])
+    found |= (commands.category == _SYNC) & on_cpu[commands.device]
+    return np.flatnonzero(found)

@@ -1,0 +1,160 @@
+"""Operators that compute the same again, and the time that computing it once would save.
+
+What a kind of command gave once, and still has to give in the same pipeline call, branch, or step,
+is not computed again when it is hoisted out of the loop: `invariant_rules` says of which kinds that
+holds. Equal kinds have equal shapes. Saved is the measured time of all executions but the first; of
+what is known ahead, and so may be computed for all steps as one batch, that is an upper bound.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.batches import Codes
+from profiler.analysis.call_kinds import CallKinds
+from profiler.analysis.denoise_columns import INVARIANTS
+from profiler.analysis.invariant_rules import Invariant, Over, invariants_of, module_path
+from profiler.analysis.kinds import Kinds
+from profiler.table.columns import schema
+
+__all__ = ["Invariants", "find_invariants"]
+
+_NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
+_OVER_STEPS = (Over.STEPS, Over.STEPS_AND_BRANCHES)
+_OVER_BRANCHES = (Over.BRANCHES, Over.STEPS_AND_BRANCHES, Over.AHEAD_AND_BRANCHES)
+_AHEAD = (Over.AHEAD, Over.AHEAD_AND_BRANCHES)
+_ROW = ["submodule", "rule", "over", "pattern"]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Invariants:
+    """The `table` (`columns.INVARIANTS`), and whether each kind's inputs do not change from step to
+    step, bool [k]."""
+
+    table: pl.DataFrame
+    over_steps: npt.NDArray[np.bool_]
+
+
+def find_invariants(
+    calls: pl.DataFrame,
+    kinds: Kinds,
+    roles: pl.DataFrame,
+    ran: CallKinds,
+    pipeline: Codes,
+    submodules: Mapping[str, Mapping[str, Any]],
+) -> Invariants:
+    """What of `kinds`, as they `ran` in `calls`, computes the same again.
+
+    `roles` has a row a kind (`KIND_ROLE`), `pipeline` is the number of the pipeline call of each
+    call, `submodules` what the manifest says of them.
+    """
+    denoisers = calls.filter(pl.col("step") >= 0)["submodule"].cast(pl.String).unique().to_list()
+    found = invariants_of(kinds, roles, denoisers)
+    steps = np.array([i is not None and i.over in _OVER_STEPS for i in found], dtype=np.bool_)
+    number = np.flatnonzero([i is not None for i in found])
+    if not len(number):
+        return Invariants(pl.DataFrame(schema=schema(INVARIANTS)), steps)
+    known = _known(kinds, [found[i] for i in number.tolist()], number, submodules)
+    rows = _executions(calls, ran, pipeline, known)
+    return Invariants(_table(rows), steps)
+
+
+def _known(
+    kinds: Kinds,
+    found: Sequence[Invariant | None],
+    number: npt.NDArray[np.int64],
+    submodules: Mapping[str, Mapping[str, Any]],
+) -> pl.DataFrame:
+    """One row a kind that computes the same again: what is known of it."""
+    table = kinds.table[number].select("kind", "submodule", "layer", "op_type", "shapes")
+    evidence = [
+        f"{invariant.evidence}{_class(submodules, submodule, layer)}"
+        for invariant, submodule, layer in zip(
+            found, table["submodule"], table["layer"], strict=True
+        )
+        if invariant is not None
+    ]
+    return table.with_columns(
+        rule=pl.Series([i.rule for i in found if i is not None]),
+        over=pl.Series([i.over for i in found if i is not None]),
+        evidence=pl.Series(evidence),
+        pattern=pl.Series([_NUMBER.sub("*", module_path(layer)) for layer in table["layer"]]),
+    )
+
+
+def _class(submodules: Mapping[str, Mapping[str, Any]], submodule: str, layer: str) -> str:
+    """The class of a layer's module, as a part of the evidence."""
+    modules = submodules.get(submodule, {}).get("modules")
+    name = modules.get(module_path(layer)) if isinstance(modules, Mapping) else None
+    return f", class {name}" if isinstance(name, str) and name else ""
+
+
+def _executions(
+    calls: pl.DataFrame, ran: CallKinds, pipeline: Codes, known: pl.DataFrame
+) -> pl.DataFrame:
+    """One row a call and kind that computes the same again, and whether it is `needed` there: in
+    the first call of the pipeline call, and of its branch where that makes a difference."""
+    of_calls = calls.select(
+        "start_ns",
+        call=pl.int_range(pl.len(), dtype=pl.Int64),
+        branch=pl.col("branch").cast(pl.String),
+        pipeline=pl.Series(pipeline),
+    )
+    executed = pl.DataFrame({"call": ran.call, "kind": ran.kind, "busy": ran.busy})
+    rows = (
+        executed.with_columns(pl.col("kind").cast(pl.Int32))
+        .join(known, on="kind")
+        .join(of_calls, on="call", how="left")
+    )
+    branch = pl.when(~pl.col("over").is_in(_OVER_BRANCHES)).then(pl.col("branch"))
+    return (
+        rows.with_columns(branch=branch)
+        .sort("start_ns", "call", "kind")
+        .with_columns(needed=pl.struct("kind", "pipeline", "branch").is_first_distinct())
+    )
+
+
+def _table(rows: pl.DataFrame) -> pl.DataFrame:
+    """One row a submodule, rule, and layer with numbers as *."""
+    saved = pl.col("busy").filter(~pl.col("needed"))
+    merged = rows.group_by(_ROW, maintain_order=True).agg(
+        layers=pl.col("layer").n_unique(),
+        first_layer=pl.col("layer").first(),
+        calls=pl.col("call").n_unique(),
+        needed=pl.col("call").filter("needed").n_unique(),
+        busy_ns=pl.col("busy").sum(),
+        saved_ns=saved.sum(),
+        evidence=pl.col("evidence").sort_by("busy").last(),
+        shapes=pl.col("shapes").is_not_null().any(),
+    )
+    types = (
+        rows.drop_nulls("op_type")
+        .group_by(*_ROW, "op_type")
+        .agg(pl.col("busy").sum())
+        .sort(["busy", "op_type"], descending=[True, False])
+        .group_by(_ROW, maintain_order=True)
+        .agg(op_types=pl.col("op_type").str.join(", "))
+    )
+    shapes = pl.when("shapes").then(pl.lit(", equal shapes")).otherwise(pl.lit(", no shapes"))
+    table = (
+        merged.join(types, on=_ROW, how="left")
+        .with_columns(
+            pl.col("op_types").fill_null(""),
+            layer=pl.when(pl.col("layers") == 1)
+            .then(pl.col("first_layer"))
+            .otherwise(pl.col("pattern")),
+            same_over=pl.col("over"),
+            estimated=pl.col("over").is_in(_AHEAD),
+            evidence=pl.col("evidence") + shapes,
+        )
+        .filter(pl.col("saved_ns") > 0)
+        .sort(["saved_ns", "submodule", "layer"], descending=[True, False, False])
+    )
+    return table.select(pl.col(n).cast(t) for n, t in schema(INVARIANTS).items())

@@ -1,0 +1,134 @@
+"""Who waits for whom in the terminal: idle devices, critical path, switches between providers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+from rich.table import Table
+from rich.text import Text
+
+from profiler.analysis.result import Analysis
+from profiler.report.layout import numbers, percents, sizes, table, texts, times
+from profiler.report.lines import of_all
+from profiler.report.units import counted, duration, percent
+
+__all__ = ["idle_sections"]
+
+_PATH_ROWS = 10
+_ROWS = 8
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_SUFFIX = "ExecutionProvider"
+
+
+def idle_sections(
+    analysis: Analysis, top: int, width: int
+) -> Iterator[tuple[str, list[Table | Text]]]:
+    """Title and parts of each section; nothing of what the run does not tell."""
+    if len(analysis.idle):
+        yield "What devices waited for, whole run", [_idle(analysis.idle, width)]
+    if len(analysis.critical_path):
+        yield _path_title(analysis), [_path(analysis.critical_path, width)]
+    if len(analysis.boundaries):
+        parts: list[Table | Text] = [_boundaries(analysis.boundaries.head(_ROWS), width)]
+        yield "Switches between providers", parts
+    stranded = analysis.stranded
+    if top and len(stranded):
+        count = min(top, _ROWS, len(stranded))
+        title = f"Stranded on the host between copies, {of_all(count, len(stranded))} by busy time"
+        yield title, [_stranded(stranded.head(count), width)]
+
+
+def _idle(rows: pl.DataFrame, width: int) -> Table:
+    longest = max(rows["span_ns"], default=0)
+    moves, waits = (rows["transfer_ns"] > 0).any(), (rows["other_device_ns"] > 0).any()
+    columns = [
+        texts("device", rows["device"]),
+        times("span", rows["span_ns"], rank=2, like_ns=longest),
+        times("waiting", rows["waiting_ns"], like_ns=longest),
+        times("host", rows["host_ns"], like_ns=longest),
+    ]
+    if (rows["queued_ns"] > 0).any():
+        columns.append(times("queued", rows["queued_ns"], rank=1, like_ns=longest))
+    if waits:
+        columns.append(times("other device", rows["other_device_ns"], like_ns=longest))
+    if moves:
+        columns.append(times("data", rows["data_ns"], like_ns=longest))
+    columns += [
+        times("between calls", rows["between_ns"], like_ns=longest),
+        times("of it host work", rows["between_host_ns"], rank=3, like_ns=longest),
+    ]
+    if moves:
+        columns.append(percents("transfers hidden", rows["overlap"], rank=1))
+    return table(columns, width)
+
+
+def _path_title(analysis: Analysis) -> str:
+    """What the paths take together, of the time of their pipeline calls."""
+    rows = analysis.critical_path
+    paths = rows["pipeline"].n_unique()
+    of = "" if paths == 1 else f" of {counted(paths, 'pipeline call')}"
+    path, wall = int(rows["path_ns"].sum()), _wall_ns(rows)
+    title = f"Critical path{of}: {duration(path)} of {duration(wall)}, {percent(path / wall)}"
+    return title.replace(_NO_BREAK, " ")
+
+
+def _wall_ns(rows: pl.DataFrame) -> int:
+    """The time of the pipeline calls together."""
+    return int(rows.unique("pipeline")["wall_ns"].sum())
+
+
+def _path(rows: pl.DataFrame, width: int) -> Table:
+    wall = _wall_ns(rows)
+    keys = ["submodule", "part", "device"]
+    summed = (
+        rows.group_by(keys)
+        .agg(pl.col("pieces", "path_ns").sum())
+        .sort(["path_ns", *keys], descending=[True, False, False, False], nulls_last=True)
+    )
+    shown = summed.head(_PATH_ROWS)
+    left = summed.slice(_PATH_ROWS).select(pl.col("pieces", "path_ns").sum())
+    if len(summed) > _PATH_ROWS:
+        shown = pl.concat([shown, left.with_columns(part=pl.lit("other"))], how="diagonal")
+    return table(
+        [
+            texts("submodule", shown["submodule"], shrink=12),
+            texts("part", shown["part"]),
+            texts("device", shown["device"], rank=2),
+            numbers("pieces", shown["pieces"], rank=1),
+            times("on the path", shown["path_ns"]),
+            percents("share", shown["path_ns"] / wall),
+        ],
+        width,
+    )
+
+
+def _boundaries(rows: pl.DataFrame, width: int) -> Table:
+    longest = max(*rows["copy_ns"], *rows["gap_ns"], 0)
+    return table(
+        [
+            texts("submodule", rows["submodule"], shrink=12),
+            texts("from", rows["source"].str.strip_suffix(_SUFFIX)),
+            texts("to", rows["target"].str.strip_suffix(_SUFFIX)),
+            numbers("calls", rows["calls"], rank=2),
+            numbers("switches", rows["switches"]),
+            numbers("copies", rows["copies"], rank=1),
+            sizes("bytes", rows["bytes"]),
+            times("copying", rows["copy_ns"], like_ns=longest),
+            times("gaps", rows["gap_ns"], like_ns=longest),
+        ],
+        width,
+    )
+
+
+def _stranded(rows: pl.DataFrame, width: int) -> Table:
+    return table(
+        [
+            texts("layer", rows["layer"], shrink=24),
+            texts("submodule", rows["submodule"], shrink=12),
+            texts("type", rows["op_type"]),
+            numbers("nodes", rows["nodes"]),
+            times("busy", rows["busy_ns"]),
+        ],
+        width,
+    )

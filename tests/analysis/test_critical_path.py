@@ -1,0 +1,213 @@
+"""The critical path, on runs whose every nanosecond is known."""
+
+import numpy as np
+import polars as pl
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.analysis.critical_path import critical_path_table
+from profiler.analysis.longest_chain import longest_chain
+from profiler.events import CATEGORIES
+from tests.analysis.linked_runs import gpu, host, linked, timeline, wait
+from tests.runs import Command, make_call, make_run, make_span, tiny_run
+
+PIPELINE = make_span("pipeline", "P", 0, 100, pipeline=0)
+
+
+def _path(run):
+    """Submodule, part, device, pieces and time of each row."""
+    table = critical_path_table(timeline(run))
+    return table.select("submodule", "part", "device", "pieces", "path_ns").rows()
+
+
+def _call(index, submodule, start, end, device="cuda:0"):
+    return make_call(index, submodule, start, end, device=device, pipeline=0)
+
+
+def test_calls_and_host_work_one_after_the_other():
+    """All that the tiny run does is on its path: 760 of 1000 ns."""
+    assert _path(tiny_run()) == [
+        ("transformer", "call", "rbln:0", 2, 500),
+        ("text_encoder", "call", "rbln:1", 1, 90),
+        (None, "host work", "cpu:0", 3, 90),
+        ("vae", "call", "rbln:0", 1, 80),
+    ]
+    table = critical_path_table(timeline(tiny_run()))
+    assert table["wall_ns"].unique().to_list() == [1000]
+    assert table["share"].to_list() == [0.5, 0.09, 0.09, 0.08]
+
+
+def test_of_calls_at_once_the_longest_chain_counts():
+    """a and then c take 55 ns; b, which overlaps both, 30."""
+    calls = [
+        _call(0, "a", 0, 40, "cpu:0"),
+        _call(1, "b", 30, 60, "cpu:1"),
+        _call(2, "c", 45, 60, "cpu:0"),
+        _call(3, "d", 60, 100, "cpu:0"),
+    ]
+    assert _path(make_run(calls, (), [PIPELINE])) == [
+        ("a", "call", "cpu:0", 1, 40),
+        ("d", "call", "cpu:0", 1, 40),
+        ("c", "call", "cpu:0", 1, 15),
+    ]
+
+
+def test_device_behind_the_host_is_on_the_path():
+    """The host launches until 20 and waits until 92; the device begins at 10 and is behind until
+    90. The host returns at 100."""
+    commands = [host(0, 0, 10), host(0, 10, 20), wait(0, 20, 92), gpu(0, 10, 40), gpu(0, 40, 90)]
+    run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 3), (1, 4))
+    assert _path(run) == [("t", "compute", "cuda:0", 2, 80), ("t", "call", "cuda:0", 1, 20)]
+
+
+def test_launched_commands_that_have_not_begun_are_queued():
+    """3 ns lie between two kernels of which the second had been launched long before."""
+    commands = [host(0, 0, 10), host(0, 10, 20), wait(0, 20, 92), gpu(0, 10, 40), gpu(0, 43, 90)]
+    run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 3), (1, 4))
+    assert _path(run) == [
+        ("t", "compute", "cuda:0", 2, 77),
+        ("t", "call", "cuda:0", 1, 20),
+        ("t", "queued", "cuda:0", 1, 3),
+    ]
+
+
+def test_command_that_waited_for_its_launch_leads_to_the_host():
+    """The second kernel begins when its launch returns, at 60, the device idle from 40 on."""
+    commands = [host(0, 0, 10), host(0, 50, 60), wait(0, 60, 90), gpu(0, 10, 40), gpu(0, 60, 90)]
+    run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 3), (1, 4))
+    assert _path(run) == [("t", "call", "cuda:0", 1, 70), ("t", "compute", "cuda:0", 1, 30)]
+
+
+def test_without_a_wait_the_path_stays_with_the_host():
+    """Nobody waits for what was launched."""
+    commands = [host(0, 0, 10), gpu(0, 10, 90)]
+    run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 1))
+    assert _path(run) == [("t", "call", "cuda:0", 1, 100)]
+
+
+def test_copy_to_the_host_waits_for_all_before_it():
+    """A call returns at 20, its kernel runs until 80; cudaMemcpy from 30 to 90 launches a copy from
+    80 to 88: the path is host, kernel, copy, host."""
+    copy = Command(-1, "cpu:0", "CPU thread 1 launches", "host", "cudaMemcpy", 30, 60, pipeline=0)
+    moved = Command(-1, "cuda:0", "stream 7 memcpy", "dma", "Memcpy DtoH", 80, 8, pipeline=0)
+    commands = [copy, moved, host(0, 0, 10), gpu(0, 10, 80)]
+    run = linked(make_run([_call(0, "t", 0, 20)], commands, [PIPELINE]), (0, 1), (2, 3))
+    assert _path(run) == [
+        ("t", "compute", "cuda:0", 1, 70),
+        ("t", "call", "cuda:0", 1, 10),
+        (None, "transfer", "cuda:0", 1, 8),
+        (None, "host work", "cpu:0", 1, 2),
+    ]
+
+
+def test_flow_from_a_device_to_the_host_is_a_wait():
+    """An import that tells what a host command waited for needs no name."""
+    waited = Command(0, "cpu:0", "Host", "host", "result", 20, 70)
+    commands = [host(0, 0, 10), waited, gpu(0, 10, 90)]
+    run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 2), (2, 1))
+    assert _path(run) == [("t", "compute", "cuda:0", 1, 80), ("t", "call", "cuda:0", 1, 20)]
+
+
+def test_work_of_no_call_that_nobody_launched_is_a_link():
+    """A transfer between two calls."""
+    moved = Command(-1, "rbln:0", "External HDMA", "dma", "input", 40, 20, pipeline=0)
+    calls = [_call(0, "a", 0, 40, "rbln:0"), _call(1, "b", 60, 100, "rbln:0")]
+    assert (None, "transfer", "rbln:0", 1, 20) in _path(make_run(calls, [moved], [PIPELINE]))
+
+
+def test_each_pipeline_call_has_its_own_path():
+    """Two at once, each of 100 ns, with calls of 60 and 70; a call outside is of none."""
+    spans = [PIPELINE, make_span("pipeline", "P", 50, 150, pipeline=1)]
+    calls = [
+        make_call(0, "t", 10, 70, pipeline=0),
+        make_call(1, "t", 60, 130, pipeline=1),
+        make_call(2, "t", 200, 300),
+    ]
+    table = critical_path_table(timeline(make_run(calls, (), spans)))
+    rows = table.select("pipeline", "path_ns", "wall_ns").rows()
+    assert rows == [(0, 60, 100), (1, 70, 100)]
+
+
+def test_run_without_pipeline_calls_is_taken_as_one():
+    """From the first call to the last."""
+    calls = [make_call(0, "a", 0, 40), make_call(1, "b", 60, 100)]
+    table = critical_path_table(timeline(make_run(calls)))
+    assert table.select("pipeline", "submodule", "path_ns", "wall_ns").rows() == [
+        (-1, "a", 40, 100),
+        (-1, "b", 40, 100),
+    ]
+
+
+def test_run_without_calls_has_no_path():
+    """Commands of no call say nothing of submodules."""
+    run = make_run((), [gpu(-1, 0, 10)], [PIPELINE])
+    assert critical_path_table(timeline(run)).is_empty()
+
+
+_INTERVALS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=9)
+
+
+@settings(max_examples=100, deadline=None)
+@given(_INTERVALS)
+def test_chain_is_the_longest_of_all_chains(intervals):
+    """Against all subsets in which each begins when the one before has ended."""
+    start = np.array([start for start, _ in intervals], dtype=np.int64)
+    end = start + np.array([took for _, took in intervals], dtype=np.int64)
+    chain = longest_chain(start, end)
+    assert (start[chain][1:] >= end[chain][:-1]).all()
+    best = {0: 0}  # end of a chain → the most that one adds up to
+    for i in np.lexsort((start, end)).tolist():
+        fits = max((took for until, took in best.items() if until <= start[i]), default=0)
+        took = fits + int(end[i] - start[i])
+        best[int(end[i])] = max(best.get(int(end[i]), 0), took)
+    assert int((end[chain] - start[chain]).sum()) == max(best.values())
+
+
+_TIMES = st.tuples(st.integers(0, 80), st.integers(0, 30))
+_LAYERS = st.sampled_from(("cudaLaunchKernel", "cudaStreamSynchronize", "kernel"))
+
+
+@st.composite
+def _runs(draw):
+    """Calls of up to two pipeline calls, commands, and any flows between them."""
+    spans = []
+    for number in range(draw(st.integers(0, 2))):
+        start, took = draw(_TIMES)
+        spans.append(make_span("pipeline", "P", start, start + took, pipeline=number))
+    calls = []
+    for index in range(draw(st.integers(1, 4))):
+        start, took = draw(_TIMES)
+        pipeline = draw(st.integers(0, 1)) if spans else -1
+        calls.append(make_call(index, f"t{index}", start, start + took, pipeline=pipeline))
+    commands = []
+    for _ in range(draw(st.integers(0, 12))):
+        start, took = draw(_TIMES)
+        call, pipeline = draw(st.integers(-1, len(calls) - 1)), draw(st.integers(-1, 1))
+        device, category = (
+            draw(st.sampled_from(("cpu:0", "cuda:0"))),
+            draw(st.sampled_from(CATEGORIES)),
+        )
+        commands.append(
+            Command(call, device, "q", category, draw(_LAYERS), start, took, pipeline=pipeline)
+        )
+    rows = st.integers(0, max(len(commands) - 1, 0))
+    pairs = draw(st.lists(st.tuples(rows, rows), max_size=8)) if commands else []
+    return calls, commands, spans, pairs
+
+
+@settings(max_examples=150, deadline=None)
+@given(_runs())
+def test_path_is_at_most_the_wall_time_and_at_least_the_longest_call(parts):
+    """Whatever flows say, of each pipeline call."""
+    calls, commands, spans, pairs = parts
+    table = critical_path_table(timeline(linked(make_run(calls, commands, spans), *pairs)))
+    assert (table["path_ns"] > 0).all()
+    assert (table["pieces"] > 0).all()
+    numbers = {span.pipeline for span in spans} or {-1}
+    for number in numbers:
+        rows = table.filter(pl.col("pipeline") == number)
+        longest = max((c.duration_ns for c in calls if c.pipeline == number), default=0)
+        assert rows["path_ns"].sum() >= longest
+        if len(rows):
+            assert rows["path_ns"].sum() <= rows["wall_ns"][0]
+            assert rows["wall_ns"].n_unique() == 1

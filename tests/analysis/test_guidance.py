@@ -1,0 +1,65 @@
+"""What guidance costs, by hand."""
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from tests.runs import Command, make_call, make_run, make_span, tiny_run
+
+
+def _rows(run):
+    return analyze(run).guidance.rows(named=True)
+
+
+def test_half_of_a_batched_call_is_an_estimate():
+    """300 and 200 ns of batched calls in a run of 1000 ns: 250 ns, a quarter."""
+    (row,) = _rows(tiny_run())
+    assert (row["what"], row["submodule"]) == ("classifier-free guidance", "transformer")
+    assert (row["calls"], row["wall_ns"], row["busy_ns"]) == (2, 250, (250 + 160) / 2)
+    assert row["estimated"] is True
+    assert row["share"] == pytest.approx(0.25)
+
+
+def test_calls_of_their_own_are_measured():
+    """uncond and skip_layers of the denoiser, negative_prompt of an encoder."""
+    calls = [
+        make_call(0, "text_encoder", 0, 10, stage="encode", branch="prompt"),
+        make_call(1, "text_encoder", 10, 25, stage="encode", branch="negative_prompt"),
+        make_call(2, "transformer", 30, 60, step=0, branch="cond"),
+        make_call(3, "transformer", 60, 80, step=0, branch="uncond"),
+        make_call(4, "transformer", 80, 90, step=0, branch="skip_layers"),
+    ]
+    rows = _rows(make_run(calls, spans=[make_span("pipeline", "P", 0, 100)]))
+    assert [(r["what"], r["submodule"], r["wall_ns"]) for r in rows] == [
+        ("classifier-free guidance", "transformer", 20),
+        ("negative prompt", "text_encoder", 15),
+        ("skip-layer guidance", "transformer", 10),
+    ]
+    assert not any(row["estimated"] for row in rows)
+
+
+def test_guidance_in_some_of_the_steps_is_measured():
+    """Batched calls of 50 ns where single ones take 30: 20 ns each, no estimate."""
+    calls = [
+        make_call(i, "transformer", i * 100, i * 100 + (50 if i < 4 else 30), step=i, branch=branch)
+        for i, branch in enumerate(["batched"] * 4 + ["cond"] * 3)
+    ]
+    (row,) = _rows(make_run(calls))
+    assert (row["calls"], row["wall_ns"], row["estimated"]) == (4, 80, False)
+    assert row["evidence"] == "batched against 3 cond calls"
+
+
+def test_traced_calls_are_calibrated():
+    """Traced uncond calls take 100 ns, untraced ones 80: four fifths of what was traced."""
+    times = [(0, 100, True), (100, 200, True), (200, 280, False), (280, 360, False)]
+    calls = [
+        make_call(i, "t", a, b, step=i, branch="uncond", traced=traced)
+        for i, (a, b, traced) in enumerate(times)
+    ]
+    commands = [Command(i, "rbln:0", "C", "compute", "mlp", times[i][0], 50) for i in range(2)]
+    (row,) = _rows(make_run(calls, commands))
+    assert (row["wall_ns"], row["calibrated_ns"]) == (360, 80 + 80 + 80 + 80)
+
+
+def test_run_without_guidance_has_none():
+    """cond alone."""
+    assert _rows(make_run([make_call(0, "transformer", 0, 10, step=0, branch="cond")])) == []

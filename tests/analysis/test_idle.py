@@ -1,0 +1,236 @@
+"""What idle devices waited for, on runs whose every nanosecond is known."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.idle import idle_table
+from profiler.events import CATEGORIES
+from tests.analysis.linked_runs import gpu, host, linked, timeline
+from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run
+
+PARTS = ("data_ns", "other_device_ns", "host_ns", "queued_ns", "between_ns")
+
+
+def _rows(run):
+    return {row["device"]: row for row in idle_table(timeline(run)).to_dicts()}
+
+
+def _parts(row):
+    return tuple(row[name] for name in PARTS)
+
+
+def _compute(call, device, start, end, category="compute"):
+    return Command(call, device, f"t {category}", category, "op", start, end - start)
+
+
+def test_tiny_run():
+    """rbln:0 computes 470 of 780 ns: 5 it waits for a transfer, 105 in calls, 200 between them, of
+    which the scheduler takes 80; half of its transfer is hidden. cpu:0 only hosts."""
+    rows = _rows(tiny_run())
+    assert sorted(rows) == ["rbln:0", "rbln:1"]
+    row = rows["rbln:0"]
+    assert (row["span_ns"], row["computing_ns"], row["waiting_ns"]) == (780, 470, 310)
+    assert _parts(row) == (5, 0, 105, 0, 200)
+    assert row["between_host_ns"] == 80
+    assert (row["transfer_ns"], row["overlapped_ns"], row["overlap"]) == (10, 5, 0.5)
+    assert _parts(rows["rbln:1"]) == (0, 0, 20, 0, 0)
+    assert rows["rbln:1"]["overlap"] is None
+
+
+def test_devices_that_take_turns_wait_for_each_other():
+    """cpu:0 stands still from 10 to 30, of which cpu:1's call takes 16."""
+    calls = [
+        make_call(0, "a", 0, 10, device="cpu:0"),
+        make_call(1, "b", 12, 28, device="cpu:1"),
+        make_call(2, "c", 30, 50, device="cpu:0"),
+    ]
+    commands = [
+        _compute(0, "cpu:0", 0, 10),
+        _compute(1, "cpu:1", 12, 28),
+        _compute(2, "cpu:0", 30, 50),
+    ]
+    rows = _rows(make_run(calls, commands))
+    assert _parts(rows["cpu:0"]) == (0, 16, 0, 0, 4)
+    assert rows["cpu:1"]["waiting_ns"] == 0
+
+
+def test_device_does_not_wait_for_a_pipeline_call_of_others():
+    """The call on cpu:1 is another pipeline call's: cpu:0 has nothing to do with it."""
+    calls = [
+        make_call(0, "a", 0, 10, device="cpu:0", pipeline=0),
+        make_call(1, "b", 12, 28, device="cpu:1", pipeline=1),
+        make_call(2, "c", 30, 50, device="cpu:0", pipeline=0),
+    ]
+    spans = [
+        make_span("pipeline", "P", 0, 50, pipeline=0),
+        make_span("pipeline", "P", 12, 28, pipeline=1),
+    ]
+    commands = [_compute(0, "cpu:0", 0, 10), _compute(2, "cpu:0", 30, 50)]
+    assert _parts(_rows(make_run(calls, commands, spans))["cpu:0"]) == (0, 0, 0, 0, 20)
+
+
+def test_node_on_the_host_is_waiting_for_another_device():
+    """In a call of cuda:0 the CPU runs a node for 20 ns, and 10 ns nothing runs."""
+    calls = [make_call(0, "t", 0, 100, device="cuda:0")]
+    commands = [
+        _compute(0, "cuda:0", 0, 30),
+        _compute(0, "cpu:0", 30, 50),
+        _compute(0, "cuda:0", 60, 100),
+    ]
+    rows = _rows(make_run(calls, commands))
+    assert _parts(rows["cuda:0"]) == (0, 20, 10, 0, 0)
+    assert rows["cpu:0"]["waiting_ns"] == 0
+
+
+def test_device_sync_is_waiting_for_another_device():
+    """Of 30 ns between two commands, a sync of the device takes 20."""
+    calls = [make_call(0, "t", 0, 60)]
+    commands = [
+        _compute(0, "rbln:0", 0, 10),
+        _compute(0, "rbln:0", 15, 35, "sync"),
+        _compute(0, "rbln:0", 40, 60),
+    ]
+    assert _parts(_rows(make_run(calls, commands))["rbln:0"]) == (0, 20, 10, 0, 0)
+
+
+def test_launched_commands_are_queued():
+    """Kernels begin at 8, 25 and 50; their launches had returned at 5, 10 and 45."""
+    calls = [make_call(0, "t", 0, 60, device="cuda:0")]
+    commands = [
+        *(host(0, start, end) for start, end in ((0, 5), (6, 10), (40, 45))),
+        *(gpu(0, start, end) for start, end in ((8, 20), (25, 35), (50, 60))),
+    ]
+    row = _rows(linked(make_run(calls, commands), (0, 3), (1, 4), (2, 5)))["cuda:0"]
+    assert _parts(row) == (0, 0, 15, 13, 0)
+
+
+def test_call_is_under_way_until_its_last_command_has_ended():
+    """The first call returns at 10 and computes until 30 with a gap of 4; the next begins at 40."""
+    calls = [make_call(i, "t", s, e, device="cuda:0") for i, s, e in ((0, 0, 10), (1, 40, 50))]
+    commands = [gpu(0, 5, 20), gpu(0, 24, 30), gpu(1, 45, 50)]
+    assert _parts(_rows(make_run(calls, commands))["cuda:0"]) == (0, 0, 14, 0, 10)
+
+
+def test_device_with_untraced_calls_is_left_out():
+    """Nobody knows what it did in them."""
+    calls = [make_call(0, "t", 0, 10), make_call(1, "t", 20, 30, traced=False)]
+    assert _rows(make_run(calls, [_compute(0, "rbln:0", 0, 10)])) == {}
+
+
+def test_waiting_is_idle_time_and_time_of_transfers_alone():
+    """The table of devices calls idle what nothing at all ran in."""
+    analysis = analyze(tiny_run())
+    idle = analysis.devices.drop_nulls("idle_ns").join(analysis.idle, on="device")
+    assert len(idle) == 2
+    beside = idle["busy_ns"] - idle["computing_ns"]
+    assert (idle["waiting_ns"] == idle["idle_ns"] + beside).all()
+
+
+_TIMES = st.tuples(st.integers(0, 40), st.integers(0, 12))
+_DEVICES = st.sampled_from(("cpu:0", "cuda:0", "cuda:1"))
+
+
+@st.composite
+def _runs(draw):
+    """Runs of up to 52 ns: calls in two pipeline calls, commands in and out of them, launches."""
+    spans = [
+        make_span("pipeline", "P", 0, 60, pipeline=number)
+        for number in range(draw(st.integers(0, 2)))
+    ]
+    calls = []
+    for index in range(draw(st.integers(0, 4))):
+        start, took = draw(_TIMES)
+        pipeline = draw(st.integers(-1, 1)) if spans else -1
+        calls.append(
+            make_call(index, "t", start, start + took, device=draw(_DEVICES), pipeline=pipeline)
+        )
+    commands = []
+    for _ in range(draw(st.integers(0, 12))):
+        start, took = draw(_TIMES)
+        call = draw(st.integers(-1, len(calls) - 1))
+        category = draw(st.sampled_from(CATEGORIES))
+        commands.append(_compute(call, draw(_DEVICES), start, start + took, category))
+    commands.sort(key=lambda command: (command.call, command.start))
+    sources = [i for i, command in enumerate(commands) if command.category == "host"]
+    targets = [i for i, command in enumerate(commands) if command.category == "compute"]
+    pairs = []
+    if sources:
+        pairs = [
+            (draw(st.sampled_from(sources)), target) for target in targets if draw(st.booleans())
+        ]
+    return calls, commands, spans, pairs
+
+
+def _reason(moment, device, calls, commands, pipelines):
+    """Which part a nanosecond of a device is, told without unions."""
+
+    def runs(command):
+        return command.start <= moment < command.start + command.duration
+
+    own = [
+        c
+        for c in calls
+        if c.device == device
+        or any(m.call == c.index and m.device == device and m.category != "host" for m in commands)
+    ]
+    numbers = {c.index for c in own}
+
+    def under_way(call):
+        last = [m.start + m.duration for m in commands if m.call == call.index]
+        end = max([call.start_ns - EPOCH + call.duration_ns, *last])
+        return call.start_ns - EPOCH <= moment < end
+
+    here = [m for m in commands if m.device == device and runs(m)]
+    if any(m.category in ("compute", "other") for m in here):
+        return "computing"
+    if any(m.category in ("dma", "copy") for m in here):
+        return "data_ns"
+    elsewhere = (m for m in commands if m.device != device and runs(m) and m.call in numbers)
+    if any(m.category == "sync" for m in here) or any(
+        m.category not in ("host", "sync") for m in elsewhere
+    ):
+        return "other_device_ns"
+    if any(map(under_way, own)):
+        return "host_ns"
+    mine = {c.pipeline for c in own}
+    beside = (
+        c
+        for c in calls
+        if c.index not in numbers
+        and (not pipelines or (c.pipeline in mine and c.pipeline in pipelines))
+    )
+    return "other_device_ns" if any(map(under_way, beside)) else "between_ns"
+
+
+@settings(max_examples=150, deadline=None)
+@given(_runs())
+def test_every_nanosecond_is_put_down_to_what_the_rules_say(parts):
+    """Against a reading of the rules one nanosecond at a time; queued is a part of host there."""
+    calls, commands, spans, pairs = parts
+    run = linked(make_run(calls, commands, spans), *pairs)
+    numbers = {span.pipeline for span in spans}
+    for device, row in _rows(run).items():
+        assert row["span_ns"] == row["computing_ns"] + row["waiting_ns"]
+        assert sum(_parts(row)) == row["waiting_ns"]
+        assert min(_parts(row)) >= 0
+        assert 0 <= row["between_host_ns"] <= row["between_ns"]
+        assert row["transfer_ns"] == row["overlapped_ns"] + row["data_ns"]
+        on_it = [m for m in commands if m.device == device]
+        placed = [c for c in calls if c.device == device]
+        first = min([m.start for m in on_it] + [c.start_ns - EPOCH for c in placed])
+        found = dict.fromkeys((*PARTS, "computing"), 0)
+        for moment in range(first, first + row["span_ns"]):
+            found[_reason(moment, device, calls, commands, numbers)] += 1
+        assert found["computing"] == row["computing_ns"]
+        assert found["data_ns"] == row["data_ns"]
+        assert found["other_device_ns"] == row["other_device_ns"]
+        assert found["host_ns"] == row["host_ns"] + row["queued_ns"]
+        assert found["between_ns"] == row["between_ns"]
+
+
+@pytest.mark.parametrize("run", [make_run(), make_run([make_call(0, "t", 0, 10)])])
+def test_run_without_commands_has_no_rows(run):
+    """Calls alone do not tell what a device did."""
+    assert idle_table(timeline(run)).is_empty()

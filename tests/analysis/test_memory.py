@@ -1,0 +1,150 @@
+"""Memory by hand: peaks, who held it, what is left; and what the counters never say."""
+
+import dataclasses
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.analysis.analyze import analyze
+from profiler.table.columns import COUNTERS, schema
+from profiler.trace.manifest import RunInfo
+from tests.runs import EPOCH, make_call, make_run
+
+CALLS = (
+    make_call(0, "text_encoder", 0, 100, stage="encode", branch="prompt", device="cpu:0"),
+    make_call(1, "transformer", 100, 200, step=0, device="cpu:0"),
+    make_call(2, "vae", 200, 300, stage="decode", device="cpu:0"),
+)
+
+
+def _run(samples, calls=CALLS, **info):
+    """`samples`: call, device, counter, time in ns, bytes."""
+    rows = [(c, d, name, "bytes", EPOCH + at, float(v)) for c, d, name, at, v in samples]
+    counters = pl.DataFrame(rows, schema=schema(COUNTERS), orient="row")
+    run = make_run(calls, info=RunInfo("capture", **info))
+    return dataclasses.replace(run, counters=counters)
+
+
+def _arenas():
+    return [
+        (0, "cpu:0", "text_encoder arena in use", 10, 120),
+        (0, "cpu:0", "text_encoder arena in use", 50, 100),
+        (1, "cpu:0", "transformer arena in use", 110, 500),
+        (1, "cpu:0", "transformer arena in use", 150, 700),
+        (1, "cpu:0", "transformer arena in use", 190, 500),
+        (2, "cpu:0", "vae arena in use", 210, 50),
+        (2, "cpu:0", "vae arena in use", 250, 90),
+    ]
+
+
+WEIGHTS = {
+    "text_encoder": {"device": "cpu:0", "weight_bytes": 100},
+    "transformer": {"device": "cpu:0", "weight_bytes": 500},
+    "vae": {"device": "cpu:0", "weight_bytes": 50},
+}
+
+
+def test_arenas_add_up():
+    """At 150 ns: text encoder 100, transformer 700, and the vae's 50 that are loaded already."""
+    found = analyze(_run(_arenas(), submodules=WEIGHTS, hardware={"memory_bytes": 1000}))
+    row = found.memory_devices.row(0, named=True)
+    assert (row["peak_bytes"], row["peak_ns"] - EPOCH) == (850, 150)
+    assert (row["submodule"], row["stage"], row["step"]) == ("transformer", "denoise", 0)
+    assert (row["weight_bytes"], row["weights_counted"], row["needed_bytes"]) == (650, True, 850)
+    assert (row["size_bytes"], row["headroom_bytes"]) == (1000, 150)
+    held = found.memory.select("submodule", "held_bytes", "activation_bytes", "peak_bytes").rows()
+    assert held == [
+        ("transformer", 700, 200, 700),
+        ("text_encoder", 100, 0, 120),
+        ("vae", 50, 40, 90),
+    ]
+
+
+def test_timeline_holds_the_peak():
+    """Its points are in order, and one of them is the peak."""
+    line = analyze(_run(_arenas())).memory_timeline
+    assert line["time_ns"].is_sorted()
+    assert line["bytes"].max() == 850
+    assert line.filter(pl.col("bytes") == 850)["submodule"].unique().to_list() == ["transformer"]
+
+
+def test_torch_on_a_gpu_counts_everything():
+    """600 weights, 300 of the transformer's activations, 40 nobody is known to hold."""
+    calls = [dataclasses.replace(call, device="cuda:0") for call in CALLS]
+    known = {name: value | {"device": "cuda:0"} for name, value in WEIGHTS.items()}
+    samples = [
+        (0, "cuda:0", "torch allocated", 0, 650),
+        (0, "cuda:0", "torch allocated", 90, 690),
+        (1, "cuda:0", "torch allocated", 100, 690),
+        (1, "cuda:0", "torch allocated", 150, 990),
+        (2, "cuda:0", "torch allocated", 200, 690),
+    ]
+    devices = {"cuda:0": {"memory_bytes": 2000}}
+    found = analyze(_run(samples, calls, submodules=known, devices=devices))
+    row = found.memory_devices.row(0, named=True)
+    assert (row["peak_bytes"], row["needed_bytes"], row["headroom_bytes"]) == (990, 990, 1010)
+    held = dict(found.memory.select("submodule", "held_bytes").iter_rows())
+    assert held == {"transformer": 800, "text_encoder": 100, "vae": 50, None: 40}
+
+
+def test_torch_on_a_cpu_counts_changes_alone():
+    """Weights are added to what is needed."""
+    name = "torch allocated since the pipeline began"
+    samples = [(1, "cpu:0", name, 100, 0), (1, "cpu:0", name, 150, 300)]
+    row = analyze(_run(samples, submodules=WEIGHTS)).memory_devices.row(0, named=True)
+    assert (row["peak_bytes"], row["weights_counted"], row["needed_bytes"]) == (300, False, 950)
+
+
+def test_weights_that_moved_between_devices_are_not_all_held():
+    """With offloading 200 bytes were in use, less than all weights: only who ran is known."""
+    calls = [dataclasses.replace(call, device="cuda:0") for call in CALLS]
+    known = {name: {"device": "cuda:0", "weight_bytes": 150} for name in WEIGHTS}
+    samples = [
+        (1, "cuda:0", "torch allocated", 100, 150),
+        (1, "cuda:0", "torch allocated", 150, 200),
+    ]
+    found = analyze(_run(samples, calls, submodules=known)).memory
+    held = dict(found.select("submodule", "held_bytes").iter_rows())
+    assert held == {"transformer": 200, "text_encoder": None, "vae": None}
+
+
+def test_asked_for_sizes_go_first():
+    """16 for one device, 8 for all others; below 0 there is too little."""
+    run = _run(_arenas(), submodules=WEIGHTS, hardware={"memory_bytes": 1000})
+    assert analyze(run, device_memory={"": 800}).memory_devices["headroom_bytes"].to_list() == [-50]
+    sizes = {"": 800, "cpu:0": 900}
+    assert analyze(run, device_memory=sizes).memory_devices["headroom_bytes"].to_list() == [50]
+
+
+def test_weights_alone_where_nothing_was_counted():
+    """No counters: what weights need is known, the peak is not."""
+    row = analyze(_run([], submodules=WEIGHTS)).memory_devices.row(0, named=True)
+    assert (row["peak_bytes"], row["needed_bytes"], row["weights_counted"]) == (None, 650, None)
+
+
+@pytest.mark.parametrize("size", ["16", None, True, -1, 1 << 70])
+def test_sizes_of_a_manifest_may_be_anything(size):
+    """A manifest is untrusted."""
+    found = analyze(_run(_arenas(), devices={"cpu:0": {"memory_bytes": size}}))
+    assert found.memory_devices["size_bytes"].to_list() == [None]
+
+
+@given(
+    st.lists(
+        st.tuples(st.sampled_from(["a", "b"]), st.integers(0, 300), st.integers(0, 1000)),
+        min_size=1,
+        max_size=20,
+    )
+)
+@settings(deadline=None, max_examples=50)
+def test_parts_add_up_to_the_peak(samples):
+    """What submodules held at the peak is the peak, which no single arena exceeds."""
+    calls = [make_call(i, name, 0, 300, device="cpu:0") for i, name in enumerate("ab")]
+    rows = [(0, "cpu:0", f"{name} arena in use", at, value) for name, at, value in samples]
+    found = analyze(_run(rows, calls))
+    row = found.memory_devices.row(0, named=True)
+    assert found.memory["held_bytes"].sum() == row["peak_bytes"]
+    assert (found.memory["peak_bytes"].drop_nulls() <= row["peak_bytes"]).all()
+    assert row["least_bytes"] <= row["peak_bytes"] == found.memory_timeline["bytes"].max()

@@ -20,16 +20,16 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.call_kinds import CallKinds
-from profiler.analysis.folds import fold
-from profiler.analysis.geometry import geometry_table
-from profiler.analysis.invariants import find_invariants
+from profiler.analysis.denoise.call_kinds import CallKinds
+from profiler.analysis.denoise.invariants import find_invariants
+from profiler.analysis.denoise.outlier_causes import outlier_table
+from profiler.analysis.denoise.step_matrix import step_matrix
 from profiler.analysis.kinds import kinds_of
-from profiler.analysis.memory import find_memory
-from profiler.analysis.outlier_causes import outlier_table
+from profiler.analysis.memory.usage import find_memory
+from profiler.analysis.operators.folds import fold
+from profiler.analysis.operators.geometry import geometry_table
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.roles.of_kinds import roles_of
-from profiler.analysis.step_matrix import step_matrix
 from profiler.analysis.steps import step_table
 from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
 from profiler.table.run import Run

@@ -21,8 +21,8 @@ from load import write_run
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.kinds import kinds_of
-from profiler.analysis.role_tables import block_table, role_table, with_roles
 from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.roles.tables import block_table, role_table, with_roles
 from profiler.table.load import load
 
 CALIBRATION = pl.DataFrame(schema={"submodule": pl.String, "calibration": pl.Float64})

@@ -20,10 +20,10 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.boundaries import boundary_tables
-from profiler.analysis.critical_path import critical_path_table
-from profiler.analysis.idle import idle_table
-from profiler.analysis.run_timeline import RunTimeline
+from profiler.analysis.waiting.boundaries import boundary_tables
+from profiler.analysis.waiting.critical_path import critical_path_table
+from profiler.analysis.waiting.idle import idle_table
+from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo

@@ -12,30 +12,27 @@ import polars as pl
 
 from profiler.analysis.accounting import account
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.boundaries import boundary_tables
-from profiler.analysis.call_kinds import CallKinds
-from profiler.analysis.critical_path import critical_path_table
-from profiler.analysis.device_profiles import DeviceProfile, profiles_of
+from profiler.analysis.denoise.call_kinds import CallKinds
+from profiler.analysis.denoise.guidance import guidance_table
+from profiler.analysis.denoise.invariants import find_invariants
+from profiler.analysis.denoise.outlier_causes import outlier_table
+from profiler.analysis.denoise.step_matrix import step_matrix
 from profiler.analysis.devices import device_table
-from profiler.analysis.folds import fold
-from profiler.analysis.fusion import fusion_table
-from profiler.analysis.geometry import geometry_table
-from profiler.analysis.guidance import guidance_table
-from profiler.analysis.idle import idle_table
-from profiler.analysis.invariants import find_invariants
 from profiler.analysis.kinds import kinds_of
-from profiler.analysis.memory import find_memory
-from profiler.analysis.operators import operator_table
-from profiler.analysis.outlier_causes import outlier_table
+from profiler.analysis.memory.usage import find_memory
+from profiler.analysis.memory.weights import device_weights
+from profiler.analysis.operators.folds import fold
+from profiler.analysis.operators.geometry import geometry_table
+from profiler.analysis.operators.table import operator_table
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Analysis, RunSummary
-from profiler.analysis.role_tables import block_table, role_table
 from profiler.analysis.roles.of_kinds import roles_of
-from profiler.analysis.roofline import kind_roof, operator_roofline, role_roofline
+from profiler.analysis.roles.tables import block_table, role_table
+from profiler.analysis.roofline.device_profiles import DeviceProfile, profiles_of
+from profiler.analysis.roofline.fusion import fusion_table
+from profiler.analysis.roofline.verdicts import kind_roof, operator_roofline, role_roofline
 from profiler.analysis.run_settings import run_settings
-from profiler.analysis.run_timeline import RunTimeline
 from profiler.analysis.selection import Selection, select, steps_of
-from profiler.analysis.step_matrix import step_matrix
 from profiler.analysis.steps import step_summary, step_table
 from profiler.analysis.submodules import (
     branch_table,
@@ -43,7 +40,10 @@ from profiler.analysis.submodules import (
     first_calls,
     submodule_table,
 )
-from profiler.analysis.weights import device_weights
+from profiler.analysis.waiting.boundaries import boundary_tables
+from profiler.analysis.waiting.critical_path import critical_path_table
+from profiler.analysis.waiting.idle import idle_table
+from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.analysis.work.of_kinds import kind_work
 from profiler.table.run import Run
 

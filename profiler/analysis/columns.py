@@ -8,29 +8,25 @@ from __future__ import annotations
 import polars as pl
 
 from profiler import events
-from profiler.analysis.denoise_columns import (
+from profiler.analysis.denoise.columns import (
     GUIDANCE,
     INVARIANTS,
     STEP_OPERATORS,
     STEP_OUTLIERS,
     STEP_TIMES,
 )
-from profiler.analysis.geometry_columns import GEOMETRY
-from profiler.analysis.memory_columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
-from profiler.analysis.waiting_columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
+from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
+from profiler.analysis.operators.columns import GEOMETRY, OPERATORS
+from profiler.analysis.roles.columns import BLOCKS, ROLES
+from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
+from profiler.analysis.waiting.columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
 from profiler.table.columns import Column
 
 __all__ = [
-    "BLOCKS",
     "BRANCHES",
     "CALLS",
     "DEVICES",
-    "FUSIONS",
-    "OPERATORS",
     "PIPELINES",
-    "ROLES",
-    "ROOFLINE",
-    "ROOFLINE_ROLES",
     "STAGES",
     "STEPS",
     "SUBMODULES",
@@ -188,106 +184,6 @@ STEPS: tuple[Column, ...] = (
     Column("idle_ns", _INT64, "ns", "time inside the step where nothing was recorded"),
     Column("busy_ns", _INT64, "ns", "wall union of the step's commands that are not host"),
     Column("outlier", _FLAG, "", "whether it took longer than the rule of the summary allows"),
-)
-
-OPERATORS: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of its calls; null for host work in no call", True),
-    Column("layer", _TEXT, "", "tensor-level operation: module path or node name"),
-    Column("host", _FLAG, "", "whether these are the layer's commands of category host"),
-    Column("op_types", _TEXT, "", "op types, most time first, joined with commas"),
-    Column("devices", _TEXT, "", "devices it ran on, joined with commas"),
-    Column("tracks", _INT64, "", "different tracks it ran on"),
-    Column("track_names", _TEXT, "", "names of these tracks, joined with commas"),
-    Column(
-        "calls", _INT64, "", "calls it ran in; for host work in no call, steps of pipeline calls"
-    ),
-    Column("commands", _INT64, "", "its commands over all calls"),
-    Column("commands_per_call", _REAL, "", "commands / calls"),
-    Column("wall_union_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
-    Column("busy_sum_ns", _INT64, "ns", "sum of its commands' durations"),
-    Column("gap_ns", _INT64, "ns", "time between its commands of a call, where none of them ran"),
-    Column("parallel_efficiency", _REAL, "ratio", "busy sum / (wall union * tracks)", True),
-    Column("imbalance", _REAL, "ratio", "busiest track / mean of the tracks", True),
-    Column("share", _REAL, "ratio", "busy_sum_ns / that of all with the same `host`", True),
-    Column("first_ns", _INT64, "ns", "wall union in the first call it ran in"),
-    Column("median_ns", _INT64, "ns", "median wall union of the later calls, else first_ns"),
-    Column("calibrated_ns", _INT64, "ns", "busy_sum_ns * calibration of its submodule", True),
-)
-
-_STREAMS: tuple[Column, ...] = (
-    Column("image_ns", _INT64, "ns", "busy_ns of the image stream of a joint transformer", True),
-    Column("context_ns", _INT64, "ns", "busy_ns of its context (text) stream", True),
-)
-
-ROLES: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
-    Column("role", _TEXT, "", "what the commands are for in a diffusion model"),
-    Column("commands", _INT64, "", "device commands of that role"),
-    Column("busy_ns", _INT64, "ns", "sum of their durations"),
-    Column("share", _REAL, "ratio", "busy_ns / that of all roles of the submodule", True),
-    Column("calibrated_ns", _INT64, "ns", "busy_ns * calibration of the submodule", True),
-    *_STREAMS,
-    Column("norm_kinds", _TEXT, "", "kinds of norms, most time first, joined with commas"),
-    Column("decided_by", _TEXT, "", "evidence that decided, most time first, joined with commas"),
-)
-
-BLOCKS: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule that the block is a part of", True),
-    Column("block", _TEXT, "", "module path of the block"),
-    Column("commands", _INT64, "", "device commands in the block"),
-    Column("busy_ns", _INT64, "ns", "sum of their durations"),
-    Column("norm_ns", _INT64, "ns", "busy_ns of its norms"),
-    Column("norm_share", _REAL, "ratio", "norm_ns / busy_ns", True),
-    Column("modulation_ns", _INT64, "ns", "busy_ns of its modulation: shift, scale and gate"),
-    Column("modulation_share", _REAL, "ratio", "modulation_ns / busy_ns", True),
-    *_STREAMS,
-)
-
-_WORK: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "device that ran it", True),
-    Column("commands", _INT64, "", "its commands there, but host, sync and dma"),
-    Column("busy_ns", _INT64, "ns", "sum of their durations"),
-    Column("wait_ns", _INT64, "ns", "idle time of the device directly before them, within calls"),
-    Column("flops", _INT64, "", "floating-point operations of those that are known", True),
-    Column("bytes", _INT64, "bytes", "bytes read and written of those that are known", True),
-    Column("intensity", _REAL, "FLOPs/byte", "of commands of which both are known", True),
-    Column("unknown_commands", _INT64, "", "commands whose FLOPs or bytes are not known"),
-    Column("unknown_ns", _INT64, "ns", "sum of the durations of these"),
-    Column(
-        "attainable_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
-    ),
-    Column("of_roof", _REAL, "ratio", "attainable_ns / busy_ns, of what is known", True),
-    Column("verdict", _TEXT, "", "compute-bound, memory-bound, launch-bound or host-bound", True),
-)
-
-ROOFLINE: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
-    Column("layer", _TEXT, "", "tensor-level operation: module path or node name"),
-    Column("op_types", _TEXT, "", "op types, most time first, joined with commas"),
-    *_WORK,
-)
-
-ROOFLINE_ROLES: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
-    Column("role", _TEXT, "", "what the commands are for in a diffusion model"),
-    *_WORK,
-)
-
-FUSIONS: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule in whose calls the chain stands"),
-    Column("device", _TEXT, "", "device that ran it"),
-    Column(
-        "what",
-        _TEXT,
-        "",
-        "attention, norm, modulation, norm and modulation, rope, softmax or elementwise",
-    ),
-    Column("layer", _TEXT, "", "layer of the first command of the first such chain"),
-    Column("op_types", _TEXT, "", "op types of its commands in order"),
-    Column("chains", _INT64, "", "such chains in all traced calls"),
-    Column("busy_ns", _INT64, "ns", "sum of their commands' durations"),
-    Column("saved_bytes", _INT64, "bytes", "writing and reading of intermediates, at most"),
-    Column("saved_ns", _INT64, "ns", "time that fusing saves by the device's profile", True),
 )
 
 TABLES: dict[str, tuple[Column, ...]] = {

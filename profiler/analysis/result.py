@@ -13,8 +13,8 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.columns import TABLES
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.kinds import Kinds
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.selection import Selection
 from profiler.events import Loss
 from profiler.table.columns import checked

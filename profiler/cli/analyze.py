@@ -14,8 +14,8 @@ import typer
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from profiler.analysis.device_profiles import DeviceProfile
     from profiler.analysis.result import Analysis
+    from profiler.analysis.roofline.device_profiles import DeviceProfile
     from profiler.events import Loss
     from profiler.table.run import Run
 
@@ -160,7 +160,7 @@ def _open(path: Path) -> _Given:
 
 def _profiles(source: Path, asked: Path | None) -> tuple[DeviceProfile, ...]:
     """The measured device profiles: of the file asked for, else of the nearest default one."""
-    from profiler.analysis.device_profiles import FILE_NAME, read_profiles
+    from profiler.analysis.roofline.device_profiles import FILE_NAME, read_profiles
 
     folder = source if source.is_dir() else source.parent
     places = (asked,) if asked else (folder / FILE_NAME, folder.absolute().parent / FILE_NAME)
@@ -248,7 +248,7 @@ class _Outputs:
 
     def write(self, run: Run, analysis: Analysis) -> list[Path]:
         """Write what was asked for; returns what was written to disk."""
-        from profiler.analysis.role_tables import with_roles
+        from profiler.analysis.roles.tables import with_roles
         from profiler.report.tables import write_csv_tables, write_parquet_tables
 
         written: list[Path] = []
@@ -278,7 +278,7 @@ def _write_json(analysis: Analysis, path: Path) -> list[Path]:
 
 def _write_page(given: _Given, analysis: Analysis, asked: Path | None) -> Path:
     """Write the HTML page where it was asked for, or beside the trace; returns its path."""
-    from profiler.analysis.role_tables import with_roles
+    from profiler.analysis.roles.tables import with_roles
     from profiler.report.html import write_html
 
     path = asked or _page_path(given.source, filtered=bool(analysis.run.selection))

@@ -10,7 +10,7 @@ import typer
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
-    from profiler.analysis.device_profiles import DeviceProfile
+    from profiler.analysis.roofline.device_profiles import DeviceProfile
     from profiler.pipelines.device_rates import DeviceRates
 
 __all__ = ["calibrate_device"]
@@ -43,7 +43,7 @@ def calibrate_device(
 
     Measure while nothing else runs.
     """
-    from profiler.analysis.device_profiles import FILE_NAME, profiles_text, read_profiles
+    from profiler.analysis.roofline.device_profiles import FILE_NAME, profiles_text, read_profiles
     from profiler.trace.storage import write_atomically
 
     path = out or Path("traces") / FILE_NAME
@@ -93,7 +93,7 @@ def _measure_cpu(seconds: float) -> list[DeviceProfile]:
 
 
 def _profile(device: str, cores: int | None, rates: DeviceRates) -> DeviceProfile:
-    from profiler.analysis.device_profiles import DeviceProfile
+    from profiler.analysis.roofline.device_profiles import DeviceProfile
 
     return DeviceProfile(
         hardware=rates.hardware,

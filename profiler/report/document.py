@@ -13,8 +13,8 @@ from dataclasses import asdict, is_dataclass
 from typing import Any
 
 from profiler.analysis.columns import TABLES
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
 

@@ -12,6 +12,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis import columns
+from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.result import Analysis
 from profiler.report.patterns import by_pattern
 from profiler.table.columns import Column
@@ -187,14 +188,14 @@ def page_tables(analysis: Analysis, begin_ns: int) -> dict[str, dict[str, Any]]:
 
 def call_columns() -> list[dict[str, Any]]:
     """Columns of the table of one call's operators, which the page itself fills."""
-    return _described(_IN_CALL, columns.OPERATORS)
+    return _described(_IN_CALL, OPERATORS)
 
 
 def _operators(operators: pl.DataFrame) -> dict[str, Any]:
     """Operators folded by pattern, and one by one, for the reader to choose."""
     single = operators.with_columns(layers=pl.lit(1, dtype=pl.UInt32))
     folded = by_pattern(operators)
-    table = _table("operators", _OPERATORS, columns.OPERATORS, folded, shown=25, search=True)
+    table = _table("operators", _OPERATORS, OPERATORS, folded, shown=25, search=True)
     names = [column["name"] for column in table["columns"]]
     if len(folded) == len(single):
         return table | {"sort": "busy_sum_ns"}
@@ -210,7 +211,7 @@ def _operators(operators: pl.DataFrame) -> dict[str, Any]:
 
 def _host_work(operators: pl.DataFrame) -> dict[str, Any]:
     return _table(
-        "host work", _HOST_WORK, columns.OPERATORS, by_pattern(operators), shown=10, search=True
+        "host work", _HOST_WORK, OPERATORS, by_pattern(operators), shown=10, search=True
     ) | {"sort": "busy_sum_ns"}
 
 

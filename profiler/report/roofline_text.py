@@ -8,8 +8,8 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.report.layout import clean, numbers, percents, ratios, table, texts, times
 from profiler.report.lines import of_all
 from profiler.report.units import percent

@@ -6,7 +6,7 @@ import dataclasses
 
 import polars as pl
 
-from profiler.analysis.run_timeline import RunTimeline
+from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.table.columns import FLOWS, schema
 from profiler.table.run import Run
 from tests.runs import Command

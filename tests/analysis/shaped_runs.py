@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.fusion import fusion_table
 from profiler.analysis.kinds import kinds_of
-from profiler.analysis.roofline import kind_roof, operator_roofline, role_roofline
+from profiler.analysis.roofline.fusion import fusion_table
+from profiler.analysis.roofline.verdicts import kind_roof, operator_roofline, role_roofline
 from profiler.analysis.work.of_kinds import kind_work
 from tests.runs import Command, make_call, make_run
 

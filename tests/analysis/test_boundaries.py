@@ -3,7 +3,7 @@
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.boundaries import boundary_tables
+from profiler.analysis.waiting.boundaries import boundary_tables
 from tests.runs import Command, make_call, make_run
 
 CUDA, CPU = "CUDAExecutionProvider", "CPUExecutionProvider"

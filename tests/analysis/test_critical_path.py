@@ -5,8 +5,8 @@ import polars as pl
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.critical_path import critical_path_table
-from profiler.analysis.longest_chain import longest_chain
+from profiler.analysis.waiting.critical_path import critical_path_table
+from profiler.analysis.waiting.longest_chain import longest_chain
 from profiler.events import CATEGORIES
 from tests.analysis.linked_runs import gpu, host, linked, timeline, wait
 from tests.runs import Command, make_call, make_run, make_span, tiny_run

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.device_profiles import (
+from profiler.analysis.roofline.device_profiles import (
     PUBLISHED,
     DeviceProfile,
     profiles_of,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.fusible_chains import find_chains
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.fusible_chains import find_chains
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes
 from tests.analysis.shaped_runs import Shaped, in_order

@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.idle import idle_table
+from profiler.analysis.waiting.idle import idle_table
 from profiler.events import CATEGORIES
 from tests.analysis.linked_runs import gpu, host, linked, timeline
 from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.roofline import VERDICTS
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.verdicts import VERDICTS
 from tests.analysis.shaped_runs import Shaped, in_order
 
 # 1 FLOP and 1 byte a ns, so that counts are times

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis import step_matrix
 from profiler.analysis.analyze import analyze
+from profiler.analysis.denoise import step_matrix
 from profiler.analysis.selection import Selection
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 

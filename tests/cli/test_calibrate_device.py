@@ -5,7 +5,7 @@ import json
 import pytest
 from typer.testing import CliRunner
 
-from profiler.analysis.device_profiles import FILE_NAME, read_profiles
+from profiler.analysis.roofline.device_profiles import FILE_NAME, read_profiles
 from profiler.cli.main import app, main
 from profiler.pipelines import device_rates
 from tests.runs import write_tiny_bundle

@@ -8,7 +8,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import TABLES
-from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.events import Loss
 from profiler.report.document import DOCUMENT_VERSION, document, to_json
 from tests.runs import TINY_INFO, make_run, tiny_run

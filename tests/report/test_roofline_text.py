@@ -9,7 +9,7 @@ import pytest
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.report.roofline_text import roofline_sections
 from profiler.report.text import print_report
 from tests.analysis.shaped_runs import Shaped, in_order

@@ -29,10 +29,10 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.columns import ROOFLINE, ROOFLINE_ROLES
-from profiler.analysis.device_profiles import DeviceProfile
 from profiler.analysis.kind_times import kind_times
 from profiler.analysis.kinds import Kinds
+from profiler.analysis.roofline.columns import ROOFLINE, ROOFLINE_ROLES
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.table.columns import Column, schema
 

@@ -17,11 +17,11 @@ import polars as pl
 
 from profiler.analysis.arrays import positions
 from profiler.analysis.batches import Codes, Times
-from profiler.analysis.call_kinds import CallKinds
-from profiler.analysis.denoise_columns import STEP_OPERATORS, STEP_TIMES
+from profiler.analysis.denoise.call_kinds import CallKinds
+from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_TIMES
+from profiler.analysis.denoise.trends import Reals, medians, outlying, slopes, spreads, warm_up
 from profiler.analysis.kinds import Kinds
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.analysis.trends import Reals, medians, outlying, slopes, spreads, warm_up
 from profiler.table.columns import schema
 
 __all__ = ["StepMatrix", "step_matrix"]

@@ -17,8 +17,8 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.batches import Codes, counts
-from profiler.analysis.folds import Folds, fold_by
-from profiler.analysis.geometry_columns import GEOMETRY
+from profiler.analysis.operators.columns import GEOMETRY
+from profiler.analysis.operators.folds import Folds, fold_by
 from profiler.events import CATEGORIES
 from profiler.table.columns import schema
 

@@ -41,11 +41,11 @@ import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.analysis.batches import Codes, Times, batches, is_sorted
-from profiler.analysis.call_extents import CallExtents
-from profiler.analysis.coverage import Cover, covered_before
-from profiler.analysis.launches import NOT_LAUNCHED, Launches
-from profiler.analysis.run_timeline import RunTimeline
-from profiler.analysis.waiting_columns import IDLE
+from profiler.analysis.waiting.call_extents import CallExtents
+from profiler.analysis.waiting.columns import IDLE
+from profiler.analysis.waiting.coverage import Cover, covered_before
+from profiler.analysis.waiting.launches import NOT_LAUNCHED, Launches
+from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES
 from profiler.table.columns import schema
 

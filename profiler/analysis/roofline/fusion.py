@@ -13,11 +13,11 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.columns import FUSIONS
-from profiler.analysis.device_profiles import DeviceProfile
-from profiler.analysis.fusible_chains import Chain, find_chains
 from profiler.analysis.kinds import Kinds
-from profiler.analysis.roofline import as_declared
+from profiler.analysis.roofline.columns import FUSIONS
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.fusible_chains import Chain, find_chains
+from profiler.analysis.roofline.verdicts import as_declared
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.analysis.work.registry import Family, Work
 from profiler.events import CATEGORIES

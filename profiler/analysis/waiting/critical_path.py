@@ -34,13 +34,13 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, ends, positions, text_codes
 from profiler.analysis.batches import Codes, Times
-from profiler.analysis.coverage import Cover
-from profiler.analysis.device_queues import Queues, Stretch
-from profiler.analysis.launches import NOT_LAUNCHED
-from profiler.analysis.longest_chain import longest_chain
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.analysis.run_timeline import RunTimeline
-from profiler.analysis.waiting_columns import CRITICAL_PATH
+from profiler.analysis.waiting.columns import CRITICAL_PATH
+from profiler.analysis.waiting.coverage import Cover
+from profiler.analysis.waiting.device_queues import Queues, Stretch
+from profiler.analysis.waiting.launches import NOT_LAUNCHED
+from profiler.analysis.waiting.longest_chain import longest_chain
+from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES, NO_PIPELINE
 from profiler.table.columns import schema
 

@@ -29,7 +29,7 @@ import polars as pl
 from profiler.analysis.arrays import HOST, CommandArrays, text_codes
 from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by
 from profiler.analysis.intervals import group_heads
-from profiler.analysis.run_timeline import RunTimeline
+from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES
 from profiler.table.run import Run
 

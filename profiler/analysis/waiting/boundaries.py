@@ -25,7 +25,7 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, text_codes
 from profiler.analysis.batches import Codes, Times
-from profiler.analysis.waiting_columns import BOUNDARIES, STRANDED
+from profiler.analysis.waiting.columns import BOUNDARIES, STRANDED
 from profiler.table.columns import schema
 
 __all__ = ["boundary_tables"]

@@ -18,9 +18,9 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.batches import Codes
-from profiler.analysis.call_kinds import CallKinds
-from profiler.analysis.denoise_columns import INVARIANTS
-from profiler.analysis.invariant_rules import Invariant, Over, invariants_of, module_path
+from profiler.analysis.denoise.call_kinds import CallKinds
+from profiler.analysis.denoise.columns import INVARIANTS
+from profiler.analysis.denoise.invariant_rules import Invariant, Over, invariants_of, module_path
 from profiler.analysis.kinds import Kinds
 from profiler.table.columns import schema
 

@@ -18,9 +18,9 @@ import polars as pl
 
 from profiler.analysis.arrays import ends
 from profiler.analysis.batches import Times
-from profiler.analysis.memory_columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
-from profiler.analysis.memory_counters import CHANGES, MemoryCounter, memory_counters, summed
-from profiler.analysis.weights import submodule_weights
+from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
+from profiler.analysis.memory.counters import CHANGES, MemoryCounter, memory_counters, summed
+from profiler.analysis.memory.weights import submodule_weights
 from profiler.table.columns import schema
 from profiler.table.run import Run
 

@@ -12,8 +12,8 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import positions
-from profiler.analysis.columns import BLOCKS, ROLES
 from profiler.analysis.kinds import Kinds, kinds_of
+from profiler.analysis.roles.columns import BLOCKS, ROLES
 from profiler.analysis.roles.of_kinds import STREAMS, roles_of
 from profiler.table.columns import Column, schema
 from profiler.table.run import Run

@@ -18,7 +18,12 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, ends, positions
 from profiler.analysis.batches import Codes, Times, order_by
-from profiler.analysis.busy_tracks import (
+from profiler.analysis.denoise.call_kinds import rows_by_call
+from profiler.analysis.denoise.columns import STEP_OUTLIERS
+from profiler.analysis.denoise.step_matrix import StepMatrix
+from profiler.analysis.denoise.trends import medians
+from profiler.analysis.kinds import Kinds
+from profiler.analysis.waiting.busy_tracks import (
     BusySource,
     BusyTracks,
     Place,
@@ -27,11 +32,6 @@ from profiler.analysis.busy_tracks import (
     merged,
     places,
 )
-from profiler.analysis.call_kinds import rows_by_call
-from profiler.analysis.denoise_columns import STEP_OUTLIERS
-from profiler.analysis.kinds import Kinds
-from profiler.analysis.step_matrix import StepMatrix
-from profiler.analysis.trends import medians
 from profiler.table.columns import empty, schema
 from profiler.table.run import Run
 

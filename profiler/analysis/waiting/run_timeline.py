@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.call_extents import CallExtents
-from profiler.analysis.launches import Launches, launches_of
 from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.waiting.call_extents import CallExtents
+from profiler.analysis.waiting.launches import Launches, launches_of
 from profiler.table.run import Run
 
 __all__ = ["RunTimeline"]

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from profiler.analysis.denoise_columns import GUIDANCE
+from profiler.analysis.denoise.columns import GUIDANCE
 from profiler.table.columns import schema
 
 __all__ = ["guidance_table"]

@@ -18,8 +18,8 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.batches import batches
-from profiler.analysis.columns import OPERATORS
-from profiler.analysis.folds import Folds
+from profiler.analysis.operators.columns import OPERATORS
+from profiler.analysis.operators.folds import Folds
 from profiler.table.columns import schema
 
 __all__ = ["operator_table"]

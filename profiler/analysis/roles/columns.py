@@ -1,0 +1,40 @@
+"""The columns of roles and blocks."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.table.columns import Column
+
+__all__ = ["BLOCKS", "ROLES"]
+
+_TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
+
+_STREAMS: tuple[Column, ...] = (
+    Column("image_ns", _INT64, "ns", "busy_ns of the image stream of a joint transformer", True),
+    Column("context_ns", _INT64, "ns", "busy_ns of its context (text) stream", True),
+)
+
+ROLES: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
+    Column("role", _TEXT, "", "what the commands are for in a diffusion model"),
+    Column("commands", _INT64, "", "device commands of that role"),
+    Column("busy_ns", _INT64, "ns", "sum of their durations"),
+    Column("share", _REAL, "ratio", "busy_ns / that of all roles of the submodule", True),
+    Column("calibrated_ns", _INT64, "ns", "busy_ns * calibration of the submodule", True),
+    *_STREAMS,
+    Column("norm_kinds", _TEXT, "", "kinds of norms, most time first, joined with commas"),
+    Column("decided_by", _TEXT, "", "evidence that decided, most time first, joined with commas"),
+)
+
+BLOCKS: tuple[Column, ...] = (
+    Column("submodule", _TEXT, "", "submodule that the block is a part of", True),
+    Column("block", _TEXT, "", "module path of the block"),
+    Column("commands", _INT64, "", "device commands in the block"),
+    Column("busy_ns", _INT64, "ns", "sum of their durations"),
+    Column("norm_ns", _INT64, "ns", "busy_ns of its norms"),
+    Column("norm_share", _REAL, "ratio", "norm_ns / busy_ns", True),
+    Column("modulation_ns", _INT64, "ns", "busy_ns of its modulation: shift, scale and gate"),
+    Column("modulation_share", _REAL, "ratio", "modulation_ns / busy_ns", True),
+    *_STREAMS,
+)

@@ -58,7 +58,14 @@ PARTS: Mapping[str, Callable[[Inputs], pl.DataFrame]] = MappingProxyType(
         "step_outliers": lambda of: outlier_table(
             of.step_matrix, of.run, of.everything, of.calls, of.frame, of.commands, of.kinds
         ),
-        "guidance": lambda of: guidance_table(of.call_rows, of.calibration, of.end_to_end_ns),
+        "guidance": lambda of: guidance_table(
+            of.calls,
+            of.call_rows,
+            of.kinds.table,
+            of.profiles,
+            of.calibration,
+            of.end_to_end_ns,
+        ),
         "invariants": lambda of: of.invariants.table,
         "memory_devices": lambda of: of.memory.devices,
         "memory": lambda of: of.memory.holders,

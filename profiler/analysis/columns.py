@@ -102,7 +102,13 @@ DEVICES: tuple[Column, ...] = (
         "span_ns - busy_ns; null where calls were not traced, or nothing but host work ran",
         True,
     ),
-    Column("utilization", _REAL, "ratio", "busy_ns / span_ns; null as idle_ns", True),
+    Column(
+        "utilization",
+        _REAL,
+        "ratio",
+        "busy_ns / span_ns, of the device's own span, not of the run; null as idle_ns",
+        True,
+    ),
     Column(
         "weight_bytes",
         _INT64,
@@ -131,7 +137,7 @@ SUBMODULES: tuple[Column, ...] = (
         "calibration",
         _REAL,
         "ratio",
-        "median untraced / median traced steady call; null unless both kinds exist",
+        "median untraced / median traced steady call; null below 3 of either kind",
         True,
     ),
 )

@@ -9,16 +9,16 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import polars as pl
 
 from profiler.analysis.accounting import account
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.denoise.call_kinds import CallKinds
+from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.invariants import Invariants, find_invariants
 from profiler.analysis.denoise.step_matrix import StepMatrix, step_matrix
 from profiler.analysis.kinds import Kinds, kinds_of
+from profiler.analysis.manifest_numbers import calibration_factors
 from profiler.analysis.memory.usage import Memory, find_memory
 from profiler.analysis.memory.weights import device_weights
 from profiler.analysis.operators.folds import Folds, fold
@@ -103,7 +103,7 @@ class Inputs:
         submodule = pl.DataFrame(
             {"submodule": self.folds.submodules}, schema={"submodule": pl.String}
         )
-        factors = _calibrations(self.run.info.submodules)
+        factors = calibration_factors(self.run.info.submodules)
         return submodule_table(self.call_rows, submodule, self.end_to_end_ns, factors)
 
     @cached_property
@@ -181,14 +181,3 @@ class Inputs:
     def device_weights(self) -> dict[str, int]:
         """Bytes of weights by device."""
         return device_weights(self.run.info.submodules, self.run.info.devices)
-
-
-def _calibrations(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """What capture measured: untraced over traced time by submodule."""
-    found = {}
-    for name, known in submodules.items():
-        calibration = known.get("calibration")
-        factor = calibration.get("factor") if isinstance(calibration, Mapping) else None
-        if isinstance(factor, (int, float)) and 0 < factor < float("inf"):
-            found[name] = float(factor)
-    return found

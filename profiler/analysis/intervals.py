@@ -14,7 +14,7 @@ import numpy as np
 
 from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by
 
-__all__ = ["group_heads", "union_by", "union_length", "union_sorted"]
+__all__ = ["group_heads", "reaches", "union_by", "union_length", "union_sorted"]
 
 
 def union_by(start: Times, end: Times, codes: Codes, groups: int) -> Times:
@@ -79,3 +79,15 @@ def group_heads(*codes: Codes) -> Times:
     for column in codes:
         changes[1:] |= column[1:] != column[:-1]
     return np.flatnonzero(changes)
+
+
+def reaches(end: Times, until: int) -> tuple[Times, Times]:
+    """How far the intervals before each one reach, and how far with it, int64 [n] each.
+
+    The intervals are at least one, in order of their start; those before them reach `until`.
+    """
+    reach = np.maximum.accumulate(end)
+    np.maximum(reach, until, out=reach)
+    before = np.empty_like(reach)
+    before[0], before[1:] = until, reach[:-1]
+    return before, reach

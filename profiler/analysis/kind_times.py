@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.batches import Codes, Times, batches, is_sorted
+from profiler.analysis.intervals import reaches
 from profiler.analysis.kinds import Kinds
 
 __all__ = ["KindTimes", "kind_times"]
@@ -86,10 +87,8 @@ def _on_devices(
 
 def _gaps(state: _Device, start: Times, end: Times, call: Codes) -> tuple[Times, Times]:
     """Idle times before commands of one device, and which commands these are."""
-    until = np.maximum.accumulate(end)
-    np.maximum(until, state.until, out=until)
-    before, former = np.empty_like(until), np.empty_like(call)
-    before[0], before[1:] = state.until, until[:-1]
+    before, until = reaches(end, state.until)
+    former = np.empty_like(call)
     former[0], former[1:] = state.call, call[:-1]
     state.until, state.call = int(until[-1]), int(call[-1])
     at = np.flatnonzero((start > before) & (call == former) & (call >= 0))

@@ -16,7 +16,7 @@ from profiler.analysis.batches import Codes, Times
 from profiler.events import NO_PIPELINE
 from profiler.table.run import Run
 
-__all__ = ["PipelineCalls"]
+__all__ = ["PipelineCalls", "step_keys"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -74,3 +74,10 @@ class PipelineCalls:
         after = np.searchsorted(first[order], last[order], side="left")
         found[order] |= after > np.arange(1, len(order) + 1)
         return found
+
+
+def step_keys(pipeline: Codes, step: Codes) -> Times:
+    """One number a step of a pipeline call, int64 [n], in order of both: the number of the call in
+    the upper, the step in the lower 32 bits. `NO_STEP` is one below the call's first."""
+    keys: Times = (pipeline.astype(np.int64) << 32) + step
+    return keys

@@ -10,7 +10,7 @@ from profiler.analysis.batches import Codes, Times
 from profiler.analysis.columns import STEPS
 from profiler.analysis.intervals import union_by
 from profiler.analysis.parts import Grouped, parts_of
-from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.analysis.result import StepSummary
 from profiler.events import NO_CALL, NO_STEP
 from profiler.table.columns import schema
@@ -108,13 +108,7 @@ def outliers(durations: Times) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
 
 
 def _keys(frame: pl.DataFrame, pipelines: PipelineCalls) -> Times:
-    return _key(pipelines.number_of(frame), frame["step"].to_numpy())
-
-
-def _key(pipeline: Codes, step: Codes) -> Times:
-    """Number of the pipeline call in the upper, step in the lower 32 bits, for each row."""
-    keys: Times = (pipeline.astype(np.int64) << 32) | step
-    return keys
+    return step_keys(pipelines.number_of(frame), frame["step"].to_numpy())
 
 
 def _branches(calls: pl.DataFrame, call_groups: Codes, groups: int) -> pl.Series:
@@ -154,6 +148,6 @@ def _busy(
     groups = np.append(call_groups, np.int32(-1))[commands.call]
     free = np.flatnonzero(commands.call < 0)
     of_pipeline = pipelines.number_of(run.commands, free)
-    groups[free] = positions(_key(of_pipeline, commands.step[free]), values)
+    groups[free] = positions(step_keys(of_pipeline, commands.step[free]), values)
     groups[(commands.step <= NO_STEP) | (commands.category == HOST)] = -1
     return union_by(commands.start, commands.end, groups, len(values))

@@ -14,7 +14,9 @@ from profiler.analysis.columns import BRANCHES, CALLS, SUBMODULES
 from profiler.analysis.intervals import union_by
 from profiler.table.columns import schema
 
-__all__ = ["branch_table", "call_table", "first_calls", "submodule_table"]
+__all__ = ["CALIBRATING_CALLS", "branch_table", "call_table", "first_calls", "submodule_table"]
+
+CALIBRATING_CALLS = 3  # steady traced, and untraced, of a submodule; fewer differ by chance
 
 
 def call_table(
@@ -50,8 +52,8 @@ def submodule_table(
 
     `calls` is the call table, `operators` has a row `submodule, layer` for every operator. Steady
     calls are all but the first, where there are more than one: the first pays for
-    initialization. `calibration` is that in `measured`, by submodule, else compares traced with
-    untraced calls of the same kind: the steady ones where both have such, else all.
+    initialization. `calibration` is that in `measured`, by submodule, else compares steady traced
+    with steady untraced calls, where there are `CALIBRATING_CALLS` of each.
     """
     count = operators.drop_nulls("submodule").group_by("submodule").agg(operators=pl.len())
     table = (
@@ -121,13 +123,11 @@ def _durations() -> dict[str, pl.Expr]:
 
 
 def _calibration() -> pl.Expr:
-    """Untraced over traced time; null where a duration of 0 (it is not known) would decide."""
-    untraced, traced = _median_of(traced=False), _median_of(traced=True)
-    return pl.when((untraced > 0) & (traced > 0)).then(untraced / traced)
-
-
-def _median_of(*, traced: bool) -> pl.Expr:
-    """Median duration of the traced or untraced calls: of the steady ones, if any; else null."""
-    of_kind = pl.col("ops_traced") == traced
-    steady = pl.col("duration_ns").filter(of_kind & ~pl.col("first")).median()
-    return pl.coalesce(steady, pl.col("duration_ns").filter(of_kind).median())
+    """Untraced over traced time by the medians of steady calls; null where these are too few, or a
+    duration of 0 (it is not known) would decide."""
+    duration, steady = pl.col("duration_ns"), ~pl.col("first")
+    untraced = duration.filter(steady & ~pl.col("ops_traced"))
+    traced = duration.filter(steady & pl.col("ops_traced"))
+    enough = pl.min_horizontal(untraced.len(), traced.len()) >= CALIBRATING_CALLS
+    known = (untraced.median() > 0) & (traced.median() > 0)
+    return pl.when(enough & known).then(untraced.median() / traced.median())

@@ -8,6 +8,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from profiler.analysis.analyze import analyze as analyze_run
+from profiler.analysis.memory.sizes import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
 from profiler.analysis.selection import Selection
@@ -27,15 +28,15 @@ def analyze(
     device: _Names = (),
     step: int | str | Iterable[int | str] = (),
     device_profile: str | os.PathLike[str] | None = None,
-    device_memory: int | Mapping[str, int] = MappingProxyType({}),
+    device_memory: int | str | Mapping[str, int | str] = MappingProxyType({}),
 ) -> Analysis:
     """Analyze a run: one that is loaded, or the one that `load(source)` would load.
 
     `stage`, `submodule`, `device` and `step` (7, "0-3", "last") limit the tables to what they name,
     as the options of `profile-sd3 analyze` do. `device_profile` is a file that `calibrate-device`
     wrote; without it the one in or beside the bundle counts, if there is one. `device_memory` is
-    bytes of memory, of all devices or by device, for the head-room. Raises InputError, in one
-    sentence, where the run cannot be read or does not have what is named.
+    the memory of all devices or by device, for the head-room: bytes or a text ("16GiB"). Raises
+    InputError, in one sentence, where the run cannot be read or does not have what is named.
     """
     profiles = read_profiles(Path(device_profile)) if device_profile is not None else ()
     if isinstance(source, Run):
@@ -45,8 +46,7 @@ def analyze(
         run = load(place)
         profiles = profiles or find_profiles(place)
     selection = Selection(_names(stage), _names(submodule), _names(device), _names(step))
-    sizes = {"": device_memory} if isinstance(device_memory, int) else device_memory
-    return analyze_run(run, selection, profiles, sizes)
+    return analyze_run(run, selection, profiles, sizes_by_device(device_memory))
 
 
 def _names(given: int | str | Iterable[int | str]) -> tuple[str, ...]:

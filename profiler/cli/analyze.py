@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.trace_files import check_output, damaged_files
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -20,8 +20,6 @@ if TYPE_CHECKING:
 
 __all__ = ["analyze"]
 
-_DAMAGE = ("truncated_file", "missing_file", "changed_file")
-_OURS = ("manifest.json", "run.json")
 _NAMED = 4  # other bundles that are named
 
 
@@ -195,14 +193,10 @@ def _unmerged(path: Path) -> Iterable[str]:
 
 
 def _print(analysis: Analysis, top: int, notes: tuple[str, ...]) -> None:
-    from rich.console import Console
-
+    from profiler.cli.terminal import terminal
     from profiler.report.text import print_report
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without µ or … still gets a report
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
-    print_report(console, analysis, top=top, notes=notes)
+    print_report(terminal(), analysis, top=top, notes=notes)
 
 
 def _name(written: list[Path]) -> None:
@@ -229,8 +223,7 @@ class _Outputs:
     def check(self) -> None:
         """Refuse, before any work, to write over what is a trace and no report."""
         for path in (self.json, self.html):
-            if path is not None and (path.suffix == ".pb" or path.name in _OURS):
-                raise OutputError(f"{path} is part of a trace: give another file to write to")
+            check_output(path)
         if self.json is not None and self.json == self.html:
             raise OutputError(f"--json and --html both name {self.json}: give two files")
 
@@ -292,7 +285,7 @@ def _page_path(source: Path, *, filtered: bool) -> Path:
 
 def _raise_damage(given: _Given) -> None:
     """End with one sentence where files of the trace are cut or missing; the report is out."""
-    damaged = [loss for loss in given.run.losses if loss.kind in _DAMAGE]
+    damaged = damaged_files(given.run)
     if damaged:
         more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
         raise InputError(_damage(given.source, damaged[0]) + more)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -13,8 +15,9 @@ if TYPE_CHECKING:
     from profiler.analysis.roofline.device_profiles import DeviceProfile
     from profiler.pipelines.device_rates import DeviceRates
 
-__all__ = ["calibrate_device"]
+__all__ = ["calibrate_device", "doubts"]
 
+_SLOWER = 0.95  # of what fewer cores reach: less is how measurements scatter
 _CPU, _TORCH = "cpu", ("cuda", "rocm")
 
 
@@ -61,6 +64,28 @@ def calibrate_device(
     for profile in measured:
         typer.echo(_line(profile))
     typer.echo(f"wrote {path}")
+    for sentence in doubts([*others, *measured]):
+        typer.echo(f"warning: {sentence}", err=True)
+
+
+def doubts(profiles: Sequence[DeviceProfile]) -> Iterator[str]:
+    """What of these profiles cannot be right: more cores of a device that are slower than fewer."""
+    of_cores = sorted((p for p in profiles if p.cores), key=lambda p: (p.device, p.cores or 0))
+    for few, many in combinations(of_cores, 2):
+        if few.device != many.device or few.hardware != many.hardware:
+            continue
+        rates: list[tuple[str, str, float | None, float | None]] = [
+            (f"{dtype} products", "GFLOP/s", few.peak_flops.get(dtype), rate)
+            for dtype, rate in many.peak_flops.items()
+        ]
+        rates.append(("copies", "GB/s", few.memory_bandwidth, many.memory_bandwidth))
+        for what, unit, less, more in rates:
+            if less and more and more < _SLOWER * less:
+                yield (
+                    f"{what} on {many.device} are slower with {many.cores} cores than with "
+                    f"{few.cores} ({more / 1e9:,.1f} against {less / 1e9:,.1f} {unit}): "
+                    "something else ran meanwhile; measure again on a machine at rest"
+                )
 
 
 def _measure(name: str, seconds: float) -> list[DeviceProfile]:

@@ -2,25 +2,22 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.trace_files import check_output, load_whole
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.comparison.gate import Gate
     from profiler.analysis.comparison.measure import Measurement
-    from profiler.table.run import Run
 
 __all__ = ["diff"]
 
-_DAMAGE = ("truncated_file", "missing_file", "changed_file")
-_OURS = ("manifest.json", "run.json")
 _STDOUT = Path("-")
 
 
@@ -102,8 +99,7 @@ def _sides(runs: list[Path], against: list[Path]) -> tuple[list[Path], list[Path
 def _check_outputs(json_file: Path | None, markdown_file: Path | None) -> None:
     """Refuse, before any work, to write over what is a trace and no report."""
     for path in (json_file, markdown_file):
-        if path is not None and (path.suffix == ".pb" or path.name in _OURS):
-            raise OutputError(f"{path} is part of a trace: give another file to write to")
+        check_output(path)
     if json_file is not None and json_file == markdown_file:
         raise OutputError(f"--json and --markdown both name {json_file}: give two files")
 
@@ -112,7 +108,7 @@ def _measured(paths: list[Path]) -> list[Measurement]:
     """What is compared of each run; one is in memory at a time."""
     from profiler.analysis.comparison.measure import measure
 
-    return [measure(_whole(source)) for path in paths for source in _sources(path)]
+    return [measure(load_whole(source)) for path in paths for source in _sources(path)]
 
 
 def _sources(path: Path) -> list[Path]:
@@ -123,27 +119,6 @@ def _sources(path: Path) -> list[Path]:
     if path.is_file() or is_parquet_run(path):
         return [path]
     return find_bundles(path)[::-1]
-
-
-def _whole(source: Path) -> Run:
-    """Load a run. Raises InputError where it has no call, or files of it are damaged: times
-    that lack a part compare with nothing."""
-    from profiler.table.load import load
-
-    run = load(source)
-    damaged = [loss for loss in run.losses if loss.kind in _DAMAGE]
-    if damaged:
-        detail = damaged[0].detail.partition(":")[0]
-        raise InputError(
-            f"{source} is not whole ({damaged[0].where}: {detail}): copy it again or record the "
-            "run again"
-        )
-    if run.calls.is_empty():
-        raise InputError(
-            f"{source} holds no call of a submodule: give a bundle, or convert another profiler's "
-            "trace with `profile-sd3 import`"
-        )
-    return run
 
 
 def _write(
@@ -172,11 +147,7 @@ def _put(path: Path, text: str) -> None:
 
 
 def _print(comparison: Comparison, gates: list[Gate], top: int) -> None:
-    from rich.console import Console
-
+    from profiler.cli.terminal import terminal
     from profiler.report.diff_text import print_diff
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without µ or … still gets a report
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
-    print_diff(console, comparison, gates, top=top)
+    print_diff(terminal(), comparison, gates, top=top)

@@ -1,16 +1,17 @@
 """The command line: subcommands are registered here, and errors become exit codes here.
 
 Exit codes: 0 done; 1 the answer is no (a gate failed); 2 the input or an option cannot be used,
-said in one sentence on stderr; 130 interrupted.
+said in one sentence on stderr; 130 interrupted; 141 who read stdout closed it.
 """
 
 from __future__ import annotations
 
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from profiler._version import __version__
 from profiler.cli.analyze import analyze
@@ -26,7 +27,26 @@ from profiler.errors import ProfilerError
 
 __all__ = ["app", "main"]
 
+_CLOSED_PIPE = 141  # 128 + SIGPIPE
+
+
+class _Commands(TyperGroup):
+    """All commands; typer would end with 1 where who reads stdout has closed it."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Raises SystemExit(141), as a shell shows a program that SIGPIPE ended, for that."""
+        try:
+            try:
+                return super().invoke(ctx)
+            finally:
+                sys.stdout.flush()
+        except BrokenPipeError:  # `profile-sd3 dump … | head`
+            _drop_stdout()
+            sys.exit(_CLOSED_PIPE)
+
+
 app = typer.Typer(
+    cls=_Commands,
     name="profile-sd3",
     help="Profile inference pipelines submodule by submodule, and analyze what they did.",
     no_args_is_help=True,
@@ -71,9 +91,6 @@ def main() -> None:
         sys.exit(2)
     except KeyboardInterrupt:
         sys.exit(130)
-    except BrokenPipeError:  # `profile-sd3 dump … | head`
-        _drop_stdout()
-        sys.exit(0)
     except OSError as error:
         _drop_stdout()
         reason = error.strerror or str(error)

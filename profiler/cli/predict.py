@@ -2,24 +2,21 @@
 
 from __future__ import annotations
 
-import io
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
-from profiler.errors import InputError, OutputError
+from profiler.cli.trace_files import check_output, load_whole
+from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.analysis.prediction.request_graph import Order
     from profiler.analysis.prediction.result import Prediction
-    from profiler.table.run import Run
 
 __all__ = ["predict"]
 
-_DAMAGE = ("truncated_file", "missing_file", "changed_file")
-_OURS = ("manifest.json", "run.json")
 _STDOUT = Path("-")
 
 
@@ -53,13 +50,14 @@ def predict(
         int | None, typer.Option(metavar="N", help="Requests in flight at the same time.")
     ] = None,
     order: Annotated[
-        str,
+        str | None,
         typer.Option(
             metavar="ORDER",
-            help="graph: a call begins when its inputs are there, as in a Triton ensemble; "
-            "pipeline: a thread a request, one call after the other.",
+            help="pipeline: a thread a request, one call after the other, as diffusers does; "
+            "graph: a call begins when its inputs are there, which needs a scheduler such as "
+            "Triton's ensembles.  [default: pipeline]",
         ),
-    ] = "graph",
+    ] = None,
     devices: Annotated[
         list[str] | None,
         typer.Option(
@@ -112,19 +110,18 @@ def predict(
     scenario = Scenario(
         steps=steps,
         guidance=_guidance(guidance),
-        drop=_names(drop),
+        drop=_names("--drop", drop),
         place=parse_places(place or ()),
         precision=precision,
         concurrency=concurrency,
-        order=cast("Order", order),  # checked with the run
-        devices=_names(devices),
+        order=cast("Order | None", order),  # checked with the run
+        devices=_names("--devices", devices),
         memory=device_sizes(device_memory or ()),
     )
-    if json_file is not None and (json_file.suffix == ".pb" or json_file.name in _OURS):
-        raise OutputError(f"{json_file} is part of a trace: give another file to write to")
+    check_output(json_file)
     source = place_of(path)
     profiles = read_profiles(device_profile) if device_profile else find_profiles(source)
-    run = _whole(source)
+    run = load_whole(source)
     prediction = answer(run, analyze(run, measured=profiles), scenario, pipeline)
     _write(prediction, json_file)
 
@@ -136,31 +133,13 @@ def _guidance(text: str | None) -> bool:
     return text is None
 
 
-def _names(texts: list[str] | None) -> tuple[str, ...]:
-    """Names of several options, each with commas."""
+def _names(option: str, texts: list[str] | None) -> tuple[str, ...]:
+    """Names of several options, each with commas. Raises InputError for options without a name."""
     words = (word.strip() for text in texts or () for word in text.split(","))
-    return tuple(dict.fromkeys(filter(None, words)))
-
-
-def _whole(source: Path) -> Run:
-    """Load a run. Raises InputError where it has no call, or files of it are damaged: a time that
-    lacks a part predicts nothing."""
-    from profiler.table.load import load
-
-    run = load(source)
-    damaged = [loss for loss in run.losses if loss.kind in _DAMAGE]
-    if damaged:
-        detail = damaged[0].detail.partition(":")[0]
-        raise InputError(
-            f"{source} is not whole ({damaged[0].where}: {detail}): copy it again or record the "
-            "run again"
-        )
-    if run.calls.is_empty():
-        raise InputError(
-            f"{source} holds no call of a submodule: give a bundle, or convert another profiler's "
-            "trace with `profile-sd3 import`"
-        )
-    return run
+    found = tuple(dict.fromkeys(filter(None, words)))
+    if texts and not found:
+        raise InputError(f"{option} {texts[0]!r} names nothing: give a name, or leave it out")
+    return found
 
 
 def _write(prediction: Prediction, json_file: Path | None) -> None:
@@ -172,11 +151,7 @@ def _write(prediction: Prediction, json_file: Path | None) -> None:
         return
     if json_file is not None:
         write_atomically(json_file, prediction_to_json(prediction).encode())
-    from rich.console import Console
-
+    from profiler.cli.terminal import terminal
     from profiler.report.predict_text import print_prediction
 
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal without µ or … still gets a report
-    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
-    print_prediction(console, prediction)
+    print_prediction(terminal(), prediction)

@@ -35,7 +35,8 @@ def denoise_sections(
     parts = changing_parts(analysis.step_operators)
     if len(parts):
         count = min(top, _ROWS, len(parts))
-        title = f"From step to step, {of_all(count, len(parts))} that change"
+        shown = of_all(count, len(parts))
+        title = f"From step to step, {shown} with a warm-up, a drift beyond noise or outliers"
         yield title, [_parts(parts.head(count), width)]
     outliers = analysis.step_outliers
     if len(outliers):
@@ -64,7 +65,7 @@ def _parts(parts: pl.DataFrame, width: int) -> Table:
             times("median", parts["median_ns"], like_ns=longest),
             percents("spread", parts["spread"], rank=3),
             numbers("warm-up", parts["warmup_steps"], rank=1),
-            times("cost", parts["warmup_ns"], rank=2),
+            times("cost", parts["warmup_ns"], rank=2, like_ns=longest),
             percents("drift", parts["drift_ns"] * steps / parts["median_ns"]),
             percents("from", parts["drift_low_ns"] * steps / parts["median_ns"], rank=1),
             percents("to", parts["drift_high_ns"] * steps / parts["median_ns"], rank=1),

@@ -9,7 +9,7 @@ in one side. Differences that exceed noise are bold in the terminal.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from textwrap import wrap
 
 import polars as pl
@@ -34,6 +34,8 @@ _PROMPTS = ("prompt", "negative_prompt")  # an encoder does the same for both
 _NAMED = 3  # runs of a side that are named
 _RATIO = 3.0  # from here on a change reads better as a factor
 _SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
+_DIGITS = 9  # of a number in a path
+_NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])", re.ASCII)
 _Section = tuple[str, list[Column], list[int]]  # title, columns, rows that exceed noise
 
 
@@ -145,7 +147,7 @@ def _sections(comparison: Comparison, top: int) -> Iterator[_Section]:
         if len(shown):
             yield (
                 f"Only in {side}, {of_all(len(shown), len(rows))} by time",
-                [texts("what", shown["what"], shrink=30), _times("time", shown["ns"])],
+                _alone_columns(shown),
                 [],
             )
 
@@ -177,7 +179,58 @@ def _alone(metrics: pl.DataFrame, side: str) -> pl.DataFrame:
     folded = rows.with_columns(module=pattern(pl.col("module")))
     names = [_what(row) for row in folded.iter_rows(named=True)]
     named = folded.with_columns(what=pl.Series(names, dtype=pl.String))
-    return named.group_by("what", maintain_order=True).agg(ns=pl.col(f"{side}_ns").sum())
+    sums = named.group_by("what", maintain_order=True).agg(ns=pl.col(f"{side}_ns").sum())
+    blocks = _blocks(metrics, side)
+    return sums.with_columns(
+        blocks=pl.Series([blocks.get(what, "") for what in sums["what"]], dtype=pl.String)
+    )
+
+
+def _alone_columns(rows: pl.DataFrame) -> list[Column]:
+    found = [texts("what", rows["what"], shrink=30)]
+    if (rows["blocks"] != "").any():
+        found.append(texts("blocks", rows["blocks"]))
+    return [*found, _times("time", rows["ns"])]
+
+
+def _blocks(metrics: pl.DataFrame, side: str) -> dict[str, str]:
+    """By what they are of, which equal blocks only one side has where the other has some, too:
+    `"4, 5; base 0 to 3"`."""
+    other = "base" if side == "new" else "new"
+    rows = metrics.filter((pl.col("level") == "module") & pl.col("step").is_null())
+    folded = rows.with_columns(path=pl.col("module"), module=pattern(pl.col("module")))
+    paths: tuple[dict[str, list[list[int]]], dict[str, list[list[int]]]] = ({}, {})
+    for row in folded.iter_rows(named=True):
+        of_other = row["verdict"] != f"only in {side}"
+        numbers = [int(number[-_DIGITS:]) for number in _NUMBER.findall(row["path"] or "")]
+        if numbers:
+            paths[of_other].setdefault(_what(row), []).append(numbers)
+    return {
+        what: _told_apart(own, paths[1][what], other)
+        for what, own in paths[0].items()
+        if what in paths[1]
+    }
+
+
+def _told_apart(own: list[list[int]], others: list[list[int]], other: str) -> str:
+    """The numbers at the place in the paths where they differ."""
+    places = zip(zip(*own, strict=False), zip(*others, strict=False), strict=False)
+    columns = [({*mine}, {*theirs}) for mine, theirs in places]
+    mine, theirs = next((pair for pair in columns if pair[0] - pair[1]), columns[0])
+    return f"{_listed(mine)}; {other} {_listed(theirs)}"
+
+
+def _listed(numbers: Iterable[int]) -> str:
+    """`"0 to 3, 5"`."""
+    runs: list[list[int]] = []
+    for number in sorted(numbers):
+        if runs and number == runs[-1][-1] + 1:
+            runs[-1].append(number)
+        else:
+            runs.append([number])
+    return ", ".join(
+        f"{run[0]} to {run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs
+    )
 
 
 def _what(row: dict[str, object]) -> str:

@@ -14,6 +14,7 @@ from typing import Any
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.report.excerpts import outlier_count
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
 
@@ -29,6 +30,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "accounting": _plain(analysis.accounting),
         "step_summary": _plain(analysis.step_summary),
         **tables,
+        "step_outliers_total": outlier_count(analysis),
         "findings": [_plain(finding) for finding in analysis.findings],  # nested, not as the table
         "device_profiles": _profiles(analysis.device_profiles),
     }

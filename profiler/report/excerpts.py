@@ -7,6 +7,7 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.verdicts import ABOVE_ROOF
 from profiler.report.units import counted, duration, percent
 
 __all__ = [
@@ -26,11 +27,15 @@ __all__ = [
     "roles_shown",
     "roof_sentence",
     "split_operators",
+    "why_no_waits",
     "with_rates",
 ]
 
 LEAST_SHARE = 0.005  # of the time of all, for a row that is shown
-HALF_OF_BATCH = "estimated: half of the batched calls, as if time grew with the batch"
+HALF_OF_BATCH = (
+    "estimated: what batched calls would save with half the batch, by their operators where these "
+    "were traced, else half of them"
+)
 UNCOUNTED_WEIGHTS = "needed: the peak, and weights, which the counters leave out"
 WITHOUT_CLASSES = "the trace has no classes of modules: roles are by names, op types and shapes"
 _BY_RULES = "by rules about names and shapes, not by values: a trace holds none"
@@ -107,12 +112,43 @@ def roof_sentence(analysis: Analysis) -> str:
     busy, unknown = int(rows["busy_ns"].sum()), int(rows["unknown_ns"].sum())
     if unknown and busy:
         lines.append(f"FLOPs or bytes not known for {percent(unknown / busy)} of busy time")
+    lines += _above_roof(analysis)
     return "; ".join(lines)
+
+
+def _above_roof(analysis: Analysis) -> list[str]:
+    """That roles are faster than their roof, which no device can be."""
+    above = analysis.roofline_roles.filter(pl.col("of_roof") > ABOVE_ROOF)
+    if above.is_empty():
+        return []
+    most = above.sort("of_roof", descending=True).row(0, named=True)
+    of = f" of {most['submodule']}" if most["submodule"] else ""
+    more = f" and {counted(len(above) - 1, 'other role')}" if len(above) > 1 else ""
+    sentence = (
+        f"{most['role']}{of}{more} beyond the roof, up to {most['of_roof']:.2f} times it: data "
+        "stays in a cache, or the profile is too low (calibrate-device on a machine at rest "
+        "measures it again), and then verdicts are wrong"
+    )
+    return [sentence]
 
 
 def _source(device: str, profile: DeviceProfile) -> str:
     how = "measured" if profile.measured else "published"
-    return f"roof of {device}: {how}, {profile.source or 'source unknown'}"
+    source = f"roof of {device}: {how}, {profile.source or 'source unknown'}"
+    if profile.memory_bandwidth is None:
+        return f"{source}, without a memory bandwidth: nothing there has a verdict but host-bound"
+    return source
+
+
+def why_no_waits(analysis: Analysis) -> str:
+    """Why nobody knows what devices waited for, "" where it is known, or nothing executed."""
+    traced, calls = analysis.run.traced_calls, analysis.run.calls
+    if len(analysis.idle) or traced == calls or not traced:
+        return ""
+    return (
+        f"not known: the operators of {calls - traced:,} of {counted(calls, 'call')} were not "
+        "recorded, and what a device did in them nobody tells; --ops all records them"
+    )
 
 
 def path_wall_ns(rows: pl.DataFrame) -> int:

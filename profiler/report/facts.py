@@ -8,9 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, TypeGuard
+from typing import Any
 
+from profiler.analysis.manifest_numbers import finite_number, is_finite_number
 from profiler.analysis.result import Accounting, Analysis
+from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
 
 __all__ = [
@@ -21,10 +23,8 @@ __all__ = [
     "attributed_to",
     "details",
     "headline",
-    "how_known",
     "key_facts",
     "named_value",
-    "share_of",
 ]
 
 _NAMED = 4  # names that the headline lists
@@ -167,62 +167,16 @@ def _commands(analysis: Analysis) -> Fact:
 
 
 def _cost(overhead: Mapping[str, Any]) -> Fact:
-    share = _real(overhead, "share")
+    share = finite_number(overhead, "share")
     if share is None:
-        if _real(overhead, "hooks_ns") is None:
+        if finite_number(overhead, "hooks_ns") is None:
             return Fact("Cost of tracing", "not measured", "by the producer of this run")
         return Fact("Cost of tracing", "not known", how_known(overhead, stated=False))
-    event = _real(overhead, "operator_event_ns")
+    event = finite_number(overhead, "operator_event_ns")
     note = f"of {share_of(overhead)}, {how_known(overhead)}" + (
         f", {duration(event)} a recorded operator" if event else ""
     )
     return Fact("Cost of tracing", percent(share), note)
-
-
-def share_of(overhead: Mapping[str, Any]) -> str:
-    """What the share of tracing is of: `"end to end"`, or `"the time in calls"`."""
-    return str(overhead.get("share_of") or "end to end")
-
-
-def how_known(overhead: Mapping[str, Any], *, stated: bool = True) -> str:
-    """How the cost of tracing is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
-    (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals where there are, and where too few
-    calls could be compared. `stated`: a cost is stated."""
-    measured = overhead.get("measured")
-    found = [
-        f"{name} {duration(cost)} a call{_interval(known)}"
-        for name, known in (measured.items() if isinstance(measured, Mapping) else ())
-        if isinstance(known, Mapping) and (cost := _real(known, "call_ns")) is not None
-    ]
-    parts = [f"measured: {', '.join(found)}"] if found else []
-    if stated and (not found or _real(overhead, "estimated_events")):
-        parts.append(("else " if found else "") + "estimated" + _spread(overhead))
-    return ", ".join([*parts, *_too_few(overhead)])
-
-
-def _spread(overhead: Mapping[str, Any]) -> str:
-    """How far apart the estimates of a noisy machine lie."""
-    low, high = _real(overhead, "operator_event_low_ns"), _real(overhead, "operator_event_high_ns")
-    if low is None or high is None or overhead.get("noisy") is not True:
-        return ""
-    return f" (noisy: {duration(low)} to {duration(high)} an event)"
-
-
-def _too_few(overhead: Mapping[str, Any]) -> Iterator[str]:
-    few = overhead.get("too_few")
-    counts = [
-        f"{name} {count(int(_real(of, 'traced_calls') or 0))} traced and "
-        f"{count(int(_real(of, 'untraced_calls') or 0))} untraced"
-        for name, of in (few.items() if isinstance(few, Mapping) else ())
-        if isinstance(of, Mapping)
-    ]
-    if counts:
-        yield f"too few calls to measure it ({', '.join(counts)})"
-
-
-def _interval(known: Mapping[str, Any]) -> str:
-    low, high = _real(known, "call_low_ns"), _real(known, "call_high_ns")
-    return "" if low is None or high is None else f" ({duration(low)} to {duration(high)})"
 
 
 def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
@@ -233,9 +187,9 @@ def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
 
 def _attributed(attribution: Mapping[str, Any]) -> Iterator[Fact]:
     parts = [part for part in attribution.values() if isinstance(part, Mapping)]
-    total = sum(_real(part, "total_ns") or 0.0 for part in parts)
+    total = sum(finite_number(part, "total_ns") or 0.0 for part in parts)
     if total:
-        share = sum(_real(part, "attributed_ns") or 0.0 for part in parts) / total
+        share = sum(finite_number(part, "attributed_ns") or 0.0 for part in parts) / total
         note = f"of operator time, to {attributed_to(attribution)}"
         yield Fact("Attributed", percent(share), note)
 
@@ -304,7 +258,7 @@ def _nested(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def named_value(key: str, value: Any) -> tuple[str, str]:
     """A key without its unit, and its value with it: `("hooks", "1.43 ms")`."""
     for suffix, text in (("_ns", duration), ("_bytes", size), ("share", percent)):
-        if key.endswith(suffix) and _is_number(value):
+        if key.endswith(suffix) and is_finite_number(value):
             name = key.removesuffix(suffix) if suffix.startswith("_") else key
             return name.replace("_", " "), text(value)
     if isinstance(value, Mapping) and len(value) > _ENTRIES:
@@ -320,14 +274,3 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(_text(part) for part in value)
     return str(value)
-
-
-def _real(mapping: Mapping[str, Any], key: str) -> float | None:
-    value = mapping.get(key)
-    return float(value) if _is_number(value) else None
-
-
-def _is_number(value: Any) -> TypeGuard[float]:
-    """A finite number: JSON readers accept NaN and Infinity."""
-    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return numeric and abs(value) < float("inf")

@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
-from profiler.report.excerpts import path_by_part, path_sentence
+from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
 from profiler.report.layout import numbers, percents, sizes, table, texts, times
 from profiler.report.lines import of_all
 
@@ -27,6 +27,8 @@ def idle_sections(
     """Title and parts of each section; nothing of what the run does not tell."""
     if len(analysis.idle):
         yield "What devices waited for, whole run", [_idle(analysis.idle, width)]
+    elif why := why_no_waits(analysis):
+        yield "What devices waited for, whole run", [Text(why, style="dim")]
     if len(analysis.critical_path):
         title = path_sentence(analysis).replace(_NO_BREAK, " ")
         yield title, [_path(analysis.critical_path, width)]

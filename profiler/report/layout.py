@@ -64,13 +64,13 @@ def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Co
     """Counts with thousands separators; fractions with one digit, where there are any."""
     values = list(values)
     whole = all(v is None or float(v).is_integer() for v in values)
-    cells = (_NOTHING if v is None else f"{v:,.0f}" if whole else f"{v:,.1f}" for v in values)
+    cells = (_NOTHING if v is None else f"{v:z,.0f}" if whole else f"{v:z,.1f}" for v in values)
     return Column(header, tuple(cells), rank=rank)
 
 
 def ratios(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
     """Ratios with two digits."""
-    return Column(header, tuple(_NOTHING if v is None else f"{v:.2f}" for v in values), rank=rank)
+    return Column(header, tuple(_NOTHING if v is None else f"{v:z.2f}" for v in values), rank=rank)
 
 
 def percents(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
@@ -106,12 +106,12 @@ def _unit(largest_ns: float) -> tuple[float, str]:
 
 
 def _fixed(value: float, digits: int) -> str:
-    """A fixed number of digits; what would round to zero but is more says so."""
+    """A fixed number of digits; what would round to zero but is more says so. No minus zero."""
     if value == 0:
         return "0"
-    text = f"{value:,.{digits}f}"
-    if not text.strip("-0.,"):
-        return f"<{10**-digits:.{digits}f}" if value > 0 else text
+    text = f"{value:z,.{digits}f}"
+    if value > 0 and not text.strip("0.,"):
+        return f"<{10**-digits:.{digits}f}"
     return text
 
 

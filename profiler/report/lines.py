@@ -6,10 +6,12 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.result import Accounting, Analysis, RunSummary
 from profiler.events import Loss
-from profiler.report.facts import asynchronous, at_once, attributed_to, how_known, share_of
+from profiler.report.facts import asynchronous, at_once, attributed_to
 from profiler.report.layout import shorten
+from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, duration, percent
 
 __all__ = ["RESIDUAL_LIMIT", "Line", "accounting_lines", "describe", "of_all"]
@@ -113,16 +115,19 @@ def _selection(run: RunSummary) -> str:
 
 
 def _warmup(warmup: Mapping[str, Any]) -> str:
-    runs, took = _real(warmup, "runs"), _real(warmup, "duration_ns")
+    runs, took = finite_number(warmup, "runs"), finite_number(warmup, "duration_ns")
     parts = [_number(int(runs), "run") if runs else "", duration(took) if took else ""]
     return ", ".join([*filter(None, parts), "not in this run"])
 
 
 def _overhead(overhead: Mapping[str, Any]) -> str:
     """What tracing cost, as far as the producer measured it."""
-    share, hooks = _real(overhead, "share"), _real(overhead, "hooks_ns")
-    events, each = _real(overhead, "operator_events"), _real(overhead, "operator_event_ns")
-    conversion = _real(overhead, "conversion_ns")
+    share, hooks = finite_number(overhead, "share"), finite_number(overhead, "hooks_ns")
+    events, each = (
+        finite_number(overhead, "operator_events"),
+        finite_number(overhead, "operator_event_ns"),
+    )
+    conversion = finite_number(overhead, "conversion_ns")
     parts = []
     if share is not None:
         parts.append(f"{percent(share)} of {share_of(overhead)}, {how_known(overhead)}")
@@ -132,7 +137,7 @@ def _overhead(overhead: Mapping[str, Any]) -> str:
         )
     if hooks is not None:
         parts.append(f"hooks {duration(hooks)}")
-    total = _real(overhead, "operators_ns")
+    total = finite_number(overhead, "operators_ns")
     if events and total is not None and overhead.get("measured"):
         parts.append(f"{count(int(events))} operator events: {duration(total)}")
     elif events and each is not None:
@@ -140,7 +145,7 @@ def _overhead(overhead: Mapping[str, Any]) -> str:
         parts.append(f"{count(int(events))} operator events at {duration(each)}: {duration(total)}")
     if not parts:
         return "not measured"
-    if waited := _real(overhead, "backpressure_ns"):
+    if waited := finite_number(overhead, "backpressure_ns"):
         parts.append(f"pipelines waited {duration(waited)} for files to be written")
     if conversion is not None:
         parts.append(f"after the run {duration(conversion)} to write it")
@@ -160,14 +165,7 @@ def _attribution(attribution: Mapping[str, Any]) -> str:
 
 
 def _share(part: object) -> float | None:
-    return _real(part, "share") if isinstance(part, Mapping) else None
-
-
-def _real(mapping: Mapping[str, Any], key: str) -> float | None:
-    """A finite number under `key`, whatever else a manifest may hold there."""
-    value = mapping.get(key)
-    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if numeric and abs(value) < float("inf") else None  # type: ignore[arg-type]
+    return finite_number(part, "share") if isinstance(part, Mapping) else None
 
 
 def _number(number: int, noun: str, plural: str = "") -> str:

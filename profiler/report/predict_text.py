@@ -5,7 +5,7 @@ print_prediction(Console(highlight=False), prediction)
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from textwrap import wrap
 
 from rich.console import Console
@@ -24,6 +24,7 @@ __all__ = ["headline", "print_prediction"]
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _NO_STAGE = "outside"
+_AS_PLACED, _BEST = "as placed", "best placement"
 
 
 def print_prediction(console: Console, prediction: Prediction) -> None:
@@ -34,9 +35,10 @@ def print_prediction(console: Console, prediction: Prediction) -> None:
     total = Part("end to end", prediction.measured.ns, prediction.request.ns)
     for title, parts in (("stage", prediction.stages), ("submodule", prediction.submodules)):
         _section(console, f"By {title}", _parts(title, [*parts, total]), [len(parts)])
-    if prediction.simulation is not None:
-        _section(console, *_simulated(prediction.simulation, prediction.best))
-        _section(console, "Devices", _devices(prediction.simulation, prediction.best))
+    shown = _shown(prediction)
+    if shown:
+        _section(console, *_simulated(shown))
+        _section(console, "Devices", _devices(shown))
     if prediction.best is not None:
         _section(console, "Best placement found", _placement(prediction.best))
         _wrapped(console, _searched(prediction.best), "dim")
@@ -96,6 +98,13 @@ def _lines(prediction: Prediction) -> Iterator[str]:
     if request.resampled:
         drawn = f"drawing from the measured {request.resampled}"
         yield f"the interval is that of a single request, by {drawn}"
+    elif request.low is not None:
+        yield "the interval has the bounds of what was estimated; nothing was measured twice"
+    if prediction.too_large:
+        yield (
+            f"as placed: does not fit into memory, as {prediction.too_large}; its times are as if "
+            "it did"
+        )
 
 
 def _parts(title: str, parts: Sequence[Part]) -> list[Column]:
@@ -114,31 +123,43 @@ def _share(part: float, whole: float) -> float | None:
     return part / whole if whole else None
 
 
-def _simulated(simulation: Simulation, best: BestPlacement | None) -> tuple[str, list[Column]]:
-    shown = [("as placed", simulation)]
-    if best is not None:
-        shown.append(("best placement", best.simulation))
-    found = [one for _, one in shown]
-    title = f"{counted(simulation.concurrency, 'request')} at once, in order of the "
-    return title + simulation.order, [
-        texts("placement", [name for name, _ in shown]),
+def _shown(prediction: Prediction) -> dict[str, Simulation]:
+    """What was simulated, by the name of its placement."""
+    best = prediction.best.simulation if prediction.best is not None else None
+    both = {_AS_PLACED: prediction.simulation, _BEST: best}
+    return {name: one for name, one in both.items() if one is not None}
+
+
+def _simulated(shown: Mapping[str, Simulation]) -> tuple[str, list[Column]]:
+    found = list(shown.values())
+    title = f"{counted(found[0].concurrency, 'request')} at once, in order of the "
+    return title + found[0].order, [
+        texts("placement", list(shown)),
         Column("requests/s", tuple(f"{one.throughput:.3g}" for one in found)),
+        Column(f"{100 * CONFIDENCE:.0f} % interval", tuple(_interval(one) for one in found)),
         *(times(f"p{p}", [one.latency(p) for one in found]) for p in PERCENTILES),
         texts("busiest", [one.bottleneck for one in found], rank=1),
     ]
 
 
-def _devices(simulation: Simulation, best: BestPlacement | None) -> list[Column]:
-    others = best.simulation.utilization if best is not None else {}
-    names = list(dict.fromkeys((*simulation.utilization, *others)))
-    waits = simulation.queue_wait_ns
-    columns = [
-        texts("device", names),
-        percents("utilized", [simulation.utilization.get(name) for name in names]),
-        times("queue wait", [round(waits[n]) if n in waits else None for n in names]),
-    ]
+def _interval(simulation: Simulation) -> str:
+    """`"0.71 to 0.84"`, in requests/s; a dash where nothing was measured more than once."""
+    if simulation.low is None or simulation.high is None:
+        return "-"
+    return f"{simulation.low:.3g} to {simulation.high:.3g}"
+
+
+def _devices(shown: Mapping[str, Simulation]) -> list[Column]:
+    """Of each device its utilization in each placement, and the wait for it as placed."""
+    placed, best = shown.get(_AS_PLACED), shown.get(_BEST)
+    names = list(dict.fromkeys(name for one in shown.values() for name in one.utilization))
+    waits = (placed or shown[_BEST]).queue_wait_ns
+    columns = [texts("device", names)]
+    if placed is not None:
+        columns.append(percents("utilized", [placed.utilization.get(name) for name in names]))
+    columns.append(times("queue wait", [round(waits[n]) if n in waits else None for n in names]))
     if best is not None:
-        columns.append(percents("best utilized", [others.get(name) for name in names]))
+        columns.append(percents("best utilized", [best.utilization.get(name) for name in names]))
     return columns
 
 
@@ -151,8 +172,10 @@ def _placement(best: BestPlacement) -> list[Column]:
 
 def _searched(best: BestPlacement) -> str:
     what = f"of {counted(best.possible, 'placement')} {best.considered:,} were considered"
-    all_of_them = "none is more than 1 % better in the simulation" if best.exhaustive else "not all"
-    return f"{what} and {best.simulated:,} simulated: {all_of_them}"
+    if not best.exhaustive:
+        return f"{what} and {best.simulated:,} simulated: not all"
+    ruled_out = ", the others ruled out by a bound" if best.simulated < best.considered else ""
+    return f"{what} and {best.simulated:,} simulated{ruled_out}: none is more than 1 % better"
 
 
 def _section(

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import roof_sentence, with_rates
-from profiler.report.layout import clean, numbers, percents, ratios, table, texts, times
+from profiler.report.layout import clean, numbers, percents, ratios, sizes, table, texts, times
 from profiler.report.lines import of_all
 
 __all__ = ["roofline_sections"]
@@ -69,8 +69,8 @@ def _fusions(rows: pl.DataFrame, width: int) -> Table:
             texts("submodule", rows["submodule"], shrink=11, rank=2),
             numbers("chains", rows["chains"], rank=1),
             times("busy", rows["busy_ns"], like_ns=longest),
-            numbers("saves MB", rows["saved_bytes"] / 1e6),
-            times("saves", rows["saved_ns"], like_ns=longest),
+            sizes("saves traffic", rows["saved_bytes"]),
+            times("saves time", rows["saved_ns"], like_ns=longest),
         ],
         width,
     )

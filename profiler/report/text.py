@@ -37,15 +37,13 @@ from profiler.report.layout import (
 )
 from profiler.report.lines import Line, accounting_lines, describe, of_all
 from profiler.report.memory_text import memory_sections
-from profiler.report.patterns import by_pattern
+from profiler.report.operators_text import operator_sections
 from profiler.report.role_text import role_sections
 from profiler.report.roofline_text import roofline_sections
 
 __all__ = ["print_report"]
 
 _ALERT = "bold red"
-_HOST_ROWS = 5
-_PATTERN_ROWS = 10
 _PIPELINE_ROWS = 12
 _PROMPTS = ("prompt", "negative_prompt")
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -90,7 +88,7 @@ def _details(
     """Titles and parts of the sections that answer one question each."""
     yield from idle_sections(analysis, top, width)
     yield from denoise_sections(analysis, top, width)
-    for title, part in _operator_sections(analysis.operators, top, width):
+    for title, part in operator_sections(analysis.operators, top, width):
         yield title, [part]
     yield from geometry_sections(analysis, top, width)
     yield from role_sections(analysis, width)
@@ -165,7 +163,8 @@ def _devices(devices: pl.DataFrame, width: int) -> Table:
             for name, rank in categories.items()
         ),
         times("idle", devices["idle_ns"], rank=4, like_ns=longest),
-        percents("utilized", devices["utilization"]),
+        times("span", devices["span_ns"], rank=10, like_ns=longest),
+        percents("busy of span", devices["utilization"]),
     ]
     if (devices["weight_bytes"] > 0).any():
         columns.append(sizes("weights", devices["weight_bytes"], rank=4))
@@ -245,68 +244,3 @@ def _steps(analysis: Analysis, width: int) -> Iterator[Table | Text]:
     yield Text(sparkline(steps["duration_ns"].to_list(), width))
     if summary.measured_by != "step spans":
         yield Text("from first to last call of a step: the run has no step spans", style="dim")
-
-
-def _operator_sections(
-    operators: pl.DataFrame, top: int, width: int
-) -> Iterator[tuple[str, Table]]:
-    """Operators of repeated blocks as one, the longest single ones, and what the host did."""
-    on_devices = operators.filter(~pl.col("host"))
-    on_host = operators.filter("host")
-    folded = by_pattern(on_devices)
-    if top and len(folded) < len(on_devices):
-        shown = min(top, _PATTERN_ROWS, len(folded))
-        title = f"Operators with equal blocks folded, {of_all(shown, len(folded))} by busy time"
-        yield title, _operators(folded.head(shown), width)
-    if top and len(on_devices):
-        shown = min(top, len(on_devices))
-        title = f"Operators, {of_all(shown, len(on_devices))} by busy time"
-        yield title, _operators(on_devices.head(shown), width)
-    if top and len(on_host):
-        shown = min(top, _HOST_ROWS, len(on_host))
-        title = f"Host work, {of_all(shown, len(on_host))} by time"
-        yield title, _host_work(on_host.head(shown), width)
-
-
-def _operators(operators: pl.DataFrame, width: int) -> Table:
-    calibrated = operators["calibrated_ns"]
-    longest = max(operators["busy_sum_ns"], default=0)
-    split = (operators["tracks"] > 1).any()  # else union and busy, efficiency and 1 are the same
-    layers = [numbers("layers", operators["layers"])] if "layers" in operators.columns else []
-    several = operators["submodule"].n_unique() > 1
-    named = texts(
-        "submodule",
-        operators["submodule"],
-        rank=0 if several else 4,
-        shrink=11 if several else 0,
-    )
-    columns = [
-        texts("layer", operators["layer"], shrink=32),
-        *layers,
-        named,
-        texts("type", operators["op_types"], rank=5, shrink=14),
-        numbers("tracks", operators["tracks"], rank=7),
-        numbers("calls", operators["calls"], rank=6),
-        numbers("commands", operators["commands"], rank=3 if layers else 0),
-        times("union", operators["wall_union_ns"], rank=0 if split else 1, like_ns=longest),
-        times("busy", operators["busy_sum_ns"], like_ns=longest),
-        *([times("untraced", calibrated, rank=2)] if calibrated.is_not_null().any() else []),
-        times("median", operators["median_ns"], rank=8),
-        ratios("parallel", operators["parallel_efficiency"], rank=0 if split else 2),
-        ratios("imbalance", operators["imbalance"], rank=3),
-        percents("share", operators["share"]),
-    ]
-    return table(columns, width)
-
-
-def _host_work(operators: pl.DataFrame, width: int) -> Table:
-    columns = [
-        texts("layer", operators["layer"], shrink=24),
-        texts("submodule", operators["submodule"], shrink=14),
-        numbers("commands", operators["commands"]),
-        times("union", operators["wall_union_ns"]),
-        times("busy", operators["busy_sum_ns"]),
-        times("median", operators["median_ns"], rank=1),
-        percents("share", operators["share"]),
-    ]
-    return table(columns, width)

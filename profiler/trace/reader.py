@@ -29,7 +29,7 @@ from profiler.trace.columns import (
     TraceColumns,
     TrackRow,
 )
-from profiler.trace.unpack import Unpacker, is_gzip
+from profiler.trace.unpack import Unpacker, is_gzip, not_a_trace
 
 __all__ = ["read_bytes", "read_trace"]
 
@@ -104,7 +104,7 @@ def _decode(data: bytes | memoryview, where: str, unpacker: Unpacker) -> TraceCo
         reason = str(error) or "it needs more memory than there is"
         raise InputError(f"cannot read {where}: {reason}") from error
     if found["packets"] == 0:
-        raise InputError(f"{where} is not a Perfetto trace: give a .pb written by a tracer")
+        raise not_a_trace(where)
     return _columns(found, len(data), where)
 
 

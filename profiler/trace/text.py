@@ -17,6 +17,7 @@ from profiler.errors import InputError
 from profiler.trace import schema
 from profiler.trace.framing import decoded_packets, file_bytes
 from profiler.trace.state import SequenceState, numbered_texts, text, track_name, track_unit
+from profiler.trace.unpack import not_a_trace
 
 __all__ = ["dump_lines"]
 
@@ -44,7 +45,7 @@ def dump_lines(path: Path) -> Iterator[str]:
         yield from dump.packet(number, packet)
         end = offset
     if not end:
-        raise InputError(f"{path} is not a Perfetto trace: give a .pb written by a tracer")
+        raise not_a_trace(str(path))
     if end < len(data):
         lost = f"the last {len(data) - end:,} of {len(data):,} bytes are lost"
         raise InputError(f"{path} is cut or damaged at byte {end:,}, {lost}: copy it again")

@@ -16,7 +16,7 @@ from typing import Any
 
 from profiler.errors import InputError, MissingPackageError
 
-__all__ = ["Unpacker", "is_gzip"]
+__all__ = ["Unpacker", "is_gzip", "not_a_trace"]
 
 _FACTOR = 256
 _LEAST = 1 << 22  # bytes that may always be unpacked
@@ -27,6 +27,14 @@ _BEGUN = b"\x0a"  # a packet that begins and never ends: the core counts it as d
 def is_gzip(data: memoryview) -> bool:
     """Whether `data` begins as a `.gz` file does."""
     return bytes(data[:2]) == b"\x1f\x8b"
+
+
+def not_a_trace(where: str) -> InputError:
+    """The error for a file, `where`, in which there is no packet."""
+    return InputError(
+        f"{where} is not a Perfetto trace: give a .pb written by a tracer, or convert another "
+        "profiler's trace (.json, .json.gz) with `profile-sd3 import`"
+    )
 
 
 class Unpacker:

@@ -6,6 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.waiting.critical_path import critical_path_table
+from profiler.analysis.waiting.device_queues import Queues
 from profiler.analysis.waiting.longest_chain import longest_chain
 from profiler.events import CATEGORIES
 from tests.analysis.linked_runs import gpu, host, linked, timeline, wait
@@ -193,6 +194,29 @@ def _runs(draw):
     rows = st.integers(0, max(len(commands) - 1, 0))
     pairs = draw(st.lists(st.tuples(rows, rows), max_size=8)) if commands else []
     return calls, commands, spans, pairs
+
+
+def test_path_of_a_pipeline_call_does_not_go_back_to_others():
+    """A stream that never ran empty since the first of 50 pipeline calls: the path of each is its
+    own 10 kernels, whatever ran before."""
+    calls, kernels = 50, 10
+    spans = [make_span("pipeline", "P", 100 * p, 100, pipeline=p) for p in range(calls)]
+    own = [make_call(p, "t", 100 * p, 100 * p + 100, pipeline=p) for p in range(calls)]
+    count = calls * kernels
+    commands = [host(n // kernels, 0, 0) for n in range(count)]
+    commands += [gpu(n // kernels, 10 * n, 10 * n + 10) for n in range(count)]
+    commands += [wait(p, 100 * p + 90, 100 * p + 100) for p in range(calls)]
+    run = linked(make_run(own, commands, spans), *((n, count + n) for n in range(count)))
+    line = timeline(run)
+    queues = Queues.of(line)
+    begin = int(line.pipelines.starts.min())
+    for pipeline in range(calls):
+        first = begin + 100 * pipeline
+        (stretch,) = queues.stretches(first, first + 100)
+        row, ran, queued = queues.parts(stretch, line.commands)
+        assert (stretch.end - stretch.start, len(row)) == (100, kernels)
+        assert (ran.sum(), queued.sum()) == (100, 0)
+    assert critical_path_table(line)["path_ns"].to_list() == [100] * calls
 
 
 @settings(max_examples=150, deadline=None)

@@ -11,12 +11,26 @@ def _rows(run):
 
 
 def test_half_of_a_batched_call_is_an_estimate():
-    """300 and 200 ns of batched calls in a run of 1000 ns: 250 ns, a quarter."""
-    (row,) = _rows(tiny_run())
+    """300 and 200 ns of batched calls without operators in a run of 1000 ns: 250 ns, a quarter."""
+    calls = [
+        make_call(0, "transformer", 0, 300, step=0, branch="batched", traced=False),
+        make_call(1, "transformer", 300, 500, step=1, branch="batched", traced=False),
+    ]
+    (row,) = _rows(make_run(calls, spans=[make_span("pipeline", "P", 0, 1000)]))
     assert (row["what"], row["submodule"]) == ("classifier-free guidance", "transformer")
-    assert (row["calls"], row["wall_ns"], row["busy_ns"]) == (2, 250, (250 + 160) / 2)
+    assert (row["calls"], row["wall_ns"], row["calibrated_ns"]) == (2, 250, 250)
     assert row["estimated"] is True
+    assert row["evidence"] == "half of batched calls, none of which was traced with operators"
     assert row["share"] == pytest.approx(0.25)
+
+
+def test_operators_of_a_batched_call_are_halved():
+    """Of unknown work, 530 ns in 410 of device time: 70 ns of each of the six commands are fixed,
+    half of the other 110 goes."""
+    (row,) = _rows(tiny_run())
+    assert row["estimated"] is True
+    assert row["wall_ns"] == row["busy_ns"] == round(110 * 410 / 530 / 2)
+    assert row["evidence"].startswith("half the batch of each operator: ")
 
 
 def test_calls_of_their_own_are_measured():
@@ -48,16 +62,27 @@ def test_guidance_in_some_of_the_steps_is_measured():
     assert row["evidence"] == "batched against 3 cond calls"
 
 
+def test_two_calls_of_either_kind_measure_nothing():
+    """As predictions have it: half, an estimate."""
+    calls = [
+        make_call(i, "transformer", i * 100, i * 100 + 50, step=i, branch=branch, traced=False)
+        for i, branch in enumerate(["batched"] * 4 + ["cond"] * 2)
+    ]
+    (row,) = _rows(make_run(calls))
+    assert (row["wall_ns"], row["estimated"]) == (100, True)
+
+
 def test_traced_calls_are_calibrated():
     """Traced uncond calls take 100 ns, untraced ones 80: four fifths of what was traced."""
-    times = [(0, 100, True), (100, 200, True), (200, 280, False), (280, 360, False)]
+    times = [(100 * i, 100 * i + 100, True) for i in range(4)]
+    times += [(400 + 80 * i, 480 + 80 * i, False) for i in range(3)]
     calls = [
         make_call(i, "t", a, b, step=i, branch="uncond", traced=traced)
         for i, (a, b, traced) in enumerate(times)
     ]
-    commands = [Command(i, "rbln:0", "C", "compute", "mlp", times[i][0], 50) for i in range(2)]
+    commands = [Command(i, "rbln:0", "C", "compute", "mlp", times[i][0], 50) for i in range(4)]
     (row,) = _rows(make_run(calls, commands))
-    assert (row["wall_ns"], row["calibrated_ns"]) == (360, 80 + 80 + 80 + 80)
+    assert (row["wall_ns"], row["calibrated_ns"]) == (640, 7 * 80)
 
 
 def test_run_without_guidance_has_none():

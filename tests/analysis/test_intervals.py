@@ -6,7 +6,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis import batches
-from profiler.analysis.intervals import group_heads, union_by, union_length
+from profiler.analysis.intervals import group_heads, reaches, union_by, union_length
 
 INTERVALS = st.lists(
     st.tuples(st.integers(0, 3), st.integers(-50, 50), st.integers(-5, 30)), max_size=40
@@ -80,3 +80,10 @@ def test_union_is_the_number_of_covered_nanoseconds(rows, batch):
         patch.setattr(batches, "_BATCH", batch)
         lengths = union_by(start, end, codes, 4)
     assert lengths.tolist() == [len(group) for group in covered]
+
+
+def test_reaches():
+    """How far the intervals before each reach, and with it; those before all reach 7."""
+    before, reach = reaches(np.array([5, 20, 10, 30]), 7)
+    assert before.tolist() == [7, 7, 20, 20]
+    assert reach.tolist() == [7, 20, 20, 30]

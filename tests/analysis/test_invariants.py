@@ -52,6 +52,16 @@ def test_text_projection_is_needed_once():
     assert row["evidence"] == "path context_embedder, class Linear, equal shapes"
 
 
+def test_one_slow_execution_is_no_saving():
+    """10, 90 and 10 ns: two of three can go, which take 10 ns as a rule, not 100."""
+    linear = ("context_embedder", "aten::linear", "float[2,333,32] float[32,32]", 10)
+    run = _run([linear])
+    slow = pl.when(pl.col("call") == 1).then(90).otherwise(pl.col("duration_ns"))
+    commands = run.commands.with_columns(duration_ns=slow.cast(pl.Int64))
+    (row,) = analyze(dataclasses.replace(run, commands=commands)).invariants.rows(named=True)
+    assert (row["busy_ns"], row["saved_ns"]) == (110, 20)
+
+
 def test_each_branch_has_its_own_text():
     """cond and uncond project different texts: two of six calls are needed."""
     linear = ("context_embedder", "aten::linear", "float[1,333,32] float[32,32]", 10)

@@ -1,13 +1,16 @@
 """Memory by hand: peaks, who held it, what is left; and what the counters never say."""
 
 import dataclasses
+import tracemalloc
 
+import numpy as np
 import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.memory.usage import find_memory, last_begun
 from profiler.table.columns import COUNTERS, schema
 from profiler.trace.manifest import RunInfo
 from tests.runs import EPOCH, make_call, make_run
@@ -179,3 +182,32 @@ def test_nobody_holds_more_than_is_needed():
     found = analyze(_run(samples, calls=CALLS[1:2], submodules=known))
     assert found.memory_devices["needed_bytes"].to_list() == [10]
     assert found.memory.select("submodule", "held_bytes").rows() == [("transformer", 10)]
+
+
+_SPANS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=12)
+
+
+@settings(deadline=None)
+@given(_SPANS, st.lists(st.integers(-2, 45), max_size=8))
+def test_the_last_call_to_begin_of_those_that_run(spans, times):
+    """At every moment, by looking at every call."""
+    start = np.array([begin for begin, _ in spans], dtype=np.int64)
+    end = start + np.array([took for _, took in spans], dtype=np.int64)
+    found = last_begun(np.arange(len(spans)), start, end, np.array(times, dtype=np.int64))
+    for row, time in zip(found.tolist(), times, strict=True):
+        running = [n for n in range(len(spans)) if start[n] <= time <= end[n]]
+        assert row == max(running, key=lambda n: (start[n], n), default=-1)
+
+
+def test_the_timeline_of_many_calls_takes_little_memory():
+    """256 points and 20,000 calls are no table of 5 million (40 MB as integers)."""
+    calls = [make_call(n, "vae", 100 * n, 100 * n + 90, device="cpu:0") for n in range(20_000)]
+    samples = [(n, "cpu:0", "vae arena in use", 100 * n + 50, n) for n in range(0, 20_000, 20)]
+    run = _run(samples, calls)
+    tracemalloc.start()
+    found = find_memory(run, {})
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert len(found.timeline) == 256
+    assert found.timeline["submodule"].unique().to_list() == ["vae"]
+    assert peak < 20e6

@@ -102,11 +102,12 @@ def test_command_that_never_closed_has_no_duration():
 
 def test_calibrated_to_untraced_calls():
     """Traced steady calls take 100 ns, untraced ones 80: operators count four fifths."""
-    times = [(0, 150, True), (200, 300, True), (300, 400, True), (400, 480, False)]
+    times = [(0, 150, True), *((100 * i, 100 * i + 100, True) for i in (2, 3, 4))]
+    times += [(100 * i, 100 * i + 80, False) for i in (5, 6, 7)]
     calls = [make_call(i, "t", a, b, traced=traced) for i, (a, b, traced) in enumerate(times)]
-    commands = [_compute(i, "mlp", times[i][0], 50) for i in range(3)]
+    commands = [_compute(i, "mlp", times[i][0], 50) for i in range(4)]
     row = _row(make_run(calls, commands), "mlp")
-    assert (row["busy_sum_ns"], row["calibrated_ns"]) == (150, 120)
+    assert (row["busy_sum_ns"], row["calibrated_ns"]) == (200, 160)
 
 
 def test_run_without_commands_has_no_operators():

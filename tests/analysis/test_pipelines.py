@@ -24,7 +24,7 @@ from hypothesis import strategies as st
 
 from profiler.analysis.accounting import account
 from profiler.analysis.analyze import analyze
-from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.analysis.result import StageAccount
 from tests.runs import Command, make_call, make_run, make_span
 
@@ -277,3 +277,12 @@ def test_branches_of_a_denoiser():
         ("d", "skip_layers", 2, 29, 15, 14, 15),
     ]
     assert analysis.steps["branches"].to_list() == ["uncond, cond, skip_layers"] * 2
+
+
+def test_step_keys():
+    """In order of pipeline call, then step; what is in no step comes before the call's first."""
+    pipeline = np.repeat(np.array([-1, 0, 1], dtype=np.int32), 3)
+    step = np.tile(np.array([-1, 0, 5], dtype=np.int32), 3)
+    keys = step_keys(pipeline, step)
+    assert (np.diff(keys) > 0).all()
+    assert (keys[step >= 0] >> 32).tolist() == [-1, -1, 0, 0, 1, 1]

@@ -80,13 +80,13 @@ def test_unknown_work_is_counted_not_zero():
     assert (alone["of_roof"], alone["verdict"]) == (None, None)
 
 
-def test_bytes_alone_are_a_roof():
-    """A Triton kernel: FLOPs are not known, bytes are."""
+def test_bytes_alone_are_no_roof():
+    """A Triton kernel: its bytes are counted, but FLOPs that nobody knows may take longer."""
     row = _row(
         Shaped(in_order(("triton_poi_x", "float[10] float[10]"))).found(cuda=UNIT)["operators"]
     )
-    assert (row["flops"], row["bytes"], row["attainable_ns"]) == (None, 80, 80)
-    assert (row["unknown_commands"], row["verdict"]) == (1, "memory-bound")
+    assert (row["flops"], row["bytes"], row["attainable_ns"]) == (None, 80, None)
+    assert (row["unknown_commands"], row["of_roof"], row["verdict"]) == (1, None, None)
 
 
 def test_without_a_profile_there_is_no_roof():
@@ -101,11 +101,28 @@ def test_without_a_profile_there_is_no_roof():
     assert found["b"]["verdict"] == "host-bound"
 
 
-def test_a_profile_may_lack_the_bandwidth():
-    """As that of ATOM: what remains is the compute roof."""
-    lacking = DeviceProfile("x", {"float32": 1e9}, None, None, "", measured=False)
-    row = _row(Shaped(in_order(MM, duration=200)).found(cuda=lacking)["operators"])
-    assert (row["attainable_ns"], row["verdict"]) == (120, "compute-bound")
+@pytest.mark.parametrize(
+    "lacking",
+    [
+        DeviceProfile("bandwidth", {"float32": 1e9}, None, 500.0, "", measured=False),
+        DeviceProfile("peak", {"int8": 1e9}, 1e9, 500.0, "", measured=False),
+    ],
+    ids=lambda profile: profile.hardware,
+)
+@pytest.mark.parametrize("operation", [ADD, MM, DEEP])
+def test_a_rate_that_is_not_known_becomes_no_verdict(lacking, operation):
+    """As ATOM's bandwidth: an addition is not compute-bound because only its FLOPs have a roof."""
+    row = _row(Shaped(in_order(operation, duration=10_000)).found(cuda=lacking)["operators"])
+    assert row["flops"] > 0
+    assert row["bytes"] > 0
+    assert (row["attainable_ns"], row["of_roof"], row["verdict"]) == (None, None, None)
+
+
+def test_few_known_commands_do_not_speak_for_the_others():
+    """One product of 200 ns, 94 % of its roof, says nothing of 400 ns that nobody knows."""
+    found = Shaped(in_order(MM, UNKNOWN, UNKNOWN, duration=200)).found(cuda=UNIT)
+    row = _row(found["operators"])
+    assert (row["attainable_ns"], row["of_roof"], row["verdict"]) == (188, None, None)
 
 
 def test_parts_of_one_operator_count_once():
@@ -159,7 +176,8 @@ def test_absurd_shapes_and_counts():
         UNKNOWN,
     )
     most = (1 << 63) - 1
-    shaped = Shaped(rows, calls=9).recorded(bytes_read=[most] * 45, bytes_written=[0] * 45)
+    counts = {"flops": [most] * 45, "bytes_read": [most] * 45, "bytes_written": [0] * 45}
+    shaped = Shaped(rows, calls=9).recorded(**counts)
     slow = DeviceProfile("slow", {"float32": 1e-3}, 1e-3, None, "", measured=True)
     found = shaped.found(cuda=slow)
     assert _row(found["operators"])["attainable_ns"] == 1 << 62

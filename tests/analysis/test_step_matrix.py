@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from profiler.analysis.analyze import analyze
 from profiler.analysis.denoise import step_matrix
 from profiler.analysis.selection import Selection
+from profiler.report.document import document
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 STEP = 1000  # ns
@@ -64,6 +65,14 @@ def test_drift_of_a_step():
     assert row["drift_ns"] == pytest.approx(10)
     assert row["drift_low_ns"] > 0
     assert _row(found, "norm")["drift_ns"] == 0
+
+
+def test_the_costliest_outliers_are_listed_and_all_are_counted():
+    """40 of 300 steps took 300 ns longer: mlp and transformer stand out in each, 50 rows stay."""
+    found = analyze(_steps([500 if step % 7 == 6 and step < 280 else 200 for step in range(300)]))
+    assert len(found.step_outliers) == 50
+    assert found.step_operators["outliers"].sum() == 80
+    assert document(found)["step_outliers_total"] == 80
 
 
 def test_outlier_that_a_transfer_explains():

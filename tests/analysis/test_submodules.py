@@ -64,14 +64,22 @@ def test_stages_and_devices_of_a_submodule_are_joined():
 
 def test_calibration_compares_steady_calls():
     """Steady traced calls take 125 ns, untraced ones 100: operators cost a quarter on top."""
-    run = make_run(_calls(900, 125, 125, 100, 100, traced=(0, 1, 2)))
+    run = make_run(_calls(900, 125, 125, 125, 100, 100, 100, traced=(0, 1, 2, 3)))
     assert _submodule(run, "t")["calibration"] == pytest.approx(0.8)
+
+
+@pytest.mark.parametrize("durations", [(900, 125, 125, 100, 100, 100), (900, 125, 125, 125, 100)])
+def test_calibration_needs_three_calls_of_either_kind(durations):
+    """Fewer differ by chance; the first call is not one of them."""
+    traced = [number for number, ns in enumerate(durations) if ns > 100]
+    run = make_run(_calls(*durations, traced=traced))
+    assert _submodule(run, "t")["calibration"] is None
 
 
 def test_calibration_needs_durations():
     """Calls of which nobody knows how long they took tell nothing of tracing."""
     for traced, untraced in ((0, 10), (10, 0), (0, 0)):
-        calls = _calls(untraced, traced, untraced, traced, traced=(1, 3))
+        calls = _calls(9, *[untraced] * 3, *[traced] * 3, traced=(0, 4, 5, 6))
         assert _submodule(make_run(calls), "t")["calibration"] is None
 
 

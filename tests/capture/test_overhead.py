@@ -10,7 +10,7 @@ from profiler.capture import overhead
 from profiler.capture.event_cost import EventCost
 from profiler.capture.operator_source import SourceSummary, TimedCall
 from profiler.capture.overhead import call_cost, measured_costs, tracing_cost
-from profiler.report.facts import how_known
+from profiler.report.tracing_cost import how_known
 
 
 @pytest.fixture(autouse=True)

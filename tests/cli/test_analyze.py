@@ -1,5 +1,6 @@
 """`profile-sd3 analyze`: what it reads, prints, writes and refuses."""
 
+import gzip
 import io
 import json
 import os
@@ -234,6 +235,14 @@ def test_foreign_trace_has_no_call(tmp_path, capsys):
     with pytest.raises(InputError, match="is a Perfetto trace but holds no profile-sd3 call"):
         analyze(path)
     assert capsys.readouterr().out == ""
+
+
+def test_trace_of_another_profiler_is_to_be_imported(tmp_path):
+    """A Chrome JSON trace, packed: the error names the command that converts it."""
+    path = tmp_path / "some_trace.json.gz"
+    path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'))
+    with pytest.raises(InputError, match=r"not a Perfetto trace.*`profile-sd3 import`"):
+        analyze(path)
 
 
 def test_host_file_of_a_bundle_has_no_call(bundle):

@@ -1,11 +1,13 @@
 """`profile-sd3 calibrate-device`, and `analyze` with what it wrote."""
 
 import json
+from dataclasses import replace
 
 import pytest
 from typer.testing import CliRunner
 
-from profiler.analysis.roofline.device_profiles import FILE_NAME, read_profiles
+from profiler.analysis.roofline.device_profiles import FILE_NAME, DeviceProfile, read_profiles
+from profiler.cli.calibrate_device import doubts
 from profiler.cli.main import app, main
 from profiler.pipelines import device_rates
 from tests.runs import write_tiny_bundle
@@ -42,6 +44,18 @@ def test_measures_the_cpu_and_writes_a_file(tmp_path):
     assert len({profile.cores for profile in profiles}) == len(profiles) >= 1
     assert out.count("GFLOP/s float32") == len(profiles)
     assert out.endswith(f"wrote {path}\n")
+
+
+def test_more_cores_are_not_slower():
+    """What cannot be right is said with both rates; what scatters is not."""
+    few = DeviceProfile("cpu", {"float32": 1e11}, 1e10, 1.0, "", True, "cpu", 4)
+    slow = replace(few, peak_flops={"float32": 5e10}, cores=8)
+    (found,) = doubts([few, slow])
+    assert found.startswith("float32 products on cpu are slower with 8 cores than with 4")
+    copies = replace(few, memory_bandwidth=5e9, cores=8)
+    assert [text.partition(" ")[0] for text in doubts([copies, few])] == ["copies"]
+    assert not [*doubts([few, replace(few, peak_flops={"float32": 9.7e10}, cores=8)])]
+    assert not [*doubts([few, replace(slow, hardware="another"), replace(slow, device="x")])]
 
 
 def test_other_devices_stay_in_the_file(tmp_path):

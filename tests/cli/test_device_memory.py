@@ -1,14 +1,17 @@
 """Sizes of memory on the command line."""
 
 import json
+import sys
 
 import pytest
 from typer.testing import CliRunner
 
+import profiler
+from profiler.analysis.memory.sizes import sizes_by_device
 from profiler.cli.device_memory import device_sizes
-from profiler.cli.main import app
+from profiler.cli.main import app, main
 from profiler.errors import InputError
-from tests.runs import write_tiny_bundle
+from tests.runs import tiny_run, write_tiny_bundle
 
 
 def test_sizes():
@@ -36,14 +39,51 @@ def test_twice():
         device_sizes(["cuda:0=1GB", "cuda:0=2GB"])
 
 
+def test_a_device_that_the_run_does_not_have(tmp_path, monkeypatch, capsys):
+    """One sentence with those that it has."""
+    bundle = write_tiny_bundle(tmp_path)
+    monkeypatch.setattr(
+        sys, "argv", ["profile-sd3", "analyze", str(bundle), "--device-memory", "rbln:7=1GiB"]
+    )
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    assert stopped.value.code == 2
+    error = capsys.readouterr().err
+    assert "memory is given for rbln:7, but the run's devices are" in error
+    assert "rbln:0, rbln:1" in error
+    assert len(error.splitlines()) == 1
+
+
+def test_sizes_in_python():
+    """Text or bytes, for all devices or by device."""
+    assert sizes_by_device("16GiB") == {"": 16 << 30}
+    assert sizes_by_device(5) == {"": 5}
+    assert sizes_by_device({"cuda:0": "80GB", "": 7}) == {"cuda:0": 80_000_000_000, "": 7}
+    assert sizes_by_device({}) == {}
+
+
+@pytest.mark.parametrize(
+    "given",
+    [-1, 0, True, 1.5, None, 1 << 62, "16", "cuda:0=1GB", ["1GB"], {"rbln:0": -1}, {0: 1}],
+)
+def test_what_is_no_size_in_python(given):
+    """Refused in one sentence, never a TypeError."""
+    with pytest.raises(InputError, match="device_memory"):
+        profiler.analyze(tiny_run(), device_memory=given)
+
+
+def test_unknown_device_in_python():
+    """As on the command line."""
+    with pytest.raises(InputError, match=r"for cuda:9, but the run's devices are .*rbln:0"):
+        profiler.analyze(tiny_run(), device_memory={"cuda:9": 1})
+
+
 def test_head_room_of_a_run(tmp_path):
     """`analyze --device-memory` reaches the table of devices that counters or weights tell of."""
     bundle = write_tiny_bundle(
         tmp_path / "traces", submodules={"vae": {"device": "rbln:0", "weight_bytes": 300}}
     )
-    found = CliRunner().invoke(
-        app, ["analyze", str(bundle), "--no-html", "--json", "-", "--device-memory", "rbln:7=1KiB"]
-    )
+    found = CliRunner().invoke(app, ["analyze", str(bundle), "--no-html", "--json", "-"])
     assert found.exit_code == 0
     assert json.loads(found.stdout)["memory_devices"] == []
     info = {"device": "rbln:1", "weight_bytes": 300}

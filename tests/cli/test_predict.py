@@ -84,6 +84,23 @@ def test_placement_on_two_devices():
 
 
 @pytest.mark.parametrize(
+    "arguments",
+    [("--devices", "cpu:1"), ("--order", "pipeline"), ("--device-memory", "64GiB")],
+)
+def test_options_about_devices_act_alone(arguments):
+    """Each has requests simulated, in the order of the pipeline."""
+    done = _run(SAMPLES / "tiny_two_devices", *arguments)
+    assert done.exit_code == 0, done.output
+    assert "1 request at once, in order of the pipeline" in done.stdout
+
+
+def test_memory_that_nothing_fits_in(monkeypatch, capsys):
+    """One sentence."""
+    sample = SAMPLES / "tiny_two_devices"
+    assert "fits into memory" in _refused(monkeypatch, capsys, sample, "--device-memory", "1KiB")
+
+
+@pytest.mark.parametrize(
     ("arguments", "says"),
     [
         (("--steps", "0"), "--steps 0 is no number of steps"),
@@ -95,6 +112,10 @@ def test_placement_on_two_devices():
         (("--precision", "fp16"), "--precision"),
         (("--precision", "int3"), "is no type"),
         (("--order", "lifo"), "is no order"),
+        (("--devices", ","), "names nothing"),
+        (("--drop", ""), "names nothing"),
+        (("--device-memory", "cpu:7=1GiB"), "on which nothing runs"),
+        (("--device-memory", "cpu:0=1GiB"), "on which nothing runs"),
         (("--pipeline", "5"), "no pipeline call 5"),
         (("--device-memory", "much"), "is no size"),
         (("--place", "vae=rbln:1", "--device-memory", "-1GiB"), "is no size"),

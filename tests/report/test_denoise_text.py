@@ -31,17 +31,17 @@ def test_parts_that_change():
     """A warm-up of two steps: what it cost, and that it is no other track's fault."""
     run = test_step_matrix._steps([500_000, 300_000, *[200_000] * 10])
     lines = _denoise(run)
-    assert lines[0] == "From step to step, all 2 that change"
+    assert lines[0] == "From step to step, all 2 with a warm-up, a drift beyond noise or outliers"
     assert any(line.startswith("mlp transformer 12 200") for line in lines)
     assert any("mlp" in line and "warm-up" in line for line in lines)
 
 
 def test_guidance_says_what_is_estimated():
-    """Half of the batched calls."""
+    """What half the batch would save."""
     lines = _denoise(tiny_run())
     assert lines[0] == "What guidance costs"
     assert any(
-        line.startswith("classifier-free guidance* transformer batched 2 250") for line in lines
+        line.startswith("classifier-free guidance* transformer batched 2 43") for line in lines
     )
     assert any(line.startswith("* estimated") for line in lines)
 
@@ -75,6 +75,14 @@ def test_fits_any_width(width):
     """Columns give way."""
     run = test_step_matrix._steps([500_000, 300_000, *[200_000] * 10])
     _denoise(run, width)
+
+
+def test_cost_has_the_unit_of_the_median():
+    """Where no part has a warm-up its cost is 0 of the unit of all times."""
+    run = test_step_matrix._steps([*[200_000_000] * 7, 300_000_000, *[200_000_000] * 4])
+    header = next(line for line in _denoise(run, 200) if line.startswith("part submodule"))
+    assert "median ms" in header
+    assert "cost ms" in header
 
 
 def test_nothing_found_nothing_said():

@@ -53,6 +53,28 @@ def test_what_is_only_in_one_side():
     assert lines[at + 2].startswith("transformer mlp blocks.*.ff.a")
 
 
+def test_which_blocks_each_side_has():
+    """`blocks.*.ff` of both sides, and block 1 of the new run alone, are told apart."""
+    two = (("blocks.0.ff", "mlp"), ("blocks.1.ff", "mlp"))
+    base = (("blocks.0.ff", "mlp"), ("blocks.0.ff", "mlp"))
+    lines = [
+        " ".join(line.split())
+        for line in _text(
+            compared(steps_run(BASE, parts=base), steps_run(BASE, parts=two))
+        ).splitlines()
+    ]
+    at = lines.index("Only in new, all 1 by time")
+    assert lines[at + 1].startswith("what blocks time")
+    assert lines[at + 2].startswith("transformer mlp blocks.*.ff 1; base 0")
+
+
+def test_a_run_against_itself_is_noted(slower):
+    """It differs in nothing, which tells nothing."""
+    run = steps_run(BASE)
+    assert f"{run.run_id} is on both sides" in " ".join(_text(compared(run, run)).split())
+    assert "is on both sides" not in " ".join(_text(slower).split())
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 200])
 def test_fits_the_terminal(slower, width):
     """No line is wider than the terminal from 60 characters on."""

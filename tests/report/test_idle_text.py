@@ -6,8 +6,9 @@ from rich.console import Console
 
 from profiler.analysis.analyze import analyze
 from profiler.report.idle_text import idle_sections
+from profiler.report.page.waiting import waiting_section
 from tests.analysis.test_boundaries import ISLAND
-from tests.runs import make_call, make_run, tiny_run
+from tests.runs import Command, make_call, make_run, tiny_run
 
 
 def _lines(run, width=120, top=15):
@@ -35,6 +36,18 @@ def test_providers_and_stranded_nodes():
     assert "unet CUDA CPU 1 1 1 - 3 2" in lines
     assert any(line.startswith("Stranded on the host between copies") for line in lines)
     assert "nonzero unet NonZero 1 5" in lines
+
+
+def test_why_nothing_is_known():
+    """One of two calls was traced: what the device did in the other nobody tells."""
+    calls = [make_call(n, "unet", 100 * n, 100 * n + 90, traced=not n) for n in range(2)]
+    run = make_run(calls, [Command(0, "rbln:0", "Cluster 0", "compute", "conv", 10, 50)])
+    lines = _lines(run)
+    at = lines.index("What devices waited for, whole run")
+    assert "the operators of 1 of 2 calls were not recorded" in " ".join(lines[at:])
+    (part, *_) = waiting_section(analyze(run)).parts
+    assert part.always
+    assert "the operators of 1 of 2 calls were not recorded" in part.lead
 
 
 def test_narrow_terminals_keep_the_tables():

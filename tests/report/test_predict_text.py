@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
@@ -35,7 +36,7 @@ def test_the_first_line_says_it_all():
     420 and at most 20 more or less, widened by sqrt(1.5) 12.7 / 1.96 for so few."""
     found = _predicted(guided_run(), guidance=False, drop=("vae",), steps=3)
     assert headline(found).replace(_SPACE, " ") == (
-        "1.81 µs → 920 ns, 95 % interval 761 ns to 1.08 µs (3 steps, guidance off, without vae)"
+        "1.81 µs → 920 ns, 95 % interval 661 ns to 1.18 µs (3 steps, guidance off, without vae)"
     )
     once = _predicted(tiny_run())
     assert headline(once).replace(_SPACE, " ") == (
@@ -59,6 +60,32 @@ def test_requests_at_once():
     assert "2 requests at once" in text
     assert "Best placement found" in text
     assert "What it assumes" in text
+
+
+def test_placements_that_were_not_simulated_were_ruled_out():
+    """32 considered and 2 simulated: of the others a bound says that they are no better."""
+    steps = [[("transformer", "cond", 300)]] * 3
+    found = _predicted(stepped_run([steps]), concurrency=2, place={"vae": "rbln:1"})
+    best = replace(found.best, possible=32, considered=32, simulated=2, exhaustive=True)
+    text = " ".join(_text(replace(found, best=best)).split())
+    assert (
+        "of 32 placements 32 were considered and 2 simulated, the others ruled out by a bound: "
+        "none is more than 1 % better" in text
+    )
+
+
+def test_throughput_has_its_interval():
+    """In the terminal and in the document; none where nothing was measured more than once."""
+    steps = [[("transformer", "cond", ns)] for ns in (300, 280, 320)]
+    found = _predicted(stepped_run([steps]), concurrency=2)
+    simulation = prediction_document(found)["simulation"]
+    low, high = simulation["throughput_low"], simulation["throughput_high"]
+    assert low < simulation["throughput"] < high
+    text = _text(found)
+    assert "95 % interval" in text
+    assert f"{low:.3g} to {high:.3g}" in text
+    once = _predicted(tiny_run(), concurrency=2)
+    assert prediction_document(once)["simulation"]["throughput_low"] is None
 
 
 def test_the_document_is_what_the_page_says():

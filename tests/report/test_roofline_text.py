@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -46,10 +47,26 @@ def test_roles_or_operators_and_their_verdicts():
 
 
 def test_fusions():
-    """The two activations, 512 bytes."""
+    """The two activations, 512 bytes, with their unit as in every other place."""
     text = _printed(_analysis())
     section = text[text.index("What fusing would save at most") :]
     assert "elementwise  Tanh → Tanh" in section
+    assert "saves traffic" in section
+    assert "512 B" in section
+
+
+def test_roles_beyond_their_roof_are_said_to_be():
+    """A profile that is a thousandth of what was measured cannot be right, and the note says so."""
+    slow = replace(UNIT, peak_flops={"float32": 1e6}, memory_bandwidth=1e6)
+    assert "beyond the roof" in " ".join(_printed(_analysis((slow,))).split())
+    assert "beyond the roof" not in " ".join(_printed(_analysis()).split())
+
+
+def test_without_a_bandwidth_it_says_why_there_is_no_verdict():
+    """A profile such as ATOM's: products have FLOPs and a peak, and still no verdict."""
+    text = _printed(_analysis(measured=(replace(UNIT, memory_bandwidth=None),)))
+    assert "measured by hand, without a memory bandwidth: nothing there has a verdict" in text
+    assert "compute-bound" not in text
 
 
 def test_without_a_profile_it_says_how_to_get_one():

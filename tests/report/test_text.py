@@ -130,7 +130,7 @@ def test_fits_the_terminal(generated, width):
     """No line is longer than the terminal is wide, and no table lost its last column."""
     text = _text(generated, width)
     assert max(map(len, text.splitlines())) <= width
-    assert len(re.findall(r"(share|utilized) %\n", text)) == 8
+    assert len(re.findall(r"(share|busy of span) %\n", text)) == 8
 
 
 def test_wide_terminals_get_more_columns(generated):
@@ -206,10 +206,11 @@ def test_notes_follow_the_answer():
 
 
 def test_untraced_calls_calibrate():
-    """Where calls of both kinds exist, operators have an untraced time."""
-    times = [(0, 150, True), (200, 300, True), (300, 400, True), (400, 480, False)]
+    """Where three steady calls of both kinds exist, operators have an untraced time."""
+    times = [(0, 150, True), *((100 * i, 100 * i + 100, True) for i in (2, 3, 4))]
+    times += [(100 * i, 100 * i + 80, False) for i in (5, 6, 7)]
     calls = [make_call(i, "t", a, b, traced=traced) for i, (a, b, traced) in enumerate(times)]
-    commands = [Command(i, "a:0", "t", "compute", "mlp", times[i][0], 50) for i in range(3)]
+    commands = [Command(i, "a:0", "t", "compute", "mlp", times[i][0], 50) for i in range(4)]
     text = _text(make_run(calls, commands), 120)
     assert "untraced ns" in text
     assert "untraced/traced" in text

@@ -33,7 +33,7 @@ def _lines(columns, width):
         ([12_345_678, 0], "t ms", ("12.3", "0")),
         ([250_000_000_000, 1], "t s", ("250.0", "<0.1")),
         ([-15_000_000, 20_000_000], "t ms", ("-15.0", "20.0")),
-        ([-3, 20_000_000], "t ms", ("-0.0", "20.0")),
+        ([-3, 20_000_000], "t ms", ("0.0", "20.0")),
         ([None, 5], "t ns", ("-", "5")),
         ([], "t ns", ()),
     ],
@@ -55,6 +55,8 @@ def test_numbers_percents_ratios_names():
     assert numbers("n", [1.5, 2.0]).cells == ("1.5", "2.0")
     assert percents("p", [0.9149, 0.0001, None]).cells == ("91.5", "<0.1", "-")
     assert ratios("r", [0.8333, None]).cells == ("0.83", "-")
+    assert numbers("n", [-0.04, 1.5]).cells == ("0.0", "1.5")
+    assert ratios("r", [-0.001]).cells == ("0.00",)
     assert texts("x", ["a\x1bb", None, ""]).cells == ("a�b", "-", "-")
 
 

@@ -14,10 +14,11 @@ from profiler.analysis.arrays import CommandArrays, dense_codes, positions
 from profiler.analysis.batches import Codes, Times, batches
 from profiler.analysis.comparison.paths import module_path
 from profiler.analysis.kinds import Kinds, kinds_of
+from profiler.analysis.manifest_numbers import calibration_factors
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.steps import step_table
-from profiler.analysis.submodules import first_calls
+from profiler.analysis.submodules import CALIBRATING_CALLS, first_calls
 from profiler.events import NO_PIPELINE, NO_STEP
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
@@ -217,22 +218,21 @@ def _calibration(
     submodules: Mapping[str, Mapping[str, Any]], calls: pl.DataFrame
 ) -> dict[str, float]:
     """Untraced over traced time: what capture measured, else from the steady calls of both
-    kinds."""
+    kinds, where there are enough."""
     steady = calls.filter(~pl.col("first"))
     median = pl.col("value_ns")
+    of_each = pl.min_horizontal(pl.col("traced").sum(), (~pl.col("traced")).sum())
     found = {
         name: untraced / traced
         for name, untraced, traced in steady.group_by("submodule")
         .agg(
             untraced=median.filter(~pl.col("traced")).median(),
             traced=median.filter("traced").median(),
+            calls=of_each,
         )
+        .filter(pl.col("calls") >= CALIBRATING_CALLS)
+        .drop("calls")
         .iter_rows()
         if untraced and traced
     }
-    for name, known in submodules.items():
-        measured = known.get("calibration") if isinstance(known, Mapping) else None
-        factor = measured.get("factor") if isinstance(measured, Mapping) else None
-        if isinstance(factor, (int, float)) and 0 < factor < float("inf"):
-            found[name] = float(factor)
-    return found
+    return {**found, **calibration_factors(submodules)}

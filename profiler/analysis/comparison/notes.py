@@ -22,6 +22,7 @@ _Of = Callable[[Measurement], Any]
 
 def notes_on(base: _Side, new: _Side, calibrated: Sequence[str]) -> Iterator[str]:
     """Sentences without a full stop."""
+    yield from _same(base, new)
     yield from _repetition(base, new)
     yield from _tracing(base, new, calibrated)
     yield from _asynchronous(base, new)
@@ -37,6 +38,17 @@ def notes_on(base: _Side, new: _Side, calibrated: Sequence[str]) -> Iterator[str
             yield f"not the same {noun}: {left} → {right}"
     yield from _mappings("setting", base, new, lambda run: run.info.settings)
     yield from _mappings("version", base, new, lambda run: run.info.versions)
+
+
+def _same(base: _Side, new: _Side) -> Iterator[str]:
+    """Runs that are on both sides."""
+    ids = {run.run_id for run in new} - {""}
+    both = [run_id for run_id in dict.fromkeys(run.run_id for run in base) if run_id in ids]
+    if both:
+        yield (
+            f"{', '.join(both)} is on both sides: a run that is compared with itself differs in "
+            "nothing; give another"
+        )
 
 
 def _repetition(base: _Side, new: _Side) -> Iterator[str]:

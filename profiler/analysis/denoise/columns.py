@@ -57,7 +57,7 @@ STEP_OUTLIERS: tuple[Column, ...] = (
     *_PART,
     *_STEP,
     Column("busy_ns", _INT64, "ns", "its time in the step"),
-    Column("excess_ns", _INT64, "ns", "what is beyond its median_ns"),
+    Column("excess_ns", _INT64, "ns", "beyond its median_ns; the 50 rows with most are here"),
     Column(
         "cause",
         _TEXT,
@@ -76,11 +76,17 @@ GUIDANCE: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule whose calls it costs"),
     Column("branch", _TEXT, "", "branch of these calls"),
     Column("calls", _INT64, "", "calls that it costs, or takes part in"),
-    Column("wall_ns", _INT64, "ns", "sum of the durations of what it costs"),
+    Column(
+        "wall_ns",
+        _INT64,
+        "ns",
+        "sum of the durations of what it costs: of calls of its own all, of batched calls what "
+        "half the batch would save",
+    ),
     Column("busy_ns", _INT64, "ns", "device time of it"),
     Column("calibrated_ns", _INT64, "ns", "wall_ns, traced calls * calibration", True),
     Column("share", _REAL, "ratio", "wall_ns / end-to-end time", True),
-    Column("estimated", _FLAG, "", "whether it is an estimate: half of what a batch of two took"),
+    Column("estimated", _FLAG, "", "whether what half a batch takes is an estimate"),
     Column("evidence", _TEXT, "", "what it was found by"),
 )
 
@@ -96,7 +102,7 @@ INVARIANTS: tuple[Column, ...] = (
     Column("calls", _INT64, "", "calls in which they ran"),
     Column("needed", _INT64, "", "calls in which they would have to run"),
     Column("busy_ns", _INT64, "ns", "their device time"),
-    Column("saved_ns", _INT64, "ns", "what hoisting them saves: that of calls not needed"),
+    Column("saved_ns", _INT64, "ns", "hoisting saves: median execution * those not needed"),
     Column("estimated", _FLAG, "", "whether saved_ns is an upper bound, not what was measured"),
     Column("evidence", _TEXT, "", "what speaks for it"),
 )

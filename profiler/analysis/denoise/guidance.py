@@ -1,37 +1,50 @@
 """What guidance costs: calls that are there only because of it.
 
 Classifier-free guidance runs the denoiser a second time a step, for the negative prompt: as a call
-of its own (`uncond`), or as half of a batch (`batched`). What half of a batch costs no trace tells
-by itself. Where the same submodule also ran without (guidance in some of the steps only), the
-difference between the medians counts; else half of the batched calls, and `estimated` says so: a
-device that a batch of one does not fill loses less.
+of its own (`uncond`), or as half of a batch (`batched`). What half of a batch costs is what the
+whole took, less what half of it would take (`half_batch.py`): that is measured where the same
+submodule also ran without (guidance in some of the steps only), else an estimate, and `estimated`
+says so. Predictions without guidance go by the same.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
 from profiler.analysis.denoise.columns import GUIDANCE
+from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.table.columns import schema
 
 __all__ = ["guidance_table"]
 
 _FREE, _NEGATIVE, _SKIP = "classifier-free guidance", "negative prompt", "skip-layer guidance"
 _WHOLE = {"uncond": _FREE, "negative_prompt": _NEGATIVE, "skip_layers": _SKIP}
-_HALF = "half of batched calls: time taken to grow with the batch"
+_GUESS = "half of batched calls, none of which was traced with operators"
 _TIMES = ("wall_ns", "busy_ns", "calibrated_ns")
 
 
 def guidance_table(
-    calls: pl.DataFrame, calibration: pl.DataFrame, end_to_end_ns: int
+    inputs: pl.DataFrame,
+    calls: pl.DataFrame,
+    kinds: pl.DataFrame,
+    profiles: Mapping[str, DeviceProfile],
+    calibration: pl.DataFrame,
+    end_to_end_ns: int,
 ) -> pl.DataFrame:
     """One row a submodule and branch that guidance adds (`columns.GUIDANCE`), longest first of
     each.
 
-    `calls` is the call table, `calibration` has the columns `submodule` and `calibration`.
+    `inputs` are calls with the shapes of their inputs, `calls` is the call table, `kinds` the table
+    of the kinds of its commands, `profiles` are those of devices by name, `calibration` has the
+    columns `submodule` and `calibration`.
     """
+
+    def half(submodule: str, factor: float) -> HalfBatch:
+        return half_batch(inputs, calls, kinds, profiles, submodule, factor)
+
     factor = pl.when(pl.col("ops_traced")).then(pl.col("calibration")).otherwise(1.0)
     known = calls.join(calibration, on="submodule", how="left").with_columns(
         wall_ns=pl.col("duration_ns").cast(pl.Float64),
@@ -41,7 +54,7 @@ def guidance_table(
     rows = [
         row
         for (submodule,), some in known.group_by("submodule", maintain_order=True)
-        for row in _rows(str(submodule), some)
+        for row in _rows(str(submodule), some, half)
     ]
     table = pl.DataFrame(rows, schema=_ROW, orient="row").with_columns(
         share=pl.col("wall_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
@@ -69,25 +82,27 @@ _ROW = pl.Schema(
 )
 
 
-def _rows(submodule: str, calls: pl.DataFrame) -> Iterator[tuple[object, ...]]:
+def _rows(
+    submodule: str, calls: pl.DataFrame, half: Callable[[str, float], HalfBatch]
+) -> Iterator[tuple[object, ...]]:
     """What each branch of a submodule's calls costs."""
     for branch, what in _WHOLE.items():
         some = calls.filter(pl.col("branch") == branch)
         if len(some):
             sums = (_sum(some[name]) for name in _TIMES)
             yield what, submodule, branch, len(some), *sums, False, f"calls of branch {branch}"
-    batched = calls.filter(pl.col("branch") == "batched")
+    batched = calls.filter(pl.col("branch") == BATCHED)
     if not len(batched):
         return
-    single = calls.filter(pl.col("branch") == "cond")
-    of_submodule = (_FREE, submodule, "batched", len(batched))
-    if len(single):
-        cost = (_difference(batched, single, name) for name in _TIMES)
-        evidence = f"batched against {len(single)} cond calls"
-        yield *of_submodule, *cost, False, evidence
-    else:
-        halves = (_sum(batched[name], 0.5) for name in _TIMES)
-        yield *of_submodule, *halves, True, _HALF
+    factor = calls["calibration"].first()
+    recorded = half(submodule, 1.0)
+    calibrated = half(submodule, factor) if isinstance(factor, float) else recorded
+    leaves = (recorded.wall, recorded.busy, calibrated.wall)
+    costs = (
+        _sum(batched[name], 1 - ratio.value) for name, ratio in zip(_TIMES, leaves, strict=True)
+    )
+    estimated = not recorded.measured
+    yield _FREE, submodule, BATCHED, len(batched), *costs, estimated, _evidence(calibrated)
 
 
 def _sum(values: pl.Series, factor: float = 1.0) -> float | None:
@@ -95,15 +110,12 @@ def _sum(values: pl.Series, factor: float = 1.0) -> float | None:
     return None if values.null_count() else float(values.sum()) * factor
 
 
-def _difference(batched: pl.DataFrame, single: pl.DataFrame, name: str) -> float | None:
-    """What batched calls took beyond as many single ones, by the medians of steady calls."""
-    medians = []
-    for calls in (batched, single):
-        if calls[name].null_count():
-            return None
-        steady = calls.filter(~pl.col("first"))
-        medians.append((steady if len(steady) else calls)[name].median())
-    one, other = medians
-    if not isinstance(one, (int, float)) or not isinstance(other, (int, float)):
-        return None
-    return max(one - other, 0.0) * len(batched)
+def _evidence(half: HalfBatch) -> str:
+    if half.measured:
+        return f"batched against {half.measured} cond calls"
+    if not half.from_operators:
+        return _GUESS
+    value, low, high = (
+        f"{100 * of:.0f} %" for of in (half.wall.value, half.wall.low, half.wall.high)
+    )
+    return f"half the batch of each operator: {value} ({low} to {high}) of batched calls stays"

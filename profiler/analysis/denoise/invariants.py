@@ -2,8 +2,9 @@
 
 What a kind of command gave once, and still has to give in the same pipeline call, branch, or step,
 is not computed again when it is hoisted out of the loop: `invariant_rules` says of which kinds that
-holds. Equal kinds have equal shapes. Saved is the measured time of all executions but the first; of
-what is known ahead, and so may be computed for all steps as one batch, that is an upper bound.
+holds. Equal kinds have equal shapes. Saved is the median of a kind's executions times those that
+need not be, and no more than these took: one slow execution promises nothing. Of what is known
+ahead, and so may be computed for all steps as one batch, that is an upper bound.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.batches import Codes
-from profiler.analysis.denoise.call_kinds import CallKinds
+from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.columns import INVARIANTS
 from profiler.analysis.denoise.invariant_rules import Invariant, Over, invariants_of, module_path
 from profiler.analysis.kinds import Kinds
@@ -123,14 +124,12 @@ def _executions(
 
 def _table(rows: pl.DataFrame) -> pl.DataFrame:
     """One row a submodule, rule, and layer with numbers as *."""
-    saved = pl.col("busy").filter(~pl.col("needed"))
     merged = rows.group_by(_ROW, maintain_order=True).agg(
         layers=pl.col("layer").n_unique(),
         first_layer=pl.col("layer").first(),
         calls=pl.col("call").n_unique(),
         needed=pl.col("call").filter("needed").n_unique(),
         busy_ns=pl.col("busy").sum(),
-        saved_ns=saved.sum(),
         evidence=pl.col("evidence").sort_by("busy").last(),
         shapes=pl.col("shapes").is_not_null().any(),
     )
@@ -145,6 +144,7 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
     shapes = pl.when("shapes").then(pl.lit(", equal shapes")).otherwise(pl.lit(", no shapes"))
     table = (
         merged.join(types, on=_ROW, how="left")
+        .join(_saved(rows), on=_ROW, how="left")
         .with_columns(
             pl.col("op_types").fill_null(""),
             layer=pl.when(pl.col("layers") == 1)
@@ -158,3 +158,14 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
         .sort(["saved_ns", "submodule", "layer"], descending=[True, False, False])
     )
     return table.select(pl.col(n).cast(t) for n, t in schema(INVARIANTS).items())
+
+
+def _saved(rows: pl.DataFrame) -> pl.DataFrame:
+    """What hoisting saves (`saved_ns`) by row of the table. Of an even number of executions the
+    median is the lower of the middle two: of two, a slow one does not count."""
+    median = pl.col("busy").quantile(0.5, interpolation="lower")
+    again = pl.col("busy").filter(~pl.col("needed"))
+    kinds = rows.group_by(*_ROW, "kind").agg(
+        saved_ns=pl.min_horizontal(median.cast(pl.Int64) * again.len(), again.sum())
+    )
+    return kinds.group_by(_ROW).agg(pl.col("saved_ns").sum())

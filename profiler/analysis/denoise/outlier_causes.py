@@ -18,7 +18,7 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, ends, positions
 from profiler.analysis.batches import Codes, Times, order_by
-from profiler.analysis.denoise.call_kinds import rows_by_call
+from profiler.analysis.call_kinds import rows_by_call
 from profiler.analysis.denoise.columns import STEP_OUTLIERS
 from profiler.analysis.denoise.step_matrix import StepMatrix
 from profiler.analysis.denoise.trends import medians

@@ -17,11 +17,11 @@ import polars as pl
 
 from profiler.analysis.arrays import positions
 from profiler.analysis.batches import Codes, Times
-from profiler.analysis.denoise.call_kinds import CallKinds
+from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_TIMES
 from profiler.analysis.denoise.trends import Reals, medians, outlying, slopes, spreads, warm_up
 from profiler.analysis.kinds import Kinds
-from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.table.columns import schema
 
 __all__ = ["StepMatrix", "step_matrix"]
@@ -179,15 +179,10 @@ def _usual_number(commands: Reals) -> Reals:
 
 def _steps_of(calls: pl.DataFrame, steps: pl.DataFrame, pipelines: PipelineCalls) -> Codes:
     """The row in `steps` of each call, int32, -1 for none."""
-    keys = _key(steps["pipeline"].to_numpy(), steps["step"].to_numpy())
+    keys = step_keys(steps["pipeline"].to_numpy(), steps["step"].to_numpy())
     order = np.argsort(keys)
-    found = positions(_key(pipelines.number_of(calls), calls["step"].to_numpy()), keys[order])
+    found = positions(step_keys(pipelines.number_of(calls), calls["step"].to_numpy()), keys[order])
     return np.append(order, -1)[found].astype(np.int32)
-
-
-def _key(pipeline: Codes, step: Codes) -> Times:
-    keys: Times = (pipeline.astype(np.int64) << 32) | step
-    return keys
 
 
 def _parts(

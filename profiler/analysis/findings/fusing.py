@@ -22,7 +22,8 @@ __all__ = ["data_movement", "elementwise_chains", "norm_chains", "unfused_attent
 
 _BUSY = 0.05  # of end to end, of chains on a device without profile: what fusing saves is not known
 _BUSY_MEDIUM = 0.20
-_MOVED = 0.10  # of the submodule's device time
+_MOVED = 0.10  # of the time of the submodule's computing commands
+_MOVES = pl.col("role") == "data_movement"
 _MOVED_OF_RUN = 0.02
 _NAMED = 3
 
@@ -88,33 +89,39 @@ def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
-    """Casts, transposes and copies take a large part of a submodule's device time."""
+    """Casts, transposes and concatenations take a large part of the time in which a submodule's
+    devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
+    where not."""
     total = total_ns(analysis)
-    rows = analysis.roles.filter(
-        pl.col("role") == "data_movement",
-        pl.col("submodule").is_not_null(),
-        pl.col("share") >= _MOVED,
+    rows = (
+        _computing(analysis)
+        .group_by("submodule", maintain_order=True)
+        .agg(
+            pl.col("commands", "busy_ns").filter(_MOVES).sum(),
+            share=pl.col("busy_ns").filter(_MOVES).sum() / pl.col("busy_ns").sum(),
+        )
     )
     found = []
-    for row in scaled(analysis, rows, "busy_ns").to_dicts():
+    rows = rows.filter(pl.col("share") >= _MOVED)
+    for row in scaled(analysis, rows, "busy_ns", "commands").to_dicts():
         if share(row["busy_ns"], total) < _MOVED_OF_RUN:
             continue
         types, layer = _movers(analysis, row["submodule"])
         found.append(
             Finding(
                 rule="data_movement",
-                title=f"{as_percent(row['share'])} of the device time of {row['submodule']} moves "
-                "data and computes nothing",
+                title=f"{as_percent(row['share'])} of the computing time of {row['submodule']} "
+                "moves data and computes nothing",
                 evidence={
                     "busy_ns": round(row["busy_ns"]),
-                    "device_time_share": row["share"],
+                    "compute_time_share": row["share"],
                     "run_share": share(row["busy_ns"], total),
-                    "commands": row["commands"],
+                    "commands": round(row["commands"]),
                     "op_types": types,
                     "longest_layer": layer,
                 },
-                hazard="Some of it is needed: a transpose may be what makes the product behind it "
-                "fast.",
+                hazard="The cost is an upper bound, as if all of it could go. Some is needed: a "
+                "transpose may be what makes the product behind it fast.",
                 remedy="Keep one type and layout from end to end (no casts around norms, "
                 "channels-last for convolutions), avoid .contiguous(), concatenate less, export "
                 "with fixed shapes.",
@@ -141,7 +148,7 @@ def _chains(analysis: Analysis, what: tuple[str, ...]) -> Iterator[_Chains]:
     """The chains of each submodule for which they are worth a word."""
     total = total_ns(analysis)
     rows = analysis.fusions.filter(pl.col("what").is_in(what))
-    rows = scaled(analysis, rows, "busy_ns", "saved_ns")
+    rows = scaled(analysis, rows, "busy_ns", "saved_ns", "chains", "saved_bytes")
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         busy = float(some["busy_ns"].sum())
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
@@ -151,10 +158,10 @@ def _chains(analysis: Analysis, what: tuple[str, ...]) -> Iterator[_Chains]:
             continue
         first = some.row(0, named=True)
         evidence: dict[str, int | float | str] = {
-            "chains": int(some["chains"].sum()),
+            "chains": round(some["chains"].sum()),
             "busy_ns": round(busy),
             "busy_share": share(busy, total),
-            "saved_bytes": int(some["saved_bytes"].sum()),
+            "memory_traffic_saved_bytes": round(some["saved_bytes"].sum()),
             "longest_chain": first["op_types"],
         }
         if saved is not None:
@@ -169,10 +176,17 @@ def _chains(analysis: Analysis, what: tuple[str, ...]) -> Iterator[_Chains]:
         yield _Chains(str(submodule), first["layer"], cost, severity, figure, evidence)
 
 
+def _computing(analysis: Analysis) -> pl.DataFrame:
+    """The kinds of the submodules' commands of category compute and other, with their roles."""
+    roles = analysis.kind_roles["role"].cast(pl.String)
+    computes = pl.col("category").cast(pl.String).is_in(["compute", "other"])
+    kinds = analysis.kinds.table.with_columns(role=roles)
+    return kinds.filter(computes & pl.col("submodule").is_not_null())
+
+
 def _movers(analysis: Analysis, submodule: str) -> tuple[str, str]:
     """The op types that move most, and the layer that does it longest."""
-    of_role = analysis.kind_roles["role"].cast(pl.String) == "data_movement"
-    rows = analysis.kinds.table.filter(of_role & (pl.col("submodule") == submodule))
+    rows = _computing(analysis).filter(_MOVES & (pl.col("submodule") == submodule))
 
     def longest(name: str) -> list[str]:
         by = rows.drop_nulls(name).group_by(name).agg(pl.col("busy_ns").sum())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from typing import Any
 
 import polars as pl
@@ -12,16 +11,18 @@ from profiler.analysis.result import Analysis
 
 __all__ = [
     "MATERIAL",
+    "UNLABELLED",
     "as_percent",
     "calls_of",
     "is_accelerator",
-    "number",
     "scaled",
     "share",
+    "times",
     "total_ns",
 ]
 
 MATERIAL = 0.01  # of end to end: what cannot save more is below what repeated runs differ by
+UNLABELLED = "unlabelled"  # what importers call calls of a submodule that they cannot tell
 _MOST_CALLS = 8  # that a finding names
 
 
@@ -40,6 +41,11 @@ def as_percent(ratio: float) -> str:
     """A ratio in a title: `"31 %"`, `"4.2 %"`."""
     value = 100 * ratio
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def times(number: int) -> str:
+    """`"once"`, `"twice"`, `"1,200 times"`."""
+    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
 
 
 def is_accelerator(device: str | None) -> bool:
@@ -71,10 +77,3 @@ def calls_of(analysis: Analysis, submodule: str | None = None, **columns: object
     numbers = tuple(rows["call"].head(_MOST_CALLS).to_list())
     fields: dict[str, Any] = {"submodule": submodule, **columns}
     return Where(**fields, calls=numbers)
-
-
-def number(mapping: Mapping[str, Any], key: str) -> float | None:
-    """A finite number under `key` of what a manifest holds, else None."""
-    value = mapping.get(key)
-    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
-    return float(value) if numeric and abs(value) < float("inf") else None  # type: ignore[arg-type]

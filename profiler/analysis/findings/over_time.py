@@ -7,7 +7,13 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.findings.measures import as_percent, calls_of, share, total_ns
+from profiler.analysis.findings.measures import (
+    UNLABELLED,
+    as_percent,
+    calls_of,
+    share,
+    total_ns,
+)
 from profiler.analysis.result import Analysis
 
 __all__ = ["first_call", "outlier_steps", "slow_start", "step_drift"]
@@ -125,7 +131,9 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
     if rows.is_empty() or share(excess, total) < _OUTLIER_SHARE:
         return None
     worst = rows.row(0, named=True)
-    steps = ", ".join(str(step) for step in rows["step"].head(_NAMED_STEPS))
+    several = analysis.steps["pipeline"].n_unique() > 1
+    named = [_step_name(row, several) for row in rows.head(_NAMED_STEPS).iter_rows(named=True)]
+    steps = ", ".join(named)
     excess_share = share(excess, total)
     evidence: dict[str, int | float | str] = {
         "outliers": len(rows),
@@ -136,18 +144,15 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
         "median_ns": worst["busy_ns"] - worst["excess_ns"],
         "cause": _cause(worst),
     }
-    named = f"Step {steps} takes" if len(rows) == 1 else f"{len(rows)} steps take"
+    one = f"Step {worst['step']}" + f" of pipeline call {worst['pipeline']}" * several
+    subject = f"{one} takes" if len(rows) == 1 else f"{len(rows)} steps take"
     return Finding(
         rule="outlier_steps",
-        title=f"{named} longer than the median step, by {as_percent(excess_share)} of the run",
+        title=f"{subject} longer than the median step, by {as_percent(excess_share)} of the run",
         evidence=evidence,
         hazard="An outlier that other programs cause is not the pipeline's; work that overlaps it "
         "need not be its cause.",
-        remedy=_REMEDIES.get(
-            worst["cause"],
-            "Record again on a quiet machine; if the same steps stand out, look at "
-            "them in the timeline.",
-        ),
+        remedy=_FIRST_STEPS if _all_first(analysis) else _REMEDIES.get(worst["cause"], _AGAIN),
         where=calls_of(analysis, pipeline=worst["pipeline"], step=worst["step"]),
         cost_ns=excess,
     )
@@ -159,8 +164,25 @@ _REMEDIES = {
     "host work": "Look at the host work of this step in the timeline: move it out of the loop.",
     "idle": "Nothing was recorded in the excess: garbage collection, I/O, other threads?",
     "commands": "It runs other commands than the others: look for changed shapes or guidance.",
-    "first step": "The first step of each pipeline call pays for something: prepare it before.",
+    "first step": "It is the first step of its pipeline call: look at what that call loads or "
+    "allocates before it, and record again to see whether it does so each time.",
 }
+_FIRST_STEPS = "The first step of each pipeline call pays for something: prepare it before."
+_AGAIN = (
+    "Record again on a quiet machine; if the same steps stand out, look at them in the timeline."
+)
+
+
+def _step_name(row: dict[str, Any], several: bool) -> str:
+    """`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are several."""
+    return f"{row['pipeline']}:{row['step']}" if several else str(row["step"])
+
+
+def _all_first(analysis: Analysis) -> bool:
+    """Whether the first step of every pipeline call stands out, and no other does."""
+    first = analysis.steps.group_by("pipeline").agg(pl.col("step").first())
+    found = analysis.step_outliers.filter(pl.col("level") == "step")
+    return set(first.iter_rows()) == set(found.select("pipeline", "step").iter_rows())
 
 
 def _cause(row: dict[str, Any]) -> str:
@@ -185,12 +207,12 @@ def _warmup_steps(analysis: Analysis) -> int:
 
 def _with_later_calls(analysis: Analysis) -> pl.DataFrame:
     """First and median later calls of what does the same each time: an encoder for both prompts,
-    a denoiser for one branch. Of a branch whose first call is not the submodule's, none."""
+    a denoiser for one branch. Of a branch whose first call is not the submodule's, none, and none
+    of calls that nobody labelled: they may be of any submodule."""
     of_prompts = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
     groups = (
-        analysis.calls.with_columns(
-            group=pl.when(of_prompts).then(pl.lit("prompts")).otherwise("branch")
-        )
+        analysis.calls.filter(pl.col("submodule") != UNLABELLED)
+        .with_columns(group=pl.when(of_prompts).then(pl.lit("prompts")).otherwise("branch"))
         .group_by("submodule", "group", maintain_order=True)
         .agg(
             first_ns=pl.col("duration_ns").filter("first").first(),

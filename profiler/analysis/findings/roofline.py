@@ -15,6 +15,7 @@ from profiler.analysis.findings.measures import (
 )
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.verdicts import ABOVE_ROOF
 
 __all__ = ["launch_bound", "single_precision", "slow_products"]
 
@@ -31,15 +32,17 @@ _PRODUCTS = ("attention", "qkv_projection", "mlp", "convolution")
 def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
     """Commands of a submodule are so short that launching them is what takes time."""
     total = total_ns(analysis)
-    rows = analysis.roofline_roles.drop_nulls("submodule")
+    rows = _without_launches(analysis).drop_nulls("submodule")
+    beyond = (pl.col("of_roof") > ABOVE_ROOF).fill_null(value=False)
+    bound = (pl.col("verdict") == "launch-bound") & ~beyond  # a launch was measured too long
     of = rows.group_by("submodule", "device", maintain_order=True).agg(
-        busy_ns=pl.col("busy_ns").filter(pl.col("verdict") == "launch-bound").sum(),
-        commands=pl.col("commands").filter(pl.col("verdict") == "launch-bound").sum(),
+        pl.col("busy_ns", "commands", "work_ns", "saved_ns").filter(bound).sum(),
         all_ns=pl.col("busy_ns").sum(),
-        roles=pl.col("role").filter(pl.col("verdict") == "launch-bound").str.join(", "),
+        roles=pl.col("role").filter(bound).str.join(", "),
     )
+    sums = ("busy_ns", "commands", "work_ns", "saved_ns", "all_ns")
     found = []
-    for row in scaled(analysis, of, "busy_ns", "all_ns").to_dicts():
+    for row in scaled(analysis, of, *sums).to_dicts():
         part = share(row["busy_ns"], row["all_ns"])
         if part < _LAUNCHES or share(row["busy_ns"], total) < _OF_RUN:
             continue
@@ -52,7 +55,8 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
                     "busy_ns": round(row["busy_ns"]),
                     "device_time_share": part,
                     "run_share": share(row["busy_ns"], total),
-                    "commands": row["commands"],
+                    "without_launches_ns": round(row["work_ns"]),
+                    "commands": round(row["commands"]),
                     "roles": row["roles"],
                 },
                 hazard="The least time of a command is measured on an idle machine; recording adds "
@@ -60,10 +64,32 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
                 remedy="Fewer, larger commands: fuse, batch prompts and branches, larger images; "
                 "CUDA graphs help where the host is the limit, not here.",
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
-                cost_ns=round(row["busy_ns"]),
+                cost_ns=round(row["saved_ns"]),
             )
         )
     return tuple(found)
+
+
+def _without_launches(analysis: Analysis) -> pl.DataFrame:
+    """The roles' roofline, and of the commands whose work is known `work_ns`, the least time that
+    this work takes in however few commands, and `saved_ns`, what they took longer."""
+    rows = analysis.roofline_roles
+    profiles = [analysis.device_profiles.get(device or "") for device in rows["device"]]
+    rates = pl.DataFrame(
+        {
+            "peak": [max(p.peak_flops.values(), default=None) if p else None for p in profiles],
+            "bandwidth": [p.memory_bandwidth if p else None for p in profiles],
+        },
+        schema={"peak": pl.Float64, "bandwidth": pl.Float64},
+    )
+    roof = pl.max_horizontal(
+        pl.col("flops") / pl.col("peak"), pl.col("bytes") / pl.col("bandwidth")
+    )
+    known = pl.when(pl.col("of_roof") > 0).then(pl.col("attainable_ns") / pl.col("of_roof"))
+    work = pl.min_horizontal(1e9 * roof, known).fill_null(0.0)
+    return rows.hstack(rates).with_columns(
+        work_ns=work, saved_ns=(known - work).clip(0).fill_null(0.0)
+    )
 
 
 def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
@@ -73,11 +99,11 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
         pl.col("submodule").is_not_null(),
         pl.col("role").is_in(_PRODUCTS),
         pl.col("verdict") == "compute-bound",
-        pl.col("of_roof") < _FAR,
+        pl.col("of_roof").is_between(0, _FAR, closed="none"),
         pl.col("unknown_ns") <= _UNKNOWN * pl.col("busy_ns"),
     )
     found = []
-    for row in scaled(analysis, rows, "busy_ns", "attainable_ns").to_dicts():
+    for row in scaled(analysis, rows, "busy_ns", "attainable_ns", "commands").to_dicts():
         profile = analysis.device_profiles.get(row["device"] or "")
         if not is_accelerator(row["device"]) or profile is None:
             continue
@@ -93,7 +119,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
                     "run_share": share(row["busy_ns"], total),
                     "of_roof_share": row["of_roof"],
                     "attainable_ns": round(row["attainable_ns"]),
-                    "commands": row["commands"],
+                    "commands": round(row["commands"]),
                     "hardware": profile.hardware,
                     "roof": "measured" if profile.measured else "published",
                 },
@@ -102,7 +128,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
                 remedy="Try another kernel (attention backend, GEMM tuning such as TunableOp or "
                 "max-autotune), sizes that are multiples of 64, 16-bit types.",
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
-                cost_ns=round(row["busy_ns"] - row["attainable_ns"]),
+                cost_ns=round(row["attainable_ns"] / row["of_roof"] - row["attainable_ns"]),
             )
         )
     return tuple(found)
@@ -125,7 +151,7 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
         )
     )
     found = []
-    for row in scaled(analysis, rows, "busy_ns").to_dicts():
+    for row in scaled(analysis, rows, "busy_ns", "commands").to_dicts():
         device = devices.get(row["submodule"])
         faster = _faster(analysis.device_profiles.get(device or ""))
         if not is_accelerator(device) or faster is None or faster < _FASTER:
@@ -140,7 +166,7 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
                 evidence={
                     "busy_ns": round(row["busy_ns"]),
                     "run_share": share(row["busy_ns"], total),
-                    "commands": row["commands"],
+                    "commands": round(row["commands"]),
                     "roles": row["roles"],
                     "peak_ratio": round(faster, 2),
                 },

@@ -48,12 +48,13 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
         title=f"{longest} takes {as_percent(share(wall, total))} of a run of "
         f"{analysis.accounting.steps} steps",
         evidence=evidence,
-        hazard="A cold first call is part of it, and with more steps its share falls by itself. "
+        hazard="Kept embeddings save what prompts that come again take, which one run does not "
+        "tell. A cold first call is part of it, and with more steps its share falls by itself. "
         "Dropping T5 (SD3 allows it) loses long prompts and text in images.",
         remedy="Keep the embeddings of prompts that come again; run it in 16 or 8 bits, on an "
         "accelerator, or beside the other encoders on a device of its own.",
         where=calls_of(analysis, longest),
-        cost_ns=wall,
+        severity="medium",
     )
 
 

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.findings.measures import as_percent, number, share, total_ns
+from profiler.analysis.findings.measures import as_percent, share, total_ns
+from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.result import Analysis
 
 __all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time"]
@@ -49,13 +50,13 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
 def tracing_overhead(analysis: Analysis) -> Finding | None:
     """Recording took so much of the run that operator times are in doubt."""
     overhead, total = analysis.run.overhead, total_ns(analysis)
-    found = number(overhead, "share")
+    found = finite_number(overhead, "share")
     if found is None or found < _OVERHEAD:
         return None
     low = found - share(_doubtful_ns(overhead), total)
     if low < _OVERHEAD_LOW:
         return None
-    operators, hooks = number(overhead, "operators_ns"), number(overhead, "hooks_ns")
+    operators, hooks = finite_number(overhead, "operators_ns"), finite_number(overhead, "hooks_ns")
     title = (
         f"Tracing took {as_percent(found)} of the run"
         if found < 1
@@ -69,7 +70,7 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
             "overhead_low_share": low,
             "operators_ns": round(operators or 0),
             "hooks_ns": round(hooks or 0),
-            "operator_events": round(number(overhead, "operator_events") or 0),
+            "operator_events": round(finite_number(overhead, "operator_events") or 0),
         },
         hazard="Each recorded operator costs about the same, so short ones look longer than they "
         "are, and a device may wait for a host that is busy recording.",
@@ -103,10 +104,13 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
 
 def _doubtful_ns(overhead: Mapping[str, Any]) -> float:
     """What recording operators cost beyond the lower end of its interval, or of its estimate."""
-    cost = number(overhead, "operators_ns") or 0.0
-    low = number(overhead, "operators_low_ns")
+    cost = finite_number(overhead, "operators_ns") or 0.0
+    low = finite_number(overhead, "operators_low_ns")
     if low is not None:
         return max(cost - low, 0.0)
-    each, least = number(overhead, "operator_event_ns"), number(overhead, "operator_event_low_ns")
-    events = number(overhead, "estimated_events") or 0.0
+    each, least = (
+        finite_number(overhead, "operator_event_ns"),
+        finite_number(overhead, "operator_event_low_ns"),
+    )
+    events = finite_number(overhead, "estimated_events") or 0.0
     return max(each - least, 0.0) * events if each is not None and least is not None else 0.0

@@ -13,6 +13,7 @@ from profiler.analysis.findings.measures import (
     calls_of,
     is_accelerator,
     share,
+    times,
     total_ns,
 )
 from profiler.analysis.result import Analysis
@@ -43,6 +44,41 @@ _FIND_OUT = (
     "Find out what runs there, for most of it was not recorded: callbacks, progress bars, garbage "
     "collection, locks, other threads."
 )
+_LARGEST = {  # column of the idle table: what it waits for, and what to do about it
+    "host_ns": (
+        "the host, in calls",
+        (
+            "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
+            "allocation, graph breaks, lazy loading."
+        ),
+    ),
+    "queued_ns": (
+        "launched commands to begin",
+        (
+            "The host had launched the next command: look for what holds it back, events of other "
+            "streams, other processes on the device, changes of clocks."
+        ),
+    ),
+    "between_ns": (
+        "the next call",
+        (
+            "Look at what the host does between calls: scheduler, guidance, callbacks, "
+            "post-processing; or let other requests fill the gaps."
+        ),
+    ),
+    "other_device_ns": (
+        "another device",
+        (
+            "Give it work meanwhile: independent calls at the same time, several requests at once; "
+            "profile-sd3 predict compares placements."
+        ),
+    ),
+    "data_ns": (
+        "data",
+        "Copy ahead of need from pinned memory on a stream of its own, and keep weights resident.",
+    ),
+}
+_IN_CALLS = ("host_ns", "queued_ns")
 _SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_scalar_dense)$"
 
 
@@ -82,39 +118,38 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
-    """A device stands still for over 100 µs at a time, again and again."""
+    """A device stands still for over 100 µs at a time, and why it waits most. Silent where clocks
+    of devices are not aligned: how far apart their calls were is not known."""
+    if _unaligned(analysis):
+        return ()
     total = total_ns(analysis)
     found = []
     for row in _accelerators(analysis).to_dicts():
         gaps, length = row["long_gaps"], row["long_gap_ns"]
         if share(length, row["span_ns"]) < _GAPS or share(length, total) < 2 * MATERIAL:
             continue
-        reasons = {
-            "the host, in calls": row["host_ns"],
-            "the next call": row["between_ns"],
-            "another device": row["other_device_ns"],
-            "data": row["data_ns"],
-        }
-        most = max(reasons, key=lambda name: reasons[name])
+        largest = max(_LARGEST, key=lambda name: row[name])
+        most, remedy = _LARGEST[largest]
+        longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
+        where = calls_of(analysis, longest, device=row["device"]) if longest else None
         found.append(
             Finding(
                 rule="idle_gaps",
-                title=f"{row['device']} stands still for over 100 µs {gaps:,} times, "
-                f"{as_percent(share(length, row['span_ns']))} of its time",
+                title=f"{row['device']} stands still for over 100 µs {times(gaps)}, "
+                f"{as_percent(share(length, row['span_ns']))} of its time: it waits most for "
+                f"{most}",
                 evidence={
                     "gaps": gaps,
                     "gap_ns": length,
                     "gap_share": share(length, row["span_ns"]),
                     "mean_gap_ns": length // max(gaps, 1),
                     "waits_most_for": most,
+                    "waits_most_ns": row[largest],
                 },
-                hazard="No launch takes 100 µs: the host did something else, or waited. A gap that "
-                "other requests fill costs nothing.",
-                remedy="Look at what the host does in the gaps: synchronizing (.item(), .cpu(), "
-                "printing), Python between calls, allocation, graph breaks.",
-                where=calls_of(
-                    analysis, _longest_wait(analysis, row["device"]), device=row["device"]
-                ),
+                hazard="What it waits most for is of all its waiting, shorter gaps included. A gap "
+                "that other requests fill costs nothing.",
+                remedy=remedy,
+                where=where or Where(device=row["device"]),
                 cost_ns=length,
             )
         )
@@ -238,7 +273,7 @@ def idle_device(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="idle_device",
-        title=f"{least} is used for {as_percent(used[least][0])} of the run, {busiest} for "
+        title=f"Calls on {least} take {as_percent(used[least][0])} of the run, those on {busiest} "
         f"{as_percent(used[busiest][0])}",
         evidence={
             "devices": len(used),
@@ -258,6 +293,11 @@ def idle_device(analysis: Analysis) -> Finding | None:
 def _accelerators(analysis: Analysis) -> pl.DataFrame:
     rows = analysis.idle if len(analysis.calls) else analysis.idle.clear()
     return rows.filter(pl.Series([is_accelerator(d) for d in rows["device"]], dtype=pl.Boolean))
+
+
+def _unaligned(analysis: Analysis) -> bool:
+    """Whether nothing relates the clock of some device to that of another."""
+    return any(loss.kind == "unaligned_clock" for loss in analysis.losses)
 
 
 def _launches(analysis: Analysis, device: str) -> dict[str, int]:

@@ -18,13 +18,15 @@ import polars as pl
 
 from profiler.analysis.arrays import ends
 from profiler.analysis.batches import Times
+from profiler.analysis.manifest_numbers import byte_count
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
 from profiler.analysis.memory.counters import CHANGES, MemoryCounter, memory_counters, summed
+from profiler.analysis.memory.sizes import check_devices
 from profiler.analysis.memory.weights import submodule_weights
 from profiler.table.columns import schema
 from profiler.table.run import Run
 
-__all__ = ["Memory", "find_memory"]
+__all__ = ["Memory", "find_memory", "last_begun"]
 
 _POINTS = 256  # of a device's timeline
 _COUNTED = 0.9  # of a submodule's weights: an arena that always holds that much holds them
@@ -42,10 +44,13 @@ class Memory:
 
 def find_memory(run: Run, sizes: Mapping[str, int]) -> Memory:
     """What the counters of `run` tell; `sizes` are bytes of memory by device, "" for every
-    other."""
+    other. Raises InputError where they name a device that the run does not have."""
     counters = memory_counters(run)
     weights = submodule_weights(run.info.submodules)
     placed = _placed(run)
+    if any(sizes):
+        ran = run.commands["device"].unique().cast(pl.String).drop_nulls()
+        check_devices(sizes, {*counters, *placed, *run.info.devices, *ran})
     found = [
         _OfDevice.of(run, device, counters.get(device, []), placed.get(device, []), weights)
         for device in sorted({*counters, *placed})
@@ -224,11 +229,25 @@ class _OfDevice:
         calls = self.run.calls
         here = (calls["device"].cast(pl.String) == self.device).to_numpy()
         start, end = calls["start_ns"].to_numpy(), ends(calls)
-        order = np.lexsort((start, here))  # the later, the better
-        inside = (start[order] <= times[:, None]) & (end[order] >= times[:, None])
-        best = np.where(inside, np.arange(len(order)), -1).max(axis=1, initial=-1)
-        found: Times = np.append(order, -1)[best]
+        found = last_begun(np.flatnonzero(here), start, end, times)
+        none = np.flatnonzero(found < 0)
+        found[none] = last_begun(np.flatnonzero(~here), start, end, times[none])
         return found
+
+
+def last_begun(rows: Times, start: Times, end: Times, times: Times) -> Times:
+    """Of the calls `rows`, which run from `start` to `end`, the row of the one that ran at each
+    moment, of several the last to begin; -1 for none."""
+    order = rows[np.argsort(start[rows], kind="stable")]
+    ended = end[order]
+    begun = np.searchsorted(start[order], times, side="right")
+    over = np.searchsorted(np.maximum.accumulate(ended), times)  # so many had ended by then
+    found = np.full(len(times), -1)
+    for place, time in enumerate(times.tolist()):
+        running = np.flatnonzero(ended[over[place] : begun[place]] >= time)
+        if len(running):
+            found[place] = order[over[place] + running[-1]]
+    return found
 
 
 def _placed(run: Run) -> dict[str, list[str]]:
@@ -256,12 +275,10 @@ def _size(run: Run, device: str, asked: Mapping[str, int]) -> int | None:
     """Bytes of memory that a device has."""
     if device in asked or "" in asked:
         return asked.get(device, asked.get(""))
-    known = run.info.devices.get(device)
-    size = known.get("memory_bytes") if isinstance(known, Mapping) else None
+    size = byte_count(run.info.devices.get(device), "memory_bytes")
     if size is None and device.startswith("cpu"):
-        size = run.info.hardware.get("memory_bytes")
-    known_size = isinstance(size, int) and not isinstance(size, bool) and 0 < size < 1 << 62
-    return int(size) if known_size else None  # type: ignore[arg-type]
+        size = byte_count(run.info.hardware, "memory_bytes")
+    return size or None
 
 
 def _frame(rows: list[dict[str, Any]], columns: Any) -> pl.DataFrame:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from profiler.analysis.manifest_numbers import byte_count
+
 __all__ = ["device_weights", "submodule_weights"]
 
 
@@ -23,30 +25,25 @@ def device_weights(
         device = known.get("device") if isinstance(known, Mapping) else None
         if not isinstance(device, str):
             continue
-        size, shared = (_bytes(known, key) for key in ("weight_bytes", "shared_weight_bytes"))
-        if size < 0:
+        size = _own_bytes(known)
+        if size is None:
             unknown.add(device)
         else:
-            totals[device] = totals.get(device, 0) + max(size - max(shared, 0), 0)
+            totals[device] = totals.get(device, 0) + size
     for name, known in devices.items():
-        most = _bytes(known, "weight_bytes") if isinstance(known, Mapping) else -1
-        if most >= 0:
+        most = byte_count(known, "weight_bytes")
+        if most is not None:
             totals[name] = most
     return {name: size for name, size in totals.items() if name not in unknown and size < 1 << 63}
 
 
-def _bytes(known: Mapping[str, Any], key: str) -> int:
-    """What a manifest has there where it can be a size, else -1."""
-    value = known.get(key)
-    fits = isinstance(value, int) and not isinstance(value, bool) and 0 <= value < 1 << 62
-    return int(value) if fits else -1  # type: ignore[arg-type]
-
-
 def submodule_weights(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
     """Bytes of weights by submodule, but those shared with one before; None where nobody told."""
-    found: dict[str, int | None] = {}
-    for name, known in submodules.items():
-        if isinstance(known, Mapping):
-            size, shared = (_bytes(known, key) for key in ("weight_bytes", "shared_weight_bytes"))
-            found[name] = None if size < 0 else max(size - max(shared, 0), 0)
-    return found
+    return {name: _own_bytes(known) for name, known in submodules.items()}
+
+
+def _own_bytes(known: object) -> int | None:
+    """Bytes of a submodule's weights but those that it shares with one before."""
+    size = byte_count(known, "weight_bytes")
+    shared = byte_count(known, "shared_weight_bytes") or 0
+    return None if size is None else max(size - shared, 0)

@@ -12,10 +12,11 @@ import polars as pl
 from profiler.analysis.arrays import HOST, CommandArrays, dense_codes, text_codes
 from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by, stretches
 from profiler.analysis.intervals import group_heads, union_sorted
+from profiler.analysis.pipelines import step_keys
 
-__all__ = ["Folds", "fold", "fold_by"]
+__all__ = ["SUMS", "Folds", "fold", "fold_by"]
 
-_SUMS = ("key", "call", "commands", "wall", "extent", "busy", "tracks", "busiest")
+SUMS = ("key", "call", "commands", "wall", "extent", "busy", "tracks", "busiest")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -57,7 +58,7 @@ def fold_by(
     group = _groups(calls, frame, commands)
     track, names = text_codes(frame["track"])
     places = (len(commands.devices) + 1) * (len(names) + 1)
-    parts: list[tuple[Codes, ...]] = [(np.zeros(0, dtype=np.int64),) * len(_SUMS)]
+    parts: list[tuple[Codes, ...]] = [(np.zeros(0, dtype=np.int64),) * len(SUMS)]
     for rows, heads in _batches_of_folds(key, keys, group, commands.start):
         start, end = commands.start[rows], commands.end[rows]
         duration = end - start
@@ -70,7 +71,7 @@ def fold_by(
         parts.append((key[first], commands.call[first], count, wall, extent, busy, *per_track))
     sums: dict[str, Any] = {
         name: np.concatenate(column)
-        for name, column in zip(_SUMS, zip(*parts, strict=True), strict=True)
+        for name, column in zip(SUMS, zip(*parts, strict=True), strict=True)
     }
     order = order_by(sums["key"], keys)
     return {name: column[order] for name, column in sums.items()}
@@ -83,8 +84,8 @@ def _groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -
     last = frame["pipeline"].max()
     if isinstance(last, int) and last > 0:
         free = np.flatnonzero(of_call < 0)
-        pipeline = frame["pipeline"].gather(free).to_numpy().astype(np.int64)
-        _, place = np.unique((pipeline << 32) + commands.step[free], return_inverse=True)
+        pipeline = frame["pipeline"].gather(free).to_numpy()
+        _, place = np.unique(step_keys(pipeline, commands.step[free]), return_inverse=True)
         group[free] = len(calls) + place
     return group
 

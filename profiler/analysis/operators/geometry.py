@@ -17,8 +17,9 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.batches import Codes, counts
+from profiler.analysis.expressions import ratio
 from profiler.analysis.operators.columns import GEOMETRY
-from profiler.analysis.operators.folds import Folds, fold_by
+from profiler.analysis.operators.folds import SUMS, Folds, fold_by
 from profiler.events import CATEGORIES
 from profiler.table.columns import schema
 
@@ -26,7 +27,6 @@ __all__ = ["geometry_table"]
 
 _MOVES = np.isin(CATEGORIES, ("dma", "copy"))
 _PARTS = ("whole", "compute", "movement", "device")
-_SUMS = ("key", "call", "commands", "wall", "extent", "busy", "tracks", "busiest")
 _Flags = npt.NDArray[np.bool_]
 
 
@@ -45,7 +45,7 @@ def geometry_table(
     split = moving | several
     split[folds.key[folds.tracks > 1]] = True
     on_device = ~np.array(folds.host, dtype=np.bool_)
-    whole = pl.DataFrame({name: getattr(folds, name) for name in _SUMS})
+    whole = pl.DataFrame({name: getattr(folds, name) for name in SUMS})
     kept = whole.filter(pl.Series((split & on_device)[folds.key]))
     parts = [_row_of(kept.with_columns(pl.lit(-1, pl.Int64).alias("code")), part=0)]
     by_device = _refolded(several & on_device, device, folds, calls, frame, commands)
@@ -86,7 +86,7 @@ def _refolded(
         commands = replace(commands, **{name: getattr(commands, name)[rows] for name in names})
         columns, key = columns[rows], key[rows]
     sums: dict[str, Any] = fold_by(key, limit, calls, columns, commands)
-    found = pl.DataFrame({name: sums[name].astype(np.int64) for name in _SUMS})
+    found = pl.DataFrame({name: sums[name].astype(np.int64) for name in SUMS})
     return found.with_columns(key=pl.col("key") // width, code=pl.col("key") % width)
 
 
@@ -96,7 +96,7 @@ def _row_of(folded: pl.DataFrame, part: int | pl.Expr) -> pl.DataFrame:
     possible = (pl.col("wall") * pl.col("tracks")).sum()
     number = part if isinstance(part, pl.Expr) else pl.lit(part, pl.Int64)
     return (
-        folded.with_columns(pl.col(name).cast(pl.Int64) for name in _SUMS)
+        folded.with_columns(pl.col(name).cast(pl.Int64) for name in SUMS)
         .group_by("key", "code")
         .agg(
             calls=pl.len().cast(pl.Int64),
@@ -105,8 +105,8 @@ def _row_of(folded: pl.DataFrame, part: int | pl.Expr) -> pl.DataFrame:
             wall_union_ns=pl.col("wall").sum(),
             busy_sum_ns=pl.col("busy").sum(),
             gap_ns=(pl.col("extent") - pl.col("wall")).sum(),
-            parallel_efficiency=_ratio(pl.col("busy").sum(), possible),
-            imbalance=_ratio(pl.col("busiest").sum(), even.sum()),
+            parallel_efficiency=ratio(pl.col("busy").sum(), possible),
+            imbalance=ratio(pl.col("busiest").sum(), even.sum()),
         )
         .with_columns(part=number)
     )
@@ -121,7 +121,7 @@ def _table(
     uneven = (
         by_device.with_columns(most=most, mean=mean)
         .group_by("key")
-        .agg(device_imbalance=_ratio(pl.col("most").sum(), pl.col("mean").sum()))
+        .agg(device_imbalance=ratio(pl.col("most").sum(), pl.col("mean").sum()))
     )
     keys = pl.DataFrame(
         {"submodule": folds.submodules, "layer": folds.layers},
@@ -147,8 +147,3 @@ def _table(
         pl.col("part").replace_strict(dict(enumerate(_PARTS)), return_dtype=pl.String)
     )
     return named.select(pl.col(n).cast(t) for n, t in schema(GEOMETRY).items())
-
-
-def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
-    """`part / whole`, null where the whole is 0."""
-    return pl.when(whole > 0).then(part / whole)

@@ -18,6 +18,7 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.batches import batches
+from profiler.analysis.expressions import ratio
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.operators.folds import Folds
 from profiler.table.columns import schema
@@ -70,9 +71,9 @@ def operator_table(
             busy_sum_ns=pl.col("busy"),
             gap_ns=pl.col("gap"),
             commands_per_call=pl.col("commands") / pl.col("calls"),
-            parallel_efficiency=_ratio(pl.col("busy"), pl.col("possible")),
-            imbalance=_ratio(pl.col("busiest"), pl.col("even")),
-            share=_ratio(pl.col("busy"), pl.col("busy").sum().over("host")),
+            parallel_efficiency=ratio(pl.col("busy"), pl.col("possible")),
+            imbalance=ratio(pl.col("busiest"), pl.col("even")),
+            share=ratio(pl.col("busy"), pl.col("busy").sum().over("host")),
             calibrated_ns=(pl.col("busy") * pl.col("calibration"))
             .round()
             .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
@@ -83,11 +84,6 @@ def operator_table(
         )
     )
     return table.select(pl.col(name).cast(dtype) for name, dtype in schema(OPERATORS).items())
-
-
-def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
-    """`part / whole`, null where the whole is 0."""
-    return pl.when(whole > 0).then(part / whole)
 
 
 def _places(folds: Folds, frame: pl.DataFrame, commands: CommandArrays) -> pl.DataFrame:

@@ -7,13 +7,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profiler.analysis.prediction.batch import half_batch
-from profiler.analysis.prediction.call_costs import Ratio, call_costs
+from profiler.analysis.denoise.half_batch import BATCHED, half_batch
 from profiler.analysis.prediction.pieces import APPLY_GUIDANCE, TOKENIZER
 from profiler.analysis.prediction.precision import at_precision, main_type, precision
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.workload import Task, Workload
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.call_costs import Ratio, call_costs
 from profiler.errors import InputError
 from profiler.table.run import Run
 
@@ -115,28 +115,33 @@ def _unguided(found: Changed, run: Run, analysis: Analysis) -> Changed:
     assumes = ["without guidance no negative prompt is encoded and no uncond call is made"]
     unknown: list[str] = []
     spread = dict(found.spread)
-    for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == "batched"):
+    for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == BATCHED):
         if name is None:
             continue
-        calibration = workload.calibration.get(name, 1.0)
-        half = half_batch(run, analysis, name, calibration)
-        ratio = half.ratio or Ratio(0.5, 0.5, 1.0, known=0.0)
-        share = f"{_percent(ratio.value)} of a batched call"
+        half = half_batch(
+            run.calls,
+            analysis.calls,
+            analysis.kinds.table,
+            analysis.device_profiles,
+            name,
+            workload.calibration.get(name, 1.0),
+        )
         if half.measured:
+            share = f"{_percent(half.wall.value)} of a batched call"
             assumes.append(f"{name} takes {share}, as measured in its cond calls")
-        elif half.ratio is None:
+        elif half.from_operators:
+            assumes.append(
+                f"{name} takes {_bounded(half.wall)} of a batched call, by halving the batch of "
+                "each operator"
+            )
+            unknown += _unknown_work(name, half.wall)
+        else:
             unknown.append(
                 f"what half a batch takes of {name}: none of its calls was traced with operators; "
                 "half is taken, and all of it as the upper bound"
             )
-        else:
-            assumes.append(
-                f"{name} takes {_bounded(ratio)} of a batched call, by halving the batch of each "
-                "operator"
-            )
-            unknown += _unknown_work(name, ratio)
-        workload = scaled(workload, {name: ratio.value}, "batched")
-        _widen(spread, name, ratio.spread)
+        workload = scaled(workload, {name: half.wall.value}, BATCHED)
+        _widen(spread, name, half.wall.spread)
     return Changed(
         workload=_renamed(workload),
         spread=spread,
@@ -149,7 +154,7 @@ def _renamed(workload: Workload) -> Workload:
     """Calls that were batched are of the prompt alone."""
 
     def of(task: Task) -> Task:
-        if task.branch != "batched":
+        if task.branch != BATCHED:
             return task
         return replace(task, branch="cond", name=f"{task.submodule}.cond")
 
@@ -162,7 +167,7 @@ def _at_precision(found: Changed, dtype: str, analysis: Analysis) -> Changed:
     placed = {task.submodule: task.device for task in workload.tasks if task.submodule is not None}
     ratios: dict[str, Ratio] = {}
     for name, device in placed.items():
-        costs = call_costs(analysis, name)
+        costs = call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
         if costs is not None and main_type(costs) is not None:
             calibration = workload.calibration.get(name, 1.0)
             ratios[name] = at_precision(costs, device, dtype, calibration)

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 from profiler.analysis.prediction.targets import TargetDevice
 from profiler.analysis.prediction.workload import Workload
-from profiler.errors import InputError
 
-__all__ = ["DeviceMemory", "check_fits", "fits", "memory_by_device", "unknown_memory"]
+__all__ = ["DeviceMemory", "fits", "memory_by_device", "too_large", "unknown_memory"]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -55,16 +54,17 @@ def fits(workload: Workload, placement: Mapping[str, str], targets: Sequence[Tar
     return not any(_too_large(workload, placement, targets))
 
 
-def check_fits(
+def too_large(
     workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
-) -> None:
-    """Raise InputError for the first device on which a placement does not fit."""
+) -> str:
+    """Why a placement does not fit, of the first device on which it does not; "" where it fits."""
     for limit, need in _too_large(workload, placement, targets):
-        raise InputError(
+        return (
             f"{', '.join(need.submodules)} need {_readable(need.needed)} on {need.device} "
             f"({_readable(need.weights)} of weights, {_readable(need.activations)} of "
-            f"activations), which has {_readable(limit)}; place one of them elsewhere"
+            f"activations), which has {_readable(limit)}"
         )
+    return ""
 
 
 def _too_large(

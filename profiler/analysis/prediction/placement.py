@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from profiler.analysis.prediction.memory_limits import fits, unknown_memory
-from profiler.analysis.prediction.request_graph import Order, request_graph
+from profiler.analysis.prediction.request_graph import DEFAULT_ORDER, Order, request_graph
 from profiler.analysis.prediction.simulation import (
     SEED,
     Simulation,
@@ -61,18 +61,21 @@ def best_placement(
     workload: Workload,
     targets: Sequence[TargetDevice],
     concurrency: int = 1,
-    order: Order = "graph",
+    order: Order = DEFAULT_ORDER,
     *,
+    start: Mapping[str, str] | None = None,
     seed: int = SEED,
 ) -> BestPlacement:
     """Search the placement on `targets` with the highest throughput at this concurrency.
 
-    Of those that are equal within 1 %, one that moves the fewest submodules is taken. Raises
-    InputError where no placement fits into the devices' memory.
+    `workload` is as it was measured, which the targets' factors are relative to; `start` is where
+    its submodules are now, None: there. Of those that are equal within 1 %, one that moves the
+    fewest submodules from there is taken. Raises InputError where no placement fits into the
+    devices' memory.
     """
     if not targets:
         raise InputError("no devices to place on; name at least one")
-    search = _Search(workload, targets, concurrency, order)
+    search = _Search(workload, targets, concurrency, order, start or {})
     possible = search.possible
     if possible == 0:
         raise InputError(f"{search.nowhere} can run on none of the devices: {targets[0].why_not}")
@@ -104,6 +107,7 @@ class _Search:
     targets: Sequence[TargetDevice]
     concurrency: int
     order: Order
+    start: Mapping[str, str]
     best: _Assignment | None = None
     best_period: float = float("inf")
     bounds: dict[_Assignment, float] = field(default_factory=dict)
@@ -116,7 +120,8 @@ class _Search:
         self._choices = [
             [t.name for t in self.targets if submodule in t.factors] for submodule in self._present
         ]
-        self._now = tuple(self._present.values())
+        self._measured = tuple(self._present.values())
+        self._now = tuple({**self._present, **self.start}.values())
         self._stays = all(device in names for device in self._now)
         self._by_name = {target.name: target for target in self.targets}
         self._graph = request_graph(self.workload, self.order)
@@ -258,8 +263,10 @@ class _Search:
     def _factors(self, assignment: _Assignment) -> tuple[float, ...]:
         """Time / measured time by submodule."""
         return tuple(
-            1.0 if device == now else self._by_name[device].factors[submodule]
-            for submodule, now, device in zip(self._present, self._now, assignment, strict=True)
+            1.0 if device == measured else self._by_name[device].factors[submodule]
+            for submodule, measured, device in zip(
+                self._present, self._measured, assignment, strict=True
+            )
         )
 
     def _durations(self, factors: tuple[float, ...]) -> list[float]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 
-from profiler.analysis.prediction.call_costs import CallCosts, KindCost, Ratio, Scaled
+from profiler.analysis.roofline.call_costs import CallCosts, KindCost, Ratio, Scaled
 from profiler.analysis.work.shapes import Tensor
 from profiler.errors import InputError
 
@@ -14,15 +15,20 @@ PRECISIONS = {
     "fp32": "float32",
     "fp16": "float16",
     "bf16": "bfloat16",
-    "fp8": "float8e4m3fn",
+    "fp8": "float8",
     "fp64": "float64",
 }
-_REMEDY = "measure them with `profile-sd3 calibrate-device`"
+# What "float8" may be: the device's profile tells, the first of these that it has.
+_FLOAT8 = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
+_ON_GPU = ("float32", "bfloat16", "float16")
+# By kind of device what calibrate-device measures.
+_MEASURED = {"cpu": ("float32",), "cuda": _ON_GPU, "rocm": _ON_GPU}
 
 
 def precision(text: str) -> str:
-    """The type's name (`fp16`, or `float16` itself). Raises InputError for another text."""
-    known = {**PRECISIONS, **{name: name for name in PRECISIONS.values()}}
+    """The type's name (`float16` for `fp16`, or itself; `float8` is whichever the device has).
+    Raises InputError for another text."""
+    known = {**PRECISIONS, **{name: name for name in (*PRECISIONS.values(), *_FLOAT8)}}
     if text.strip().lower() not in known:
         raise InputError(f"--precision {text!r} is no type: write one of {', '.join(PRECISIONS)}")
     return known[text.strip().lower()]
@@ -48,15 +54,17 @@ def at_precision(costs: CallCosts, device: str, dtype: str, calibration: float) 
     now = main_type(costs)
     if now is None:
         raise InputError(f"the types of the operators on {device} are not in the trace")
-    if now == dtype:
+    if now == dtype or (dtype == PRECISIONS["fp8"] and now in _FLOAT8):
         return Ratio(1.0, 1.0, 1.0)
     profile = costs.profile
     rates = profile.peak_flops if profile is not None else {}
+    if dtype == PRECISIONS["fp8"]:
+        dtype = next((name for name in _FLOAT8 if name in rates), dtype)
     missing = [name for name in dict.fromkeys((now, dtype)) if name not in rates]
     if missing:
         raise InputError(
             f"the rate of {device} for {' and '.join(missing)} is not known, so --precision cannot "
-            f"be answered: {_REMEDY}"
+            f"be answered: {_remedy(device, missing, (now, dtype))}"
         )
     faster = rates[now] / rates[dtype]
     width = _width(dtype) / _width(now)
@@ -71,6 +79,15 @@ def at_precision(costs: CallCosts, device: str, dtype: str, calibration: float) 
         return Scaled(faster, less / whole if whole else width)
 
     return costs.ratio(scale, calibration)
+
+
+def _remedy(device: str, missing: Sequence[str], both: Sequence[str]) -> str:
+    """How rates become known: `calibrate-device` measures some, the others somebody states."""
+    measured = _MEASURED.get(device.partition(":")[0], ())
+    if all(name in measured for name in missing):
+        return "measure it with `profile-sd3 calibrate-device`"
+    names = " and ".join(_FLOAT8[0] if name == PRECISIONS["fp8"] else name for name in both)
+    return f"give a --device-profile whose peak_flops has {names}, with the maker's figures"
 
 
 def _width(dtype: str) -> float:

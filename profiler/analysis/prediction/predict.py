@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from profiler.analysis.prediction.changes import Changed, changed
-from profiler.analysis.prediction.memory_limits import check_fits, unknown_memory
+from profiler.analysis.prediction.memory_limits import too_large, unknown_memory
 from profiler.analysis.prediction.placement import BestPlacement, best_placement
-from profiler.analysis.prediction.request import by_stage, by_submodule, request_time
+from profiler.analysis.prediction.request import (
+    CALLS,
+    RequestTime,
+    by_stage,
+    by_submodule,
+    request_time,
+)
+from profiler.analysis.prediction.request_graph import DEFAULT_ORDER
 from profiler.analysis.prediction.result import Measured, Part, Prediction
 from profiler.analysis.prediction.scenario import Scenario, check
 from profiler.analysis.prediction.simulation import Simulation, simulate
@@ -20,6 +27,7 @@ from profiler.analysis.prediction.targets import (
 )
 from profiler.analysis.prediction.workload import Workload, workload_of
 from profiler.analysis.result import Analysis
+from profiler.errors import InputError
 from profiler.table.run import Run
 
 __all__ = ["predict"]
@@ -54,6 +62,7 @@ def predict(
         submodules=_parts(before_of, after_of),
         simulation=devices.simulation if devices else None,
         best=devices.best if devices else None,
+        too_large=devices.too_large if devices else "",
         assumes=tuple(
             dict.fromkeys((*_traced(analysis, workload), *_assumed(analysis, changes, devices)))
         ),
@@ -61,7 +70,7 @@ def predict(
             dict.fromkeys(
                 (
                     *changes.unknown,
-                    *_once(request.once_ns, request.ns, request.resampled),
+                    *_scatter(request),
                     *_missing(run, analysis),
                 )
             )
@@ -94,8 +103,8 @@ def _traced(analysis: Analysis, workload: Workload) -> Iterator[str]:
         yield f"times are without the cost of tracing operators where it is known ({factors})"
     elif analysis.run.traced_calls:
         yield (
-            "times are as recorded, with what tracing operators cost: for those without, record "
-            "with --calibrate, or with --ops none"
+            "times are as recorded, with what tracing operators cost, which is not known here or "
+            "lies within noise: for those without, record with --calibrate, or with --ops none"
         )
 
 
@@ -116,23 +125,39 @@ def _missing(run: Run, analysis: Analysis) -> Iterator[str]:
         yield f"what is not in the trace ({kind.replace('_', ' ')}, see `profile-sd3 analyze`)"
 
 
-def _once(once_ns: float, ns: float, resampled: str) -> Iterator[str]:
-    if not resampled:
+def _scatter(request: RequestTime) -> Iterator[str]:
+    """What of the scatter the interval does not have."""
+    if request.low is None:
         yield "how much it scatters: nothing in the run was measured twice, so no interval is given"
-    elif once_ns > _MUCH * ns:
+        return
+    if request.resampled == CALLS:
+        return
+    if request.resampled:
         yield (
-            f"how much what was measured once scatters, {100 * once_ns / ns:.0f} % of the "
-            "predicted time: the interval takes it as it was"
+            "how much one pipeline call differs from the next beyond its steps: one was measured, "
+            "so times of several may lie outside of the interval; record several"
+        )
+    else:
+        yield (
+            "how much it scatters: nothing in the run was measured twice, so the interval has the "
+            "bounds of what was estimated alone"
+        )
+    if request.once_ns > _MUCH * request.ns:
+        yield (
+            f"how much what was measured once scatters, {100 * request.once_ns / request.ns:.0f} % "
+            "of the predicted time: the interval takes it as it was"
         )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Devices:
-    """Requests on devices: the workload as it is placed, and what came of it."""
+    """Requests on devices: the workload as it is placed, and what came of it; `too_large` says why
+    it does not fit, and then there is no simulation of it."""
 
     placed: Workload
-    simulation: Simulation
+    simulation: Simulation | None
     best: BestPlacement | None
+    too_large: str
     notes: tuple[str, ...]
 
     @classmethod
@@ -143,9 +168,10 @@ class _Devices:
         if not scenario.simulates:
             return None
         now = placement_of(workload)
-        names = [*now.values(), *scenario.place.values(), *scenario.devices]
+        names = list(dict.fromkeys((*now.values(), *scenario.place.values(), *scenario.devices)))
         memory = scenario.memory
-        sizes = {name: memory.get(name, memory.get("")) for name in dict.fromkeys(names)}
+        _check_named(memory, names)
+        sizes = {name: memory.get(name, memory.get("")) for name in names}
         targets = target_devices(
             names,
             workload,
@@ -155,14 +181,27 @@ class _Devices:
             roofline=analysis.roofline,
         )
         there = placed(workload, scenario.place, targets)
-        check_fits(there, placement_of(there), targets)
-        concurrency = scenario.concurrency or 1
-        simulation = simulate(there, concurrency, scenario.order)
+        where = placement_of(there)
+        reason = too_large(there, where, targets)
+        concurrency, order = scenario.concurrency or 1, scenario.order or DEFAULT_ORDER
         best = None
         searched = [t for t in targets if not scenario.devices or t.name in scenario.devices]
-        if len(searched) > 1:
-            best = best_placement(there, searched, concurrency, scenario.order)
-        return cls(there, simulation, best, tuple(_notes(there, targets, best)))
+        if scenario.devices or len(searched) > 1:
+            best = best_placement(workload, searched, concurrency, order, start=where)
+        elif reason:
+            raise InputError(f"{reason}; name more devices with --devices, or more memory")
+        simulation = None if reason else simulate(there, concurrency, order)
+        return cls(there, simulation, best, reason, tuple(_notes(there, targets, best)))
+
+
+def _check_named(memory: Mapping[str, int], names: Sequence[str]) -> None:
+    """Raise InputError for memory of a device on which nothing is or could be placed."""
+    for device in memory:
+        if device and device not in names:
+            raise InputError(
+                f"--device-memory names {device!r}, on which nothing runs: give one of "
+                f"{', '.join(names)}, or name it with --devices or --place too"
+            )
 
 
 def _notes(

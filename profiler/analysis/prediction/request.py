@@ -1,12 +1,19 @@
 """The time of one request: the sum of its parts, with an interval.
 
-The interval is that of a single request, by a seeded bootstrap over what repeats: each draw takes
-one of the measured pipeline calls, its first step, and as many of its later steps as are needed,
-with replacement. With fewer than three pipeline calls steps are drawn from all of them together.
-Draws of few values scatter too little: deviations are widened by sqrt(1 + 1/n) t(n - 1) / z, with
-n the number of what was drawn from (Hesterberg 2015, Am. Stat. 69(4), 371-386). Where the
-time of a submodule was estimated within bounds each draw also multiplies it with a value between
-them, from a triangular distribution that has its peak at the estimate.
+The interval is that of one request to come, by a seeded bootstrap over what repeats. A request of m
+steps beyond its first draws m of the n measured ones, with replacement. Draws from few values
+scatter too little, and their mean, which the prediction goes by, is off itself: it is m of these
+means. Deviations of the sum are widened by sqrt(n / (n - 1) (1 + m / n)) t(n - 1) / z, which makes
+of their variance, m (n - 1) / n s^2, the one of a prediction interval, m (1 + m / n) s^2.
+
+Of p pipeline calls, two or more, each draw takes one, with its own steps. What lies between the
+calls is widened by sqrt((p + 1) / (p - 1)), the same with one of p; what lies within, by
+sqrt(k / (k - 1)) with k steps in each; both together by t / z with the degrees of freedom of their
+sum (Satterthwaite 1946, Biometrics Bulletin 2(6), 110-114). That few calls are alike may be by
+chance: of less than six the interval is at least that of the steps of all of them.
+
+Where the time of a submodule was estimated within bounds each draw also multiplies it with a value
+between them, from a triangular distribution that has its peak at the estimate.
 """
 
 from __future__ import annotations
@@ -21,18 +28,20 @@ import numpy.typing as npt
 from profiler.analysis.comparison.noise import CONFIDENCE, RESAMPLES, SEED, student
 from profiler.analysis.prediction.workload import HOST, Task, Workload
 
-__all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "request_time"]
+__all__ = ["CALLS", "STEPS", "RequestTime", "by_stage", "by_submodule", "mean_time", "request_time"]
 
+CALLS, STEPS = "pipeline calls", "steps"  # what is drawn from
 _Reals = npt.NDArray[np.float64]
-_FEW = 3  # pipeline calls; the steps of fewer tell more than they do
+_FEW = 6  # pipeline calls; that fewer are alike may be by chance
 _Z = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
 class RequestTime:
     """A request's time in ns. `low` and `high` bound it with 95 % confidence, None where nothing
-    was measured more than once. `resampled` names what repeats, "" for nothing; `once_ns` is the
-    part of the time that was measured once and is taken as it was."""
+    was measured more than once and nothing was estimated within bounds. `resampled` names what was
+    drawn from, `CALLS` or `STEPS`, "" for nothing; `once_ns` is the part of the time that
+    was measured once and is taken as it was."""
 
     ns: float
     low: float | None
@@ -50,20 +59,28 @@ def request_time(
 ) -> RequestTime:
     """The time of one request of `workload`; `spread` as in `changes.Changed`."""
     value = sum(mean_time(task, workload) for task in workload.tasks)
-    draws = _Draws(workload, np.random.default_rng(seed), resamples)
-    once = draws.once()
-    if not draws.units:
+    names = list(dict.fromkeys(task.submodule for task in workload.tasks))
+    bounds = [spread.get(name or "", (1.0, 1.0)) for name in names]
+    generator = np.random.default_rng(seed)
+    parts = [_Measured.of(workload, name) for name in names]
+    later = max(workload.steps - 1, 0)
+    of_calls = _calls_drawn(parts, later, generator, resamples)
+    of_steps = None
+    if len(workload.measured_ns) < _FEW:
+        of_steps = _steps_drawn(parts, later, generator, resamples)
+    resampled = (
+        "pipeline calls" if of_calls is not None else "steps" if of_steps is not None else ""
+    )
+    once = _once(workload, resampled)
+    drawn = [found for found in (of_calls, of_steps) if found is not None]
+    if not drawn and all(low >= high for low, high in bounds):
         return RequestTime(value, None, None, "", once)
+    deviations = max(drawn, key=_width, default=np.zeros((len(names), resamples)))
     total = np.zeros(resamples)
-    for submodule in dict.fromkeys(task.submodule for task in workload.tasks):
-        tasks = [task for task in workload.tasks if task.submodule == submodule]
-        center = sum(mean_time(task, workload) for task in tasks)
-        drawn = center + (draws.of(tasks) - center) * draws.widening
-        low, high = spread.get(submodule or "", (1.0, 1.0))
-        total += np.maximum(drawn, 0.0) * draws.between(low, high)
-    ends = np.quantile(total, (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2))
-    least, most = (float(end) for end in ends)
-    return RequestTime(value, min(least, value), max(most, value), draws.resampled, once)
+    for part, deviation, between in zip(parts, deviations, bounds, strict=True):
+        total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
+    least, most = (max(end, 0.0) for end in _ends(total))
+    return RequestTime(value, min(least, value), max(most, value), resampled, once)
 
 
 def mean_time(task: Task, workload: Workload) -> float:
@@ -92,66 +109,117 @@ def _sums(workload: Workload, names: Sequence[str]) -> dict[str, float]:
     return found
 
 
-class _Draws:
-    """Which pipeline call and which of its steps each draw has: the same for all tasks."""
+@dataclass(frozen=True, slots=True, eq=False)
+class _Measured:
+    """The time of a submodule in p pipeline calls: `once`, float64 [p], in the first step and in no
+    step, `steady`, float64 [p, k], in each later step."""
 
-    def __init__(self, workload: Workload, generator: np.random.Generator, resamples: int) -> None:
-        self._workload = workload
-        self._generator = generator
-        self._resamples = resamples
-        self._in_steps = {id(task) for task in workload.step}
-        self._calls = len(workload.measured_ns)
-        self._pooled = self._calls < _FEW
-        steady = max((task.steady_ns.shape[1] for task in workload.step), default=0)
-        self._later = max(workload.steps - 1, 0)
-        self._call = generator.integers(self._calls, size=resamples)
-        choices = steady * self._calls if self._pooled else steady
-        self._counts = np.zeros((resamples, choices))
-        if choices and self._later:
-            shares = np.full(choices, 1 / choices)
-            self._counts = generator.multinomial(self._later, shares, size=resamples).astype(float)
-        drawn = choices if self._later else 0
-        of_steps = self._pooled and drawn > 1
-        self.units = drawn if of_steps else self._calls if self._calls > 1 else 0
-        self.resampled = "" if not self.units else "steps" if of_steps else "pipeline calls"
+    once: _Reals
+    steady: _Reals
 
-    @property
-    def widening(self) -> float:
-        """By how much draws from so few values scatter too little."""
-        return math.sqrt(1 + 1 / self.units) * student(self.units) / _Z
+    @classmethod
+    def of(cls, workload: Workload, submodule: str | None) -> _Measured:
+        calls = len(workload.measured_ns)
+        known = max((task.steady_ns.shape[1] for task in workload.step), default=0)
+        once, steady = np.zeros(calls), np.zeros((calls, known))
+        for task in (*workload.encode, *workload.decode):
+            if task.submodule == submodule:
+                once += task.steady_ns[:, 0]
+        for task in workload.step:
+            if task.submodule == submodule:
+                once += task.first_ns if task.first_ns.size else 0.0
+                steady += task.steady_ns if task.steady_ns.size else 0.0
+        return cls(once, steady)
 
-    def of(self, tasks: Sequence[Task]) -> _Reals:
-        """The time of `tasks` together in each draw, float64 [resamples]."""
-        total = np.zeros(self._resamples)
-        for task in tasks:
-            if id(task) not in self._in_steps:
-                total += task.steady_ns[:, 0][self._call]
-                continue
-            if task.first_ns.size:
-                total += task.first_ns[self._call]
-            if not self._later or not task.steady_ns.size:
-                continue
-            if self._pooled:
-                total += self._counts @ task.steady_ns.ravel()
-            else:
-                total += (self._counts * task.steady_ns[self._call]).sum(axis=1)
-        return total
+    def mean(self, later: int) -> float:
+        """The mean time with `later` steps beyond the first."""
+        return float(self.by_call(later).mean())
 
-    def between(self, low: float, high: float) -> _Reals | float:
-        """A factor for each draw."""
-        if low >= high:
-            return 1.0
-        return self._generator.triangular(low, min(max(1.0, low), high), high, self._resamples)
+    def by_call(self, later: int) -> _Reals:
+        """Its time with `later` steps, each the mean of its call's [p]."""
+        if not self.steady.size:
+            return self.once
+        means: _Reals = self.once + later * self.steady.mean(axis=1)
+        return means
 
-    def once(self) -> float:
-        """The mean time of what was measured in one pipeline call, and there once."""
-        if self._calls > 1:
-            return 0.0
-        steps = self.resampled == "steps"
-        total = 0.0
-        for task in self._workload.tasks:
-            if id(task) in self._in_steps and steps:
-                total += float(task.first_ns.sum())
-            else:
-                total += mean_time(task, self._workload)
-        return total
+
+def _steps_drawn(
+    parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
+) -> _Reals | None:
+    """How far `later` steps, drawn from those of all calls, are from as many means, widened:
+    float64 [parts, resamples]. None where nothing is drawn, or from one step."""
+    count = parts[0].steady.size
+    if not later or count < 2:
+        return None
+    counts = generator.multinomial(later, np.full(count, 1 / count), size=resamples)
+    drawn = np.array([counts @ (part.steady - part.steady.mean()).ravel() for part in parts])
+    widened: _Reals = drawn * math.sqrt(count / (count - 1) * (1 + later / count))
+    return widened * (student(count) / _Z)
+
+
+def _calls_drawn(
+    parts: Sequence[_Measured], later: int, generator: np.random.Generator, resamples: int
+) -> _Reals | None:
+    """How far a pipeline call with its own steps is from the mean, widened: float64
+    [parts, resamples]. None where there is one."""
+    calls, known = parts[0].steady.shape
+    if calls < 2:
+        return None
+    call = generator.integers(calls, size=resamples)
+    means = np.array([part.by_call(later) for part in parts])
+    between = (means - means.mean(axis=1, keepdims=True))[:, call]
+    between *= math.sqrt((calls + 1) / (calls - 1))
+    within = np.zeros_like(between)
+    if later and known > 1:
+        counts = generator.multinomial(later, np.full(known, 1 / known), size=resamples)
+        for row, part in enumerate(parts):
+            apart = part.steady - part.steady.mean(axis=1, keepdims=True)
+            within[row] = np.einsum("rk,rk->r", counts, apart[call])
+        within *= math.sqrt(known / (known - 1))
+    of_each = (float(some.sum(axis=0).var()) for some in (between, within))
+    free = _degrees(tuple(zip(of_each, (calls - 1, calls * (known - 1)), strict=True)))
+    widened: _Reals = (between + within) * (student(free + 1) / _Z)
+    return widened
+
+
+def _degrees(variances: Sequence[tuple[float, int]]) -> int:
+    """The degrees of freedom of a sum of independent variances, each with its own."""
+    known = [(variance, free) for variance, free in variances if variance > 0]
+    if not known:
+        return max(free for _, free in variances)
+    largest = max(variance for variance, _ in known)
+    shares = [(variance / largest, free) for variance, free in known]
+    whole = sum(share for share, _ in shares)
+    return max(int(whole**2 / sum(share**2 / free for share, free in shares)), 1)
+
+
+def _factors(
+    between: tuple[float, float], generator: np.random.Generator, resamples: int
+) -> _Reals | float:
+    """A factor for each draw."""
+    low, high = between
+    if low >= high:
+        return 1.0
+    return generator.triangular(low, min(max(1.0, low), high), high, resamples)
+
+
+def _ends(values: _Reals) -> tuple[float, float]:
+    low, high = np.quantile(values, (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2))
+    return float(low), float(high)
+
+
+def _width(deviations: _Reals) -> float:
+    low, high = _ends(deviations.sum(axis=0))
+    return high - low
+
+
+def _once(workload: Workload, resampled: str) -> float:
+    """The mean time of what was measured in one pipeline call, and there once."""
+    if len(workload.measured_ns) > 1:
+        return 0.0
+    total = sum(mean_time(task, workload) for task in workload.tasks)
+    if resampled == STEPS:
+        return total - (workload.steps - 1) * sum(
+            float(task.steady_ns.mean()) for task in workload.step if task.steady_ns.size
+        )
+    return total

@@ -1,10 +1,11 @@
 """The tasks of one request as a graph: what each waits for, and which resource it needs.
 
-Two orders. `pipeline` is a thread for each request, which calls one submodule after another.
-`graph` is Triton's ensemble, where a call starts as soon as its inputs are there: calls of `encode`
-wait for nothing but the request and their own host work, calls of one step for the step before and
-for earlier calls of their own branch. Host work that nothing follows in its part (joining
-embeddings, the scheduler) waits for all of the part. What `decode` does stays in order.
+Two orders. `pipeline` is a thread for each request, which calls one submodule after another, as
+diffusers does. `graph` needs a scheduler such as Triton's ensembles, where a call starts as soon as
+its inputs are there: calls of `encode` wait for nothing but the request and their own host work,
+calls of one step for the step before and for earlier calls of their own branch. Host work that
+nothing follows in its part (joining embeddings, the scheduler) waits for all of the part. What
+`decode` does stays in order.
 """
 
 from __future__ import annotations
@@ -17,10 +18,11 @@ from typing import Literal, get_args
 from profiler.analysis.prediction.workload import HOST, Task, Workload
 from profiler.errors import InputError
 
-__all__ = ["ORDERS", "Order", "RequestGraph", "request_graph"]
+__all__ = ["DEFAULT_ORDER", "ORDERS", "Order", "RequestGraph", "request_graph"]
 
 Order = Literal["graph", "pipeline"]
 ORDERS: tuple[str, ...] = get_args(Order)
+DEFAULT_ORDER: Order = "pipeline"  # what a run of diffusers did
 _Edges = list[list[int]]  # by task of a part: the tasks of the part that it waits for
 
 
@@ -53,7 +55,7 @@ class RequestGraph:
         return end
 
 
-def request_graph(workload: Workload, order: Order = "graph") -> RequestGraph:
+def request_graph(workload: Workload, order: Order = DEFAULT_ORDER) -> RequestGraph:
     """The graph of one request of `workload`, with each task on its own device.
 
     Raises InputError for another order, and for a workload without tasks.

@@ -41,9 +41,10 @@ class Prediction:
     """The answer to `scenario` for one request of the run, and for many at once.
 
     `stages` and `submodules` (the host's time among them, `host`) add up to `measured.ns` before
-    and to `request.ns` after. `simulation` is None where no placement and no concurrency was
-    asked for, `best` also where there is one device. `assumes` and `unknown` are sentences:
-    what it takes for granted, and what it does not know.
+    and to `request.ns` after. `simulation` is None where nothing about devices or requests at once
+    was asked for, or where what is placed does not fit into memory (`too_large` says why, else
+    ""); `best` is None where there is one device and no set of them was given.
+    `assumes` and `unknown` are sentences: what it takes for granted, and what it does not know.
     """
 
     run_id: str
@@ -54,5 +55,6 @@ class Prediction:
     submodules: tuple[Part, ...]
     simulation: Simulation | None
     best: BestPlacement | None
+    too_large: str
     assumes: tuple[str, ...]
     unknown: tuple[str, ...]

@@ -25,7 +25,7 @@ class Scenario:
     are not called, `place` is where submodules go, `precision` a floating-point type by its full
     name. `concurrency` is the number of requests in flight, `order` how their tasks wait for one
     another, `devices` what the best placement is searched on (none: the run's), `memory` its bytes
-    by device.
+    by device, "" for all that are not named.
     """
 
     steps: int | None = None
@@ -34,14 +34,16 @@ class Scenario:
     place: Mapping[str, str] = field(default_factory=dict)
     precision: str | None = None
     concurrency: int | None = None
-    order: Order = "graph"
+    order: Order | None = None
     devices: tuple[str, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def simulates(self) -> bool:
         """Whether requests on devices are to be simulated."""
-        return bool(self.place or self.concurrency or self.devices)
+        return bool(
+            self.place or self.concurrency or self.devices or self.memory or self.order is not None
+        )
 
 
 def parse_places(texts: Iterable[str]) -> dict[str, str]:
@@ -72,7 +74,7 @@ def check(scenario: Scenario, workload: Workload) -> None:
             f"--concurrency {scenario.concurrency} is no number of requests: give one from 1 to "
             f"{MOST_CONCURRENT:,}"
         )
-    if scenario.order not in ORDERS:
+    if scenario.order is not None and scenario.order not in ORDERS:
         raise InputError(f"--order {scenario.order!r} is no order: give {' or '.join(ORDERS)}")
     if scenario.precision is not None:
         precision(scenario.precision)

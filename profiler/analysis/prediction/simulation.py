@@ -19,7 +19,12 @@ from heapq import heappop, heappush
 import numpy as np
 import numpy.typing as npt
 
-from profiler.analysis.prediction.request_graph import Order, RequestGraph, request_graph
+from profiler.analysis.prediction.request_graph import (
+    DEFAULT_ORDER,
+    Order,
+    RequestGraph,
+    request_graph,
+)
 from profiler.analysis.prediction.throughput_interval import relative_interval
 from profiler.analysis.prediction.workload import Task, Workload
 from profiler.errors import InputError
@@ -70,7 +75,7 @@ class Simulation:
 def simulate(
     workload: Workload,
     concurrency: int = 1,
-    order: Order = "graph",
+    order: Order = DEFAULT_ORDER,
     *,
     requests: int | None = None,
     seed: int = SEED,

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from profiler.analysis.manifest_numbers import byte_count
 from profiler.analysis.prediction.workload import Task, Workload
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
@@ -122,10 +123,8 @@ def target_devices(
     found = []
     for name in dict.fromkeys(names):
         stand_in, notes = _stand_in(name, devices, present)
-        facts = devices.get(stand_in)
-        known = facts if isinstance(facts, Mapping) else {}
-        size = asked.get(name, known.get("memory_bytes"))
-        limit = int(size) if isinstance(size, int) and size > 0 else None
+        known = byte_count(devices.get(stand_in), "memory_bytes") or None
+        limit = asked.get(name, known)
         factors, why_not = _factors(stand_in, name, present, devices, profiles or {}, roofline)
         like = repr((_hardware(stand_in, devices), limit, sorted(factors.items())))
         found.append(TargetDevice(name, limit, factors, why_not, notes, like))

@@ -1,10 +1,11 @@
 """How far the throughput of a simulation may be off because so little was measured.
 
-A seeded bootstrap of the mean times, over pipeline calls where there are three or more, else over
-steps: each draw gives the least time for a request (the busiest resource's, or the critical path by
-the concurrency), and the throughput goes with it. Deviations are widened as those of means of few
-values are, by sqrt(n / (n - 1)) t(n - 1) / z (Hesterberg 2015, Am. Stat. 69(4), 371-386). It says
-nothing about what the model leaves out.
+A seeded bootstrap of the mean times, over pipeline calls where there are two or more, else over
+steps, which know nothing of how pipeline calls differ: each draw gives the least time for a request
+(the busiest resource's, or the critical path by the concurrency), and the throughput goes with it.
+Deviations are widened as those of means of few values are, by sqrt(n / (n - 1)) t(n - 1) / z
+(Hesterberg 2015, Am. Stat. 69(4), 371-386). It says nothing about what the model leaves out, nor
+about bounds of what was estimated.
 """
 
 from __future__ import annotations
@@ -21,7 +22,6 @@ from profiler.analysis.prediction.workload import Task, Workload
 __all__ = ["relative_interval", "shortest_periods"]
 
 _DRAWS = 200
-_FEW = 3  # pipeline calls; the steps of fewer tell more than they do
 _Z = 1.959964
 _Reals = npt.NDArray[np.float64]
 
@@ -33,8 +33,8 @@ def relative_interval(
     was measured more than once."""
     calls = len(workload.measured_ns)
     steps = max((task.steady_ns.shape[1] for task in workload.step), default=0)
-    over_calls = calls >= _FEW
-    units = calls if over_calls else steps * calls
+    over_calls = calls > 1
+    units = calls if over_calls else steps
     if units < 2:
         return None
     generator = np.random.default_rng(seed)

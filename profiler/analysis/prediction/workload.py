@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.manifest_numbers import finite_number
+from profiler.analysis.memory.weights import submodule_weights
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.prediction.pieces import HOST_TIME, Piece, PipelinePieces, pieces_of
 from profiler.analysis.result import Analysis
@@ -20,7 +23,6 @@ __all__ = ["HOST", "Task", "Workload", "workload_of"]
 
 HOST = HOST_TIME  # the name of tasks that are the host's time
 _Times = npt.NDArray[np.int64]
-_ENOUGH = 3  # traced and untraced calls of a submodule; fewer differ by chance
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,7 +138,7 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
         step=scaled.tasks("step"),
         decode=scaled.tasks("decode"),
         steps=len(cut[0].steps),
-        weights=_known(analysis, "weight_bytes"),
+        weights=_weights(run, analysis),
         activations=_known(analysis, "activation_bytes"),
         measured_ns=np.zeros(len(cut), dtype=np.int64),
         devices=tuple(analysis.devices["device"]),
@@ -194,18 +196,24 @@ def _calls_in(pieces: PipelinePieces) -> Iterator[int]:
 
 def _calibration(analysis: Analysis) -> dict[str, float]:
     """Untraced over traced time by submodule: what capture measured, else where enough calls of
-    both kinds tell."""
-    untraced = pl.col("calls") - pl.col("traced_calls")
-    enough = (pl.col("traced_calls") >= _ENOUGH) & (untraced >= _ENOUGH)
-    known = pl.col("submodule").is_in([*_measured_by_capture(analysis)])
-    rows = analysis.submodules.filter(known | enough).select("submodule", "calibration")
-    return {name: f for name, f in rows.drop_nulls().iter_rows() if 0 < f < float("inf")}
+    both kinds tell. A factor whose measured interval holds 1 is none: it would add noise."""
+    rows = analysis.submodules.select("submodule", "calibration").drop_nulls()
+    unclear = {name for name, known in analysis.run.submodules.items() if _holds_one(known)}
+    return {n: f for n, f in rows.iter_rows() if 0 < f < float("inf") and n not in unclear}
 
 
-def _measured_by_capture(analysis: Analysis) -> Iterator[str]:
-    for name, known in analysis.run.submodules.items():
-        if isinstance(known, Mapping) and known.get("calibration"):
-            yield name
+def _holds_one(submodule: Mapping[str, Any]) -> bool:
+    """Whether capture measured a calibration that tells no cost of tracing from none."""
+    measured = submodule.get("calibration")
+    low, high = finite_number(measured, "low"), finite_number(measured, "high")
+    return low is not None and high is not None and low <= 1 <= high
+
+
+def _weights(run: Run, analysis: Analysis) -> dict[str, int]:
+    """Bytes by submodule: what the run says, also where no use of memory was recorded."""
+    said = submodule_weights(run.info.submodules)
+    known = {name: size for name, size in said.items() if size is not None}
+    return {**known, **_known(analysis, "weight_bytes")}
 
 
 def _known(analysis: Analysis, column: str) -> dict[str, int]:
@@ -243,9 +251,8 @@ class _Scaled:
             [self._timed(some) for some in (pieces.steps if in_steps else [getattr(pieces, phase)])]
             for pieces in self.cut
         ]
-        order: list[_Key] = []
-        for timed in sorted((t for row in table for t in row), key=len, reverse=True):
-            _merge(order, list(timed))
+        longest_first = sorted((t for row in table for t in row), key=len, reverse=True)
+        order = _merged(longest_first)
         pieces = {key: piece for row in table for timed in row for key, (piece, _) in timed.items()}
         return tuple(self._task(key, pieces[key], table, in_steps=in_steps) for key in order)
 
@@ -298,12 +305,20 @@ def _numbered(pieces: Sequence[Piece]) -> dict[int, tuple[str, int]]:
     return found
 
 
-def _merge(order: list[_Key], keys: Sequence[_Key]) -> None:
-    """Put `keys` that are not in `order` yet behind those that come before them."""
-    place = 0
-    for key in keys:
-        if key in order:
-            place = order.index(key) + 1
-        else:
-            order.insert(place, key)
-            place += 1
+def _merged(sequences: Iterable[Iterable[_Key]]) -> list[_Key]:
+    """The keys of all, each once; one that earlier ones lack is directly behind the key before it
+    in its own."""
+    following: dict[_Key | None, _Key | None] = {None: None}  # None: the begin, and the end
+    for keys in sequences:
+        previous: _Key | None = None
+        for key in keys:
+            if key not in following:
+                following[key] = following[previous]
+                following[previous] = key
+            previous = key
+    order: list[_Key] = []
+    place = following[None]
+    while place is not None:
+        order.append(place)
+        place = following[place]
+    return order

@@ -12,6 +12,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import positions
+from profiler.analysis.expressions import ratio
 from profiler.analysis.kinds import Kinds, kinds_of
 from profiler.analysis.roles.columns import BLOCKS, ROLES
 from profiler.analysis.roles.of_kinds import STREAMS, roles_of
@@ -32,7 +33,7 @@ def role_table(kinds: Kinds, roles: pl.DataFrame, calibration: pl.DataFrame) -> 
         .agg(pl.col("commands", "busy_ns").sum(), *_of_streams())
         .join(calibration, on="submodule", how="left")
         .with_columns(
-            share=_ratio(pl.col("busy_ns"), pl.col("busy_ns").sum().over("submodule")),
+            share=ratio(pl.col("busy_ns"), pl.col("busy_ns").sum().over("submodule")),
             calibrated_ns=(pl.col("busy_ns") * pl.col("calibration"))
             .round()
             .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
@@ -64,8 +65,8 @@ def block_table(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
             modulation_ns=modulation.sum(),
         )
         .with_columns(
-            norm_share=_ratio(pl.col("norm_ns"), pl.col("busy_ns")),
-            modulation_share=_ratio(pl.col("modulation_ns"), pl.col("busy_ns")),
+            norm_share=ratio(pl.col("norm_ns"), pl.col("busy_ns")),
+            modulation_share=ratio(pl.col("modulation_ns"), pl.col("busy_ns")),
             name=pl.col("block").str.replace(r"\d+$", ""),
             number=pl.col("block").str.extract(r"(\d+)$").cast(pl.Int64, strict=False),
         )
@@ -125,11 +126,6 @@ def _named(known: pl.DataFrame, name: str) -> pl.DataFrame:
         .group_by("submodule", "role", maintain_order=True)
         .agg(pl.col(name).str.join(", "))
     )
-
-
-def _ratio(part: pl.Expr, whole: pl.Expr) -> pl.Expr:
-    """`part / whole`, null where the whole is 0."""
-    return pl.when(whole > 0).then(part / whole)
 
 
 def _declared(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:

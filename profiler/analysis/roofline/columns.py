@@ -23,7 +23,9 @@ _WORK: tuple[Column, ...] = (
     Column(
         "attainable_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
     ),
-    Column("of_roof", _REAL, "ratio", "attainable_ns / busy_ns, of what is known", True),
+    Column(
+        "of_roof", _REAL, "ratio", "attainable_ns / busy_ns, of what is known: half or more", True
+    ),
     Column("verdict", _TEXT, "", "compute-bound, memory-bound, launch-bound or host-bound", True),
 )
 

@@ -5,18 +5,19 @@ and least time between commands L:
 
     compute = F / P     memory = B / W     attainable = max(compute, memory, L)
 
-Terms that are not known (a FLOP count without formula, a profile without launch cost) are left
-out; with neither FLOPs nor bytes nothing is attainable and the time counts as `unknown`.
-`of_roof` is attainable / busy over what is known: 1 is as fast as the device can be. It can exceed
-1 where data stays in a cache, for the roof is that of memory.
+Of the work both terms must be known: where FLOPs, bytes, the type's peak or the bandwidth are
+not, the one that is known need not be the longer one, and nothing is attainable. A launch cost that
+is not known is left out. `of_roof` is attainable / busy over what is known, where that is half of
+the busy time: 1 is as fast as the device can be. It can exceed 1 where data stays in a cache, for
+the roof is that of memory.
 
 Verdict, for a row (an operator or a role on one device):
 
 - host-bound: the device stood idle directly before its commands, within their calls, for longer
   than they ran: `wait_ns > busy_ns`. Nothing on the device makes that faster.
+- none (null) where of more than half of its busy time it is not known what is attainable.
 - else compute-bound, memory-bound or launch-bound: the term that attained most of the attainable
   time of its commands.
-- none (null) where nothing is attainable.
 
 Commands of categories host, sync and dma are left out: links to the host have roofs of their own.
 """
@@ -36,7 +37,17 @@ from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.table.columns import Column, schema
 
-__all__ = ["VERDICTS", "as_declared", "kind_roof", "operator_roofline", "role_roofline"]
+__all__ = [
+    "ABOVE_ROOF",
+    "VERDICTS",
+    "as_declared",
+    "kind_roof",
+    "operator_roofline",
+    "role_roofline",
+]
+
+ABOVE_ROOF = 1.1
+"""`of_roof` from which on the roof is not to be trusted: a cache, or a profile that is too low."""
 
 VERDICTS = ("compute-bound", "memory-bound", "launch-bound", "host-bound")
 _LEFT_OUT = ("host", "sync", "dma")
@@ -104,8 +115,7 @@ def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> p
             launch_ns=pl.col("launch") * pl.col("commands"),
         )
     )
-    known = pl.col("compute_ns").is_not_null() & (pl.col("flops") > 0)
-    known |= pl.col("memory_ns").is_not_null()
+    known = pl.col("compute_ns").is_not_null() & pl.col("memory_ns").is_not_null()
     longest = pl.max_horizontal(*_TERMS)
     bound = (
         pl.when(pl.col("launch_ns") == longest)
@@ -187,14 +197,17 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         **by_bound,
     )
     most = pl.max_horizontal(*by_bound)
+    too_little = 2 * pl.col("known_ns") < pl.col("busy_ns")
     return sums.with_columns(
         intensity=pl.when(pl.col("both_bytes") > 0).then(
             pl.col("both_flops") / pl.col("both_bytes")
         ),
-        of_roof=pl.when(pl.col("known_ns") > 0).then(pl.col("attainable_ns") / pl.col("known_ns")),
+        of_roof=pl.when((pl.col("known_ns") > 0) & ~too_little).then(
+            pl.col("attainable_ns") / pl.col("known_ns")
+        ),
         verdict=pl.when(pl.col("wait_ns") > pl.col("busy_ns"))
         .then(pl.lit("host-bound"))
-        .when(pl.col("attainable_ns").is_null() | (most <= 0))
+        .when(pl.col("attainable_ns").is_null() | (most <= 0) | too_little)
         .then(None)
         .when(pl.col("bound_0") == most)
         .then(pl.lit("compute-bound"))

@@ -18,7 +18,7 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, ends
 from profiler.analysis.batches import Codes, Times, counts, is_sorted, order_by
-from profiler.analysis.denoise.call_kinds import rows_by_call
+from profiler.analysis.call_kinds import rows_by_call
 from profiler.events import CALLS_TRACK
 from profiler.table.run import Run
 

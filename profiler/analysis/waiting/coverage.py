@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.analysis.batches import Codes, Times, batches, is_sorted
+from profiler.analysis.intervals import reaches
 
 __all__ = ["Cover", "InOrder", "covered_before"]
 
@@ -105,10 +106,8 @@ def covered_before(work: InOrder, moments: Times) -> Times:
     total, answered = 0, 0
     until = int(work.starts(slice(0, 1))[0]) if len(work) else 0
     for places in batches(len(work)):
-        begin, reach = work.starts(places), np.maximum.accumulate(work.ends(places))
-        np.maximum(reach, until, out=reach)
-        added = np.empty_like(reach)
-        added[0], added[1:] = until, reach[:-1]
+        begin = work.starts(places)
+        added, reach = reaches(work.ends(places), until)
         np.maximum(added, begin, out=added)
         np.subtract(reach, added, out=added)
         sums = np.cumsum(added, out=added)

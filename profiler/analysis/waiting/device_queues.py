@@ -43,7 +43,8 @@ _OF_STREAM = r" (memcpy|copy|collectives)$"
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """The path is on a device from `start` to `end`: commands `first` to `last` of `Queues.row`."""
+    """The path is on a device from `start` to `end`: commands `first` to `last` of `Queues.row`,
+    of which none had ended by `start`."""
 
     start: int
     end: int
@@ -99,6 +100,7 @@ class Queues:
             end = min(int(self.reach[awaited]), int(returned[wait]))
             start = max(int(self.launched[bound]), first)
             if start < end:
+                bound += int(np.searchsorted(self.reach[bound : awaited + 1], start, side="right"))
                 found.append(Stretch(start, end, bound, awaited))
                 moment = start
 

@@ -44,6 +44,7 @@ import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, ends
 from profiler.analysis.batches import Codes, Times, batches
+from profiler.analysis.intervals import reaches
 from profiler.analysis.waiting.call_extents import CallExtents
 from profiler.analysis.waiting.columns import IDLE
 from profiler.analysis.waiting.coverage import Cover, InOrder, covered_before
@@ -185,9 +186,8 @@ class _Device:
         count, total = 0, 0
         until = int(self.work.starts(slice(0, 1))[0]) if len(self.work) else 0
         for places in batches(len(self.work)):
-            begin, reach = self.work.starts(places), np.maximum.accumulate(self.work.ends(places))
-            np.maximum(reach, until, out=reach)
-            before = np.append(until, reach[:-1])
+            begin = self.work.starts(places)
+            before, reach = reaches(self.work.ends(places), until)
             until = int(reach[-1])
             at = np.flatnonzero(begin - before > _LONG_GAP_NS)
             length = inside.before(begin[at]) - inside.before(before[at])
@@ -204,9 +204,8 @@ class _Device:
         host = Cover.of(waits.moments[:-1][blamed], waits.moments[1:][blamed])
         queued, until = 0, self.first
         for places in batches(len(self.work)):
-            begin, reach = self.work.starts(places), np.maximum.accumulate(self.work.ends(places))
-            np.maximum(reach, until, out=reach)
-            before = np.append(until, reach[:-1])
+            begin = self.work.starts(places)
+            before, reach = reaches(self.work.ends(places), until)
             until = int(reach[-1])
             returned = self.work.taken(launches.returned, places)
             at = np.flatnonzero((begin > before) & (returned > NOT_LAUNCHED) & (returned < begin))

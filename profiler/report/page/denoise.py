@@ -110,7 +110,8 @@ def _changes(analysis: Analysis) -> tuple[Part, ...]:
         drift_high=changing["drift_high_ns"] * later,
     ).head(_ROWS)
     made = table("changes", "parts that change", _CHANGES, STEP_OPERATORS, rows, shown=15)
-    title = f"What changes, {of_all(len(rows), len(changing))} parts"
+    shown = of_all(len(rows), len(changing))
+    title = f"What changes, {shown} parts with a warm-up, a drift beyond noise or outliers"
     return (Part(title, table=made),)
 
 

@@ -39,8 +39,8 @@ _FUSIONS = (
     Shown("device", "device", "text", minor=True),
     Shown("chains", "chains", "count"),
     Shown("busy_ns", "busy", "ns"),
-    Shown("saved_bytes", "saves", "bytes"),
-    Shown("saved_ns", "saves", "ns"),
+    Shown("saved_bytes", "saves traffic", "bytes"),
+    Shown("saved_ns", "saves time", "ns"),
     Shown("layer", "first", "layer", minor=True),
 )
 

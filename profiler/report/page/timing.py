@@ -40,7 +40,8 @@ _STAGES = (
 _DEVICES = (
     Shown("device", "device", "text"),
     Shown("hardware", "hardware", "text"),
-    Shown("utilization", "busy", "share"),
+    Shown("utilization", "busy of its span", "share"),
+    Shown("span_ns", "span", "ns"),
     Shown("busy_ns", "busy", "ns"),
     Shown("idle_ns", "idle", "ns"),
     Shown("compute_ns", "compute", "ns"),

@@ -7,7 +7,7 @@ import polars as pl
 from profiler.analysis.result import Analysis
 from profiler.analysis.waiting.columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
 from profiler.report import waiting_charts
-from profiler.report.excerpts import path_by_part, path_sentence
+from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
 from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, table
 
@@ -68,9 +68,12 @@ def waiting_section(analysis: Analysis) -> Section:
 
 
 def _idle(analysis: Analysis) -> tuple[Part, ...]:
+    title, why = "What devices waited for, whole run", why_no_waits(analysis)
+    if why:
+        return (Part(title, lead=f"{why[:1].upper()}{why[1:]}.", always=True),)
     made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle)
     figure = Figure("idle", waiting_charts.idle)
-    return (Part("What devices waited for, whole run", figure=figure, table=made),)
+    return (Part(title, figure=figure, table=made),)
 
 
 def _path(analysis: Analysis) -> tuple[Part, ...]:

@@ -140,7 +140,7 @@ def _transposed(transposes, others, end=1000):
     return analyzed([gpu_call(0, 0, end)], commands, end=end)
 
 
-@triggers("data_movement", busy_ns=100, device_time_share=0.1, op_types="Transpose")
+@triggers("data_movement", busy_ns=100, compute_time_share=0.1, op_types="Transpose")
 def a_tenth_of_transposes():
     return _transposed(100, 900)
 
@@ -156,6 +156,14 @@ def transposes_in_a_short_submodule():
     return _transposed(19, 19)
 
 
+@misses("data_movement")
+def transfers_beside_what_is_computed():
+    """A dma track is busy all the time, a tenth of it alone: `transfers_exposed` is for that."""
+    moved = command(0, 0, 900, track="DMA", category="dma", op_type="dma", layer="load")
+    work = command(0, 100, 1000, op_type="Gemm", layer="ff")
+    return analyzed([gpu_call(0, 0, 1000)], [moved, work])
+
+
 def _adds(count, end=1000):
     operations = [("Add", "float[4] float[4] -> float[4]")] * count
     return _chain(operations, 10, _profile(1e12, launch=10.0), end)
@@ -169,6 +177,13 @@ def five_short_commands():
 @misses("launch_bound")
 def four_short_commands():
     return _adds(4)
+
+
+@misses("launch_bound")
+def launches_that_were_measured_too_long():
+    """Commands of 10 ns that are said to take 12 at least."""
+    operations = [("Add", "float[4] float[4] -> float[4]")] * 5
+    return _chain(operations, 10, _profile(1e12, launch=12.0), 1000)
 
 
 DIMS = "float16[16,16] float16[16,16] -> float16[16,16]"  # 8192 FLOPs

@@ -35,6 +35,12 @@ def first_call_is_of_another_kind():
     return analyzed([*calls, gpu_call(2, 300, 400, branch="cond")])
 
 
+@misses("first_call")
+def first_call_of_who_knows_what():
+    """Calls without labels are of different submodules."""
+    return analyzed(_calls(100, 40, 40, 50, submodule="unlabelled", step=-1))
+
+
 @triggers("first_call", first_ns=300, later_median_ns=100)
 def first_prompt():
     """An encoder does the same for both prompts."""

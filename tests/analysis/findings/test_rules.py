@@ -99,6 +99,21 @@ def test_findings_are_plain_values():
             assert not finding.title.endswith("."), finding.title
 
 
+@pytest.mark.parametrize(
+    ("build", "cause", "remedy"),
+    [
+        (waiting_cases.one_long_gap, "the host, in calls", ".item()"),
+        (waiting_cases.one_long_gap_for_another_device, "another device", "compares placements"),
+    ],
+)
+def test_idle_gaps_say_what_the_device_waits_for(build, cause, remedy):
+    """Title and remedy follow the largest cause; one gap is once."""
+    (finding,) = [f for f in find(build()) if f.rule == "idle_gaps" and f.where.device == "cuda:0"]
+    assert " once, " in finding.title
+    assert finding.title.endswith(f"it waits most for {cause}")
+    assert remedy in finding.remedy
+
+
 def test_worst_comes_first():
     """Severity, then what makes the trace doubtful, then cost."""
     for number in range(len(CASES)):

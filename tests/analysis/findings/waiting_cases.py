@@ -1,5 +1,6 @@
 """Runs for the rules about devices that wait."""
 
+from profiler.events import Loss
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 from tests.runs import Command, make_call, make_span
 
@@ -36,6 +37,27 @@ def work_of_no_call():
 @triggers("idle_gaps", gaps=1, gap_ns=200_001, waits_most_for="the host, in calls")
 def one_long_gap():
     return _two_commands(1_000_000, 1_200_001, 4_000_000)
+
+
+@triggers("idle_gaps", gaps=1, waits_most_for="another device", waits_most_ns=200_001)
+def one_long_gap_for_another_device():
+    """cuda:1 computes in the gap, of another call."""
+    return _by_turns()
+
+
+@misses("idle_gaps")
+def one_long_gap_between_clocks():
+    """Nobody knows how far apart the calls of both devices were."""
+    return _by_turns(Loss("unaligned_clock", "cuda:1", 1, "clocks", "placed by the order of calls"))
+
+
+def _by_turns(*losses):
+    ends = (0, 1_000_000, 1_200_001, 4_000_000)
+    devices = ("cuda:0", "cuda:1", "cuda:0")
+    places = [*zip(ends, ends[1:], devices, strict=False)]
+    calls = [gpu_call(i, a, b, device=d) for i, (a, b, d) in enumerate(places)]
+    work = [command(i, a, b, device=d) for i, (a, b, d) in enumerate(places)]
+    return analyzed(calls, work, end=4_000_000, losses=losses)
 
 
 @misses("idle_gaps")

@@ -6,8 +6,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.precision import at_precision, precision
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario, parse_places
+from profiler.analysis.roofline.call_costs import call_costs
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
 from tests.analysis.prediction.requested import WARM, guided_run, stepped_run
@@ -154,6 +156,27 @@ def test_half_a_batch_of_calls_without_operators_is_a_guess_that_says_so():
     assert found.request.high > 2800
 
 
+_SHAPES = {"mlp": "float[2,4096,64] -> float[2,4096,64]", "tiny": "float[64] -> float[64]"}
+_BATCHED = [[("transformer", "batched", 1000)]] * 4
+
+
+@pytest.mark.parametrize(
+    ("run", "estimated"),
+    [
+        (_shaped(_batched(), _SHAPES), True),
+        (stepped_run([_BATCHED]), True),
+        (stepped_run([_BATCHED + [[("transformer", "cond", 600)]] * 3]), False),
+        (stepped_run([_BATCHED + [[("transformer", "cond", 600)]] * 2]), True),
+    ],
+)
+def test_guidance_costs_what_a_prediction_without_it_saves(run, estimated):
+    """Operator by operator, by half, or as measured: the table and the prediction agree."""
+    (row,) = analyze(run).guidance.rows(named=True)
+    before, after = _parts(_predict(run, guidance=False).submodules)["transformer"]
+    assert row["estimated"] is estimated
+    assert row["wall_ns"] == pytest.approx(before - after, abs=3)
+
+
 def test_precision_goes_by_the_rates_of_both_types():
     """Twice the rate, half the bytes: half of what is not fixed, of calls whose types are known."""
     run = _shaped(
@@ -197,6 +220,33 @@ def test_precision_without_rates_is_refused():
     run = _shaped(_batched(), {"mlp": "float[2,4096,64] -> float[2,4096,64]"})
     with pytest.raises(InputError, match="rate of rbln:0 for float32 and float16 is not"):
         _predict(run, precision="fp16")
+
+
+@pytest.mark.parametrize("name", ["float8e4m3fn", "float8e4m3fnuz", "float8e5m2"])
+def test_fp8_is_the_type_of_eight_bits_that_the_device_has(name):
+    """Four times the rate, a quarter of the bytes."""
+    run = _shaped(_batched(), {"mlp": "float[2,4096,64] -> float[2,4096,64]"})
+    profile = dataclasses.replace(_PROFILE, peak_flops={"float32": 1e12, name: 4e12})
+    found = _predict(run, (profile,), precision="fp8")
+    call = 200 + 10 + 1 + 789 / 4
+    assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
+
+
+@pytest.mark.parametrize(
+    ("device", "dtype", "remedy"),
+    [
+        ("cuda:0", "fp16", "measure it with `profile-sd3 calibrate-device`"),
+        ("cpu:0", "fp16", "give a --device-profile whose peak_flops has float32 and float16"),
+        ("cuda:0", "fp8", "give a --device-profile whose peak_flops has float32 and float8e4m3fn"),
+    ],
+)
+def test_rates_that_nobody_measures_are_to_be_given(device, dtype, remedy):
+    """calibrate-device measures float32 of CPUs and three types of GPUs: only then it is named."""
+    run = _shaped(_batched(), {"mlp": "float[2,4096,64] -> float[2,4096,64]"})
+    found = analyze(run)
+    costs = call_costs(found.calls, found.kinds.table, {}, "transformer")
+    with pytest.raises(InputError, match=remedy):
+        at_precision(costs, device, precision(dtype), 1.0)
 
 
 def test_scenarios_combine():

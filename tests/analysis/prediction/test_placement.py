@@ -10,10 +10,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.prediction import placement as placement_module
-from profiler.analysis.prediction.memory_limits import check_fits, fits
+from profiler.analysis.prediction.memory_limits import fits, too_large
 from profiler.analysis.prediction.placement import best_placement
 from profiler.analysis.prediction.simulation import simulate
-from profiler.analysis.prediction.targets import placed, placement_of, target_devices
+from profiler.analysis.prediction.targets import TargetDevice, placed, placement_of, target_devices
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
 from tests.analysis.prediction.served import call, host, workload, workloads
@@ -129,11 +129,10 @@ def test_weights_and_the_largest_activations_must_fit():
     there = targets(made, memory={"cpu:1": 2048})
     both = {"text_encoder_3": "cpu:1", "transformer": "cpu:0", "vae": "cpu:1"}
     assert fits(made, both, there)
-    check_fits(made, both, there)
+    assert too_large(made, both, there) == ""
     there = targets(made, memory={"cpu:1": 2047})
-    words = r"text_encoder_3, vae need 2.0 KiB on cpu:1 \(1.0 KiB of weights, 1.0 KiB of activ"
-    with pytest.raises(InputError, match=words):
-        check_fits(made, both, there)
+    words = "text_encoder_3, vae need 2.0 KiB on cpu:1 (1.0 KiB of weights, 1.0 KiB of activations)"
+    assert too_large(made, both, there) == f"{words}, which has 2.0 KiB"
 
 
 def test_the_search_finds_the_balance():
@@ -143,6 +142,27 @@ def test_the_search_finds_the_balance():
     assert found.simulation.throughput == pytest.approx(1e9 / 30)
     assert (found.possible, found.exhaustive) == (8, True)
     assert found.simulated < 4
+
+
+def test_the_search_from_a_placement_on_slower_hardware():
+    """Measured on cuda:0, placed on a device 50 times slower, by factors relative to where it was
+    measured: the best is where it was measured, and it is found from either start."""
+    made = workload(step=[call("transformer", 100, "cuda:0")], steps=4)
+    there = [
+        TargetDevice("cuda:0", None, {"transformer": 1.0}, like="fast"),
+        TargetDevice("cpu:0", None, {"transformer": 50.0}, like="slow"),
+    ]
+    for start in ("cuda:0", "cpu:0"):
+        found = best_placement(made, there, 1, start={"transformer": start})
+        assert found.placement == {"transformer": "cuda:0"}
+        assert found.simulation.throughput == pytest.approx(1e9 / 400)
+
+
+def test_moves_are_counted_from_the_placement_that_was_asked_for():
+    """Two equal placements: the one where the submodules are is kept."""
+    made = workload(step=[call("transformer", 1000)])
+    found = best_placement(made, targets(made), 1, start={"transformer": "cpu:1"})
+    assert found.placement == {"transformer": "cpu:1"}
 
 
 def test_the_search_keeps_what_is_as_good():
@@ -158,7 +178,7 @@ def test_what_is_about_as_good_is_not_worth_a_move(clip, moved):
     encode = [call("text_encoder", 4), call("text_encoder_2", clip), call("text_encoder_3", 250)]
     made = workload(encode, [call("transformer", 742)], [call("vae", 258)])
     there = targets(made, {**TWO, "cpu:2": TWO["cpu:0"]}, ("cpu:0", "cpu:1", "cpu:2"))
-    found = best_placement(made, there, 1)
+    found = best_placement(made, there, 1, "graph")
     assert [name for name, device in found.placement.items() if device != "cpu:0"] == moved
 
 

@@ -113,6 +113,16 @@ def test_traced_calls_are_calibrated_where_capture_measured_it():
     assert (found.recorded_ns - found.measured_ns).tolist() == [50]
 
 
+def test_a_calibration_within_noise_is_none():
+    """Between 0.8 and 1.1 nobody knows whether tracing cost anything: 300 ns stay 300."""
+    measured = {"factor": 0.9, "low": 0.8, "high": 1.1}
+    info = replace(WARM, submodules={"transformer": {"calibration": measured}})
+    run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
+    found = workload_of(run, analyze(run))
+    assert found.calibration == {}
+    assert by_name(found.step)[1] == ("transformer.cond", [300], [[200]])
+
+
 def test_few_traced_and_untraced_calls_calibrate_nothing():
     """Two of a kind differ by chance."""
     run = stepped_run([[_ONE, _TWO, _ONE, _TWO]])
@@ -172,6 +182,15 @@ def test_a_run_without_step_spans():
     found = workload(replace(run, spans=kept))
     assert by_name(found.step) == [("transformer.cond", [300], [[200]]), ("host", [20], [[0]])]
     assert np.array_equal(found.measured_ns, workload(run).measured_ns)
+
+
+def test_calls_that_other_steps_lack_stand_behind_those_before_them():
+    """The longest step first; what begins a shorter one alone begins the part."""
+    names = ("transformer", "adapter", "vae"), ("transformer", "vae"), ("controlnet", "transformer")
+    steps = [[(name, "", 10) for name in some] for some in names]
+    found = workload(stepped_run([steps]))
+    in_order = [task.name for task in found.step if task.submodule is not None]
+    assert in_order == ["controlnet", "transformer", "adapter", "vae"]
 
 
 _MOMENTS = st.integers(-50, 1100)

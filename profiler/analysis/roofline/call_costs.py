@@ -13,12 +13,11 @@ and when it goes with the larger and what is not known stays.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
 
 import polars as pl
 
-from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.registry import Work
@@ -94,6 +93,11 @@ class CallCosts:
     total_ns: float
     outside_ns: float
     profile: DeviceProfile | None
+
+    @property
+    def on_device(self) -> CallCosts:
+        """Without the time in which no command ran."""
+        return replace(self, total_ns=self.total_ns - self.outside_ns, outside_ns=0.0)
 
     @property
     def fixed_ns(self) -> float:
@@ -172,13 +176,19 @@ def _fastest(pairs: Iterable[tuple[float, float]]) -> float:
     return min((time / count for time, count in pairs if count > 0 and time > 0), default=0.0)
 
 
-def call_costs(analysis: Analysis, submodule: str) -> CallCosts | None:
+def call_costs(
+    calls: pl.DataFrame,
+    kinds: pl.DataFrame,
+    profiles: Mapping[str, DeviceProfile],
+    submodule: str,
+) -> CallCosts | None:
     """The costs of the traced calls of `submodule`, None where none was traced.
 
-    `analysis` is of the whole run.
+    `calls` is the call table, `kinds` the table of the kinds of its commands, `profiles` are those
+    of devices by name.
     """
-    calls = analysis.calls.filter((pl.col("submodule") == submodule) & pl.col("ops_traced"))
-    chosen = analysis.kinds.table.filter(
+    calls = calls.filter((pl.col("submodule") == submodule) & pl.col("ops_traced"))
+    chosen = kinds.filter(
         (pl.col("submodule") == submodule)
         & pl.col("category").cast(pl.String).is_in(("compute", "copy", "other"))
         & (pl.col("commands") > 0)
@@ -197,5 +207,5 @@ def call_costs(analysis: Analysis, submodule: str) -> CallCosts | None:
         found.append(KindCost(commands, time * squeezed, work_of(op_type, shapes), shapes))
     inside = min(busy * squeezed, total)
     devices = calls["device"].unique(maintain_order=True).to_list()
-    profile = analysis.device_profiles.get(devices[0]) if devices else None
+    profile = profiles.get(devices[0]) if devices else None
     return CallCosts(tuple(found), total, total - inside, profile)

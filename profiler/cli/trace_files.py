@@ -1,0 +1,49 @@
+"""Files of a trace as the commands take them: whole where times count, and never written over."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from profiler.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from profiler.events import Loss
+    from profiler.table.run import Run
+
+__all__ = ["check_output", "damaged_files", "load_whole"]
+
+_DAMAGE = ("truncated_file", "missing_file", "changed_file")
+_OURS = ("manifest.json", "run.json")
+
+
+def check_output(path: Path | None) -> None:
+    """Raises OutputError where `path` names what is a trace and no report."""
+    if path is not None and (path.suffix == ".pb" or path.name in _OURS):
+        raise OutputError(f"{path} is part of a trace: give another file to write to")
+
+
+def damaged_files(run: Run) -> list[Loss]:
+    """The files of `run` that are cut, missing or changed."""
+    return [loss for loss in run.losses if loss.kind in _DAMAGE]
+
+
+def load_whole(source: Path) -> Run:
+    """Load a run. Raises InputError where it has no call, or files of it are damaged: times that
+    lack a part compare with nothing and predict nothing."""
+    from profiler.table.load import load
+
+    run = load(source)
+    damaged = damaged_files(run)
+    if damaged:
+        detail = damaged[0].detail.partition(":")[0]
+        raise InputError(
+            f"{source} is not whole ({damaged[0].where}: {detail}): copy it again or record the "
+            "run again"
+        )
+    if run.calls.is_empty():
+        raise InputError(
+            f"{source} holds no call of a submodule: give a bundle, or convert another profiler's "
+            "trace with `profile-sd3 import`"
+        )
+    return run

@@ -1,0 +1,75 @@
+"""What findings say that their remedies save at most: what was measured less what is left."""
+
+from profiler.analysis.findings.rules import find
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from tests.analysis.findings.cases import analyzed, command, gpu_call
+from tests.runs import make_call, make_span
+
+ADD = "float[4] float[4] -> float[4]"  # 48 bytes
+PRODUCT = "float16[16,16] float16[16,16] -> float16[16,16]"  # 8192 FLOPs
+MLP = "transformer_blocks.0.ff.net.2"
+
+
+def _profile(bandwidth, launch=None, peak=1e15):
+    peaks = {"float32": peak, "float16": peak}
+    return DeviceProfile("unit", peaks, bandwidth, launch, "", True, device="cuda:0")
+
+
+def _only(analysis, rule):
+    (finding,) = [found for found in find(analysis) if found.rule == rule]
+    return finding
+
+
+def _calls(traced):
+    return [gpu_call(0, 0, 500), gpu_call(1, 500, 1000, traced=traced)]
+
+
+def _adds(calls, count=5):
+    adds = [command(0, 10 * i, 10 * (i + 1), op_type="Add", layer="block") for i in range(count)]
+    return analyzed(calls, adds, shapes=[ADD] * count, profile=_profile(12e9, launch=10.0))
+
+
+def test_launches_cost_what_the_work_does_not_take():
+    """Five commands of 10 ns, each of whose bytes take 4: 30 of the 50 ns can be saved."""
+    found = _only(_adds([gpu_call(0, 0, 1000)]), "launch_bound")
+    assert (found.cost_ns, found.evidence["without_launches_ns"]) == (30, 20)
+
+
+def test_commands_are_those_of_all_calls():
+    """One of two calls was traced: commands count twice, as their time does."""
+    found = _only(_adds(_calls(traced=False)), "launch_bound")
+    assert (found.evidence["busy_ns"], found.evidence["commands"], found.cost_ns) == (100, 10, 60)
+
+
+def test_products_cost_nothing_for_what_is_not_known():
+    """100 ns that could be 24, and 20 ns of a product without shapes: 76 can be saved."""
+    products = [
+        command(0, 0, 100, op_type="MatMul", layer=MLP),
+        command(0, 100, 120, op_type="MatMul", layer=MLP),
+    ]
+    profile = _profile(1e15, peak=8192e9 / 24)
+    run = analyzed([gpu_call(0, 0, 1000)], products, shapes=[PRODUCT, None], profile=profile)
+    found = _only(run, "slow_products")
+    assert (found.evidence["busy_ns"], found.evidence["attainable_ns"]) == (120, 24)
+    assert found.cost_ns == 76
+
+
+def test_moved_data_costs_all_of_it():
+    """An upper bound, which the hazard says; commands are those of all calls."""
+    transposes = [
+        command(0, i, i + 50, op_type="Transpose", layer="attn/Transpose") for i in (0, 50)
+    ]
+    found = _only(analyzed(_calls(traced=False), transposes), "data_movement")
+    assert (found.evidence["busy_ns"], found.evidence["commands"], found.cost_ns) == (200, 4, 200)
+    assert "upper bound" in found.hazard
+
+
+def test_what_an_encoder_saves_depends_on_other_runs():
+    """Kept embeddings save what comes again: no cost, and medium whatever its share."""
+    encoder = make_call(0, "text_encoder_3", 0, 500, stage="encode", branch="prompt")
+    run = analyzed(
+        [encoder, gpu_call(1, 500, 1000, step=0)],
+        spans=[make_span("step", "step 0", 500, 1000, 0)],
+    )
+    found = _only(run, "encoder_dominates")
+    assert (found.cost_ns, found.severity) == (None, "medium")

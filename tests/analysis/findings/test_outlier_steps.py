@@ -1,0 +1,42 @@
+"""Which steps the finding about outliers names, and what it says of first steps."""
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from tests.analysis.comparison.small import steps_run
+
+USUAL = (100,) * 10
+SLOW_FIRST = (300, *USUAL[1:])
+SLOW_FOURTH = (*USUAL[:3], 300, *USUAL[4:])
+EACH = "The first step of each pipeline call pays"
+
+
+def _found(*pipelines):
+    (found,) = (f for f in analyze(steps_run(*pipelines)).findings if f.rule == "outlier_steps")
+    return found
+
+
+@pytest.mark.parametrize(
+    ("pipelines", "steps"),
+    [
+        ((USUAL, USUAL, SLOW_FIRST), "2:0"),
+        ((USUAL, SLOW_FIRST, SLOW_FIRST), "1:0, 2:0"),
+        ((SLOW_FIRST, SLOW_FIRST, SLOW_FOURTH), "2:3, 1:0"),
+    ],
+)
+def test_some_first_steps_are_not_each(pipelines, steps):
+    """Steps are named with their pipeline call, and the remedy is not about every one."""
+    found = _found(*pipelines)
+    assert sorted(found.evidence["steps"].split(", ")) == sorted(steps.split(", "))
+    assert EACH not in found.remedy
+
+
+def test_one_step_of_several_calls_is_named_with_its_call():
+    """The title says which call."""
+    assert _found(USUAL, USUAL, SLOW_FIRST).title.startswith("Step 0 of pipeline call 2 takes")
+    assert _found(SLOW_FOURTH).title.startswith("Step 3 takes")
+
+
+def test_all_first_steps_and_no_other():
+    """Only then each pays; the first of the run, which is its warm-up, is one of them."""
+    assert _found(SLOW_FIRST, SLOW_FIRST, SLOW_FIRST).remedy.startswith(EACH)

@@ -1,0 +1,118 @@
+"""What is asked about devices, memory and order: all of it acts, or is refused."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.scenario import Scenario
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.errors import InputError
+from profiler.report.predict_document import prediction_document
+from profiler.table.load import load
+from tests.analysis.prediction.requested import WARM, stepped_run
+from tests.report.test_predict_text import _text
+
+SAMPLE = Path(__file__).resolve().parents[3] / "sample_traces" / "tiny_two_devices"
+_STEPS = [[("transformer", "cond", 300)]] * 3
+
+
+def _run(sizes=None, devices=("rbln:0", "rbln:1")):
+    """All on rbln:0; `sizes` are weights by submodule."""
+    info = dataclasses.replace(
+        WARM,
+        devices={name: {} for name in devices},
+        submodules={
+            name: {"device": "rbln:0", "weight_bytes": size} for name, size in (sizes or {}).items()
+        },
+    )
+    return stepped_run([_STEPS], info=info)
+
+
+def _predict(run, profiles=(), **scenario):
+    return predict(run, analyze(run, measured=profiles), Scenario(**scenario))
+
+
+def test_the_best_placement_does_not_depend_on_the_one_that_was_asked_for():
+    """The transformer on hardware a tenth as fast as where it was measured: the search finds the
+    way back, as it does from where it was measured."""
+    run = load(SAMPLE)
+    info = dataclasses.replace(
+        run.info,
+        devices={
+            "cpu:0": {"hardware": "fast", "cores": [0]},
+            "cpu:1": {"hardware": "slow", "cores": [1]},
+        },
+    )
+    run = dataclasses.replace(run, info=info)
+    rates = [
+        DeviceProfile(name, {"float32": flops}, bandwidth, launch, "", True, device, 1)
+        for name, device, flops, bandwidth, launch in (
+            ("fast", "cpu:0", 1e11, 2e10, 100.0),
+            ("slow", "cpu:1", 1e10, 2e9, 1000.0),
+        )
+    ]
+    there = _predict(run, rates, place={"transformer": "cpu:1"})
+    as_it_was = _predict(run, rates, devices=("cpu:0", "cpu:1"))
+    assert there.simulation.throughput < 0.5 * as_it_was.simulation.throughput
+    assert there.best.placement["transformer"] == "cpu:0"
+    assert there.best.simulation.throughput == pytest.approx(
+        as_it_was.best.simulation.throughput, rel=0.01
+    )
+
+
+def test_requests_wait_as_in_the_pipeline_unless_asked():
+    """With nothing changed a simulated request takes what the headline says, and what was
+    measured; another order alone is simulated too."""
+    run = load(SAMPLE)
+    found = _predict(run, concurrency=1)
+    assert found.simulation.order == "pipeline"
+    assert found.simulation.latency(50) == pytest.approx(found.request.ns, rel=1e-4)
+    assert found.request.ns == found.measured.ns
+    assert _predict(run, order="pipeline").simulation.latency(50) == found.simulation.latency(50)
+    assert _predict(run, order="graph").simulation.latency(50) < found.simulation.latency(50)
+
+
+@pytest.mark.parametrize("device", ["rbln:0", "rbln:1"])
+def test_one_device_is_a_set_of_devices(device):
+    """The best placement on it: everything there."""
+    best = _predict(_run(), devices=(device,)).best
+    assert {*best.placement.values()} == {device}
+    assert {*best.simulation.utilization} == {"host", device}
+
+
+def test_memory_of_a_device_that_nothing_uses_is_refused():
+    """One sentence; the same device in the set is fine."""
+    with pytest.raises(InputError, match="--device-memory names 'rbln:7', on which nothing runs"):
+        _predict(_run(), memory={"rbln:7": 1 << 30})
+    assert _predict(_run(), memory={"rbln:7": 1 << 30}, devices=("rbln:0", "rbln:7")).best
+
+
+def test_memory_alone_is_a_question():
+    """What fits is simulated as it is; what does not is refused on the only device."""
+    run = _run({"transformer": 1000})
+    assert _predict(run, memory={"": 2000}).simulation is not None
+    with pytest.raises(InputError, match=r"need 1000 bytes on rbln:0 .* which has 900 bytes"):
+        _predict(run, memory={"": 900})
+
+
+def test_what_does_not_fit_as_placed_has_a_best_placement_that_does():
+    """Two of 600 bytes on devices of 1000: not together, but apart; where one of them alone is
+    too large nothing fits."""
+    run = _run({"transformer": 600, "vae": 600})
+    asked = {"memory": {"": 1000}, "devices": ("rbln:0", "rbln:1")}
+    found = _predict(run, **asked)
+    assert found.simulation is None
+    assert found.too_large.startswith("text_encoder, transformer, vae need 1.2 KiB on rbln:0")
+    assert found.best.placement["transformer"] != found.best.placement["vae"]
+    text = _text(found)
+    assert "as placed: does not fit" in text
+    assert "best placement" in text
+    document = json.loads(json.dumps(prediction_document(found)))
+    assert document["too_large"] == found.too_large
+    assert document["simulation"] is None
+    with pytest.raises(InputError, match="fits into memory"):
+        _predict(_run({"transformer": 1001}), **asked)

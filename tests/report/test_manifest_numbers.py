@@ -1,0 +1,161 @@
+"""Whatever a manifest holds where a number should be: analyses, reports and predictions of the run
+are made all the same, or one sentence refuses it."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from copy import deepcopy
+
+import pytest
+from rich.console import Console
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.comparison.measure import measure
+from profiler.analysis.manifest_numbers import byte_count, calibration_factors, finite_number
+from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.scenario import Scenario
+from profiler.analysis.roles.tables import with_roles
+from profiler.errors import InputError
+from profiler.report.document import to_json
+from profiler.report.html import write_html
+from profiler.report.text import print_report
+from profiler.table.load import load
+from tests.runs import write_tiny_bundle
+
+HOSTILE = (
+    10**400,
+    -(10**400),
+    10**19,
+    1 << 63,
+    (1 << 63) - 1,
+    (1 << 62) - 1,
+    (1 << 53) - 1,
+    1e308,
+    5e-324,
+    float("nan"),
+    float("inf"),
+    -1,
+    0,
+    True,
+    None,
+    "9",
+    [[9]],
+    {"a": {"b": 1}},
+)
+_INTERVAL = {"call_ns": 5e6, "call_low_ns": 4e6, "call_high_ns": 6e6}
+_OVERHEAD = {
+    "hooks_ns": 4,
+    "operator_events": 9,
+    "operator_event_ns": 0.5,
+    "operator_event_low_ns": 0.4,
+    "operator_event_high_ns": 0.6,
+    "operators_ns": 500,
+    "operators_low_ns": 400,
+    "estimated_events": 9,
+    "share": 0.4,
+    "noisy": True,
+    "backpressure_ns": 10,
+    "conversion_ns": 2_000_000,
+    "measured": {"transformer": _INTERVAL},
+    "too_few": {"vae": {"traced_calls": 1, "untraced_calls": 2}},
+}
+_ATTRIBUTED = {"attributed_ns": 99, "total_ns": 100, "share": 0.99}
+_CHECKED = ("calls", "files", "format_version")  # by the reader, which refuses them
+
+
+def _info() -> dict:
+    """Every number that is read from a manifest, as fields of `RunInfo`."""
+    names = ("text_encoder", "transformer", "vae")
+    size = {"weight_bytes": 10**6, "shared_weight_bytes": 10}
+    known = {**size, "calibration": {"factor": 0.9, "calls": 3}}
+    devices = ("cpu:0", "rbln:0", "rbln:1")
+    return {
+        "hardware": {"cpu": "Example CPU", "cores": 2, "memory_bytes": 10**10},
+        "devices": {
+            name: {"cores": [0, 1], "memory_bytes": 10**10, "weight_bytes": 10**6}
+            for name in devices
+        },
+        "submodules": {name: {"device": "rbln:0", **known} for name in names},
+        "settings": {"steps": 2, "guidance_scale": 7.0},
+        "pipeline_settings": {"0": {"steps": 2}, "1": {"steps": 3}},
+        "overhead": _OVERHEAD,
+        "warmup": {"runs": 1, "duration_ns": 800, "calls": 4},
+        "attribution": {"transformer": _ATTRIBUTED, "vae": dict(_ATTRIBUTED)},
+    }
+
+
+def _places(value: object, path: tuple = ()) -> Iterator[tuple]:
+    """Where the numbers of a document are."""
+    parts = value.items() if isinstance(value, dict) else enumerate(value)
+    for key, part in parts:
+        if isinstance(part, (dict, list)):
+            yield from _places(part, (*path, key))
+        elif isinstance(part, (int, float)) and not isinstance(part, bool):
+            yield (*path, key)
+
+
+def _put(document: dict, place: tuple, value: object) -> None:
+    for key in place[:-1]:
+        document = document[key]
+    document[place[-1]] = value
+
+
+def _report_everything(bundle) -> None:
+    """Analyze, in all forms, compare and predict what is in `bundle`."""
+    run = load(bundle)
+    analysis = analyze(run)
+    print_report(Console(file=io.StringIO()), analysis, top=5, notes=())
+    json.loads(to_json(analysis), parse_constant=pytest.fail)
+    write_html(with_roles(run, analysis.kinds, analysis.kind_roles), analysis, bundle / "x.html")
+    measure(run)
+    predict(run, analysis, Scenario(steps=4))
+    predict(run, analysis, Scenario(concurrency=2))
+
+
+@pytest.mark.parametrize("value", HOSTILE, ids=lambda value: f"{value!r:.12}")
+def test_everywhere_at_once(value, tmp_path):
+    """A manifest of which every number that the reader does not check is hostile."""
+    bundle = write_tiny_bundle(tmp_path, **_info())
+    path = bundle / "manifest.json"
+    document = json.loads(path.read_text())
+    for place in list(_places(document)):
+        if place[0] not in _CHECKED:
+            _put(document, place, value)
+    path.write_text(json.dumps(document))
+    _report_everything(bundle)
+
+
+def test_one_at_a_time(tmp_path):
+    """One hostile number among sound ones, which then are still read; those that tables are made
+    of are refused."""
+    bundle = write_tiny_bundle(tmp_path, **_info())
+    path = bundle / "manifest.json"
+    sound = json.loads(path.read_text())
+    _report_everything(bundle)
+    for place in _places(sound):
+        document = deepcopy(sound)
+        _put(document, place, 10**19 if place[0] == "submodules" else 10**400)
+        path.write_text(json.dumps(document))
+        if place[0] in _CHECKED:
+            with pytest.raises(InputError):
+                load(bundle)
+        else:
+            run = load(bundle)
+            analysis = analyze(run)
+            print_report(Console(file=io.StringIO()), analysis, top=5, notes=())
+            json.loads(to_json(analysis), parse_constant=pytest.fail)
+            predict(run, analysis, Scenario(concurrency=2))
+
+
+def test_what_counts_as_a_number():
+    """Below 2^53; sizes are whole and not below 0, factors within a thousand."""
+    assert [finite_number({"a": value}, "a") for value in (1, -2.5, 1e15)] == [1.0, -2.5, 1e15]
+    beyond = (10**400, 1 << 53, 1e19, float("nan"), float("inf"), True, "1", None, [1])
+    assert [finite_number({"a": value}, "a") for value in beyond] == [None] * len(beyond)
+    assert [byte_count({"a": value}, "a") for value in (0, 7, -1, 7.0, True)] == [0, 7] + [None] * 3
+    assert finite_number("a", "a") is byte_count(None, "a") is None
+    factors = {"a": 0.5, "b": 0, "c": 1e4, "d": 1e-9, "e": 10**400, "f": -1}
+    submodules = {name: {"calibration": {"factor": value}} for name, value in factors.items()}
+    assert calibration_factors({**submodules, "g": {"calibration": 3}, "h": 4}) == {"a": 0.5}

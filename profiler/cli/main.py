@@ -17,6 +17,7 @@ from profiler.cli.analyze import analyze
 from profiler.cli.calibrate_device import calibrate_device
 from profiler.cli.diff import diff
 from profiler.cli.dump import dump
+from profiler.cli.graph.group import graph
 from profiler.cli.import_ import import_
 from profiler.cli.merge import merge
 from profiler.cli.record import record
@@ -41,6 +42,7 @@ app.command("diff")(diff)
 app.command("calibrate-device")(calibrate_device)
 app.command("merge")(merge)
 app.command("dump")(dump)
+app.add_typer(graph)
 
 
 def _version(wanted: bool) -> None:

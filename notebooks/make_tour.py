@@ -36,13 +36,13 @@ CELLS = [
     (
         "md",
         "## Where the time went\n\nThe analysis is a set of small tables; the figures of the HTML "
-        "report draw them. The residual says what the accounting could not explain.",
+        "report draw them. `analysis.tables()` has all by name, `analysis.describe(name)` says "
+        "what their columns mean. The residual says what the accounting could not explain.",
     ),
     (
         "code",
-        "from profiler.analysis.analyze import analyze\n"
         "from profiler.report import figures\n\n"
-        "analysis = analyze(run)\n"
+        "analysis = profiler.analyze(run)\n"
         'print(f"end to end {analysis.accounting.end_to_end_ns / 1e6:.1f} ms, "\n'
         '      f"residual {analysis.accounting.residual_share:.2%}")\n'
         "figures.stages(analysis)",
@@ -60,9 +60,55 @@ CELLS = [
     ),
     (
         "md",
+        "## What the time is for\n\nEvery command has a role: what its operator is for in a "
+        "diffusion model. `decided_by` says what the roles were told by.",
+    ),
+    (
+        "code",
+        'analysis.roles.filter(submodule="transformer").select(\n'
+        '    "role", "commands", (pl.col("busy_ns") / 1e6).alias("ms"), "share", "decided_by"\n'
+        ")",
+    ),
+    (
+        "md",
+        "## Step by step\n\nThe time of each operator in each step, with the largest changes "
+        "first. `analysis.step_operators` says what warms up or drifts in longer runs.",
+    ),
+    (
+        "code",
+        "steps = (\n"
+        '    analysis.step_times.filter(level="operator")\n'
+        '    .with_columns(ms=pl.col("busy_ns") / 1e6)\n'
+        '    .pivot("step", index="layer", values="ms")\n'
+        ")\n"
+        'steps.sort((pl.col("1") - pl.col("0")).abs(), descending=True).head(8)',
+    ),
+    (
+        "md",
+        "## Who waits for whom\n\nWhat each device waited for while it computed nothing. The "
+        "causes add up to the waiting time.",
+    ),
+    (
+        "code",
+        'causes = "^(waiting|data|other_device|host|queued|between)_ns$"\n'
+        'analysis.idle.select("device", (pl.col(causes) / 1e6).round(2).name.replace("ns", "ms"))',
+    ),
+    (
+        "md",
+        "The critical path is what the wall time of the pipeline call consists of: making anything "
+        "else faster does not make it shorter.",
+    ),
+    (
+        "code",
+        'analysis.critical_path.select("submodule", "part", "device", '
+        '(pl.col("path_ns") / 1e6).round(2).alias("ms"), pl.col("share").round(3))',
+    ),
+    (
+        "md",
         "## A question of your own\n\n`to_pandas()` gives one row per command joined with its "
-        "call. For example: which kinds of operation cost the transformer most in its steady step, "
-        "and how many bytes do they write per µs?",
+        "call, `analysis.to_pandas(name)` a table of the analysis. For example: which kinds of "
+        "operation cost the transformer most in its steady step, and how many bytes do they "
+        "write per µs?",
     ),
     (
         "code",

@@ -3,6 +3,7 @@
     import profiler
     run = profiler.load("traces/")
     run.to_pandas().groupby("layer").duration_ns.sum()
+    profiler.analyze(run).to_pandas("roles")
 
 Everything here is imported on first use, so that `import profiler` costs next to nothing.
 """
@@ -14,18 +15,32 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from profiler._version import __version__
+    from profiler.analysis.result import Analysis
+    from profiler.analysis.surface import analyze
     from profiler.capture.profile import profile
     from profiler.capture.startup import done, start
     from profiler.errors import ProfilerError
     from profiler.table.load import load
     from profiler.table.run import Run
 
-__all__ = ["ProfilerError", "Run", "__version__", "done", "load", "profile", "start"]
+__all__ = [
+    "Analysis",
+    "ProfilerError",
+    "Run",
+    "__version__",
+    "analyze",
+    "done",
+    "load",
+    "profile",
+    "start",
+]
 
 _HOME = {
+    "Analysis": "profiler.analysis.result",
     "ProfilerError": "profiler.errors",
     "Run": "profiler.table.run",
     "__version__": "profiler._version",
+    "analyze": "profiler.analysis.surface",
     "done": "profiler.capture.startup",
     "load": "profiler.table.load",
     "profile": "profiler.capture.profile",

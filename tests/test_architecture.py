@@ -143,9 +143,11 @@ def test_all_names_what_is_public(path: Path) -> None:
 def test_public_names_of_the_package() -> None:
     """The package's names are those of the design, and each can be reached."""
     assert profiler.__all__ == [
+        "Analysis",
         "ProfilerError",
         "Run",
         "__version__",
+        "analyze",
         "done",
         "load",
         "profile",

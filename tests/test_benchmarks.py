@@ -85,3 +85,27 @@ def test_ratios_are_of_runs_of_one_round(monkeypatch):
     found = paired.in_turn([mode("plain"), mode("traced")], rounds=2)
     assert paired.ratios(found, "traced", "plain") == [2.0, 3.0]
     assert paired.interval([2.0, 2.0, 2.0]) == (2.0, 2.0)
+
+
+def test_predictions_are_held_against_requests_that_do_the_same_work(monkeypatch):
+    """A server with workers makes the pipeline's image, also where encoders run at once; a loop
+    measures as many requests as it is asked for."""
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    import numpy as np
+    import prediction
+    import prediction_requests
+
+    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+    from profiler.pipelines.tiny import default_model_folder
+
+    def image(pipeline):
+        return pipeline("a cat", "a dog", 1, height=32, width=32, seed=0, output_type="np").images
+
+    alone = image(StableDiffusion3Pipeline.from_folder(default_model_folder(), prediction.BASE))
+    for order in prediction.ORDERS:
+        server = prediction_requests.Server(prediction.MOVED, order, 2)
+        np.testing.assert_allclose(image(server.pipelines[1]), alone, atol=1e-6)
+        loop = server.loop(prediction_requests.Request(1, 32), 2, 4)
+        assert len(loop.latencies) == 4
+        assert loop.throughput > 0
+        server.close()

@@ -2,54 +2,74 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from types import MappingProxyType
-from typing import Any
 
 import polars as pl
 
-from profiler.analysis.accounting import account
-from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.denoise.call_kinds import CallKinds
 from profiler.analysis.denoise.guidance import guidance_table
-from profiler.analysis.denoise.invariants import find_invariants
 from profiler.analysis.denoise.outlier_causes import outlier_table
-from profiler.analysis.denoise.step_matrix import step_matrix
 from profiler.analysis.devices import device_table
-from profiler.analysis.kinds import kinds_of
-from profiler.analysis.memory.usage import find_memory
-from profiler.analysis.memory.weights import device_weights
-from profiler.analysis.operators.folds import fold
+from profiler.analysis.findings.rules import find
+from profiler.analysis.inputs import Inputs
 from profiler.analysis.operators.geometry import geometry_table
 from profiler.analysis.operators.table import operator_table
-from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Analysis, RunSummary
-from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.roles.tables import block_table, role_table
-from profiler.analysis.roofline.device_profiles import DeviceProfile, profiles_of
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.roofline.fusion import fusion_table
-from profiler.analysis.roofline.verdicts import kind_roof, operator_roofline, role_roofline
+from profiler.analysis.roofline.verdicts import operator_roofline, role_roofline
 from profiler.analysis.run_settings import run_settings
-from profiler.analysis.selection import Selection, select, steps_of
-from profiler.analysis.steps import step_summary, step_table
-from profiler.analysis.submodules import (
-    branch_table,
-    call_table,
-    first_calls,
-    submodule_table,
-)
-from profiler.analysis.waiting.boundaries import boundary_tables
+from profiler.analysis.selection import Selection
+from profiler.analysis.steps import step_summary
+from profiler.analysis.submodules import branch_table
 from profiler.analysis.waiting.critical_path import critical_path_table
 from profiler.analysis.waiting.idle import idle_table
-from profiler.analysis.waiting.run_timeline import RunTimeline
-from profiler.analysis.work.of_kinds import kind_work
 from profiler.table.run import Run
 
-__all__ = ["analyze"]
+__all__ = ["PARTS", "analyze"]
 
 _TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01: clocks that count from boot stay below
+
+PARTS: Mapping[str, Callable[[Inputs], pl.DataFrame]] = MappingProxyType(
+    {
+        "pipelines": lambda of: of.account[2],
+        "stages": lambda of: of.account[1],
+        "devices": lambda of: device_table(
+            of.calls, of.commands, of.run.info.devices, of.device_weights
+        ),
+        "submodules": lambda of: of.submodules,
+        "branches": lambda of: branch_table(of.call_rows, of.end_to_end_ns),
+        "calls": lambda of: of.call_rows,
+        "steps": lambda of: of.steps,
+        "operators": lambda of: operator_table(of.folds, of.frame, of.commands, of.calibration),
+        "geometry": lambda of: geometry_table(of.folds, of.calls, of.frame, of.commands),
+        "roles": lambda of: role_table(of.kinds, of.kind_roles, of.calibration),
+        "blocks": lambda of: block_table(of.kinds, of.kind_roles),
+        "roofline": lambda of: operator_roofline(of.roof, of.kinds),
+        "roofline_roles": lambda of: role_roofline(of.roof, of.kinds, of.kind_roles["role"]),
+        "fusions": lambda of: fusion_table(
+            of.calls, of.kinds, of.work, of.commands, of.profiles, of.kind_roles["role"]
+        ),
+        "step_operators": lambda of: of.step_matrix.table(of.invariants.over_steps),
+        "step_times": lambda of: of.step_matrix.cells(),
+        "step_outliers": lambda of: outlier_table(
+            of.step_matrix, of.run, of.everything, of.calls, of.frame, of.commands, of.kinds
+        ),
+        "guidance": lambda of: guidance_table(of.call_rows, of.calibration, of.end_to_end_ns),
+        "invariants": lambda of: of.invariants.table,
+        "memory_devices": lambda of: of.memory.devices,
+        "memory": lambda of: of.memory.holders,
+        "memory_timeline": lambda of: of.memory.timeline,
+        "idle": lambda of: idle_table(of.timeline),
+        "critical_path": lambda of: critical_path_table(of.timeline),
+        "boundaries": lambda of: of.boundaries[0],
+        "stranded": lambda of: of.boundaries[1],
+    }
+)
+"""How each table of an `Analysis` is made of the `Inputs`; a new analysis is one more line."""
 
 
 def analyze(
@@ -65,97 +85,25 @@ def analyze(
     device, "" for all others. Raises InputError where the selection
     names what the run does not have.
     """
-    if not run.calls["call"].is_sorted():
-        run = replace(run, calls=run.calls.sort("call"))
-    calls, frame = select(run, selection)
-    everything = CommandArrays.of(run.commands, run.calls)
-    commands = CommandArrays.of(frame, calls) if selection else everything
-    pipelines = PipelineCalls.of(run)
-    accounting, stages, pipeline_calls = account(run, pipelines)
-    folds = fold(calls, frame, commands)
-    call_rows = call_table(calls, commands, folds.call, first_calls(run.calls))
-    operators = pl.DataFrame({"submodule": folds.submodules}, schema={"submodule": pl.String})
-    submodules = submodule_table(
-        call_rows, operators, accounting.end_to_end_ns, _calibrations(run.info.submodules)
-    )
-    steps = _selected_steps(run, step_table(run, everything, pipelines), selection)
-    kinds = kinds_of(calls, frame, commands.call)
-    kind_roles = roles_of(run.info.submodules, kinds, commands.call, frame["role"])
-    calibration = submodules.select("submodule", "calibration")
-    work = kind_work(kinds, frame)
-    profiles = profiles_of(dict.fromkeys(commands.devices) | dict(run.info.devices), measured)
-    roof = kind_roof(kinds, work, commands, profiles)
-    ran = CallKinds.of(kinds, commands, len(calls))
-    matrix = step_matrix(calls, kinds, kind_roles, ran, steps, pipelines)
-    of_pipeline = pipelines.number_of(calls)
-    again = find_invariants(calls, kinds, kind_roles, ran, of_pipeline, run.info.submodules)
-    timeline = RunTimeline.of(run, everything, pipelines)
-    boundaries, stranded = boundary_tables(calls, frame, commands)
-    memory = find_memory(run, device_memory)
+    inputs = Inputs(run, selection, measured, device_memory)
+    tables = {name: make(inputs) for name, make in PARTS.items()}
     from_spans = bool((run.spans["kind"] == "step").any())
-    return Analysis(
-        run=_summary(run, selection, calls, frame),
-        accounting=accounting,
-        pipelines=pipeline_calls,
-        stages=stages,
-        devices=device_table(
-            calls, commands, run.info.devices, device_weights(run.info.submodules, run.info.devices)
-        ),
-        submodules=submodules,
-        branches=branch_table(call_rows, accounting.end_to_end_ns),
-        calls=call_rows,
-        steps=steps,
-        step_summary=step_summary(steps, from_spans=from_spans),
-        operators=operator_table(folds, frame, commands, calibration),
-        geometry=geometry_table(folds, calls, frame, commands),
-        roles=role_table(kinds, kind_roles, calibration),
-        blocks=block_table(kinds, kind_roles),
-        roofline=operator_roofline(roof, kinds),
-        roofline_roles=role_roofline(roof, kinds, kind_roles["role"]),
-        fusions=fusion_table(calls, kinds, work, commands, profiles, kind_roles["role"]),
-        step_operators=matrix.table(again.over_steps),
-        step_times=matrix.cells(),
-        step_outliers=outlier_table(matrix, run, everything, calls, frame, commands, kinds),
-        guidance=guidance_table(call_rows, calibration, accounting.end_to_end_ns),
-        invariants=again.table,
-        memory_devices=memory.devices,
-        memory=memory.holders,
-        memory_timeline=memory.timeline,
-        idle=idle_table(timeline),
-        critical_path=critical_path_table(timeline),
-        boundaries=boundaries,
-        stranded=stranded,
-        device_profiles=profiles,
-        kinds=kinds,
-        kind_roles=kind_roles,
+    analysis = Analysis(
+        run=_summary(inputs),
+        accounting=inputs.account[0],
+        step_summary=step_summary(inputs.steps, from_spans=from_spans),
+        device_profiles=inputs.profiles,
+        kinds=inputs.kinds,
+        kind_roles=inputs.kind_roles,
         losses=run.losses,
+        findings=(),
+        **tables,
     )
+    return replace(analysis, findings=find(analysis))
 
 
-def _calibrations(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """What capture measured: untraced over traced time by submodule."""
-    found = {}
-    for name, known in submodules.items():
-        calibration = known.get("calibration")
-        factor = calibration.get("factor") if isinstance(calibration, Mapping) else None
-        if isinstance(factor, (int, float)) and 0 < factor < float("inf"):
-            found[name] = float(factor)
-    return found
-
-
-def _selected_steps(run: Run, steps: pl.DataFrame, selection: Selection) -> pl.DataFrame:
-    """The steps that the selection of steps and stages keeps, as they were in the whole run."""
-    if selection.stage and "denoise" not in selection.stage:
-        return steps.clear()
-    if selection.step:
-        return steps.filter(pl.col("step").is_in(sorted(steps_of(run, selection.step))))
-    return steps
-
-
-def _summary(
-    run: Run, selection: Selection, calls: pl.DataFrame, commands: pl.DataFrame
-) -> RunSummary:
-    info = run.info
+def _summary(inputs: Inputs) -> RunSummary:
+    run, info = inputs.run, inputs.run.info
     return RunSummary(
         run_id=run.run_id,
         model=info.model,
@@ -174,9 +122,9 @@ def _summary(
         calls=len(run.calls),
         traced_calls=int(run.calls["ops_traced"].sum()),
         commands=len(run.commands),
-        selection=selection,
-        selected_calls=len(calls),
-        selected_commands=len(commands),
+        selection=inputs.selection,
+        selected_calls=len(inputs.calls),
+        selected_commands=len(inputs.frame),
     )
 
 

@@ -10,7 +10,15 @@ import polars as pl
 from profiler.analysis.batches import Codes, Times, batches
 from profiler.events import CATEGORIES
 
-__all__ = ["HOST", "CommandArrays", "dense_codes", "ends", "positions", "text_codes"]
+__all__ = [
+    "HOST",
+    "CommandArrays",
+    "dense_codes",
+    "ends",
+    "physical_codes",
+    "positions",
+    "text_codes",
+]
 
 HOST = CATEGORIES.index("host")
 
@@ -53,7 +61,6 @@ def ends(frame: pl.DataFrame) -> Times:
 
 def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
     """Codes from 0 for a text column and what they stand for; null has the code behind the last."""
-    physical = column.to_physical()
     present = column.unique().drop_nulls()
     names = present.cast(pl.String).to_list()
     order = sorted(range(len(names)), key=names.__getitem__)
@@ -61,8 +68,15 @@ def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
     null = int(found.max(initial=0)) + 1
     table = np.full(null + 1, len(names), dtype=np.int32)
     table[found[order]] = np.arange(len(names))
-    codes = table[physical.fill_null(null).to_numpy()]
+    codes = np.empty(len(column), dtype=np.int32)
+    for rows in batches(len(column)):
+        codes[rows] = table[physical_codes(column, rows, null)]
     return codes, [names[i] for i in order]
+
+
+def physical_codes(column: pl.Series, rows: slice, null: int) -> Codes:
+    """The codes that a categorical column has inside, of some rows; null has the code `null`."""
+    return column[rows].to_physical().fill_null(null).to_numpy()
 
 
 def positions(keys: Codes, values: Codes) -> Codes:

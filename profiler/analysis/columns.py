@@ -26,6 +26,7 @@ __all__ = [
     "BRANCHES",
     "CALLS",
     "DEVICES",
+    "LOSSES",
     "PIPELINES",
     "STAGES",
     "STEPS",
@@ -185,6 +186,20 @@ STEPS: tuple[Column, ...] = (
     Column("busy_ns", _INT64, "ns", "wall union of the step's commands that are not host"),
     Column("outlier", _FLAG, "", "whether it took longer than the rule of the summary allows"),
 )
+
+LOSSES: tuple[Column, ...] = (
+    Column(
+        "kind",
+        _TEXT,
+        "",
+        "`truncated_file`, `missing_file`, `dropped_events`, `untraced_call`, `unclosed_slice`, …",
+    ),
+    Column("where", _TEXT, "", "file or part that lost it"),
+    Column("count", _INT64, "", "how much, -1 where nobody can tell"),
+    Column("unit", _TEXT, "", "what `count` counts"),
+    Column("detail", _TEXT, "", "what happened, in words"),
+)
+"""Of `Analysis.losses`, which are values and no frame."""
 
 TABLES: dict[str, tuple[Column, ...]] = {
     "pipelines": PIPELINES,

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.batches import Codes, Times, batches
+from profiler.analysis.batches import Codes, Times, batches, is_sorted
 from profiler.analysis.kinds import Kinds
 
 __all__ = ["KindTimes", "kind_times"]
@@ -40,14 +40,17 @@ class _Device:
 
 
 def kind_times(kinds: Kinds, commands: CommandArrays, kept: npt.NDArray[np.bool_]) -> KindTimes:
-    """Times of the kinds that are `kept`, bool [k]; commands are in order of call and start."""
+    """Times of the kinds that are `kept`, bool [k]."""
     places = len(commands.devices) + 1
     limit = len(kinds) * places
     sums = np.zeros((3, limit), dtype=np.int64)
     states = [_Device() for _ in commands.devices]
     occupies = (kinds.table["category"] != "host").to_numpy()
     everything = bool(occupies.all())
-    for rows in batches(len(commands.device)):
+    # By start: calls that ran at once, and work of no call, stand one behind the other.
+    order = None if is_sorted(commands.start) else np.argsort(commands.start, kind="stable")
+    for batch in batches(len(commands.device)):
+        rows = batch if order is None else order[batch]
         kind, device = kinds.of_command[rows], commands.device[rows]
         code: Codes = kind * np.int64(places) + device
         start, end = commands.start[rows], commands.end[rows]

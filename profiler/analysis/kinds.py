@@ -7,14 +7,15 @@ commands through `of_command`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import positions, text_codes
+from profiler.analysis.arrays import physical_codes, positions, text_codes
 from profiler.analysis.batches import Codes, Times, batches, counts
 from profiler.table.columns import CATEGORY
 
@@ -102,20 +103,21 @@ def _keys(
     """For a batch of commands at a time one number that is the same where the kind is."""
     submodule, submodules = text_codes(calls["submodule"])
     of_call = np.append(submodule, len(submodules)).astype(np.int64)  # a row of -1 takes the last
-    columns, radix = [], len(submodules) + 1
+    columns: list[tuple[Callable[[slice], Codes], int]] = []
+    radix = len(submodules) + 1
     for name in _OWN:
-        physical = commands[name].to_physical()
-        highest = physical.max()
+        highest = commands[name].to_physical().max()
         null = highest + 1 if isinstance(highest, int) else 0
-        columns.append((physical.fill_null(null).to_numpy(), null + 1))
+        columns.append((partial(physical_codes, commands[name], null=null), null + 1))
         radix *= null + 1
     if radix >= _KEYS:  # codes of a process that has seen many texts: number those of this run
-        columns = [(codes, len(names) + 1) for codes, names in map(text_codes, commands[_OWN])]
+        numbered = (text_codes(commands[name]) for name in _OWN)
+        columns = [(codes.__getitem__, len(names) + 1) for codes, names in numbered]
     for batch in batches(len(commands)):
         keys: Times = of_call[rows[batch]]
-        for codes, limit in columns:
+        for codes_of, limit in columns:
             keys *= limit
-            keys += codes[batch]
+            keys += codes_of(batch)
         yield batch, keys
 
 

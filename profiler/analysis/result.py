@@ -7,17 +7,25 @@ The columns of the frames are declared in `profiler.analysis.columns`.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import asdict, dataclass
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
-from profiler.analysis.columns import TABLES
+from profiler.analysis.columns import LOSSES, TABLES
+from profiler.analysis.findings.columns import FINDINGS
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.table import findings_table
 from profiler.analysis.kinds import Kinds
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.selection import Selection
+from profiler.errors import InputError
 from profiler.events import Loss
-from profiler.table.columns import checked
+from profiler.table.columns import Column, checked, schema
+from profiler.table.pandas_frames import to_pandas
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 __all__ = [
     "Accounting",
@@ -159,7 +167,7 @@ class Analysis:
     both of the whole run; `boundaries` and `stranded` what several providers in a session cost.
     `roles` and `blocks` say what the time is for; `kind_roles` has the role of each of the `kinds`
     of the selected commands, and what decided. `losses` is what was executed but is not in the
-    trace.
+    trace. `findings` is what rules make of all this, worst first.
     """
 
     run: RunSummary
@@ -195,7 +203,53 @@ class Analysis:
     kinds: Kinds
     kind_roles: pl.DataFrame
     losses: tuple[Loss, ...]
+    findings: tuple[Finding, ...]
 
     def __post_init__(self) -> None:
         for name, columns in TABLES.items():
             object.__setattr__(self, name, checked(getattr(self, name), columns))
+
+    def __repr__(self) -> str:
+        calls, commands = self.run.selected_calls, self.run.selected_commands
+        return f"Analysis({self.run.run_id!r}: {calls:,} calls, {commands:,} commands)"
+
+    def tables(self) -> dict[str, pl.DataFrame]:
+        """Every table by name, those of `docs/dataframes.md` in their order; `losses` and
+        `findings` as well."""
+        return {name: self._table(name) for name in _DECLARED}
+
+    def to_pandas(self, table: str) -> pd.DataFrame:
+        """One of the `tables` for pandas, integers with nulls as `Int64`.
+
+        Raises InputError where there is no such table.
+        """
+        _columns_of(table)
+        return to_pandas(self._table(table))
+
+    def _table(self, name: str) -> pl.DataFrame:
+        if name == "losses":
+            return pl.DataFrame([asdict(loss) for loss in self.losses], schema=schema(LOSSES))
+        if name == "findings":
+            return findings_table(self.findings)
+        frame: pl.DataFrame = getattr(self, name)
+        return frame
+
+    @staticmethod
+    def describe(table: str) -> pl.DataFrame:
+        """The columns of one of the `tables`: `column, dtype, unit, null, meaning`, a row each.
+
+        Raises InputError where there is no such table.
+        """
+        rows = [(c.name, str(c.dtype), c.unit, c.nullable, c.meaning) for c in _columns_of(table)]
+        names = ("column", "dtype", "unit", "null", "meaning")
+        return pl.DataFrame(rows, schema=names, orient="row")
+
+
+_DECLARED = {**TABLES, "losses": LOSSES, "findings": FINDINGS}
+
+
+def _columns_of(table: str) -> tuple[Column, ...]:
+    """The declaration of a table of an analysis; raises InputError for another name."""
+    if table not in _DECLARED:
+        raise InputError(f"an analysis has no table {table!r}: there is {', '.join(_DECLARED)}")
+    return _DECLARED[table]

@@ -64,7 +64,7 @@ def submodule_table(
             **_durations(),
             commands=pl.col("commands").sum(),
             busy_ns=pl.col("busy_ns").sum(),
-            calibration=_median_of(traced=False) / _median_of(traced=True),
+            calibration=_calibration(),
         )
         .join(count, on="submodule", how="left", maintain_order="left")
         .with_columns(
@@ -118,6 +118,12 @@ def _durations() -> dict[str, pl.Expr]:
         "median_ns": steady.median(),
         "max_ns": steady.max(),
     }
+
+
+def _calibration() -> pl.Expr:
+    """Untraced over traced time; null where a duration of 0 (it is not known) would decide."""
+    untraced, traced = _median_of(traced=False), _median_of(traced=True)
+    return pl.when((untraced > 0) & (traced > 0)).then(untraced / traced)
 
 
 def _median_of(*, traced: bool) -> pl.Expr:

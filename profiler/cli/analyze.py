@@ -15,7 +15,6 @@ from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from profiler.analysis.result import Analysis
-    from profiler.analysis.roofline.device_profiles import DeviceProfile
     from profiler.events import Loss
     from profiler.table.run import Run
 
@@ -103,6 +102,7 @@ def analyze(
     written over.
     """
     from profiler.analysis.analyze import analyze as find
+    from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
     from profiler.analysis.selection import Selection
     from profiler.cli.device_memory import device_sizes
 
@@ -113,7 +113,7 @@ def analyze(
         raise InputError("--html and --no-html contradict each other: give one of them")
     given = _open(path)
     selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
-    profiles = _profiles(given.source, device_profile)
+    profiles = read_profiles(device_profile) if device_profile else find_profiles(given.source)
     analysis = find(given.run, selection, profiles, sizes)
     page: OutputError | None = None
     written: list[Path] = []
@@ -158,18 +158,6 @@ def _open(path: Path) -> _Given:
     return given
 
 
-def _profiles(source: Path, asked: Path | None) -> tuple[DeviceProfile, ...]:
-    """The measured device profiles: of the file asked for, else of the nearest default one."""
-    from profiler.analysis.roofline.device_profiles import FILE_NAME, read_profiles
-
-    folder = source if source.is_dir() else source.parent
-    places = (asked,) if asked else (folder / FILE_NAME, folder.absolute().parent / FILE_NAME)
-    for place in places:
-        if place is not None and (asked or place.is_file()):
-            return read_profiles(place)
-    return ()
-
-
 def _without_calls(path: Path, given: _Given) -> str:
     from profiler.trace.manifest import MANIFEST_NAME
 
@@ -178,8 +166,8 @@ def _without_calls(path: Path, given: _Given) -> str:
     if (path.parent / MANIFEST_NAME).is_file():
         return f"{path} holds no call of its run: give the whole bundle {path.parent}"
     return (
-        f"{path} is a Perfetto trace but holds no profile-sd3 call: convert it with "
-        f"`profile-sd3 import {path}`, or look at its slices with profiler.load"
+        f"{path} is a Perfetto trace but holds no profile-sd3 call: look at its slices with "
+        f"profiler.load, or run `profile-sd3 import {path}` if RBLN's profiler wrote it"
     )
 
 

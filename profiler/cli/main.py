@@ -20,6 +20,7 @@ from profiler.cli.dump import dump
 from profiler.cli.graph.group import graph
 from profiler.cli.import_ import import_
 from profiler.cli.merge import merge
+from profiler.cli.predict import predict
 from profiler.cli.record import record
 from profiler.cli.run import run
 from profiler.errors import ProfilerError
@@ -39,6 +40,7 @@ app.command("record", context_settings={"allow_interspersed_args": False})(recor
 app.command("import")(import_)
 app.command("analyze")(analyze)
 app.command("diff")(diff)
+app.command("predict")(predict)
 app.command("calibrate-device")(calibrate_device)
 app.command("merge")(merge)
 app.command("dump")(dump)

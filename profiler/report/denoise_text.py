@@ -9,17 +9,21 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
+from profiler.report.excerpts import (
+    HALF_OF_BATCH,
+    again_notes,
+    changing_parts,
+    only_at_most,
+    outlier_count,
+    part_names,
+    places,
+)
 from profiler.report.layout import clean, numbers, percents, table, texts, times
 from profiler.report.lines import of_all
-from profiler.report.units import duration, percent
 
 __all__ = ["denoise_sections"]
 
 _ROWS = 8
-_LEAST = 0.005  # of the time of all steps, for a part that is shown for its drift or warm-up
-_UPPER = "* at most: of what is known ahead all but one execution, were it computed as one batch"
-_HALF = "* estimated: half of the batched calls, as if time grew with the batch"
-_BY_RULES = "by rules about names and shapes, not by values: a trace holds none"
 
 
 def denoise_sections(
@@ -28,7 +32,7 @@ def denoise_sections(
     """Title and parts of each section; none of what was not found."""
     if not top:
         return
-    parts = _changing(analysis.step_operators)
+    parts = changing_parts(analysis.step_operators)
     if len(parts):
         count = min(top, _ROWS, len(parts))
         title = f"From step to step, {of_all(count, len(parts))} that change"
@@ -36,10 +40,11 @@ def denoise_sections(
     outliers = analysis.step_outliers
     if len(outliers):
         count = min(top, _ROWS, len(outliers))
-        title = f"Outliers and what explains them, {of_all(count, len(outliers))}"
+        title = f"Outliers and what explains them, {of_all(count, outlier_count(analysis))}"
         yield title, [_outliers(outliers.head(count), width)]
     if len(analysis.guidance):
-        notes = [Text(_HALF, style="dim")] if analysis.guidance["estimated"].any() else []
+        estimated = analysis.guidance["estimated"].any()
+        notes = [Text(f"* {HALF_OF_BATCH}", style="dim")] if estimated else []
         yield "What guidance costs", [_guidance(analysis.guidance, width), *notes]
     again = analysis.invariants
     if len(again):
@@ -48,33 +53,12 @@ def denoise_sections(
         yield title, [_invariants(again.head(count), width), *_again_notes(analysis)]
 
 
-def _changing(parts: pl.DataFrame) -> pl.DataFrame:
-    """Parts of some size whose time changes: a warm-up, a drift that is none of 0, outliers."""
-    drifts = (pl.col("drift_low_ns") > 0) | (pl.col("drift_high_ns") < 0)
-    whole = int(parts.filter(pl.col("level") == "step")["total_ns"].sum())
-    return parts.filter(
-        pl.col("total_ns") >= _LEAST * whole,
-        (pl.col("warmup_steps") > 0) | drifts.fill_null(value=False) | (pl.col("outliers") > 0),
-    )
-
-
-def _names(rows: pl.DataFrame) -> list[str]:
-    """What a part is called: its layer and role, its submodule, or `step`."""
-    names = []
-    for level, submodule, layer, role in rows.select(
-        "level", "submodule", "layer", "role"
-    ).iter_rows():
-        parts = [part for part in (layer, role) if part]
-        names.append(" ".join(parts) or submodule or level)
-    return names
-
-
 def _parts(parts: pl.DataFrame, width: int) -> Table:
     longest = max(parts["median_ns"], default=0)
     steps = parts["steps"] - 1
     return table(
         [
-            texts("part", _names(parts), shrink=24),
+            texts("part", part_names(parts), shrink=24),
             texts("submodule", parts["submodule"], rank=4, shrink=11),
             numbers("steps", parts["steps"], rank=5),
             times("median", parts["median_ns"], like_ns=longest),
@@ -97,21 +81,16 @@ def _outliers(rows: pl.DataFrame, width: int) -> Table:
         [
             *([numbers("call", rows["pipeline"])] if several else []),
             numbers("step", rows["step"]),
-            texts("part", _names(rows), shrink=20),
+            texts("part", part_names(rows), shrink=20),
             times("time", rows["busy_ns"], rank=2, like_ns=longest),
             times("too long", rows["excess_ns"], like_ns=longest),
             texts("cause", rows["cause"].fill_null("no other track explains it")),
             times("of it", rows["cause_ns"], rank=1, like_ns=longest),
-            texts("on", _places(rows), rank=1, shrink=12),
+            texts("on", places(rows), rank=1, shrink=12),
             texts("running", rows["cause_layer"], rank=1, shrink=12),
         ],
         width,
     )
-
-
-def _places(rows: pl.DataFrame) -> list[str]:
-    pairs = zip(rows["cause_device"], rows["cause_track"], strict=True)
-    return [" ".join(part for part in pair if part) for pair in pairs]
 
 
 def _guidance(rows: pl.DataFrame, width: int) -> Table:
@@ -154,12 +133,6 @@ def _invariants(rows: pl.DataFrame, width: int) -> Table:
 
 
 def _again_notes(analysis: Analysis) -> list[Text]:
-    again = analysis.invariants
-    measured = int(again.filter(~pl.col("estimated"))["saved_ns"].sum())
-    ahead = int(again.filter("estimated")["saved_ns"].sum())
-    busy = int(analysis.submodules["busy_ns"].sum())
-    share = f" ({percent(measured / busy)})" if busy else ""
-    sums = [f"{duration(measured)} of device time{share}"] if measured else []
-    sums += [f"at most {duration(ahead)} of what is known ahead"] if ahead else []
-    notes = [f"{', and '.join(sums)}; {_BY_RULES}", *([_UPPER] if ahead else [])]
+    at_most = only_at_most(analysis)
+    notes = [again_notes(analysis), *([f"* {at_most}"] if at_most else [])]
     return [Text(clean(note).replace("\N{NO-BREAK SPACE}", " "), style="dim") for note in notes]

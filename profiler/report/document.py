@@ -12,7 +12,6 @@ from collections.abc import Mapping
 from dataclasses import asdict, is_dataclass
 from typing import Any
 
-from profiler.analysis.columns import TABLES
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 
@@ -23,40 +22,15 @@ DOCUMENT_VERSION = 1  # rises when a key goes or changes its meaning
 
 def document(analysis: Analysis) -> dict[str, Any]:
     """The analysis as plain values: mappings, lists, text, numbers, booleans, None."""
-    tables = {name: getattr(analysis, name).to_dicts() for name in TABLES}
+    tables = {name: frame.to_dicts() for name, frame in analysis.tables().items()}
     return {
         "version": DOCUMENT_VERSION,
         "run": _plain(analysis.run),
         "accounting": _plain(analysis.accounting),
-        "pipelines": tables["pipelines"],
-        "stages": tables["stages"],
-        "devices": tables["devices"],
-        "submodules": tables["submodules"],
-        "branches": tables["branches"],
-        "calls": tables["calls"],
-        "steps": tables["steps"],
         "step_summary": _plain(analysis.step_summary),
-        "operators": tables["operators"],
-        "geometry": tables["geometry"],
-        "roles": tables["roles"],
-        "blocks": tables["blocks"],
-        "roofline": tables["roofline"],
-        "roofline_roles": tables["roofline_roles"],
-        "fusions": tables["fusions"],
-        "step_operators": tables["step_operators"],
-        "step_times": tables["step_times"],
-        "step_outliers": tables["step_outliers"],
-        "guidance": tables["guidance"],
-        "invariants": tables["invariants"],
-        "memory_devices": tables["memory_devices"],
-        "memory": tables["memory"],
-        "memory_timeline": tables["memory_timeline"],
-        "idle": tables["idle"],
-        "critical_path": tables["critical_path"],
-        "boundaries": tables["boundaries"],
-        "stranded": tables["stranded"],
+        **tables,
+        "findings": [_plain(finding) for finding in analysis.findings],  # nested, not as the table
         "device_profiles": _profiles(analysis.device_profiles),
-        "losses": [_plain(loss) for loss in analysis.losses],
     }
 
 

@@ -23,11 +23,13 @@ __all__ = [
     "headline",
     "how_known",
     "key_facts",
+    "named_value",
     "share_of",
 ]
 
 _NAMED = 4  # names that the headline lists
 _RESIDUAL_LIMIT = 0.01
+_ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,7 +288,7 @@ def details(analysis: Analysis) -> tuple[Group, ...]:
 
 
 def _pairs(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple(_pair(str(key), value) for key, value in mapping.items())
+    return tuple(named_value(str(key), value) for key, value in mapping.items())
 
 
 def _nested(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
@@ -299,12 +301,14 @@ def _nested(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(rows)
 
 
-def _pair(key: str, value: Any) -> tuple[str, str]:
+def named_value(key: str, value: Any) -> tuple[str, str]:
     """A key without its unit, and its value with it: `("hooks", "1.43 ms")`."""
     for suffix, text in (("_ns", duration), ("_bytes", size), ("share", percent)):
         if key.endswith(suffix) and _is_number(value):
             name = key.removesuffix(suffix) if suffix.startswith("_") else key
             return name.replace("_", " "), text(value)
+    if isinstance(value, Mapping) and len(value) > _ENTRIES:
+        return key.replace("_", " "), count(len(value))
     return key.replace("_", " "), _text(value)
 
 
@@ -312,7 +316,7 @@ def _text(value: Any) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):
-        return ", ".join(" ".join(_pair(str(key), part)) for key, part in value.items())
+        return ", ".join(" ".join(named_value(str(key), part)) for key, part in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(_text(part) for part in value)
     return str(value)

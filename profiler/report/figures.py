@@ -14,7 +14,8 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
-from profiler.report import charts
+from profiler.report import charts, memory_chart, role_chart, roofline_chart, step_matrix
+from profiler.report import waiting_charts as waiting
 from profiler.report.chart_style import (
     HOVER,
     Chart,
@@ -34,7 +35,20 @@ from profiler.report.timeline import extent
 from profiler.report.units import count, duration
 from profiler.table.run import Run
 
-__all__ = ["TIMELINE_LIMIT", "devices", "operators", "stages", "steps", "timeline"]
+__all__ = [
+    "TIMELINE_LIMIT",
+    "critical_path",
+    "devices",
+    "idle",
+    "memory",
+    "operators",
+    "roles",
+    "roofline",
+    "stages",
+    "step_operators",
+    "steps",
+    "timeline",
+]
 
 TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the longest are kept
 
@@ -59,6 +73,40 @@ def operators(
 def steps(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """Duration of each step from 0, the median as a line, outliers in another colour."""
     return go.Figure(charts.steps(analysis, theme))
+
+
+def step_operators(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """The step matrix as a heat map: the time of operators in each step against their median.
+
+    Bounded: what has no row of its own shares the last one, and of many steps a column is the
+    longest of several. Empty where operators of fewer than two steps were traced.
+    """
+    return go.Figure(step_matrix.matrix_chart(step_matrix.matrix_of(analysis), theme))
+
+
+def idle(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """For each device the time it computed, and what it waited for otherwise."""
+    return go.Figure(waiting.idle(analysis, theme))
+
+
+def critical_path(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """What the critical path consists of, by submodule and part."""
+    return go.Figure(waiting.path(analysis, theme))
+
+
+def roles(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """For each submodule the share of each role in its device time."""
+    return go.Figure(role_chart.roles(analysis, theme))
+
+
+def roofline(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """Roles by FLOPs a byte and GFLOP/s, below the roofs of their devices as far as known."""
+    return go.Figure(roofline_chart.roofline(analysis, theme))
+
+
+def memory(analysis: Analysis, theme: Theme = "light") -> go.Figure:
+    """The memory that counters of each device held over the run, and its peak."""
+    return go.Figure(memory_chart.memory(analysis, theme))
 
 
 def timeline(run: Run, call: int | None = None, theme: Theme = "light") -> go.Figure:

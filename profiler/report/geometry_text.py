@@ -9,6 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
+from profiler.report.excerpts import split_operators
 from profiler.report.layout import numbers, ratios, table, texts, times
 from profiler.report.lines import of_all
 
@@ -21,14 +22,10 @@ def geometry_sections(
     analysis: Analysis, top: int, width: int
 ) -> Iterator[tuple[str, list[Table | Text]]]:
     """Title and table; nothing where no operator of a submodule was split."""
-    split = analysis.geometry.drop_nulls("submodule")
-    whole = split.filter(pl.col("part") == "whole")
-    count = min(top, _OPERATORS, len(whole))
-    if not count:
-        return
-    shown = whole.head(count).select("submodule", "layer")
-    rows = split.join(shown, on=["submodule", "layer"], maintain_order="left")
-    yield f"Split operators, {of_all(count, len(whole))} by busy time", [_split(rows, width)]
+    rows, found = split_operators(analysis.geometry, min(top, _OPERATORS))
+    if len(rows):
+        shown = of_all(min(top, _OPERATORS, found), found)
+        yield f"Split operators, {shown} by busy time", [_split(rows, width)]
 
 
 def _split(rows: pl.DataFrame, width: int) -> Table:

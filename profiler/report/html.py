@@ -19,15 +19,13 @@ from pathlib import Path
 from string import Template
 from typing import Any
 
-import polars as pl
-
 from profiler._version import __version__
 from profiler.analysis.result import Analysis
-from profiler.report import charts
 from profiler.report.chart_style import FONT
-from profiler.report.facts import at_once, details, headline, key_facts
+from profiler.report.facts import details, headline, key_facts
 from profiler.report.pack import deflated, pack
-from profiler.report.page_tables import call_columns, page_tables
+from profiler.report.page.operators import call_columns
+from profiler.report.page.sections import page_of
 from profiler.report.palette import (
     CATEGORY_COLOURS,
     HOST,
@@ -39,7 +37,7 @@ from profiler.report.palette import (
     submodule_colours,
 )
 from profiler.report.timeline import extent, timeline_of
-from profiler.report.units import count, counted, duration, percent
+from profiler.report.units import count, counted
 from profiler.table.run import Run
 from profiler.trace.storage import write_atomically
 
@@ -55,6 +53,8 @@ _SCRIPTS = (
     "tables.js",
     "details.js",
     "explore.js",
+    "contents.js",
+    "findings.js",
     "main.js",
 )
 _THEMES: tuple[Theme, Theme] = ("light", "dark")
@@ -70,12 +70,13 @@ def html_page(run: Run, analysis: Analysis) -> str:
     begin, end = extent(run)
     timeline = timeline_of(run)
     tables, columns = pack(timeline.tables)
+    page = page_of(analysis, begin)
     data = {
         "timeline": timeline.document,
         "tables": tables,
         "palette": _palette(run, analysis),
-        "figures": {theme: _figures(analysis, theme) for theme in _THEMES},
-        "tables_shown": page_tables(analysis, begin),
+        "figures": page.figures,
+        "tables_shown": page.tables,
         "call_columns": call_columns(),
         "font": FONT,
     }
@@ -88,15 +89,14 @@ def html_page(run: Run, analysis: Analysis) -> str:
         version=escape(__version__),
         title=escape(f"{sentence} - {analysis.run.run_id}"),
         css=_css(),
+        contents=page.contents,
         headline=escape(sentence),
         subject=_subject(analysis),
         selection=_selection(analysis),
         losses=_losses(analysis),
         facts=_facts(analysis, end - begin),
-        accounting=_accounting(analysis),
-        steps=_steps(analysis),
-        steps_rule=_steps_rule(analysis),
-        operators=_operators(analysis),
+        findings=page.findings,
+        sections=page.sections,
         details=_details(analysis),
         footer=escape(f"Written by profile-sd3 {__version__}. This file loads nothing."),
         data=embedded(data),
@@ -164,15 +164,6 @@ def _pairs(colours: dict[str, Colour]) -> dict[str, dict[str, str]]:
     return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}
 
 
-def _figures(analysis: Analysis, theme: Theme) -> dict[str, Any]:
-    return {
-        "stages": charts.stages(analysis, theme),
-        "devices": charts.devices(analysis, theme),
-        "steps": charts.steps(analysis, theme),
-        "operators": charts.operators(analysis, theme=theme),
-    }
-
-
 def _subject(analysis: Analysis) -> str:
     run = analysis.run
     started = run.started.replace("T", " ").replace("+00:00", " UTC")
@@ -234,56 +225,6 @@ def _facts(analysis: Analysis, span_ns: int) -> str:
         f'<dd class="note">{escape(fact.note)}</dd></div>'
         for fact in key_facts(analysis, span_ns)
     )
-
-
-def _accounting(analysis: Analysis) -> str:
-    """The accounting identity in one sentence, with its residual."""
-    account = analysis.accounting
-    if not account.possible:
-        return escape(f"No accounting of the whole time: {account.why_not}.")
-    parts = (
-        ("calls", sum(stage.calls_ns for stage in account.stages)),
-        ("host work between them", sum(stage.host_ns for stage in account.stages)),
-        ("idle", sum(stage.idle_ns for stage in account.stages)),
-        ("residual", account.residual_ns),
-    )
-    terms = " + ".join(f"{name} {duration(ns)}" for name, ns in parts)
-    residual = percent(account.residual_share)
-    sentences = [f"End to end {duration(account.end_to_end_ns)} = {terms} ({residual})."]
-    if account.overlapping:
-        sentences.append(f"{at_once(account)}.")
-    if account.calls_outside:
-        calls = counted(account.calls_outside, "call")
-        took = duration(account.calls_outside_ns)
-        sentences.append(f"Not in it: {calls} in no pipeline call, {took}.")
-    return escape(" ".join(sentences))
-
-
-def _steps(analysis: Analysis) -> str:
-    steps = analysis.step_summary
-    if not steps.count:
-        return "This run has no steps."
-    found = f"Outliers: {', '.join(steps.outliers)}" if steps.outliers else "No outliers"
-    return escape(
-        f"{counted(steps.count, 'step')}, median {duration(steps.median_ns)}, mean "
-        f"{duration(steps.mean_ns)}. {found}."
-    )
-
-
-def _steps_rule(analysis: Analysis) -> str:
-    steps = analysis.step_summary
-    if not steps.count:
-        return ""
-    return escape(f"Measured by {steps.measured_by}. An outlier is {steps.rule}.")
-
-
-def _operators(analysis: Analysis) -> str:
-    table = analysis.operators
-    layers = table.filter(~pl.col("host"))
-    sentence = f"{counted(len(layers), 'operator')}, by the sum of their commands' time on devices."
-    calibrated = table["calibrated_ns"].is_not_null().any()
-    note = " Calibrated: scaled to calls that ran without tracing operators." if calibrated else ""
-    return escape(sentence + note)
 
 
 def _details(analysis: Analysis) -> str:

@@ -9,9 +9,9 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
+from profiler.report.excerpts import path_by_part, path_sentence
 from profiler.report.layout import numbers, percents, sizes, table, texts, times
 from profiler.report.lines import of_all
-from profiler.report.units import counted, duration, percent
 
 __all__ = ["idle_sections"]
 
@@ -28,7 +28,8 @@ def idle_sections(
     if len(analysis.idle):
         yield "What devices waited for, whole run", [_idle(analysis.idle, width)]
     if len(analysis.critical_path):
-        yield _path_title(analysis), [_path(analysis.critical_path, width)]
+        title = path_sentence(analysis).replace(_NO_BREAK, " ")
+        yield title, [_path(analysis.critical_path, width)]
     if len(analysis.boundaries):
         parts: list[Table | Text] = [_boundaries(analysis.boundaries.head(_ROWS), width)]
         yield "Switches between providers", parts
@@ -63,33 +64,8 @@ def _idle(rows: pl.DataFrame, width: int) -> Table:
     return table(columns, width)
 
 
-def _path_title(analysis: Analysis) -> str:
-    """What the paths take together, of the time of their pipeline calls."""
-    rows = analysis.critical_path
-    paths = rows["pipeline"].n_unique()
-    of = "" if paths == 1 else f" of {counted(paths, 'pipeline call')}"
-    path, wall = int(rows["path_ns"].sum()), _wall_ns(rows)
-    title = f"Critical path{of}: {duration(path)} of {duration(wall)}, {percent(path / wall)}"
-    return title.replace(_NO_BREAK, " ")
-
-
-def _wall_ns(rows: pl.DataFrame) -> int:
-    """The time of the pipeline calls together."""
-    return int(rows.unique("pipeline")["wall_ns"].sum())
-
-
 def _path(rows: pl.DataFrame, width: int) -> Table:
-    wall = _wall_ns(rows)
-    keys = ["submodule", "part", "device"]
-    summed = (
-        rows.group_by(keys)
-        .agg(pl.col("pieces", "path_ns").sum())
-        .sort(["path_ns", *keys], descending=[True, False, False, False], nulls_last=True)
-    )
-    shown = summed.head(_PATH_ROWS)
-    left = summed.slice(_PATH_ROWS).select(pl.col("pieces", "path_ns").sum())
-    if len(summed) > _PATH_ROWS:
-        shown = pl.concat([shown, left.with_columns(part=pl.lit("other"))], how="diagonal")
+    shown = path_by_part(rows, _PATH_ROWS)
     return table(
         [
             texts("submodule", shown["submodule"], shrink=12),
@@ -97,7 +73,7 @@ def _path(rows: pl.DataFrame, width: int) -> Table:
             texts("device", shown["device"], rank=2),
             numbers("pieces", shown["pieces"], rank=1),
             times("on the path", shown["path_ns"]),
-            percents("share", shown["path_ns"] / wall),
+            percents("share", shown["share"]),
         ],
         width,
     )

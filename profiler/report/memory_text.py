@@ -9,11 +9,10 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
+from profiler.report.excerpts import UNCOUNTED_WEIGHTS
 from profiler.report.layout import numbers, percents, sizes, sparkline, table, texts
 
 __all__ = ["memory_sections"]
-
-_UNCOUNTED = "needed: the peak, and weights, which the counters leave out"
 
 
 def memory_sections(analysis: Analysis, width: int) -> Iterator[tuple[str, list[Table | Text]]]:
@@ -27,7 +26,7 @@ def memory_sections(analysis: Analysis, width: int) -> Iterator[tuple[str, list[
         label = f"{device} " if len(devices) > 1 else ""
         parts.append(Text(label + sparkline(course.to_list(), max(width - len(label), 1))))
     if not devices["weights_counted"].all():
-        parts.append(Text(_UNCOUNTED, style="dim"))
+        parts.append(Text(UNCOUNTED_WEIGHTS, style="dim"))
     yield "Memory, whole run", parts
     holders = analysis.memory.filter(pl.col("held_bytes").fill_null(0) > 0)
     if len(holders) > 1:

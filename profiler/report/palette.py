@@ -72,6 +72,7 @@ PAGE = {  # custom properties of the HTML page
     "veil": Colour("#ffffffa6", "#14171cb3"),
     "focus": Colour("#2b63c4", "#70a8fe"),
     "alert": Colour("#a3180f", "#ff9a8d"),
+    "warning": Colour("#b08e09", "#d6b53e"),
     "alert-ground": Colour("#fdf0ee", "#2c1a1a"),
     "part-fill": Colour("#9db7e4", "#3f5e90"),
 }

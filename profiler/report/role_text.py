@@ -9,23 +9,21 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
+from profiler.report.excerpts import WITHOUT_CLASSES, roles_shown
 from profiler.report.layout import numbers, percents, table, texts, times
 
 __all__ = ["role_sections"]
 
-_LEAST = 0.005  # of all device time, for a row
 _BLOCKS = 4  # rows of blocks
-_WITHOUT_CLASSES = "the trace has no classes of modules: roles are by names, op types and shapes"
 
 
 def role_sections(analysis: Analysis, width: int) -> Iterator[tuple[str, list[Table | Text]]]:
     """Titles and tables; nothing where no command has a role."""
-    roles = analysis.roles.drop_nulls("submodule")
-    shown = roles.filter(pl.col("busy_ns") >= _LEAST * int(roles["busy_ns"].sum()))
+    shown = roles_shown(analysis.roles)
     if len(shown):
         parts: list[Table | Text] = [_roles(shown, width)]
-        if not any("class" in by for by in roles["decided_by"]):
-            parts.append(Text(_WITHOUT_CLASSES, style="dim"))
+        if not any("class" in by for by in analysis.roles["decided_by"]):
+            parts.append(Text(WITHOUT_CLASSES, style="dim"))
         yield "What the device time of each submodule is for", parts
     blocks = _folded(analysis.blocks)
     if len(blocks):

@@ -9,15 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.report.excerpts import roof_sentence, with_rates
 from profiler.report.layout import clean, numbers, percents, ratios, table, texts, times
 from profiler.report.lines import of_all
-from profiler.report.units import percent
 
 __all__ = ["roofline_sections"]
 
 _ROWS = 8
-_GIGA = 1e9
 
 
 def roofline_sections(
@@ -31,7 +29,8 @@ def roofline_sections(
         count = min(top, _ROWS if shown is rows else len(shown), len(shown))
         noun = "Operators" if shown is rows else "Roles"
         title = f"{noun} against the roof, {of_all(count, len(shown))} by busy time"
-        yield title, [_roofline(shown.head(count), width), _notes(analysis)]
+        note = Text(clean(roof_sentence(analysis)), style="dim")
+        yield title, [_roofline(shown.head(count), width), note]
     fusions = analysis.fusions
     if top and len(fusions):
         count = min(top, _ROWS, len(fusions))
@@ -41,7 +40,7 @@ def roofline_sections(
 
 def _roofline(rows: pl.DataFrame, width: int) -> Table:
     name = "role" if "role" in rows.columns else "layer"
-    seconds = rows["busy_ns"] / _GIGA
+    rows = with_rates(rows)
     longest = max(rows["busy_ns"], default=0)
     return table(
         [
@@ -51,8 +50,8 @@ def _roofline(rows: pl.DataFrame, width: int) -> Table:
             times("busy", rows["busy_ns"], like_ns=longest),
             times("attainable", rows["attainable_ns"], like_ns=longest),
             percents("of roof", rows["of_roof"]),
-            numbers("GFLOP/s", (rows["flops"] / _GIGA / seconds).fill_nan(None), rank=3),
-            numbers("GB/s", (rows["bytes"] / _GIGA / seconds).fill_nan(None), rank=3),
+            numbers("GFLOP/s", rows["rate"], rank=3),
+            numbers("GB/s", rows["bandwidth"], rank=3),
             ratios("FLOPs/byte", rows["intensity"], rank=4),
             times("waited", rows["wait_ns"], rank=2, like_ns=longest),
             texts("verdict", rows["verdict"]),
@@ -75,24 +74,3 @@ def _fusions(rows: pl.DataFrame, width: int) -> Table:
         ],
         width,
     )
-
-
-def _notes(analysis: Analysis) -> Text:
-    """Where the roofs come from, and how much of the time has none."""
-    rows = analysis.roofline
-    devices = sorted(set(rows["device"].drop_nulls()))
-    profiles = analysis.device_profiles
-    lines = [_source(device, profiles[device]) for device in devices if device in profiles]
-    missing = [device for device in devices if device not in profiles]
-    if missing:
-        names = ", ".join(missing)
-        lines.append(f"no profile of {names}: `profile-sd3 calibrate-device` measures one")
-    busy, unknown = int(rows["busy_ns"].sum()), int(rows["unknown_ns"].sum())
-    if unknown and busy:
-        lines.append(f"FLOPs or bytes not known for {percent(unknown / busy)} of busy time")
-    return Text(clean("; ".join(lines)), style="dim")
-
-
-def _source(device: str, profile: DeviceProfile) -> str:
-    how = "measured" if profile.measured else "published"
-    return f"roof of {device}: {how}, {profile.source or 'source unknown'}"

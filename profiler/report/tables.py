@@ -3,32 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict
 from pathlib import Path
 
-import polars as pl
-
-from profiler.analysis.columns import TABLES
 from profiler.analysis.result import Analysis
 from profiler.errors import OutputError
-from profiler.events import Loss
 from profiler.table.parquet import write_parquet
 from profiler.table.run import Run
 
-__all__ = ["result_tables", "write_csv_tables", "write_parquet_tables"]
-
-_LOSS_SCHEMA = {
-    "kind": pl.String,
-    "where": pl.String,
-    "count": pl.Int64,
-    "unit": pl.String,
-    "detail": pl.String,
-}
-
-
-def result_tables(analysis: Analysis) -> dict[str, pl.DataFrame]:
-    """Every table of the analysis by name: those of `columns.TABLES`, and `losses`."""
-    return {name: getattr(analysis, name) for name in TABLES} | {"losses": _losses(analysis.losses)}
+__all__ = ["write_csv_tables", "write_parquet_tables"]
 
 
 def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
@@ -41,7 +23,7 @@ def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
     except OSError as error:
         raise _not_writable(directory, error) from error
     paths = []
-    for name, frame in result_tables(analysis).items():
+    for name, frame in analysis.tables().items():
         paths.append(directory / f"{name}.csv")
         _replace(paths[-1], frame.write_csv)
     return paths
@@ -55,7 +37,7 @@ def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[
     """
     write_parquet(run, directory)
     paths = []
-    for name, frame in result_tables(analysis).items():
+    for name, frame in analysis.tables().items():
         paths.append(directory / f"analysis_{name}.parquet")
         _replace(paths[-1], frame.write_parquet)
     return paths
@@ -69,10 +51,6 @@ def _replace(path: Path, write: Callable[[Path], object]) -> None:
         part.replace(path)
     except OSError as error:
         raise _not_writable(path, error) from error
-
-
-def _losses(losses: tuple[Loss, ...]) -> pl.DataFrame:
-    return pl.DataFrame([asdict(loss) for loss in losses], schema=_LOSS_SCHEMA)
 
 
 def _not_writable(path: Path, error: OSError) -> OutputError:

@@ -16,9 +16,11 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from profiler.analysis.findings.rules import RULES
 from profiler.analysis.result import Analysis
 from profiler.report.denoise_text import denoise_sections
 from profiler.report.facts import headline
+from profiler.report.findings_text import findings_section
 from profiler.report.geometry_text import geometry_sections
 from profiler.report.idle_text import idle_sections
 from profiler.report.layout import (
@@ -67,6 +69,8 @@ def print_report(
     width = console.width
     console.print(_lines(describe(analysis), width))
     _section(console, "Where the time went, whole run", *_accounting(analysis, width))
+    title, lines = findings_section(analysis.findings, len(RULES), width)
+    _section(console, title, *lines)
     if len(analysis.pipelines) > 1:
         shown = min(_PIPELINE_ROWS, len(analysis.pipelines))
         title = f"Pipeline calls, {of_all(shown, len(analysis.pipelines))}"

@@ -38,7 +38,7 @@ from profiler.trace.bundle import HOST_NAME, find_bundles
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
 
-__all__ = ["load", "load_bundle", "load_trace"]
+__all__ = ["load", "load_bundle", "load_trace", "place_of"]
 
 _OF_CALL = ("pipeline", "stage", "step")  # what commands have of their call
 _PIECE = 1 << 16  # rows; a frame of larger pieces is as fast as one of one piece
@@ -46,12 +46,17 @@ _PIECE = 1 << 16  # rows; a frame of larger pieces is as fast as one of one piec
 
 def load(path: str | os.PathLike[str]) -> Run:
     """Load one run. Raises InputError, in one sentence with the remedy, where that cannot be."""
-    place = Path(path)
+    place = place_of(path)
     if place.is_file():
         return load_trace(place)
-    if is_parquet_run(place):
-        return read_parquet(place)
-    return load_bundle(find_bundles(place)[0])
+    return read_parquet(place) if is_parquet_run(place) else load_bundle(place)
+
+
+def place_of(path: str | os.PathLike[str]) -> Path:
+    """What `load(path)` reads: a file, a folder with a Parquet run, or the newest bundle below a
+    folder. Raises InputError where there is none."""
+    place = Path(path)
+    return place if place.is_file() or is_parquet_run(place) else find_bundles(place)[0]
 
 
 def load_bundle(directory: Path) -> Run:

@@ -9,6 +9,7 @@ import polars as pl
 
 from profiler.events import Loss
 from profiler.table.columns import ARGS, TABLES, checked, empty, schema
+from profiler.table.pandas_frames import to_pandas
 from profiler.trace.manifest import RunInfo
 
 if TYPE_CHECKING:
@@ -62,11 +63,4 @@ class Run:
         """
         renamed = {name: f"call_{name}" for name in ("device", "start_ns", "duration_ns")}
         calls = self.calls.drop("pipeline", "stage", "step", "input_shapes").rename(renamed)
-        joined = self.commands.join(calls, on="call", how="left", maintain_order="left")
-        frame = joined.to_pandas()
-        for name, dtype in joined.schema.items():
-            nullable = "boolean" if dtype == pl.Boolean else "Int64"
-            if joined[name].null_count() and (dtype.is_integer() or dtype == pl.Boolean):
-                values = joined[name].to_pandas(use_pyarrow_extension_array=True)
-                frame[name] = values.astype(nullable)
-        return frame
+        return to_pandas(self.commands.join(calls, on="call", how="left", maintain_order="left"))

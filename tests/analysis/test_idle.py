@@ -234,3 +234,18 @@ def test_every_nanosecond_is_put_down_to_what_the_rules_say(parts):
 def test_run_without_commands_has_no_rows(run):
     """Calls alone do not tell what a device did."""
     assert idle_table(timeline(run)).is_empty()
+
+
+def test_long_gaps():
+    """Of gaps of 100 µs, 100,001 ns and 400 µs the last two are long; of the last, 300 µs lie in a
+    pipeline call."""
+    starts = (0, 200_000, 400_001, 900_001)
+    call = make_call(0, "transformer", 0, 1_000_001, device="cuda:0")
+    commands = [_compute(0, "cuda:0", start, start + 100_000) for start in starts]
+    span = make_span("pipeline", "P", 0, 500_001)
+    rest = make_span("pipeline", "P", 600_001, 1_000_001)
+    run = make_run([call], commands, [span, rest])
+    row = _rows(run)["cuda:0"]
+    assert (row["long_gaps"], row["long_gap_ns"]) == (2, 100_001 + 300_000)
+    row = _rows(make_run([call], commands))["cuda:0"]
+    assert (row["long_gaps"], row["long_gap_ns"]) == (2, 100_001 + 400_000)

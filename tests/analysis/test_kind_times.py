@@ -40,7 +40,8 @@ def _run(calls):
 def _expected(run, kinds, kept):
     """Commands, busy time and waiting of each kind and device, command by command."""
     found, until, last = {}, {}, {}
-    for row, kind in zip(run.commands.to_dicts(), kinds.of_command.tolist(), strict=True):
+    rows = zip(run.commands.to_dicts(), kinds.of_command.tolist(), strict=True)
+    for row, kind in sorted(rows, key=lambda pair: pair[0]["start_ns"]):
         if row["category"] == "host":
             continue
         device, start = row["device"], row["start_ns"]
@@ -90,3 +91,19 @@ def test_nothing_kept():
         kinds, CommandArrays.of(run.commands, run.calls), np.zeros(len(kinds), dtype=bool)
     )
     assert len(times.kind) == 0
+
+
+def test_calls_that_run_at_once_keep_the_device_busy():
+    """Two calls take turns on one device: neither waited for the host."""
+    calls = [make_call(i, "unet", 0, 40, step=0, pipeline=i) for i in range(2)]
+    starts = {0: (0, 20), 1: (10, 30)}
+    commands = [
+        Command(call, "cuda:0", "s", "compute", "a", start, 10)
+        for call, of_call in starts.items()
+        for start in of_call
+    ]
+    run = make_run(calls, commands)
+    arrays = CommandArrays.of(run.commands, run.calls)
+    kinds = kinds_of(run.calls, run.commands, arrays.call)
+    times = kind_times(kinds, arrays, np.ones(len(kinds), dtype=bool))
+    assert (times.busy_ns.tolist(), times.wait_ns.tolist()) == ([40], [0])

@@ -57,9 +57,23 @@ def test_arenas_add_up():
     held = found.memory.select("submodule", "held_bytes", "activation_bytes", "peak_bytes").rows()
     assert held == [
         ("transformer", 700, 200, 700),
-        ("text_encoder", 100, 0, 120),
+        ("text_encoder", 100, 20, 120),
         ("vae", 50, 40, 90),
     ]
+
+
+def test_an_arena_takes_what_a_call_needs_at_once():
+    """700 from the first node on, 500 of them weights: 200 of activations, though 10 were added.
+    Weights mapped from a file are not in the arena: then all 30 that it held are activations."""
+    samples = [
+        (1, "cpu:0", "transformer arena in use", 110, 690),
+        (1, "cpu:0", "transformer arena in use", 150, 700),
+        (2, "cpu:0", "vae arena in use", 210, 25),
+        (2, "cpu:0", "vae arena in use", 250, 30),
+    ]
+    held = analyze(_run(samples, submodules=WEIGHTS)).memory
+    found = dict(held.select("submodule", "activation_bytes").iter_rows())
+    assert (found["transformer"], found["vae"]) == (200, 30)
 
 
 def test_timeline_holds_the_peak():
@@ -148,3 +162,20 @@ def test_parts_add_up_to_the_peak(samples):
     assert found.memory["held_bytes"].sum() == row["peak_bytes"]
     assert (found.memory["peak_bytes"].drop_nulls() <= row["peak_bytes"]).all()
     assert row["least_bytes"] <= row["peak_bytes"] == found.memory_timeline["bytes"].max()
+
+
+def test_less_than_before_still_needs_the_weights():
+    """torch on a CPU freed 70 bytes of before: the 650 of weights are needed all the same."""
+    samples = [(0, "cpu:0", "torch allocated since the pipeline began", 10, -70)]
+    row = analyze(_run(samples, submodules=WEIGHTS)).memory_devices.row(0, named=True)
+    assert (row["peak_bytes"], row["needed_bytes"]) == (-70, 650)
+
+
+def test_nobody_holds_more_than_is_needed():
+    """From 100 below the begin the transformer rises to 10 above it: 10 is all that is needed."""
+    name = "torch allocated since the pipeline began"
+    samples = [(1, "cpu:0", name, 100, -100), (1, "cpu:0", name, 150, 10)]
+    known = {"transformer": {"device": "cpu:0", "weight_bytes": 0}}
+    found = analyze(_run(samples, calls=CALLS[1:2], submodules=known))
+    assert found.memory_devices["needed_bytes"].to_list() == [10]
+    assert found.memory.select("submodule", "held_bytes").rows() == [("transformer", 10)]

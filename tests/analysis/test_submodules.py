@@ -68,6 +68,13 @@ def test_calibration_compares_steady_calls():
     assert _submodule(run, "t")["calibration"] == pytest.approx(0.8)
 
 
+def test_calibration_needs_durations():
+    """Calls of which nobody knows how long they took tell nothing of tracing."""
+    for traced, untraced in ((0, 10), (10, 0), (0, 0)):
+        calls = _calls(untraced, traced, untraced, traced, traced=(1, 3))
+        assert _submodule(make_run(calls), "t")["calibration"] is None
+
+
 def test_calibration_needs_both_kinds():
     """All traced or none traced: nothing to compare."""
     assert _submodule(make_run(_calls(10, 10, traced=(0, 1))), "t")["calibration"] is None

@@ -10,7 +10,11 @@ from typing import Any
 
 import pytest
 
+from profiler.table.load import load
+from profiler.table.run import Run
 from tests.browser.perfetto_ui import PerfettoUi, PortTakenError
+from tests.browser.report_page import ReportPage, opened, page_of
+from tests.report.generated import write_generated_bundle
 from tests.trace.samples import small_bundle
 
 _ARGUMENTS = [
@@ -63,3 +67,22 @@ def perfetto(chromium: Any) -> Iterator[PerfettoUi]:
 def bundle(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The small run of `tests.trace.samples`, for tests that leave it as it is."""
     return small_bundle(tmp_path_factory.mktemp("browser"))
+
+
+@pytest.fixture(scope="package")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    """A generated run of three steps on two accelerators."""
+    return load(write_generated_bundle(tmp_path_factory.mktemp("generated"), steps=3))
+
+
+@pytest.fixture(scope="package")
+def path(run: Run, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Its page."""
+    return page_of(run, tmp_path_factory.mktemp("page"))
+
+
+@pytest.fixture
+def report(chromium: Any, path: Path) -> Iterator[ReportPage]:
+    """Its page, opened."""
+    with opened(chromium, path) as report:
+        yield report

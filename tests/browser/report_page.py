@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-__all__ = ["ReportPage", "opened"]
+from profiler.analysis.analyze import analyze
+from profiler.report.html import write_html
+from profiler.table.run import Run
+
+__all__ = ["ReportPage", "opened", "page_of", "with_figures"]
 
 
 @dataclass
@@ -89,3 +93,10 @@ def with_figures(report: ReportPage) -> ReportPage:
     report.page.locator("[data-figure]").first.scroll_into_view_if_needed()
     report.page.wait_for_selector("html[data-figures=drawn]", state="attached")
     return report
+
+
+def page_of(run: Run, folder: Path, **changes: Any) -> Path:
+    """The page of a run, written to a folder; `changes` are what its analysis has instead."""
+    path = folder / "report.html"
+    write_html(run, replace(analyze(run), **changes), path)
+    return path

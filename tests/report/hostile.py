@@ -2,12 +2,23 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.columns import TABLES
+from profiler.analysis.findings.finding import Finding, Where
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.events import NO_CALL, Loss
+from profiler.table.columns import Column
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
 from tests.runs import Command, make_call, make_run, make_span
 
-__all__ = ["HOSTILE", "hostile_run"]
+__all__ = ["HOSTILE", "hostile_analysis", "hostile_run"]
 
 HOSTILE = (
     "</script><script>window.hacked=1</script>",
@@ -53,3 +64,53 @@ def hostile_run() -> Run:
     )
     losses = tuple(Loss("dropped_events", name, -1, name, name) for name in HOSTILE)
     return make_run(calls, [*commands, *host], spans, info=info, losses=losses)
+
+
+# Words of closed lists, without which a row is not shown.
+_WORDS = {"level": "operator", "part": "whole", "role": "attention"}
+
+
+def hostile_analysis() -> Analysis:
+    """The analysis of `hostile_run` with a row for each name in every table that it leaves empty;
+    every text in it is that name."""
+    analysis = analyze(hostile_run())
+    made = {
+        name: pl.DataFrame(
+            {column.name: _values(column) for column in columns},
+            schema={column.name: column.dtype for column in columns},
+            strict=False,
+        )
+        for name, columns in TABLES.items()
+        if name not in ("pipelines", "stages", "calls", "steps", "devices", "operators")
+    }
+    profile = DeviceProfile(HOSTILE[0], {"float32": 1e9}, 1e9, None, HOSTILE[1], measured=True)
+    profiles = dict.fromkeys(HOSTILE, profile)
+    return replace(analysis, **made, device_profiles=profiles, findings=_findings())
+
+
+def _values(column: Column) -> list[Any]:
+    numbers = range(len(HOSTILE))
+    if column.dtype == pl.String:
+        return [_WORDS.get(column.name, name) for name in HOSTILE]
+    if column.dtype == pl.Boolean:
+        return [number % 2 == 0 for number in numbers]
+    if column.name in ("pipeline", "step"):
+        return [number if column.name == "step" else 0 for number in numbers]
+    if isinstance(column.dtype, pl.Enum):
+        return [column.dtype.categories[number] for number in numbers]
+    return [1000 + number for number in numbers]
+
+
+def _findings() -> tuple[Finding, ...]:
+    """A finding for each name, in which everything is that name."""
+    return tuple(
+        Finding(
+            name,
+            name,
+            {name: name, f"{name}_ns": 5},
+            name,
+            name,
+            Where(name, name, name, 0, 0, (number,)),
+        )
+        for number, name in enumerate(HOSTILE)
+    )

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.columns import TABLES
+from profiler.analysis.columns import LOSSES, TABLES
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.events import Loss
 from profiler.report.document import DOCUMENT_VERSION, document, to_json
@@ -21,6 +21,7 @@ _TYPES = {
     "true/false": bool,
     "object": dict,
     "list of text": list,
+    "list of integers": list,
     "list of objects": list,
 }
 EMPTY = (
@@ -58,6 +59,8 @@ def _parts(found):
         "run.selection": [found["run"]["selection"]],
         "run.overhead": [found["run"]["overhead"]],
         "accounting": [found["accounting"]],
+        "findings": found["findings"],
+        "findings.where": [finding["where"] for finding in found["findings"]],
         "step_summary": [found["step_summary"]],
         "losses": found["losses"],
         "device_profiles": [*found["device_profiles"].values()],
@@ -85,7 +88,7 @@ def test_every_key_is_documented_and_every_documented_key_is_there():
 def test_documentation_says_what_the_declarations_say():
     """Units, nulls and meanings of the tables are those of `analysis/columns.py`."""
     described = _sections()
-    for name, columns in TABLES.items():
+    for name, columns in {**TABLES, "losses": LOSSES}.items():
         assert {key: entry[1:] for key, entry in described[name].items()} == {
             c.name: (c.unit, c.nullable, c.meaning) for c in columns
         }

@@ -3,16 +3,29 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
 from profiler.report import charts, figures
 from profiler.report.chart_style import escaped, shortened, unit_for
-from tests.report.hostile import HOSTILE, hostile_run
-from tests.runs import Command, make_call, make_run, tiny_run
+from profiler.table.columns import COUNTERS, schema
+from tests.analysis.shaped_runs import Shaped, in_order
+from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
+from tests.runs import EPOCH, Command, make_call, make_run, tiny_run
+
+OF_ANALYSES = (
+    figures.step_operators,
+    figures.idle,
+    figures.critical_path,
+    figures.roles,
+    figures.roofline,
+    figures.memory,
+)
 
 
 def points(figure, axis):
@@ -109,6 +122,76 @@ def test_timeline_of_an_unknown_call(three_steps):
         figures.timeline(run, call=99)
 
 
+def test_idle_bars_add_up_to_the_span():
+    """Computing and the causes of waiting are the device's span; the two halves of the time between
+    calls are apart."""
+    analysis = analyze(waiting_run())
+    figure = figures.idle(analysis)
+    (row,) = analysis.idle.rows(named=True)
+    assert sum(points(figure, "x")) == row["span_ns"]
+    named = {trace.name: trace.x[0] for trace in figure.data}
+    assert named["between calls, host work"] == row["between_host_ns"]
+    assert named["between calls, nothing"] == row["between_ns"] - row["between_host_ns"]
+
+
+def waiting_run():
+    """Two calls on an accelerator with host work and nothing between them."""
+    calls = [make_call(i, "t", 100 * i, 100 * i + 60, step=i) for i in range(2)]
+    commands = [
+        *(Command(i, "rbln:0", "engine", "compute", "a", 100 * i + 10, 40) for i in range(2)),
+        Command(-1, "cpu:0", "Host", "host", "scheduler", 65, 20, "", "denoise", 0),
+    ]
+    return make_run(calls, commands)
+
+
+def test_the_critical_path_is_the_longest_first():
+    """Bars are parts of submodules in order of their time on the path."""
+    figure = figures.critical_path(analyze(tiny_run()))
+    (bars,) = figure.data
+    assert list(bars.x) == sorted(bars.x, reverse=True)
+    assert figure.layout.yaxis.ticktext[0] == "transformer call"
+
+
+def test_roles_are_shares_of_their_submodule(three_steps):
+    """The parts of each submodule's bar are all of its device time."""
+    _, analysis = three_steps
+    figure = figures.roles(analysis)
+    sums = {}
+    for trace in figure.data:
+        for name, share in zip(trace.y, trace.x, strict=True):
+            sums[name] = sums.get(name, 0) + share
+    assert sums == {name: pytest.approx(100, abs=0.01) for name in sums}
+    assert figure.layout.yaxis.ticktext[0] == "transformer"
+
+
+def test_the_roofline_has_points_and_roofs():
+    """A role is where its rate and intensity are; the roof rises to its ridge and is flat then."""
+    profile = DeviceProfile("unit", {"float32": 4e9}, 2e9, None, "by hand", True, "cuda:0")
+    run = Shaped(in_order(("aten::mm", "float[16,16] float[16,16]"), duration=10_000)).run
+    figure = figures.roofline(analyze(run, measured=(profile,)))
+    point, roof = figure.data
+    work, moved = 2 * 16**3, 3 * 16 * 16 * 4
+    assert list(point.x) == pytest.approx([work / moved], rel=1e-3)
+    assert list(point.y) == pytest.approx([work / 10_000], rel=1e-3)
+    assert roof.name == "roof of cuda:0, float32"
+    assert (roof.x[1], roof.y[1], roof.y[2]) == (2, 4, 4)
+    assert roof.y[0] == pytest.approx(2 * roof.x[0], rel=1e-3)
+
+
+def test_memory_is_a_line_a_device():
+    """Every sample is on the line of its device, from the first call on, and the peak is marked."""
+    samples = [(0, "cpu:0", "t arena in use", "bytes", EPOCH + at, 2.0**20 * at) for at in (9, 60)]
+    run = make_run([make_call(0, "t", 0, 100, device="cpu:0")])
+    counters = pl.DataFrame(samples, schema=schema(COUNTERS), orient="row")
+    figure = figures.memory(analyze(replace(run, counters=counters)))
+    (line,) = figure.data
+    assert line.name == "cpu:0"
+    assert (min(line.x), max(line.y)) == (9, 60)
+    (mark,) = figure.layout.annotations
+    assert (mark.x, mark.y) == (60, 60)
+    assert mark.text.replace("\N{NO-BREAK SPACE}", " ") == "cpu:0: peak 60.0 MiB in t"
+
+
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_names_are_never_markup(theme):
     """No figure holds a name of a trace unescaped, wherever plotly would read markup."""
@@ -121,6 +204,7 @@ def test_names_are_never_markup(theme):
         figures.steps(analysis, theme),
         figures.timeline(run, theme=theme),
         figures.timeline(run, call=0, theme=theme),
+        *(draw(hostile_analysis(), theme) for draw in OF_ANALYSES),
     ]
     for figure in drawn:
         text = json.dumps(json.loads(figure.to_json()), ensure_ascii=False)
@@ -132,7 +216,7 @@ def test_names_are_never_markup(theme):
 def test_an_empty_analysis_has_figures():
     """Figures of a run without anything are empty, not errors."""
     analysis = analyze(make_run())
-    for make in (figures.stages, figures.devices, figures.operators, figures.steps):
+    for make in (figures.stages, figures.devices, figures.operators, figures.steps, *OF_ANALYSES):
         assert not [trace for trace in make(analysis).data if len(trace.x)]
     assert not figures.timeline(make_run()).data
 

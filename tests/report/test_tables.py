@@ -8,7 +8,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import TABLES
 from profiler.errors import OutputError
 from profiler.events import Loss
-from profiler.report.tables import result_tables, write_csv_tables, write_parquet_tables
+from profiler.report.tables import write_csv_tables, write_parquet_tables
 from tests.runs import tiny_run
 
 LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut, at byte 9")
@@ -20,10 +20,10 @@ def run():
 
 
 def test_one_csv_a_table(run, tmp_path):
-    """The columns of the tables, and the losses; read back, the same numbers."""
+    """The columns of the tables, losses and findings; read back, the same numbers."""
     analysis = analyze(run)
     paths = write_csv_tables(analysis, tmp_path / "new" / "tables")
-    assert {path.stem for path in paths} == {*TABLES, "losses"}
+    assert {path.stem for path in paths} == {*TABLES, "losses", "findings"}
     assert {path.name for path in (tmp_path / "new" / "tables").iterdir()} == {
         path.name for path in paths
     }
@@ -48,7 +48,7 @@ def test_parquet_reads_back_as_the_run(run, tmp_path):
     again = profiler.load(tmp_path / "out")
     assert analyze(again).operators.equals(analysis.operators)
     assert again.losses == (LOSS,)
-    for name, frame in result_tables(analysis).items():
+    for name, frame in analysis.tables().items():
         assert pl.read_parquet(tmp_path / "out" / f"analysis_{name}.parquet").equals(frame)
 
 

@@ -28,7 +28,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CONFIDENCE", "RESAMPLES", "SEED", "Bootstrap", "Interval"]
+__all__ = ["CONFIDENCE", "RESAMPLES", "SEED", "Bootstrap", "Interval", "student"]
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -111,7 +111,7 @@ class Bootstrap:
         drawn = shares[generator.integers(0, n, self._resamples)]
         width = 1.06 * n**-0.2 * shares.std(ddof=1)
         smooth: _Reals = drawn + width * generator.standard_normal(self._resamples)
-        return smooth * (math.sqrt(n / (n - 1)) * _t(n) / _Z)
+        return smooth * (math.sqrt(n / (n - 1)) * student(n) / _Z)
 
     def _middle(self, side: int, n: int) -> tuple[_Ranks, _Ranks]:
         """The lower and upper middle rank, from 0, of n draws from n units, for each resample."""
@@ -130,10 +130,10 @@ class Bootstrap:
 
 def _widening(n: int) -> float:
     """By how much deviations of the median of n units are widened."""
-    return _t(n) / _Z if n == 2 else math.sqrt(_t(n) / _Z)
+    return student(n) / _Z if n == 2 else math.sqrt(student(n) / _Z)
 
 
-def _t(n: int) -> float:
-    """Student's quantile for n values."""
+def student(n: int) -> float:
+    """Student's quantile at 0.975 for `n` values, at least 2."""
     freedom = n - 1
     return _T[freedom - 1] if freedom <= len(_T) else _Z + 2.4 / freedom

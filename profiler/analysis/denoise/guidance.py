@@ -48,7 +48,9 @@ def guidance_table(
         order=pl.col("what").replace_strict({_FREE: 0, _NEGATIVE: 1, _SKIP: 2}),
     )
     table = table.sort("order", "wall_ns", descending=[False, True], maintain_order=True)
-    rounded = table.with_columns(pl.col(*_TIMES).round())
+    rounded = table.with_columns(pl.col(*_TIMES).round()).with_columns(
+        pl.col("calibrated_ns").cast(pl.Int64, strict=False)  # a foreign factor may be anything
+    )
     return rounded.select(pl.col(n).cast(t) for n, t in schema(GUIDANCE).items())
 
 

@@ -46,7 +46,7 @@ MEMORY: tuple[Column, ...] = (
     Column("calls", _INT64, "", "its calls with samples"),
     Column("peak_bytes", _INT64, "bytes", "most that its own arena held", True),
     Column(
-        "activation_bytes", _INT64, "bytes", "most that a call of it added to what was held", True
+        "activation_bytes", _INT64, "bytes", "most that a call of it held beside its weights", True
     ),
     Column("weight_bytes", _INT64, "bytes", "its weights, but those shared with one before", True),
     Column(

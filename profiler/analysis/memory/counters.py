@@ -31,6 +31,8 @@ class MemoryCounter:
 
     @property
     def before(self) -> int:
+        if CHANGES in self.name:
+            return 0
         return int(self.values[0] if self.owner is None else self.values.min())
 
     def at(self, time: int) -> int:

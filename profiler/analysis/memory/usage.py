@@ -109,7 +109,7 @@ class _OfDevice:
         call: dict[str, Any] = {}
         if self.peak is not None:
             time, most = self.peak
-            needed = most + uncounted
+            needed = max(most, 0) + uncounted  # changes can be below what the pipeline began with
             found = {"peak_bytes": most, "peak_ns": time, "least_bytes": int(self.values.min())}
             call = self._running(time) or {}
         return {
@@ -135,6 +135,8 @@ class _OfDevice:
             for row in rows:
                 if row["submodule"] != running:
                     row["held_bytes"] = None
+                elif row["held_bytes"] is not None:  # its call began below what was there first
+                    row["held_bytes"] = min(row["held_bytes"], needed or 0)
             rest = (needed or 0) - sum(row["held_bytes"] or 0 for row in rows)
         if self.counters and rest > 0:
             rows.append({"device": self.device, "submodule": None, "calls": 0, "held_bytes": rest})
@@ -165,7 +167,6 @@ class _OfDevice:
         own = [c for c in self.counters if c.owner is not None and _submodule(c.owner) == name]
         torch = [c for c in self.counters if c.owner is None]
         calls = self._calls_of(name)
-        added = [v for c in own or torch for call, v in c.added().items() if call in calls]
         weight = self.submodules[name]
         held = sum(counter.at(time) for counter in own) + self._uncounted(name)
         if not own:
@@ -175,10 +176,23 @@ class _OfDevice:
             "submodule": name,
             "calls": len({call for c in own or torch for call in c.calls.tolist()} & calls),
             "peak_bytes": max((int(c.values.max()) for c in own), default=None),
-            "activation_bytes": max(added, default=None),
+            "activation_bytes": self._activations(name, own, torch, calls),
             "weight_bytes": weight,
             "held_bytes": held if own or weight is not None or running == name else None,
         }
+
+    def _activations(
+        self, name: str, own: list[MemoryCounter], torch: list[MemoryCounter], calls: set[int]
+    ) -> int | None:
+        """The most that a call held beside the weights. ONNX Runtime takes what a call will need
+        before its first node ends: of an arena it is all but the weights that are counted there."""
+        weight = self.submodules[name]
+        if own and weight is not None:
+            least = sum(int(counter.values.min()) for counter in own)
+            more = max(int(counter.values.max() - counter.values.min()) for counter in own)
+            return max(least + more - weight + self._uncounted(name), 0)
+        added = [v for c in own or torch for call, v in c.added().items() if call in calls]
+        return max(added, default=None)
 
     def _above(self, counters: list[MemoryCounter], time: int) -> int:
         """What was held beyond what was when the running call began."""

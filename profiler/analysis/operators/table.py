@@ -73,7 +73,9 @@ def operator_table(
             parallel_efficiency=_ratio(pl.col("busy"), pl.col("possible")),
             imbalance=_ratio(pl.col("busiest"), pl.col("even")),
             share=_ratio(pl.col("busy"), pl.col("busy").sum().over("host")),
-            calibrated_ns=(pl.col("busy") * pl.col("calibration")).round(),
+            calibrated_ns=(pl.col("busy") * pl.col("calibration"))
+            .round()
+            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
         )
         .sort(
             ["busy_sum_ns", "submodule", "layer", "host"],

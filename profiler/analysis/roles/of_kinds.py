@@ -108,10 +108,10 @@ def roles_of(
 
 
 def _kept(decision: Decision | None, produced: str | None) -> Decision | None:
-    """The role that a producer gave, where it did."""
-    if produced is None:
+    """The role that a producer gave, where it did; host work and waits have none, whoever says."""
+    if produced is None or decision is None:
         return decision
-    return Decision(produced, "producer", decision.norm_kind if decision else "")
+    return Decision(produced, "producer", decision.norm_kind)
 
 
 def _complete(

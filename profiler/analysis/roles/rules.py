@@ -26,6 +26,7 @@ from profiler.analysis.roles.tensors import (
     broadcasts,
     has_number,
     only_vectors,
+    pairs,
     projection_of,
     same_dims,
     single_input,
@@ -105,6 +106,8 @@ def _of_place(found: Evidence) -> Decision | None:
         return None
     if sort is Sort.IDENTITY:
         decision = Decision("other", "op_type")
+    elif purpose is Purpose.EMBEDDING and place.outer is Purpose.ATTENTION:
+        decision = Decision("attention", place.by)  # a table of position biases
     elif purpose in _WHOLE:
         kind = norm_kind(found) if purpose is Purpose.NORM else ""
         decision = Decision(_WHOLE[purpose], place.by, kind)
@@ -148,8 +151,11 @@ def _turns(found: Evidence) -> bool:
 
 
 def _rotates_half(found: Evidence) -> bool:
-    """`cat((-second, first))`, as rotary positions are written."""
-    return found.operation.word in ("cat", "concat", "stack") and found.negated
+    """`cat((-second, first))`, or pairs apart and together, as rotary positions are written."""
+    joins = found.operation.word in ("cat", "concat", "stack")
+    return (joins and found.negated) or (
+        (joins or found.operation.word == "split") and pairs(found.shapes)
+    )
 
 
 def _in_block(found: Evidence) -> Decision | None:

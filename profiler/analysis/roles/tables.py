@@ -33,7 +33,9 @@ def role_table(kinds: Kinds, roles: pl.DataFrame, calibration: pl.DataFrame) -> 
         .join(calibration, on="submodule", how="left")
         .with_columns(
             share=_ratio(pl.col("busy_ns"), pl.col("busy_ns").sum().over("submodule")),
-            calibrated_ns=(pl.col("busy_ns") * pl.col("calibration")).round(),
+            calibrated_ns=(pl.col("busy_ns") * pl.col("calibration"))
+            .round()
+            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
         )
     )
     for name in ("norm_kind", "role_by"):

@@ -11,6 +11,7 @@ __all__ = [
     "modulation_width",
     "only_integers",
     "only_vectors",
+    "pairs",
     "projection_of",
     "same_dims",
     "single_input",
@@ -36,6 +37,22 @@ def turns(shapes: Shapes | None) -> bool:
     if shapes is None or len(shapes.inputs) < 2:
         return False
     return all(len(tensor.dims) > 2 and tensor.floating for tensor in shapes.inputs[:2])
+
+
+def pairs(shapes: Shapes | None) -> bool:
+    """Whether first and second numbers of pairs, [..., 1] each, become pairs, [..., 2], or pairs
+    become these: stack and unbind, as ONNX has them."""
+    if shapes is None or shapes.outputs is None:
+        return False
+    first, second = (tuple(t.dims for t in side) for side in (shapes.inputs, shapes.outputs))
+    return _halves_of(first, second[:1]) or _halves_of(second, first[:1])
+
+
+def _halves_of(halves: tuple[tuple[int, ...], ...], whole: tuple[tuple[int, ...], ...]) -> bool:
+    """Whether two tensors [..., 1] are the halves of the `whole` [..., 2]."""
+    return any(
+        len(dims) > 3 and dims[-1] == 2 and halves == ((*dims[:-1], 1),) * 2 for dims in whole
+    )
 
 
 def in_groups(shapes: Shapes | None) -> bool:

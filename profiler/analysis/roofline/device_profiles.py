@@ -20,6 +20,7 @@ __all__ = [
     "FILE_NAME",
     "PUBLISHED",
     "DeviceProfile",
+    "find_profiles",
     "profiles_of",
     "profiles_text",
     "read_profiles",
@@ -198,6 +199,16 @@ def profiles_text(profiles: Sequence[DeviceProfile]) -> str:
         for profile in profiles
     ]
     return json.dumps({"device_profiles": _FORMAT, "devices": entries}, indent=1) + "\n"
+
+
+def find_profiles(source: Path) -> tuple[DeviceProfile, ...]:
+    """What was measured for the run at `source` (a bundle or a file): the profiles in its folder,
+    else in the one above, else none. Raises InputError where that file is not one of profiles."""
+    folder = source if source.is_dir() else source.parent
+    for place in (folder / FILE_NAME, folder.absolute().parent / FILE_NAME):
+        if place.is_file():
+            return read_profiles(place)
+    return ()
 
 
 def read_profiles(path: Path) -> tuple[DeviceProfile, ...]:

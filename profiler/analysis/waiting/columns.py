@@ -24,6 +24,8 @@ IDLE: tuple[Column, ...] = (
     Column("transfer_ns", _INT64, "ns", "wall union of its dma and copy commands"),
     Column("overlapped_ns", _INT64, "ns", "of transfer_ns: it computed meanwhile"),
     Column("overlap", _REAL, "ratio", "overlapped_ns / transfer_ns; null without transfers", True),
+    Column("long_gaps", _INT64, "", "gaps of over 100 µs between its commands, in pipeline calls"),
+    Column("long_gap_ns", _INT64, "ns", "sum of these gaps, transfers in them included"),
 )
 
 CRITICAL_PATH: tuple[Column, ...] = (

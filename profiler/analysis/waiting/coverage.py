@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from profiler.analysis.batches import Times, batches, is_sorted
+from profiler.analysis.batches import Codes, Times, batches, is_sorted
 
-__all__ = ["Cover", "covered_before"]
+__all__ = ["Cover", "InOrder", "covered_before"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -45,10 +45,10 @@ class Cover:
 
     def holds(self, moments: Times) -> npt.NDArray[np.bool_]:
         """Whether each moment lies in it, bool [len(moments)]."""
-        if not len(self.start):
-            return np.zeros(len(moments), dtype=np.bool_)
-        place = np.searchsorted(self.start, moments, side="right") - 1
-        found: npt.NDArray[np.bool_] = (place >= 0) & (moments < self.end[place])
+        found = np.zeros(len(moments), dtype=np.bool_)
+        for rows in batches(len(moments) if len(self.start) else 0):
+            place = np.searchsorted(self.start, moments[rows], side="right") - 1
+            found[rows] = (place >= 0) & (moments[rows] < self.end[place])
         return found
 
     def before(self, moments: Times) -> Times:
@@ -62,26 +62,58 @@ class Cover:
         return found
 
 
-def covered_before(start: Times, end: Times, moments: Times) -> Times:
+@dataclass(frozen=True, slots=True, eq=False)
+class InOrder:
+    """Some of many intervals in order of their start, taken by slices of that order. `rows` are
+    their rows, int32 [n]; None where they are all, and stand in order."""
+
+    start: Times
+    end: Times
+    rows: Codes | None
+
+    @classmethod
+    def of(cls, start: Times, end: Times, which: npt.NDArray[np.bool_]) -> InOrder:
+        """Those that `which`, bool [len(start)], chooses."""
+        if which.all() and is_sorted(start):
+            return cls(start, end, None)
+        rows = np.flatnonzero(which).astype(np.int32)
+        if not all(is_sorted(start[rows[part]]) for part in batches(len(rows), overlap=1)):
+            rows = rows[np.argsort(start[rows], kind="stable")]
+        return cls(start, end, rows)
+
+    def __len__(self) -> int:
+        return len(self.start if self.rows is None else self.rows)
+
+    def taken(self, column: Times, places: slice) -> Times:
+        """What a column of all intervals says of these at some places."""
+        return column[places] if self.rows is None else column[self.rows[places]]
+
+    def starts(self, places: slice) -> Times:
+        return self.taken(self.start, places)
+
+    def ends(self, places: slice) -> Times:
+        return self.taken(self.end, places)
+
+
+def covered_before(work: InOrder, moments: Times) -> Times:
     """How much of the union of many intervals lies before each moment, int64 [len(moments)].
 
-    `start` and `moments` are sorted, `end` is nowhere before `start`. The union itself is never
-    held: it is worked through a batch at a time.
+    `moments` are sorted, no interval ends before it starts. The union itself is never held: it is
+    worked through a batch at a time.
     """
     found = np.zeros(len(moments), dtype=np.int64)
     total, answered = 0, 0
-    until = int(start[0]) if len(start) else 0
-    for rows in batches(len(start)):
-        begin, reach = start[rows], np.maximum.accumulate(end[rows])
+    until = int(work.starts(slice(0, 1))[0]) if len(work) else 0
+    for places in batches(len(work)):
+        begin, reach = work.starts(places), np.maximum.accumulate(work.ends(places))
         np.maximum(reach, until, out=reach)
         added = np.empty_like(reach)
         added[0], added[1:] = until, reach[:-1]
         np.maximum(added, begin, out=added)
         np.subtract(reach, added, out=added)
         sums = np.cumsum(added, out=added)
-        last = len(moments)
-        if rows.stop < len(start):
-            last = int(np.searchsorted(moments, start[rows.stop], side="left"))
+        behind = work.starts(slice(places.stop, places.stop + 1))
+        last = int(np.searchsorted(moments, behind[0])) if len(behind) else len(moments)
         asked = moments[answered:last]
         place = np.searchsorted(begin, asked, side="right") - 1
         inside = total + sums[place] - np.maximum(reach[place] - asked, 0)

@@ -28,6 +28,9 @@ caller had it back and its last command had ended; it is of the devices that it 
 ran more than host work for it. `devices.idle_ns` is less than `waiting` by the time in which only
 transfers or syncs ran. What transfers took while the device computed is overlapped: |T| - data.
 
+Long gaps are those of over 100 µs from the end of one computing command to the begin of the next;
+of a gap that leaves its pipeline call counts what lies in pipeline calls.
+
 Devices that neither compute nor transfer, and those with calls that were not traced, are left out.
 """
 
@@ -39,11 +42,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays
-from profiler.analysis.batches import Codes, Times, batches, is_sorted
+from profiler.analysis.arrays import HOST, CommandArrays, ends
+from profiler.analysis.batches import Codes, Times, batches
 from profiler.analysis.waiting.call_extents import CallExtents
 from profiler.analysis.waiting.columns import IDLE
-from profiler.analysis.waiting.coverage import Cover, covered_before
+from profiler.analysis.waiting.coverage import Cover, InOrder, covered_before
 from profiler.analysis.waiting.launches import NOT_LAUNCHED, Launches
 from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES
@@ -61,6 +64,7 @@ _DOES = np.array(
     dtype=np.int8,
 )
 _LAST = np.iinfo(np.int64).max
+_LONG_GAP_NS = 100_000
 _DATA, _OTHER, _HOST, _BETWEEN, _BETWEEN_HOST = range(5)  # what a moment is put down to
 
 
@@ -70,6 +74,7 @@ def idle_table(timeline: RunTimeline) -> pl.DataFrame:
     of_pipeline = pipelines.code_of(timeline.run.calls) if len(pipelines.numbers) else None
     untraced = ~timeline.run.calls["ops_traced"].to_numpy()
     host_work = _cover(commands, np.flatnonzero((commands.call < 0) & (commands.category == HOST)))
+    pipeline_calls = _pipeline_calls(timeline)
     rows = []
     for number, name in enumerate(calls.devices):
         placed, own = calls.placed[:, number], calls.uses[:, number]
@@ -80,7 +85,8 @@ def idle_table(timeline: RunTimeline) -> pl.DataFrame:
         if device is not None:
             others = _cover_of_calls(calls, _beside(own, of_pipeline))
             waits = device.waits(others, host_work)
-            rows.append((name, *device.row(waits, timeline.launches)))
+            gaps = device.long_gaps(pipeline_calls)
+            rows.append((name, *device.row(waits, timeline.launches), *gaps))
     return pl.DataFrame(rows, schema=schema(IDLE), orient="row")
 
 
@@ -99,12 +105,9 @@ class _Waits:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Device:
-    """One device: its computing commands in order of start (`work` are their rows, where it is not
-    all commands), and when else was what."""
+    """One device: its computing commands in order of start, and when else was what."""
 
-    work: Times
-    start: Times
-    end: Times
+    work: InOrder
     transfers: Cover
     elsewhere: Cover
     under_way: Cover
@@ -119,8 +122,8 @@ class _Device:
         here = commands.device == commands.devices.index(name)
         does = np.where(here, _DOES[commands.category], np.int8(-1))
         moved = np.flatnonzero(does == _TRANSFERS)
-        work, start, end = _in_order(commands, does == _COMPUTES)
-        if not len(start) and not len(moved):
+        work = InOrder.of(commands.start, commands.end, does == _COMPUTES)
+        if not len(work) and not len(moved):
             return None
         placed = calls.placed[:, calls.devices.index(name)]
         first = commands.start.min(initial=_LAST, where=here)
@@ -129,8 +132,6 @@ class _Device:
         several = own & (calls.uses.sum(axis=1) > 1)
         return cls(
             work=work,
-            start=start,
-            end=end,
             transfers=_cover(commands, moved),
             elsewhere=_joined(waited, _elsewhere(commands, name, several)),
             under_way=_cover_of_calls(calls, own),
@@ -150,15 +151,17 @@ class _Device:
         )
         borders = [np.array([first, last])]
         borders += [times for _, cover in layers for times in (cover.start, cover.end)]
-        moments = np.unique(np.concatenate(borders))
-        computed = covered_before(self.start, self.end, moments)
-        reason = np.full(len(moments) - 1, _BETWEEN)
+        moments = np.concatenate(borders)
+        moments.sort(kind="stable")  # of sorted runs; np.unique would hash them
+        moments = moments[np.append(True, moments[1:] > moments[:-1])]
+        computed = covered_before(self.work, moments)
+        reason = np.full(len(moments) - 1, _BETWEEN, dtype=np.int8)
         for value, cover in reversed(layers):
             reason[cover.holds(moments[:-1])] = value
         return _Waits(moments, reason, np.diff(moments) - np.diff(computed))
 
     def row(self, waits: _Waits, launches: Launches) -> tuple[int | float | None, ...]:
-        """The values of `columns.IDLE` behind the device's name."""
+        """The values of `columns.IDLE` from `span_ns` to `overlap`."""
         span, waiting = self.last - self.first, int(waits.length.sum())
         data, moved = waits.total(_DATA), self.transfers.length
         queued = self._queued(waits, launches)
@@ -177,6 +180,22 @@ class _Device:
             (moved - data) / moved if moved else None,
         )
 
+    def long_gaps(self, inside: Cover) -> tuple[int, int]:
+        """How many gaps between its computing commands have over 100 µs `inside`, and their sum."""
+        count, total = 0, 0
+        until = int(self.work.starts(slice(0, 1))[0]) if len(self.work) else 0
+        for places in batches(len(self.work)):
+            begin, reach = self.work.starts(places), np.maximum.accumulate(self.work.ends(places))
+            np.maximum(reach, until, out=reach)
+            before = np.append(until, reach[:-1])
+            until = int(reach[-1])
+            at = np.flatnonzero(begin - before > _LONG_GAP_NS)
+            length = inside.before(begin[at]) - inside.before(before[at])
+            long = length[length > _LONG_GAP_NS]
+            count += len(long)
+            total += int(long.sum())
+        return count, total
+
     def _queued(self, waits: _Waits, launches: Launches) -> int:
         """Of the time put down to the host, that in which the command behind had been launched."""
         if not len(launches) or not len(self.work):
@@ -184,29 +203,16 @@ class _Device:
         blamed = waits.reason == _HOST
         host = Cover.of(waits.moments[:-1][blamed], waits.moments[1:][blamed])
         queued, until = 0, self.first
-        for rows in batches(len(self.work)):
-            begin, reach = self.start[rows], np.maximum.accumulate(self.end[rows])
+        for places in batches(len(self.work)):
+            begin, reach = self.work.starts(places), np.maximum.accumulate(self.work.ends(places))
             np.maximum(reach, until, out=reach)
             before = np.append(until, reach[:-1])
             until = int(reach[-1])
-            returned = launches.returned[self.work[rows]]
+            returned = self.work.taken(launches.returned, places)
             at = np.flatnonzero((begin > before) & (returned > NOT_LAUNCHED) & (returned < begin))
             since = np.maximum(returned[at], before[at])
             queued += int((host.before(begin[at]) - host.before(since)).sum())
         return queued
-
-
-def _in_order(commands: CommandArrays, which: _Flags) -> tuple[Times, Times, Times]:
-    """Rows of the commands that `which` chooses, by start, their starts and ends. Where all are
-    chosen nothing is copied, and there are no rows: 0 to n - 1."""
-    if which.all() and is_sorted(commands.start):
-        return np.zeros(0, dtype=np.int64), commands.start, commands.end
-    rows = np.flatnonzero(which)
-    start = commands.start[rows]
-    if not is_sorted(start):
-        rows = rows[np.argsort(start, kind="stable")]
-        start = commands.start[rows]
-    return rows, start, commands.end[rows]
 
 
 def _elsewhere(commands: CommandArrays, name: str, several: _Flags) -> Cover:
@@ -226,6 +232,14 @@ def _beside(own: _Flags, of_pipeline: Codes | None) -> _Flags:
         return ~own
     found: _Flags = np.isin(of_pipeline, of_pipeline[own & (of_pipeline >= 0)]) & ~own
     return found
+
+
+def _pipeline_calls(timeline: RunTimeline) -> Cover:
+    """When pipeline calls were under way: always, where the run has no such spans."""
+    spans = timeline.pipelines.spans
+    if spans.is_empty():
+        return Cover(np.array([-_LAST // 2]), np.array([_LAST // 2]))
+    return Cover.of(spans["start_ns"].to_numpy(), ends(spans))
 
 
 def _cover(commands: CommandArrays, rows: Times) -> Cover:

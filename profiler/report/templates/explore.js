@@ -24,6 +24,12 @@ class Explorer {
     return found.sort((a, b) => a.lane.start(a.i) - b.lane.start(b.i));
   }
 
+  // The call with a number of the run, undefined where the page does not have it.
+  callNumbered(number) {
+    const { calls } = this.timeline.tables;
+    return this.calls.find(({ lane, i }) => calls.call[lane.first + i] === number);
+  }
+
   fillPicker() {
     const { calls } = this.timeline.tables;
     const options = this.calls.slice(0, MOST_OPTIONS).map(({ lane, i }, at) => {

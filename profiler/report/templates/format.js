@@ -23,6 +23,11 @@ const format = {
   flops: (n) => scaled(n, 1000, ["FLOP", "kFLOP", "MFLOP", "GFLOP", "TFLOP", "PFLOP"]),
   count: (n) => Math.round(n).toLocaleString("en-US"),
   factor: (n) => n.toFixed(2),
+  // Rates and intensities, which differ by orders: three significant digits.
+  number(n) {
+    const digits = Math.abs(n) >= 99.95 || n === 0 ? 0 : Math.abs(n) >= 9.995 ? 1 : Math.abs(n) >= 0.0995 ? 2 : 3;
+    return n.toLocaleString("en-US", { minimumFractionDigits: digits, maximumFractionDigits: digits });
+  },
   percent(ratio) {
     let value = Math.abs(ratio) * 100;
     const sign = ratio < 0 ? "\u2212" : "";

@@ -38,23 +38,23 @@ function startTheme() {
   applyTheme();
 }
 
+// The tables by key.
 function startTables(explorer) {
+  const tables = {};
   for (const holder of document.querySelectorAll("[data-table]")) {
-    const table = page.tables_shown[holder.dataset.table];
-    if (isEmpty(table)) continue;
-    const action = holder.dataset.table === "calls" && {
+    const key = holder.dataset.table, table = page.tables_shown[key];
+    const action = key === "calls" && {
       title: "Zoom into this call",
       run: (i) => {
-        const { calls } = report.timeline.tables;
-        const number = table.values.call[i];
-        const found = explorer.calls.find((call) => calls.call[call.lane.first + call.i] === number);
+        const found = explorer.callNumbered(table.values.call[i]);
         if (!found) return;
         explorer.select(found, true);
         document.getElementById("timeline").scrollIntoView();
       },
     };
-    new DataTable(holder, { ...table, action });
+    tables[key] = new DataTable(holder, { ...table, action });
   }
+  return tables;
 }
 
 function startLegend() {
@@ -73,31 +73,9 @@ function startLegend() {
   draw();
 }
 
-function isEmpty(table) {
-  return !table.values[table.columns[0].name].length;
-}
-
-// Figures get their room at once, so that nothing moves when they are drawn. Parts of the page
-// that have nothing to show for this run go, with their links.
-function startParts() {
-  for (const place of document.querySelectorAll("[data-figure]")) {
-    const { data, layout } = page.figures.light[place.dataset.figure];
-    place.style.minHeight = `${layout.height}px`;
-    if (!data.some((trace) => trace.x.length)) place.remove();
-  }
-  for (const holder of document.querySelectorAll("[data-table]")) {
-    if (isEmpty(page.tables_shown[holder.dataset.table])) holder.remove();
-  }
-  for (const part of [...document.querySelectorAll("[data-part]")].reverse()) {
-    if (part.querySelector("[data-figure], [data-table]")) continue;
-    document.querySelector(`nav a[href="#${part.id}"]`)?.remove();
-    part.remove();
-  }
-}
-
 async function start() {
   startTheme();
-  startParts();
+  startContents();
   const tables = await unpackedTables();
   report.timeline = new Timeline(tables, currentTheme());
   report.timeline.drawNow();
@@ -109,7 +87,7 @@ async function start() {
   });
   const explorer = new Explorer(report.timeline, new Details(report.timeline));
   startLegend();
-  startTables(explorer);
+  startFindings(explorer, startTables(explorer));
   window.profileReport = { timeline: report.timeline, explorer };
 }
 

@@ -6,7 +6,7 @@ const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
   constructor(holder, { name, columns, values, sort, shown, search, action, variants }) {
-    Object.assign(this, { holder, name, columns, values, action });
+    Object.assign(this, { holder, name, columns, values, action, variants });
     this.step = this.limit = shown;
     this.order = { column: sort ?? null, down: true };
     this.query = "";
@@ -27,7 +27,7 @@ class DataTable {
 
   searchBox(wanted) {
     if (!wanted) return null;
-    return element("input", {
+    return this.searched = element("input", {
       type: "search", placeholder: `Search ${this.name}`, "aria-label": `Search ${this.name}`,
       spellcheck: "false", autocomplete: "off",
       oninput: (event) => {
@@ -42,13 +42,30 @@ class DataTable {
   choice(variants) {
     if (!variants) return null;
     const options = variants.map(({ label }, i) => element("option", { value: String(i) }, label));
-    const chosen = (event) => {
-      this.values = variants[Number(event.target.value)].values;
-      this.limit = this.step;
-      this.measure();
+    this.chosen = element("select", { onchange: () => {
+      this.take(Number(this.chosen.value));
       this.draw();
-    };
-    return element("label", {}, "One row a ", element("select", { onchange: chosen }, options));
+    } }, options);
+    return element("label", {}, "One row a ", this.chosen);
+  }
+
+  take(variant) {
+    this.values = this.variants[variant].values;
+    this.limit = this.step;
+    this.measure();
+  }
+
+  // Search for a text from elsewhere on the page, among all variants, and go there.
+  find(text) {
+    this.query = this.searched.value = text;
+    this.limit = this.step;
+    for (let i = 0; !this.found().length && i < (this.variants?.length ?? 0); i++) {
+      this.take(i);
+      this.chosen.value = String(i);
+    }
+    this.draw();
+    this.holder.scrollIntoView();
+    this.searched.focus({ preventScroll: true });
   }
 
   // One unit for all times, so that columns compare; digits by column; texts for the search.
@@ -147,7 +164,7 @@ class DataTable {
     if (kind === "layer" || value.length > limit) properties.title = value;
     const text = this.shown(value, kind, name);
     const shown = kind === "layer" ? breakable(shortened(text, limit)) : shortened(text, limit);
-    const colour = name === "submodule" && page.palette.submodules[value];
+    const colour = colourOf(name, value);
     return element("td", properties, colour ? swatch(colour) : null, shown);
   }
 
@@ -155,15 +172,25 @@ class DataTable {
     if (kind === "ns") {
       const { factor, digits } = this.scales[name];
       const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
+      const least = 10 ** -digits / 2; // what is more than nothing never reads as nothing
+      if (value > 0 && value / factor < least) return `<${(2 * least).toFixed(digits)}`;
       return (value / factor).toLocaleString("en-US", options);
     }
     if (kind === "count") return format.count(value);
+    if (kind === "bytes") return format.size(value);
+    if (kind === "number") return format.number(value);
     if (kind === "ratio" || kind === "share") return format.percent(value);
     if (kind === "factor") return format.factor(value);
     if (kind === "flag") return value ? "yes" : "no";
     if (kind === "step") return value < 0 ? NOTHING : String(value);
     return String(value);
   }
+}
+
+// Submodules and roles have the colour that they have in figures.
+function colourOf(column, value) {
+  const colours = { submodule: page.palette.submodules, role: page.palette.roles }[column];
+  return colours && Object.hasOwn(colours, value) ? colours[value] : null;
 }
 
 // Layer names may break behind a dot or a slash.

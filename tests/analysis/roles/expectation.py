@@ -136,25 +136,40 @@ def agreement(run, reference: Path) -> tuple[float, list[str]]:
     count where the run has classes of modules, which they follow from.
     """
     weights = _weights(reference)
-    with_classes = any("modules" in known for known in run.info.submodules.values())
     right, total, differing = 0.0, 0.0, []
+    for row, share, wrong in _judged(run):
+        us = weights.get((row.submodule, row.path, row.op), 0)
+        total += us
+        right += us * share
+        differing += [f"{us * part:.0f} us {text}" for part, text in wrong]
+    return right / total, differing
+
+
+def agreement_of_rows(run) -> float:
+    """The share of rows whose role is the expected one: no row outweighs the others."""
+    shares = [share for _, share, _ in _judged(run)]
+    return sum(shares) / len(shares)
+
+
+def _judged(run) -> Iterator[tuple[Row, float, list[tuple[float, str]]]]:
+    """Each row, which part of its commands has the role in the table, and what differs."""
+    with_classes = any("modules" in known for known in run.info.submodules.values())
     found = found_roles(run)
     for key, part in found.group_by("submodule", "path", "op", "class_name", maintain_order=True):
         submodule, path, name, class_name = map(str, key)
-        us = weights.get((submodule, path, name), 0)
-        line = EXPECTED.of(class_name, Row(submodule, path, name))
+        row = Row(submodule, path, name)
+        line = EXPECTED.of(class_name, row)
         counted = part.group_by("role", "norm_kind").agg(pl.col("commands").sum())
+        commands, right, wrong = counted["commands"].sum(), 0.0, []
         for role, norm_kind, count in counted.iter_rows():
-            share = us * count / counted["commands"].sum()
-            total += share
             kind_fits = not (line.norm_kinds and with_classes) or norm_kind in line.norm_kinds
             if role in line.roles and kind_fits:
-                right += share
+                right += count / commands
             else:
                 wanted = f"{'|'.join(line.roles)} {'|'.join(line.norm_kinds)}"
                 where = f"{submodule} {path} {name}"
-                differing.append(f"{share:.0f} us {where}: {role} {norm_kind}, not {wanted}")
-    return right / total, differing
+                wrong.append((count / commands, f"{where}: {role} {norm_kind}, not {wanted}"))
+        yield row, right, wrong
 
 
 def rows(path: Path) -> Iterator[Row]:

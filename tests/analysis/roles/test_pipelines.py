@@ -13,9 +13,18 @@ from typer.testing import CliRunner
 import profiler
 from profiler.cli.main import app
 
-from .expectation import EXPECTED, HERE, agreement, coverage, found_roles, rows
+from .expectation import (
+    EXPECTED,
+    HERE,
+    agreement,
+    agreement_of_rows,
+    coverage,
+    found_roles,
+    rows,
+)
 
 LEAST = 0.95
+LEAST_OF_ROWS = 0.9  # attention alone can be most of the time; of rows each counts once
 RECORDED = ("flux", "qwen", "sd35", "sdxl")
 PIPELINES = ("sd3", "sd35", "flux", "qwen", "sdxl")
 
@@ -61,6 +70,7 @@ def _agrees(run, name, least=LEAST):
     share, differing = agreement(run, reference)
     assert coverage(run, reference) >= 0.99, f"write {reference.name} anew: other operators ran"
     assert share >= least, "\n".join(differing)
+    assert agreement_of_rows(run) >= LEAST_OF_ROWS, "\n".join(differing)
 
 
 def _without_classes(run):

@@ -242,6 +242,37 @@ def test_fused_kernels(name, shapes, role, kind):
     assert roles((name, name, shapes)) == [(role, kind, "kernel")]
 
 
+def test_pairs_are_turned_whoever_writes_it():
+    """ONNX takes pairs apart with Split and puts them together with Concat; the image and the
+    context stream are put together too, which moves data."""
+    pair, half = "float[1,64,2,8,2]", "float[1,64,2,8,1]"
+    own = "transformer_blocks.0.attn"
+    found = roles(
+        (f"{own}.to_q", "MatMul", "float[1,64,32] -> float[1,64,32]"),
+        (own, "Split", f"{pair} int64[2] -> {half} {half}"),
+        (own, "Neg", "float[1,64,2,8] -> float[1,64,2,8]"),
+        (own, "Unsqueeze", f"float[1,64,2,8] int64[1] -> {half}"),
+        (own, "Concat", f"{half} {half} -> {pair}"),
+        (own, "Concat", "float[1,40,2,16] float[1,24,2,16] -> float[1,64,2,16]"),
+        (own, "Split", "float[1,64,32] int64[2] -> float[1,40,32] float[1,24,32]"),
+    )
+    moved = ["data_movement", "data_movement"]
+    assert [role for role, _, _ in found[1:]] == ["rope", "rope", "data_movement", "rope", *moved]
+
+
+@pytest.mark.parametrize("op_type", ["aten::embedding", "Gather"])
+def test_position_biases_are_of_the_attention(op_type):
+    """T5 looks them up in a table within its attention; tokens are looked up outside."""
+    own = "encoder.block.0.layer.0.SelfAttention"
+    found = roles(
+        (f"{own}.q", "aten::linear", "float[1,7,8] float[8,8]"),
+        (f"{own}.relative_attention_bias", op_type, "float[32,4] int64[7,7]"),
+        ("encoder.embed_tokens", op_type, "float[99,8] int64[1,7]"),
+        submodule="text_encoder_3",
+    )
+    assert [role for role, _, _ in found] == ["qkv_projection", "attention", "embedding"]
+
+
 def test_roles_that_a_producer_gave_stay():
     """A role in the trace is kept; commands of the kind without one have it too."""
     run = one_call(("a", "Softmax"), ("a", "Softmax"), ("b", "Softmax"))
@@ -251,6 +282,19 @@ def test_roles_that_a_producer_gave_stay():
     run = replace(run, commands=run.commands.with_columns(given_roles))
     _, found = kinds_and_roles(run)
     assert found.select("role", "role_by").rows() == [("mlp", "producer"), ("attention", "op_type")]
+
+
+def test_host_work_has_no_role_whoever_says():
+    """A producer's role for a launch is no device time of that role."""
+    from dataclasses import replace
+
+    run = one_call(("a", "Softmax"))
+    changed = run.commands.with_columns(
+        pl.Series("role", ["mlp"], dtype=run.commands["role"].dtype),
+        pl.Series("category", ["host"], dtype=run.commands["category"].dtype),
+    )
+    _, found = kinds_and_roles(replace(run, commands=changed))
+    assert found.select("role", "role_by").rows() == [(None, None)]
 
 
 def test_manifest_may_say_anything_of_modules():

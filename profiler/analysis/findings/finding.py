@@ -1,0 +1,53 @@
+"""What a rule found, as data.
+
+Finding("unfused_attention", "…", {"saved_ns": 160_000_000}, hazard, remedy, Where("transformer"))
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Literal
+
+__all__ = ["SEVERITIES", "Evidence", "Finding", "Severity", "Where"]
+
+Severity = Literal["high", "medium", "low"]
+SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low")
+
+Evidence = Mapping[str, int | float | str]
+
+
+@dataclass(frozen=True, slots=True)
+class Where:
+    """What a finding is about; None and empty for what does not apply.
+
+    `calls` are numbers of calls (a few of them), in order of time.
+    """
+
+    submodule: str | None = None
+    layer: str | None = None
+    device: str | None = None
+    pipeline: int | None = None
+    step: int | None = None
+    calls: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One finding of one rule, in words and numbers.
+
+    `evidence` maps names to numbers, whose unit ends the name (`_ns`, `_bytes`, `_share`: 1.0 is
+    all; none: a count or ratio), and to names as text. `hazard` is what misleads or breaks when
+    one believes or follows it blindly, `remedy` what to do. `cost_ns` is what the remedy saves at
+    most of the run's end-to-end time, None where nobody can tell; costs of several findings may be
+    the same time, they do not add up. `severity` follows from `cost_ns` where that is known.
+    """
+
+    rule: str
+    title: str
+    evidence: Evidence
+    hazard: str
+    remedy: str
+    where: Where = field(default_factory=Where)
+    cost_ns: int | None = None
+    severity: Severity = "low"

@@ -1,0 +1,182 @@
+"""Rules about chains of operators that could be one, and data that is only moved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import polars as pl
+
+from profiler.analysis.findings.finding import Finding, Severity
+from profiler.analysis.findings.measures import (
+    MATERIAL,
+    as_percent,
+    calls_of,
+    scaled,
+    share,
+    total_ns,
+)
+from profiler.analysis.result import Analysis
+
+__all__ = ["data_movement", "elementwise_chains", "norm_chains", "unfused_attention"]
+
+_BUSY = 0.05  # of end to end, of chains on a device without profile: what fusing saves is not known
+_BUSY_MEDIUM = 0.20
+_MOVED = 0.10  # of the submodule's device time
+_MOVED_OF_RUN = 0.02
+_NAMED = 3
+
+_IN_ORDER = "Chains are found by shapes and order, and their saving is an upper bound"
+_WAITS = "; where the device waits for the host anyway, the run gains less"
+
+
+def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
+    """Attention writes its scores to memory: product, softmax and product are commands each."""
+    return tuple(
+        Finding(
+            rule="unfused_attention",
+            title=f"Attention of {chains.submodule} is not fused: {chains.figure}",
+            evidence=chains.evidence,
+            hazard=f"{_IN_ORDER}{_WAITS}. Fused kernels need a mask that they support, head sizes "
+            "that fit, and round differently.",
+            remedy="Use scaled_dot_product_attention (flash or memory-efficient kernel), an "
+            "attention processor that does, or ONNX Runtime's attention fusions; check that no "
+            "dense bias or float32 softmax keeps the fused kernel away.",
+            where=calls_of(analysis, chains.submodule, layer=chains.layer),
+            cost_ns=chains.saved_ns,
+            severity=chains.severity,
+        )
+        for chains in _chains(analysis, ("attention",))
+    )
+
+
+def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
+    """Norms, and the modulation after them, read and write memory several times."""
+    return tuple(
+        Finding(
+            rule="norm_chains",
+            title=f"Norms of {chains.submodule} are chains of operators: {chains.figure}",
+            evidence=chains.evidence,
+            hazard=f"{_IN_ORDER}{_WAITS}. A fused norm may accumulate in another type.",
+            remedy="Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of one "
+            "by hand, compile the block, or a kernel for norm, shift and scale together.",
+            where=calls_of(analysis, chains.submodule, layer=chains.layer),
+            cost_ns=chains.saved_ns,
+            severity=chains.severity,
+        )
+        for chains in _chains(analysis, ("norm", "norm and modulation"))
+    )
+
+
+def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
+    """Elementwise operators hand intermediates to each other through memory."""
+    return tuple(
+        Finding(
+            rule="elementwise_chains",
+            title=f"Elementwise operators of {chains.submodule} are not fused: {chains.figure}",
+            evidence=chains.evidence,
+            hazard=f"{_IN_ORDER}{_WAITS}. Compiling costs time at the first call and at each new "
+            "shape.",
+            remedy="torch.compile the submodule; in ONNX export activations as one operator (Gelu "
+            "instead of its formula) and let the optimizer fuse them.",
+            where=calls_of(analysis, chains.submodule, layer=chains.layer),
+            cost_ns=chains.saved_ns,
+            severity=chains.severity,
+        )
+        for chains in _chains(analysis, ("elementwise", "softmax", "modulation", "rope"))
+    )
+
+
+def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
+    """Casts, transposes and copies take a large part of a submodule's device time."""
+    total = total_ns(analysis)
+    rows = analysis.roles.filter(
+        pl.col("role") == "data_movement",
+        pl.col("submodule").is_not_null(),
+        pl.col("share") >= _MOVED,
+    )
+    found = []
+    for row in scaled(analysis, rows, "busy_ns").to_dicts():
+        if share(row["busy_ns"], total) < _MOVED_OF_RUN:
+            continue
+        types, layer = _movers(analysis, row["submodule"])
+        found.append(
+            Finding(
+                rule="data_movement",
+                title=f"{as_percent(row['share'])} of the device time of {row['submodule']} moves "
+                "data and computes nothing",
+                evidence={
+                    "busy_ns": round(row["busy_ns"]),
+                    "device_time_share": row["share"],
+                    "run_share": share(row["busy_ns"], total),
+                    "commands": row["commands"],
+                    "op_types": types,
+                    "longest_layer": layer,
+                },
+                hazard="Some of it is needed: a transpose may be what makes the product behind it "
+                "fast.",
+                remedy="Keep one type and layout from end to end (no casts around norms, "
+                "channels-last for convolutions), avoid .contiguous(), concatenate less, export "
+                "with fixed shapes.",
+                where=calls_of(analysis, row["submodule"], layer=layer or None),
+                cost_ns=round(row["busy_ns"]),
+            )
+        )
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class _Chains:
+    """The chains of one submodule, in all of its calls; `saved_ns` None without a profile."""
+
+    submodule: str
+    layer: str
+    saved_ns: int | None
+    severity: Severity
+    figure: str
+    evidence: dict[str, int | float | str]
+
+
+def _chains(analysis: Analysis, what: tuple[str, ...]) -> Iterator[_Chains]:
+    """The chains of each submodule for which they are worth a word."""
+    total = total_ns(analysis)
+    rows = analysis.fusions.filter(pl.col("what").is_in(what))
+    rows = scaled(analysis, rows, "busy_ns", "saved_ns")
+    for (submodule,), some in rows.group_by("submodule", maintain_order=True):
+        busy = float(some["busy_ns"].sum())
+        saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
+        if saved is None and share(busy, total) < _BUSY:
+            continue
+        if saved is not None and share(saved, total) < MATERIAL:
+            continue
+        first = some.row(0, named=True)
+        evidence: dict[str, int | float | str] = {
+            "chains": int(some["chains"].sum()),
+            "busy_ns": round(busy),
+            "busy_share": share(busy, total),
+            "saved_bytes": int(some["saved_bytes"].sum()),
+            "longest_chain": first["op_types"],
+        }
+        if saved is not None:
+            evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
+        figure = (
+            f"its chains take {as_percent(share(busy, total))} of the run"
+            if saved is None
+            else f"at most {as_percent(share(saved, total))} of the run to save"
+        )
+        cost = None if saved is None else round(saved)
+        severity: Severity = "medium" if share(busy, total) >= _BUSY_MEDIUM else "low"
+        yield _Chains(str(submodule), first["layer"], cost, severity, figure, evidence)
+
+
+def _movers(analysis: Analysis, submodule: str) -> tuple[str, str]:
+    """The op types that move most, and the layer that does it longest."""
+    of_role = analysis.kind_roles["role"].cast(pl.String) == "data_movement"
+    rows = analysis.kinds.table.filter(of_role & (pl.col("submodule") == submodule))
+
+    def longest(name: str) -> list[str]:
+        by = rows.drop_nulls(name).group_by(name).agg(pl.col("busy_ns").sum())
+        return by.sort(["busy_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
+
+    layers = longest("layer")
+    return ", ".join(longest("op_type")), layers[0] if layers else ""

@@ -1,0 +1,80 @@
+"""What rules measure against: the run's time, shares of it, and what untraced calls add."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.findings.finding import Where
+from profiler.analysis.result import Analysis
+
+__all__ = [
+    "MATERIAL",
+    "as_percent",
+    "calls_of",
+    "is_accelerator",
+    "number",
+    "scaled",
+    "share",
+    "total_ns",
+]
+
+MATERIAL = 0.01  # of end to end: what cannot save more is below what repeated runs differ by
+_MOST_CALLS = 8  # that a finding names
+
+
+def total_ns(analysis: Analysis) -> int:
+    """End-to-end time; without pipeline spans the time of all submodules' calls."""
+    accounting = analysis.accounting
+    return accounting.end_to_end_ns or sum(part.wall_ns for part in accounting.submodules)
+
+
+def share(part_ns: float, whole_ns: float) -> float:
+    """`part_ns / whole_ns`, 0 of nothing."""
+    return part_ns / whole_ns if whole_ns > 0 else 0.0
+
+
+def as_percent(ratio: float) -> str:
+    """A ratio in a title: `"31 %"`, `"4.2 %"`."""
+    value = 100 * ratio
+    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
+
+
+def is_accelerator(device: str | None) -> bool:
+    """Whether the host only drives the device: everything but CPUs, which are hosts themselves."""
+    return bool(device) and not str(device).startswith("cpu")
+
+
+def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:
+    """`frame`, which has the column `submodule`, with `names` times all calls over traced calls:
+    what was measured in traced calls stands for the others."""
+    if frame.is_empty():
+        return frame
+    scale = analysis.submodules.filter(pl.col("traced_calls") > 0).select(
+        "submodule", scale=pl.col("calls") / pl.col("traced_calls")
+    )
+    joined = frame.join(scale, on="submodule", how="left", maintain_order="left")
+    factor = pl.col("scale").fill_null(1.0)
+    return joined.with_columns(pl.col(name) * factor for name in names).drop("scale")
+
+
+def calls_of(analysis: Analysis, submodule: str | None = None, **columns: object) -> Where:
+    """Where the calls of a submodule are; `columns` are further fields of `Where`."""
+    rows = analysis.calls
+    if submodule is not None:
+        rows = rows.filter(pl.col("submodule") == submodule)
+    for name in ("pipeline", "step"):
+        if columns.get(name) is not None:
+            rows = rows.filter(pl.col(name) == columns[name])
+    numbers = tuple(rows["call"].head(_MOST_CALLS).to_list())
+    fields: dict[str, Any] = {"submodule": submodule, **columns}
+    return Where(**fields, calls=numbers)
+
+
+def number(mapping: Mapping[str, Any], key: str) -> float | None:
+    """A finite number under `key` of what a manifest holds, else None."""
+    value = mapping.get(key)
+    numeric = isinstance(value, (int, float)) and not isinstance(value, bool)
+    return float(value) if numeric and abs(value) < float("inf") else None  # type: ignore[arg-type]

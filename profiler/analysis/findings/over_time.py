@@ -1,0 +1,202 @@
+"""Rules about how times change in the course of a run: first calls, drift, outliers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.measures import as_percent, calls_of, share, total_ns
+from profiler.analysis.result import Analysis
+
+__all__ = ["first_call", "outlier_steps", "slow_start", "step_drift"]
+
+_FIRST_RATIO = 2.0  # first call / median of the others: less is within what caches explain
+_FIRST_SHARE = 0.05  # of end to end
+_SLOW_START_STEPS = 2  # one slow step is the first call
+_SLOW_START_SHARE = 0.02
+_DRIFT = 0.05  # from first to last step, of the median: boost clocks vary by less
+_DRIFT_LOW = 0.02  # by the lower end of its interval: one that nearly holds 0 proves little
+_OUTLIER_SHARE = 0.02
+_PROMPTS = ("prompt", "negative_prompt")
+_NAMED_STEPS = 8
+
+
+def first_call(analysis: Analysis) -> tuple[Finding, ...]:
+    """The first call of a submodule took several times as long as the later ones."""
+    total = total_ns(analysis)
+    slow = _warmup_steps(analysis) >= _SLOW_START_STEPS
+    found = []
+    for row in _with_later_calls(analysis).to_dicts():
+        excess = row["first_ns"] - row["median_ns"]
+        if row["first_ns"] < _FIRST_RATIO * row["median_ns"]:
+            continue
+        if share(excess, total) < _FIRST_SHARE or (slow and row["denoises"]):
+            continue
+        ratio = row["first_ns"] / row["median_ns"]
+        found.append(
+            Finding(
+                rule="first_call",
+                title=f"The first call of {row['submodule']} takes {ratio:.1f} times a later one, "
+                f"{as_percent(share(excess, total))} of the run more",
+                evidence={
+                    "first_ns": row["first_ns"],
+                    "later_median_ns": row["median_ns"],
+                    "excess_ns": excess,
+                    "excess_share": share(excess, total),
+                    "later_calls": row["calls"] - 1,
+                },
+                hazard="Means and totals of this submodule hold its initialization (allocations, "
+                "kernel selection, compilation): they say little of a warm process. A first call "
+                "on larger inputs takes longer, too.",
+                remedy="Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
+                "the same shapes, and keep the process alive between requests.",
+                where=calls_of(analysis, row["submodule"]),
+                cost_ns=excess,
+            )
+        )
+    return tuple(found)
+
+
+def slow_start(analysis: Analysis) -> Finding | None:
+    """Several steps at the beginning took longer than the later ones."""
+    row = _step_row(analysis)
+    total = total_ns(analysis)
+    if row is None or row["warmup_steps"] < _SLOW_START_STEPS:
+        return None
+    if share(row["warmup_ns"], total) < _SLOW_START_SHARE:
+        return None
+    return Finding(
+        rule="slow_start",
+        title=f"The first {row['warmup_steps']} steps are slower than the later ones by "
+        f"{as_percent(share(row['warmup_ns'], total))} of the run",
+        evidence={
+            "warmup_steps": row["warmup_steps"],
+            "warmup_ns": row["warmup_ns"],
+            "warmup_share": share(row["warmup_ns"], total),
+            "later_median_ns": row["median_ns"],
+        },
+        hazard="The mean of the steps is no step's time; short runs compare warm-up.",
+        remedy="Run at least as many steps before recording (--warmup), compare medians; look for "
+        "compilation or allocation in the first steps.",
+        where=calls_of(analysis, step=0),
+        cost_ns=row["warmup_ns"],
+    )
+
+
+def step_drift(analysis: Analysis) -> Finding | None:
+    """Steps become slower and slower."""
+    row = _step_row(analysis)
+    if row is None or row["drift_low_ns"] is None:
+        return None
+    later = row["steps"] - 1
+    over_run, least = row["drift_ns"] * later, row["drift_low_ns"] * later
+    median = row["median_ns"]
+    if share(over_run, median) < _DRIFT or share(least, median) < _DRIFT_LOW:
+        return None
+    return Finding(
+        rule="step_drift",
+        title="Steps become slower: the last takes "
+        f"{as_percent(share(over_run, median))} of a median step more than the first",
+        evidence={
+            "drift_per_step_ns": row["drift_ns"],
+            "drift_low_ns": row["drift_low_ns"],
+            "drift_high_ns": row["drift_high_ns"],
+            "steps": row["steps"],
+            "median_ns": median,
+            "drift_share": share(over_run, median),
+        },
+        hazard="A short run looks faster than a service is that runs for hours.",
+        remedy="Watch clocks, temperature and power while it runs (throttling), memory that grows, "
+        "and what else the machine does; measure again when it is warm.",
+        where=calls_of(analysis, step=int(analysis.steps["step"].max() or 0)),  # type: ignore[arg-type]
+        cost_ns=round(over_run * row["steps"] / 2),
+    )
+
+
+def outlier_steps(analysis: Analysis) -> Finding | None:
+    """Single steps took much longer than the median, beside warm-up."""
+    rows = analysis.step_outliers.filter(
+        pl.col("level") == "step", ~pl.col("cause").is_in(["warm-up"]).fill_null(value=False)
+    ).sort("excess_ns", descending=True)
+    total = total_ns(analysis)
+    excess = int(rows["excess_ns"].sum())
+    if rows.is_empty() or share(excess, total) < _OUTLIER_SHARE:
+        return None
+    worst = rows.row(0, named=True)
+    steps = ", ".join(str(step) for step in rows["step"].head(_NAMED_STEPS))
+    excess_share = share(excess, total)
+    evidence: dict[str, int | float | str] = {
+        "outliers": len(rows),
+        "steps": steps,
+        "excess_ns": excess,
+        "excess_share": excess_share,
+        "longest_ns": worst["busy_ns"],
+        "median_ns": worst["busy_ns"] - worst["excess_ns"],
+        "cause": _cause(worst),
+    }
+    named = f"Step {steps} takes" if len(rows) == 1 else f"{len(rows)} steps take"
+    return Finding(
+        rule="outlier_steps",
+        title=f"{named} longer than the median step, by {as_percent(excess_share)} of the run",
+        evidence=evidence,
+        hazard="An outlier that other programs cause is not the pipeline's; work that overlaps it "
+        "need not be its cause.",
+        remedy=_REMEDIES.get(
+            worst["cause"],
+            "Record again on a quiet machine; if the same steps stand out, look at "
+            "them in the timeline.",
+        ),
+        where=calls_of(analysis, pipeline=worst["pipeline"], step=worst["step"]),
+        cost_ns=excess,
+    )
+
+
+_REMEDIES = {
+    "overlap": "Keep what overlaps off this device (other requests, saving of images), or off "
+    "these steps.",
+    "host work": "Look at the host work of this step in the timeline: move it out of the loop.",
+    "idle": "Nothing was recorded in the excess: garbage collection, I/O, other threads?",
+    "commands": "It runs other commands than the others: look for changed shapes or guidance.",
+    "first step": "The first step of each pipeline call pays for something: prepare it before.",
+}
+
+
+def _cause(row: dict[str, Any]) -> str:
+    """What explains the worst outlier, `"none found"` where no track does."""
+    if row["cause"] is None:
+        return "none found"
+    by = [row[f"cause_{name}"] for name in ("device", "track", "layer")]
+    return " ".join([row["cause"], *(str(name) for name in by if name)])
+
+
+def _step_row(analysis: Analysis) -> dict[str, Any] | None:
+    rows = analysis.step_operators.filter(pl.col("level") == "step")
+    return rows.row(0, named=True) if len(rows) else None
+
+
+def _warmup_steps(analysis: Analysis) -> int:
+    row = _step_row(analysis)
+    if row is None or share(row["warmup_ns"], total_ns(analysis)) < _SLOW_START_SHARE:
+        return 0
+    return int(row["warmup_steps"])
+
+
+def _with_later_calls(analysis: Analysis) -> pl.DataFrame:
+    """First and median later calls of what does the same each time: an encoder for both prompts,
+    a denoiser for one branch. Of a branch whose first call is not the submodule's, none."""
+    of_prompts = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
+    groups = (
+        analysis.calls.with_columns(
+            group=pl.when(of_prompts).then(pl.lit("prompts")).otherwise("branch")
+        )
+        .group_by("submodule", "group", maintain_order=True)
+        .agg(
+            first_ns=pl.col("duration_ns").filter("first").first(),
+            median_ns=pl.col("duration_ns").filter(~pl.col("first")).median().cast(pl.Int64),
+            calls=pl.len(),
+            denoises=(pl.col("step") >= 0).any(),
+        )
+    )
+    return groups.drop_nulls(["first_ns", "median_ns"]).filter(pl.col("median_ns") > 0)

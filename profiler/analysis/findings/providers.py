@@ -1,0 +1,110 @@
+"""Rules about ONNX Runtime sessions on several execution providers."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.measures import (
+    MATERIAL,
+    as_percent,
+    calls_of,
+    scaled,
+    share,
+    total_ns,
+)
+from profiler.analysis.result import Analysis
+
+__all__ = ["provider_switches", "stranded_nodes"]
+
+_SWITCHES = 8  # a call: in and out of the host once or twice is usual at either end of a graph
+_NAMED = 3
+
+
+def stranded_nodes(analysis: Analysis) -> tuple[Finding, ...]:
+    """Nodes ran on the host between copies, while the session has a device."""
+    if analysis.stranded.is_empty():
+        return ()
+    total = total_ns(analysis)
+    crossings = scaled(analysis, _crossings(analysis), "cost_ns")
+    found = []
+    rows = scaled(analysis, analysis.stranded, "busy_ns")
+    for (submodule,), nodes in rows.group_by("submodule", maintain_order=True):
+        of_submodule = crossings.filter(pl.col("submodule") == submodule)
+        crossing = float(of_submodule["cost_ns"].sum())
+        cost = float(nodes["busy_ns"].sum()) + crossing
+        if share(cost, total) < MATERIAL:
+            continue
+        types = nodes["op_type"].drop_nulls().unique(maintain_order=True)
+        found.append(
+            Finding(
+                rule="stranded_nodes",
+                title=f"Nodes of {submodule} run on the host, and copies to and fro: "
+                f"{as_percent(share(cost, total))} of the run",
+                evidence={
+                    "layers": len(nodes),
+                    "nodes": int(nodes["nodes"].sum()),
+                    "nodes_ns": int(nodes["busy_ns"].sum()),
+                    "copies_and_gaps_ns": round(crossing),
+                    "op_types": ", ".join(types.head(_NAMED)),
+                    "longest_layer": nodes["layer"][0],
+                },
+                hazard="Moving one node of a row of them changes nothing: the copies stay until "
+                "all have moved. Arithmetic on shapes belongs on the host.",
+                remedy="Find why the provider refuses them (verbose session log): opset, type, "
+                "dynamic shape; export with another opset, replace the operator, or fold it away.",
+                where=calls_of(analysis, str(submodule), layer=nodes["layer"][0]),
+                cost_ns=round(cost),
+            )
+        )
+    return tuple(found)
+
+
+def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
+    """Execution goes back and forth between providers."""
+    if analysis.boundaries.is_empty():
+        return ()
+    total = total_ns(analysis)
+    found = []
+    for row in scaled(analysis, _crossings(analysis), "cost_ns").to_dicts():
+        each = row["switches"] / max(row["calls"], 1)
+        if each < _SWITCHES or share(row["cost_ns"], total) < MATERIAL:
+            continue
+        evidence: dict[str, int | float | str] = {
+            "switches": row["switches"],
+            "switches_per_call": round(each, 1),
+            "copies": row["copies"],
+            "copy_ns": row["copy_ns"],
+            "gap_ns": row["gap_ns"],
+            "providers": row["providers"],
+        }
+        if row["bytes"]:
+            evidence["copied_bytes"] = row["bytes"]
+        found.append(
+            Finding(
+                rule="provider_switches",
+                title=f"{row['submodule']} switches providers {each:.0f} times a call: "
+                f"{as_percent(share(row['cost_ns'], total))} of the run for copies and gaps",
+                evidence=evidence,
+                hazard="Times of nodes on asynchronous providers are those of launching: the wait "
+                "shows in the copy behind them.",
+                remedy="Give the second provider larger pieces: fewer unsupported operators, a "
+                "minimum size of subgraphs, or the whole submodule on one provider.",
+                where=calls_of(analysis, row["submodule"]),
+                cost_ns=round(row["cost_ns"]),
+            )
+        )
+    return tuple(found)
+
+
+def _crossings(analysis: Analysis) -> pl.DataFrame:
+    """One row a submodule: its switches in both directions, and what they cost."""
+    return (
+        analysis.boundaries.group_by("submodule", maintain_order=True)
+        .agg(
+            pl.col("switches", "copies", "copy_ns", "gap_ns", "bytes").sum(),
+            calls=pl.col("calls").max(),
+            providers=pl.col("source").unique().sort().str.join(", "),
+        )
+        .with_columns(cost_ns=pl.col("copy_ns") + pl.col("gap_ns"))
+    )

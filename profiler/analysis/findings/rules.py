@@ -1,0 +1,109 @@
+"""Every rule, and `find`, which asks them all.
+
+for finding in find(analysis):
+    print(finding.severity, finding.title)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+
+from profiler.analysis.findings import (
+    fusing,
+    memory,
+    over_time,
+    providers,
+    redundancy,
+    roofline,
+    splits,
+    submodules,
+    trust,
+    waiting,
+)
+from profiler.analysis.findings.finding import SEVERITIES, Finding, Severity
+from profiler.analysis.findings.measures import share, total_ns
+from profiler.analysis.result import Analysis
+
+__all__ = ["RULES", "Rule", "find"]
+
+Rule = Callable[[Analysis], Finding | tuple[Finding, ...] | None]
+
+_HIGH = 0.20  # of end to end
+_MEDIUM = 0.05
+
+RULES: Mapping[str, Rule] = MappingProxyType(
+    {
+        rule.__name__: rule
+        for rule in (
+            trust.incomplete_trace,
+            trust.tracing_overhead,
+            trust.unaccounted_time,
+            over_time.first_call,
+            over_time.slow_start,
+            over_time.step_drift,
+            over_time.outlier_steps,
+            waiting.host_bound,
+            waiting.idle_gaps,
+            waiting.host_between_steps,
+            waiting.scheduler_sync,
+            waiting.transfers_exposed,
+            waiting.idle_device,
+            submodules.encoder_dominates,
+            submodules.negative_prompt,
+            submodules.separate_guidance,
+            splits.track_imbalance,
+            splits.device_imbalance,
+            fusing.unfused_attention,
+            fusing.norm_chains,
+            fusing.elementwise_chains,
+            fusing.data_movement,
+            roofline.launch_bound,
+            roofline.slow_products,
+            roofline.single_precision,
+            redundancy.recomputed,
+            redundancy.known_ahead,
+            memory.little_headroom,
+            memory.decode_peak,
+            providers.stranded_nodes,
+            providers.provider_switches,
+        )
+    }
+)
+
+
+def find(analysis: Analysis) -> tuple[Finding, ...]:
+    """What the rules find in `analysis`, worst first.
+
+    In order of severity; within one, what the trace itself lacks comes before what has a cost, the
+    highest first, and before what has none that is known.
+    """
+    total = total_ns(analysis)
+    found = [_weighed(each, total) for rule in RULES.values() for each in _several(rule(analysis))]
+    order = {name: number for number, name in enumerate(RULES)}
+
+    def rank(finding: Finding) -> tuple[int, bool, int, int]:
+        return (
+            SEVERITIES.index(finding.severity),
+            finding.rule not in trust.__all__,
+            -(finding.cost_ns or 0),
+            order[finding.rule],
+        )
+
+    return tuple(sorted(found, key=rank))
+
+
+def _several(found: Finding | tuple[Finding, ...] | None) -> tuple[Finding, ...]:
+    if found is None:
+        return ()
+    return (found,) if isinstance(found, Finding) else found
+
+
+def _weighed(finding: Finding, total: int) -> Finding:
+    """`finding` with the severity that its cost has of the run; as it is where that is unknown."""
+    if finding.cost_ns is None:
+        return finding
+    part = share(finding.cost_ns, total)
+    severity: Severity = "high" if part >= _HIGH else "medium" if part >= _MEDIUM else "low"
+    return replace(finding, severity=severity)

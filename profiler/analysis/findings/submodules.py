@@ -1,0 +1,125 @@
+"""Rules about submodules as wholes: encoders, prompts, branches."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.measures import (
+    as_percent,
+    calls_of,
+    share,
+    total_ns,
+)
+from profiler.analysis.result import Analysis
+
+__all__ = ["encoder_dominates", "negative_prompt", "separate_guidance"]
+
+_ENCODER = 0.20  # of end to end: an encoder runs once where the denoiser runs every step
+_NEGATIVE = 0.02
+_SEPARATE = 0.05
+_BATCHABLE = 0.3  # of the denoiser's time bound by something else than computation
+
+
+def encoder_dominates(analysis: Analysis) -> Finding | None:
+    """A text encoder (T5 in a short run) takes a large part of the run."""
+    total = total_ns(analysis)
+    encoders = analysis.submodules.filter(pl.col("stage") == "encode")["submodule"].to_list()
+    times = {p.submodule: p.wall_ns for p in analysis.accounting.submodules}
+    known = {name: times[name] for name in encoders if name in times}
+    if not known or not analysis.accounting.steps:
+        return None
+    longest = max(known, key=lambda name: known[name])
+    wall = known[longest]
+    if share(wall, total) < _ENCODER:
+        return None
+    step_ns = analysis.step_summary.median_ns
+    evidence: dict[str, int | float | str] = {
+        "encoder_ns": wall,
+        "encoder_share": share(wall, total),
+        "all_encoders_share": share(sum(known.values()), total),
+        "steps": analysis.accounting.steps,
+    }
+    if step_ns:
+        evidence["median_step_ns"] = step_ns
+        evidence["worth_steps"] = round(wall / step_ns, 1)
+    return Finding(
+        rule="encoder_dominates",
+        title=f"{longest} takes {as_percent(share(wall, total))} of a run of "
+        f"{analysis.accounting.steps} steps",
+        evidence=evidence,
+        hazard="A cold first call is part of it, and with more steps its share falls by itself. "
+        "Dropping T5 (SD3 allows it) loses long prompts and text in images.",
+        remedy="Keep the embeddings of prompts that come again; run it in 16 or 8 bits, on an "
+        "accelerator, or beside the other encoders on a device of its own.",
+        where=calls_of(analysis, longest),
+        cost_ns=wall,
+    )
+
+
+def negative_prompt(analysis: Analysis) -> Finding | None:
+    """Encoding the negative prompt takes its own calls."""
+    rows = analysis.guidance.filter(pl.col("what") == "negative prompt")
+    total, wall = total_ns(analysis), int(rows["wall_ns"].sum())
+    if rows.is_empty() or share(wall, total) < _NEGATIVE:
+        return None
+    longest = rows.sort("wall_ns")["submodule"][-1]
+    return Finding(
+        rule="negative_prompt",
+        title=f"Encoding the negative prompt takes {as_percent(share(wall, total))} of the run",
+        evidence={
+            "wall_ns": wall,
+            "wall_share": share(wall, total),
+            "calls": int(rows["calls"].sum()),
+            "encoders": ", ".join(rows["submodule"]),
+        },
+        hazard="Kept embeddings hold for the same negative prompt, sequence length, encoders and "
+        "their LoRAs alone.",
+        remedy="The negative prompt seldom changes: keep its embeddings (negative_prompt_embeds). "
+        "Else encode both prompts as one batch.",
+        where=calls_of(analysis, longest),
+        cost_ns=wall,
+    )
+
+
+def separate_guidance(analysis: Analysis) -> tuple[Finding, ...]:
+    """Guidance calls the denoiser twice a step, where one batch would load weights and launch
+    once."""
+    rows = analysis.guidance.filter(pl.col("branch") == "uncond")
+    total = total_ns(analysis)
+    found = []
+    for row in rows.to_dicts():
+        bound = _not_compute_bound(analysis, row["submodule"])
+        if bound is None or bound < _BATCHABLE or share(row["wall_ns"], total) < _SEPARATE:
+            continue
+        found.append(
+            Finding(
+                rule="separate_guidance",
+                title=f"{row['submodule']} is called twice a step for guidance, and "
+                f"{as_percent(bound)} of its device time is not bound by computation",
+                evidence={
+                    "uncond_calls": row["calls"],
+                    "uncond_ns": row["wall_ns"],
+                    "uncond_share": share(row["wall_ns"], total),
+                    "not_compute_bound_share": bound,
+                },
+                hazard="A batch of two needs twice the activation memory, and prompts of different "
+                "lengths need padding and a mask, which change results slightly.",
+                remedy="Batch both branches in one call, or run them on two devices at once.",
+                where=calls_of(analysis, row["submodule"]),
+                cost_ns=round(row["wall_ns"] * bound),
+            )
+        )
+    return tuple(found)
+
+
+def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:
+    """Share of a submodule's device time that something else bounds; None where less than half of
+    it has a verdict."""
+    rows = analysis.roofline_roles.filter(pl.col("submodule") == submodule)
+    known = rows.drop_nulls("verdict")
+    busy = int(known["busy_ns"].sum())
+    if share(busy, int(rows["busy_ns"].sum())) < 0.5:
+        return None
+    other = known.filter(pl.col("verdict") != "compute-bound")
+    return share(int(other["busy_ns"].sum()), busy)

@@ -1,0 +1,201 @@
+"""What the calls of a submodule would take if their operators had other work: half the batch,
+another type.
+
+The time of a command is taken as a fixed part and the rest: `t = f + (t - f)`. The fixed part, of
+every command of the submodule, is what its shortest ones take (the mean of those kinds that make
+the first 5 % of its commands). The rest goes with the roof of its work, `max(FLOPs / peak, bytes /
+bandwidth)`, by the device's profile, else by the best rates that the submodule's own operators
+reached. Time of a call in which no command ran (between commands: launches, the host) stays.
+
+Bounds are what remains when nothing is fixed and the rest goes with the smaller of FLOPs and bytes,
+and when it goes with the larger and what is not known stays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
+import polars as pl
+
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.work.formulas import work_of
+from profiler.analysis.work.registry import Work
+from profiler.analysis.work.shapes import Shapes, Tensor, parse_shapes
+
+__all__ = ["CallCosts", "KindCost", "Ratio", "Scaled", "call_costs"]
+
+_SHORTEST = 0.05  # of the commands
+
+
+@dataclass(frozen=True, slots=True)
+class Ratio:
+    """New time over old, with its bounds; `known` is the share of the time whose work is known."""
+
+    value: float
+    low: float
+    high: float
+    known: float = 1.0
+
+    @property
+    def spread(self) -> tuple[float, float]:
+        """The bounds relative to the value."""
+        return (self.low / self.value, self.high / self.value) if self.value > 0 else (1.0, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class KindCost:
+    """The commands of one kind: their number, their time, the work of one of them."""
+
+    commands: int
+    busy_ns: float
+    work: Work | None
+    shapes: Shapes | None
+
+    @property
+    def flops(self) -> float:
+        """FLOPs of one command, 0 where there are none or they are not known."""
+        return (self.work.flops or 0) / self.work.parts if self.work else 0.0
+
+    @property
+    def tensors(self) -> tuple[Tensor, ...]:
+        """What one command reads and writes, as far as it is known."""
+        if self.work is not None:
+            return (*self.work.reads, *(self.work.writes or ()))
+        return (*self.shapes.inputs, *(self.shapes.outputs or ())) if self.shapes else ()
+
+    @property
+    def nbytes(self) -> float:
+        """Bytes of one command's tensors, 0 where they are not known."""
+        if self.work is None:
+            return 0.0
+        read = self.work.bytes_read or 0
+        return (read + (self.work.bytes_written or 0)) / self.work.parts
+
+
+@dataclass(frozen=True, slots=True)
+class Scaled:
+    """FLOPs (or rather the time for them) and bytes of a kind over what they were; None where its
+    work is not known to change like that. `least` is the smallest that either may become."""
+
+    flops: float
+    nbytes: float
+    known: bool = True
+    least: float = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class CallCosts:
+    """The traced calls of a submodule: `total_ns` in all of them, of it `outside_ns` in none of
+    the commands of `kinds`."""
+
+    kinds: tuple[KindCost, ...]
+    total_ns: float
+    outside_ns: float
+    profile: DeviceProfile | None
+
+    @property
+    def fixed_ns(self) -> float:
+        """The fixed part of a command's time."""
+        ordered = sorted((k.busy_ns / k.commands, k.commands) for k in self.kinds if k.commands)
+        wanted = _SHORTEST * sum(count for _, count in ordered)
+        time = number = 0.0
+        for each, count in ordered:
+            time += each * count
+            number += count
+            if number >= wanted:
+                break
+        return time / number if number else 0.0
+
+    def ratio(
+        self, scale: Callable[[KindCost], Scaled], calibration: float = 1.0, outside: float = 1.0
+    ) -> Ratio:
+        """Time over time before, where each kind's work changes as `scale` says.
+
+        `calibration` is untraced over traced time: what tracing costs is in the fixed parts.
+        `outside` is the least that the time outside of commands may become.
+        """
+        fixed = self.fixed_ns
+        bandwidth, peak = self._bandwidth(), self._peak_time()
+        new = low = high = self.outside_ns
+        low *= outside
+        fixed_total, known = self.outside_ns, 0.0
+        for kind in self.kinds:
+            stays = min(fixed * kind.commands, kind.busy_ns)
+            moves = kind.busy_ns - stays
+            scaled = scale(kind)
+            compute = kind.flops * peak(kind)
+            memory = kind.nbytes * bandwidth
+            most = max(compute, memory)
+            both = (scaled.flops, scaled.nbytes)
+            if not scaled.known or most <= 0:
+                factor = sum(both) / 2
+            else:
+                factor = max(compute * scaled.flops, memory * scaled.nbytes) / most
+            new += stays + moves * factor
+            low += kind.busy_ns * (min(both) if scaled.known else min(scaled.least, *both))
+            high += stays + moves * (max(both) if scaled.known else 1.0)
+            fixed_total += stays
+            known += kind.busy_ns if scaled.known else 0.0
+        tracing = min(max(1.0 - calibration, 0.0) * self.total_ns, 0.9 * fixed_total)
+        total = max(self.total_ns - tracing, 1.0)
+        value, least, largest = ((time - tracing) / total for time in (new, low, high))
+        value = max(value, 0.0)
+        busy = sum(kind.busy_ns for kind in self.kinds)
+        return Ratio(
+            value=value,
+            low=min(max(least, 0.0), value),
+            high=max(largest, value),
+            known=known / busy if busy else 0.0,
+        )
+
+    def _bandwidth(self) -> float:
+        """ns for a byte."""
+        if self.profile is not None and self.profile.memory_bandwidth:
+            return 1e9 / self.profile.memory_bandwidth
+        return _fastest((k.busy_ns / k.commands, k.nbytes) for k in self.kinds if k.commands)
+
+    def _peak_time(self) -> Callable[[KindCost], float]:
+        """ns for a FLOP of a kind."""
+        own = _fastest((k.busy_ns / k.commands, k.flops) for k in self.kinds if k.commands)
+
+        def of(kind: KindCost) -> float:
+            peak = self.profile.peak(kind.work.dtype) if self.profile and kind.work else None
+            return 1e9 / peak if peak else own
+
+        return of
+
+
+def _fastest(pairs: Iterable[tuple[float, float]]) -> float:
+    """The least time for one of what is counted, 0 where nothing is."""
+    return min((time / count for time, count in pairs if count > 0 and time > 0), default=0.0)
+
+
+def call_costs(analysis: Analysis, submodule: str) -> CallCosts | None:
+    """The costs of the traced calls of `submodule`, None where none was traced.
+
+    `analysis` is of the whole run.
+    """
+    calls = analysis.calls.filter((pl.col("submodule") == submodule) & pl.col("ops_traced"))
+    chosen = analysis.kinds.table.filter(
+        (pl.col("submodule") == submodule)
+        & pl.col("category").cast(pl.String).is_in(("compute", "copy", "other"))
+        & (pl.col("commands") > 0)
+    )
+    # A device that works through a queue is busy for longer than its calls take.
+    total = float(calls.select(pl.max_horizontal("duration_ns", "busy_ns").sum()).item())
+    union = float(calls["busy_ns"].sum())
+    busy = float(chosen["busy_ns"].sum())
+    if chosen.is_empty() or total <= 0 or busy <= 0:
+        return None
+    squeezed = min(union / busy, 1.0)  # commands at the same time
+    found = []
+    rows = chosen.select("op_type", "shapes", "commands", "busy_ns").iter_rows()
+    for op_type, text, commands, time in rows:
+        shapes = parse_shapes(text)
+        found.append(KindCost(commands, time * squeezed, work_of(op_type, shapes), shapes))
+    inside = min(busy * squeezed, total)
+    devices = calls["device"].unique(maintain_order=True).to_list()
+    profile = analysis.device_profiles.get(devices[0]) if devices else None
+    return CallCosts(tuple(found), total, total - inside, profile)

@@ -1,0 +1,176 @@
+"""`predict`: a run and a scenario → what a request would take, and many at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from profiler.analysis.prediction.changes import Changed, changed
+from profiler.analysis.prediction.memory_limits import check_fits, unknown_memory
+from profiler.analysis.prediction.placement import BestPlacement, best_placement
+from profiler.analysis.prediction.request import by_stage, by_submodule, request_time
+from profiler.analysis.prediction.result import Measured, Part, Prediction
+from profiler.analysis.prediction.scenario import Scenario, check
+from profiler.analysis.prediction.simulation import Simulation, simulate
+from profiler.analysis.prediction.targets import (
+    TargetDevice,
+    placed,
+    placement_of,
+    target_devices,
+)
+from profiler.analysis.prediction.workload import Workload, workload_of
+from profiler.analysis.result import Analysis
+from profiler.table.run import Run
+
+__all__ = ["predict"]
+
+_MUCH = 0.1  # of a request: what was measured once is said
+
+
+def predict(
+    run: Run, analysis: Analysis, scenario: Scenario, pipeline: int | None = None
+) -> Prediction:
+    """Predict `scenario` from `run`; `analysis` is of the whole run, without a selection.
+
+    Of several pipeline calls `pipeline` is the number of the one to start from. Raises InputError
+    where the run cannot answer it.
+    """
+    workload = workload_of(run, analysis, pipeline)
+    check(scenario, workload)
+    changes = changed(workload, scenario, run, analysis)
+    devices = _Devices.of(run, analysis, scenario, changes.workload)
+    alone = changes.workload
+    if devices is not None:
+        alone = devices.placed
+    request = request_time(alone, changes.spread)
+    before, after = (by_stage(w) for w in (workload, alone))
+    before_of, after_of = (by_submodule(w) for w in (workload, alone))
+    return Prediction(
+        run_id=run.run_id,
+        scenario=scenario,
+        measured=_measured(workload),
+        request=request,
+        stages=_parts(before, after),
+        submodules=_parts(before_of, after_of),
+        simulation=devices.simulation if devices else None,
+        best=devices.best if devices else None,
+        assumes=tuple(
+            dict.fromkeys((*_traced(analysis, workload), *_assumed(analysis, changes, devices)))
+        ),
+        unknown=tuple(
+            dict.fromkeys(
+                (
+                    *changes.unknown,
+                    *_once(request.once_ns, request.ns, request.resampled),
+                    *_missing(run, analysis),
+                )
+            )
+        ),
+    )
+
+
+def _measured(workload: Workload) -> Measured:
+    recorded = workload.measured_ns if workload.recorded_ns is None else workload.recorded_ns
+    return Measured(
+        pipelines=workload.numbers,
+        steps=workload.steps,
+        recorded_ns=float(recorded.mean()),
+        ns=float(workload.measured_ns.mean()),
+        low_ns=float(workload.measured_ns.min()),
+        high_ns=float(workload.measured_ns.max()),
+        calibrated=bool(workload.calibration),
+    )
+
+
+def _parts(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[Part, ...]:
+    names = dict.fromkeys((*before, *after))
+    return tuple(Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in names)
+
+
+def _traced(analysis: Analysis, workload: Workload) -> Iterator[str]:
+    """Whether the prediction has the cost of tracing in it."""
+    if workload.calibration:
+        factors = ", ".join(f"{n} times {f:.2f}" for n, f in sorted(workload.calibration.items()))
+        yield f"times are without the cost of tracing operators where it is known ({factors})"
+    elif analysis.run.traced_calls:
+        yield (
+            "times are as recorded, with what tracing operators cost: for those without, record "
+            "with --calibrate, or with --ops none"
+        )
+
+
+def _assumed(analysis: Analysis, changes: Changed, devices: _Devices | None) -> Iterator[str]:
+    if analysis.accounting.overlapping:
+        yield "pipeline calls of the run overlapped: their times have what they waited for another"
+    yield from changes.assumes
+    if devices is not None:
+        yield from devices.notes
+
+
+def _missing(run: Run, analysis: Analysis) -> Iterator[str]:
+    """What ran but is in no part."""
+    outside = analysis.accounting.calls_outside
+    if outside:
+        yield f"what {outside} calls in no pipeline call are for: they are left out"
+    for kind in dict.fromkeys(loss.kind for loss in run.losses):
+        yield f"what is not in the trace ({kind.replace('_', ' ')}, see `profile-sd3 analyze`)"
+
+
+def _once(once_ns: float, ns: float, resampled: str) -> Iterator[str]:
+    if not resampled:
+        yield "how much it scatters: nothing in the run was measured twice, so no interval is given"
+    elif once_ns > _MUCH * ns:
+        yield (
+            f"how much what was measured once scatters, {100 * once_ns / ns:.0f} % of the "
+            "predicted time: the interval takes it as it was"
+        )
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Devices:
+    """Requests on devices: the workload as it is placed, and what came of it."""
+
+    placed: Workload
+    simulation: Simulation
+    best: BestPlacement | None
+    notes: tuple[str, ...]
+
+    @classmethod
+    def of(
+        cls, run: Run, analysis: Analysis, scenario: Scenario, workload: Workload
+    ) -> _Devices | None:
+        """None where the scenario is about one request where it was."""
+        if not scenario.simulates:
+            return None
+        now = placement_of(workload)
+        names = [*now.values(), *scenario.place.values(), *scenario.devices]
+        memory = scenario.memory
+        sizes = {name: memory.get(name, memory.get("")) for name in dict.fromkeys(names)}
+        targets = target_devices(
+            names,
+            workload,
+            run.info.devices,
+            memory={name: size for name, size in sizes.items() if size is not None},
+            profiles=analysis.device_profiles,
+            roofline=analysis.roofline,
+        )
+        there = placed(workload, scenario.place, targets)
+        check_fits(there, placement_of(there), targets)
+        concurrency = scenario.concurrency or 1
+        simulation = simulate(there, concurrency, scenario.order)
+        best = None
+        searched = [t for t in targets if not scenario.devices or t.name in scenario.devices]
+        if len(searched) > 1:
+            best = best_placement(there, searched, concurrency, scenario.order)
+        return cls(there, simulation, best, tuple(_notes(there, targets, best)))
+
+
+def _notes(
+    workload: Workload, targets: list[TargetDevice], best: BestPlacement | None
+) -> Iterator[str]:
+    yield "moving tensors between devices takes no time beside that of calls"
+    yield "calls take what they were measured to take, whatever runs on other devices"
+    used = {*placement_of(workload).values()}
+    yield from (note for target in targets if target.name in used for note in target.notes)
+    yield from unknown_memory(workload, workload.submodules, targets)
+    yield from best.notes if best is not None else ()

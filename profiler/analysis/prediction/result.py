@@ -1,0 +1,58 @@
+"""What a prediction comes to: small frozen values, the input of its reports. Times are in ns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from profiler.analysis.prediction.placement import BestPlacement
+from profiler.analysis.prediction.request import RequestTime
+from profiler.analysis.prediction.scenario import Scenario
+from profiler.analysis.prediction.simulation import Simulation
+
+__all__ = ["Measured", "Part", "Prediction"]
+
+
+@dataclass(frozen=True, slots=True)
+class Measured:
+    """What the run says: the mean time of its `pipelines` (their numbers), `low` to `high`, with
+    `steps` steps. `recorded_ns` is as it was recorded, `ns` without the cost of tracing where that
+    is known (`calibrated`)."""
+
+    pipelines: tuple[int, ...]
+    steps: int
+    recorded_ns: float
+    ns: float
+    low_ns: float
+    high_ns: float
+    calibrated: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The time of a stage or submodule in a request, before and after; 0 where it is in none."""
+
+    name: str
+    before_ns: float
+    after_ns: float
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Prediction:
+    """The answer to `scenario` for one request of the run, and for many at once.
+
+    `stages` and `submodules` (the host's time among them, `host`) add up to `measured.ns` before
+    and to `request.ns` after. `simulation` is None where no placement and no concurrency was
+    asked for, `best` also where there is one device. `assumes` and `unknown` are sentences:
+    what it takes for granted, and what it does not know.
+    """
+
+    run_id: str
+    scenario: Scenario
+    measured: Measured
+    request: RequestTime
+    stages: tuple[Part, ...]
+    submodules: tuple[Part, ...]
+    simulation: Simulation | None
+    best: BestPlacement | None
+    assumes: tuple[str, ...]
+    unknown: tuple[str, ...]

@@ -1,0 +1,223 @@
+"""Devices that submodules may be placed on, and what a submodule's time would be there.
+
+A device of the same hardware takes the same time. On other hardware each operator's time goes by
+the rate of what bounds it (`roofline.verdicts`) on both devices: peak FLOP/s, bandwidth, or the
+time between launches; what the host bounds stays. Without profiles of both nothing is predicted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.prediction.workload import Task, Workload
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.errors import InputError
+
+__all__ = ["TargetDevice", "placed", "placement_of", "target_devices"]
+
+_CAPTURE = "record a run with that device, or calibrate both with `profile-sd3 calibrate-device`"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class TargetDevice:
+    """A device of a placement.
+
+    `memory_bytes` is None where it has no limit that is known. `factors` are its time / the
+    measured time by submodule, of those that can run there; `why_not` tells of the others. `like`
+    is equal for devices that are the same to a placement.
+    """
+
+    name: str
+    memory_bytes: int | None
+    factors: Mapping[str, float]
+    why_not: str = ""
+    notes: tuple[str, ...] = ()
+    like: str = ""
+
+
+def placement_of(workload: Workload) -> dict[str, str]:
+    """Submodule to the device on which it was measured.
+
+    Raises InputError where one was measured on several.
+    """
+    found: dict[str, str] = {}
+    for task in (*workload.encode, *workload.step, *workload.decode):
+        if task.submodule is None:
+            continue
+        device = found.setdefault(task.submodule, task.device)
+        if device != task.device:
+            raise InputError(
+                f"{task.submodule} ran on {device} and on {task.device}; "
+                "a placement needs a run in which each submodule stays on one device"
+            )
+    return found
+
+
+def placed(
+    workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
+) -> Workload:
+    """The workload with the submodules of `placement` on other devices; the rest stays.
+
+    Raises InputError for a submodule that the workload lacks, a device that is no target, and a
+    submodule whose time there is not known.
+    """
+    present = placement_of(workload)
+    by_name = {target.name: target for target in targets}
+    for submodule, device in placement.items():
+        if submodule not in present:
+            raise InputError(
+                f"{submodule!r} is not a submodule of this run; it has {', '.join(present)}"
+            )
+        if device == present[submodule]:
+            continue
+        if device not in by_name:
+            known = ", ".join(sorted({*by_name, *present.values()}))
+            raise InputError(f"{device!r} is not among the devices to place on: {known}")
+        if submodule not in by_name[device].factors:
+            raise InputError(f"{submodule} cannot be placed on {device}: {by_name[device].why_not}")
+
+    def moved(task: Task) -> Task:
+        if task.submodule is None or task.submodule not in placement:
+            return task
+        device = placement[task.submodule]
+        if device == task.device:
+            return task
+        factor = by_name[device].factors[task.submodule]
+        times = (task.first_ns, task.steady_ns)
+        if factor != 1.0:
+            times = tuple(np.rint(ns * factor).astype(np.int64) for ns in times)
+        return replace(task, device=device, first_ns=times[0], steady_ns=times[1])
+
+    return replace(
+        workload,
+        encode=tuple(map(moved, workload.encode)),
+        step=tuple(map(moved, workload.step)),
+        decode=tuple(map(moved, workload.decode)),
+    )
+
+
+def target_devices(
+    names: Sequence[str],
+    workload: Workload,
+    devices: Mapping[str, Any],
+    *,
+    memory: Mapping[str, int] | None = None,
+    profiles: Mapping[str, DeviceProfile] | None = None,
+    roofline: pl.DataFrame | None = None,
+) -> list[TargetDevice]:
+    """What is known of the devices `names`, from the run's own (`RunInfo.devices`).
+
+    `memory` are bytes by device, over what the run knows; `profiles` the devices' rates and
+    `roofline` the run's operators, by which times on other hardware go. A device that is not in
+    the run is taken to be like the first of its kind, which a note says. Raises InputError for one
+    whose kind is not in the run.
+    """
+    present = placement_of(workload)
+    asked = memory or {}
+    found = []
+    for name in dict.fromkeys(names):
+        stand_in, notes = _stand_in(name, devices, present)
+        facts = devices.get(stand_in)
+        known = facts if isinstance(facts, Mapping) else {}
+        size = asked.get(name, known.get("memory_bytes"))
+        limit = int(size) if isinstance(size, int) and size > 0 else None
+        factors, why_not = _factors(stand_in, name, present, devices, profiles or {}, roofline)
+        like = repr((_hardware(stand_in, devices), limit, sorted(factors.items())))
+        found.append(TargetDevice(name, limit, factors, why_not, notes, like))
+    return found
+
+
+def _stand_in(
+    name: str, devices: Mapping[str, Any], present: Mapping[str, str]
+) -> tuple[str, tuple[str, ...]]:
+    """The device of the run that tells what this one is, and what to say of that."""
+    known = list(dict.fromkeys((*devices, *present.values())))
+    if name in known:
+        return name, ()
+    kind = name.partition(":")[0]
+    like = next((other for other in known if other.partition(":")[0] == kind), None)
+    if like is None:
+        raise InputError(f"nothing is known of {name}, only of {', '.join(known)}: {_CAPTURE}")
+    note = f"{name} is not in the run and taken to be like {like}"
+    if kind == "cpu":
+        note += ", with as many cores of its own; where it takes cores away from others, these slow"
+    return like, (note,)
+
+
+def _hardware(device: str, devices: Mapping[str, Any]) -> tuple[str, str, int | None]:
+    """Kind, name of the hardware and number of cores: equal for devices that are equally fast."""
+    facts = devices.get(device)
+    known = facts if isinstance(facts, Mapping) else {}
+    cores = known.get("cores")
+    hardware = known.get("hardware")
+    count = len(cores) if isinstance(cores, list) else None
+    return device.partition(":")[0], hardware if isinstance(hardware, str) else "", count
+
+
+def _factors(
+    stand_in: str,
+    name: str,
+    present: Mapping[str, str],
+    devices: Mapping[str, Any],
+    profiles: Mapping[str, DeviceProfile],
+    roofline: pl.DataFrame | None,
+) -> tuple[dict[str, float], str]:
+    """Time on the device / time measured by submodule, and why others are missing."""
+    found: dict[str, float] = {}
+    why_not = ""
+    for submodule, device in present.items():
+        if _hardware(device, devices) == _hardware(stand_in, devices):
+            found[submodule] = 1.0
+            continue
+        factor = None
+        base, target = profiles.get(device), profiles.get(stand_in)
+        if base is not None and target is not None and roofline is not None:
+            operators = roofline.filter(
+                (pl.col("submodule") == submodule) & (pl.col("device") == device)
+            )
+            factor = _relative_time(operators, base, target)
+        if factor is None:
+            why_not = (
+                f"{name} is other hardware than {device}, and their rates do not tell the time "
+                f"there; {_CAPTURE}"
+            )
+        else:
+            found[submodule] = factor
+    return found, why_not
+
+
+def _relative_time(
+    operators: pl.DataFrame, base: DeviceProfile, target: DeviceProfile
+) -> float | None:
+    """Time of operators on `target` / on `base`, None where a rate that decides is not known."""
+    ratios = {
+        "compute-bound": _peak_ratio(base, target),
+        "memory-bound": _ratio(base.memory_bandwidth, target.memory_bandwidth),
+        "launch-bound": _ratio(target.launch_ns, base.launch_ns),
+        "host-bound": 1.0,
+    }
+    total = weighted = 0.0
+    for verdict, busy in operators.select("verdict", "busy_ns").iter_rows():
+        if verdict is None:
+            continue  # scaled as the rest
+        ratio = ratios[verdict]
+        if ratio is None:
+            return None
+        total += busy
+        weighted += busy * ratio
+    return weighted / total if total else None
+
+
+def _peak_ratio(base: DeviceProfile, target: DeviceProfile) -> float | None:
+    """The least favourable ratio over the types that both multiply."""
+    both = sorted(set(base.peak_flops) & set(target.peak_flops))
+    return max((base.peak_flops[t] / target.peak_flops[t] for t in both), default=None)
+
+
+def _ratio(above: float | None, below: float | None) -> float | None:
+    return above / below if above and below else None

@@ -1,0 +1,309 @@
+"""What one request (one pipeline call) does, in order, each part with its measured times."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.prediction.pieces import HOST_TIME, Piece, PipelinePieces, pieces_of
+from profiler.analysis.result import Analysis
+from profiler.errors import InputError
+from profiler.table.run import Run
+
+__all__ = ["HOST", "Task", "Workload", "workload_of"]
+
+HOST = HOST_TIME  # the name of tasks that are the host's time
+_Times = npt.NDArray[np.int64]
+_ENOUGH = 3  # traced and untraced calls of a submodule; fewer differ by chance
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Task:
+    """One call of a submodule, or the host's time before the next one.
+
+    p pipeline calls were measured. `first_ns` is the time in the first step of each, int64 [p]; of
+    what lies in no step it is empty, int64 [0]. `steady_ns` are the times in later steps,
+    int64 [p, k]; of what lies in no step its time in each pipeline call, int64 [p, 1]. A step in
+    which it did not happen counts as 0 ns.
+
+    `submodule` is None, `device` and `branch` "" for the host's time: pipeline code, and what it
+    waited for outside of calls. `of` is then the name of the task that it leads to, "" for none.
+    """
+
+    name: str  # "text_encoder_3.prompt", "transformer.cond", "host", "tokenizer_2"
+    submodule: str | None
+    stage: str
+    branch: str
+    device: str
+    first_ns: _Times
+    steady_ns: _Times
+    of: str = ""
+
+    @property
+    def total_ns(self) -> _Times:
+        """Its time in each pipeline call, int64 [p]."""
+        total: _Times = self.steady_ns.sum(axis=1)
+        return total + self.first_ns if len(self.first_ns) else total
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Workload:
+    """The tasks of one request in the order in which the pipeline calls them: those of `encode`
+    (before the first step) once, those of `step` in each of `steps` steps, those of `decode` once.
+
+    `measured_ns`, int64 [p], is the time of each pipeline call, the sum over its tasks.
+    `weights` are bytes, `activations` the most bytes beside them in a call, by submodule, of those
+    where they are known. `devices` are those of the run.
+
+    Times of traced calls were multiplied with `calibration`, untraced over traced time by
+    submodule, where it is known; `recorded_ns`, int64 [p], are the pipeline calls without that,
+    None where nothing was calibrated. `numbers` are the pipeline calls. `steps_of` says in how
+    many steps (a mean) a call of a name happened where that is not all.
+    """
+
+    encode: tuple[Task, ...]
+    step: tuple[Task, ...]
+    decode: tuple[Task, ...]
+    steps: int
+    weights: Mapping[str, int]
+    activations: Mapping[str, int]
+    measured_ns: _Times
+    devices: tuple[str, ...]
+    calibration: Mapping[str, float] = field(default_factory=dict)
+    recorded_ns: _Times | None = None
+    numbers: tuple[int, ...] = ()
+    steps_of: Mapping[str, float] = field(default_factory=dict)
+
+    @property
+    def tasks(self) -> tuple[Task, ...]:
+        """All tasks, each once."""
+        return (*self.encode, *self.step, *self.decode)
+
+    def mapped(self, change: Callable[[tuple[Task, ...]], tuple[Task, ...]]) -> Workload:
+        """With each part (`encode`, `step`, `decode`) changed; `measured_ns` is what the measured
+        pipeline calls, with their own steps, would have taken."""
+        encode, step, decode = (change(part) for part in (self.encode, self.step, self.decode))
+        total = np.zeros_like(self.measured_ns)
+        for task in (*encode, *step, *decode):
+            total = total + task.total_ns
+        return replace(self, encode=encode, step=step, decode=decode, measured_ns=total)
+
+    @property
+    def submodules(self) -> tuple[str, ...]:
+        """The submodules that are called, in order of their first calls."""
+        names = (task.submodule for task in self.tasks)
+        return tuple(dict.fromkeys(name for name in names if name is not None))
+
+
+def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Workload:
+    """The workload of the pipeline calls of `run`, of one of them where `pipeline` is its number.
+
+    Of several the first is left out where nothing was run to warm up. Raises InputError where the
+    run has no pipeline call with steps, or its pipeline calls did different things.
+    """
+    calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
+    pipelines = PipelineCalls.of(run)
+    if pipelines.spans.is_empty():
+        raise InputError(
+            "the run holds no pipeline span, so what a request is made of is not known: record it "
+            "with profiler.profile(pipeline), or give another run"
+        )
+    if not pipelines.known and bool(pipelines.overlapping().any()):
+        raise InputError(
+            "the run's pipeline calls overlap and it does not say what belongs to which: give a "
+            "run in which they run one after the other"
+        )
+    commands = CommandArrays.of(run.commands, calls)
+    cut = _chosen(pieces_of(run, commands, pipelines), pipeline, warm=bool(run.info.warmup))
+    factors = _calibration(analysis)
+    traced = calls["ops_traced"].to_list()
+    names = calls["submodule"].cast(pl.String).to_list()
+    factor_of_call = [
+        factors.get(name, 1.0) if was_traced else 1.0
+        for name, was_traced in zip(names, traced, strict=True)
+    ]
+    called = [row for pieces in cut for row in _calls_in(pieces)]
+    applied = {names[row]: factors[names[row]] for row in called if factor_of_call[row] != 1.0}
+    scaled = _Scaled(cut, factor_of_call)
+    workload = Workload(
+        encode=scaled.tasks("encode"),
+        step=scaled.tasks("step"),
+        decode=scaled.tasks("decode"),
+        steps=len(cut[0].steps),
+        weights=_known(analysis, "weight_bytes"),
+        activations=_known(analysis, "activation_bytes"),
+        measured_ns=np.zeros(len(cut), dtype=np.int64),
+        devices=tuple(analysis.devices["device"]),
+        calibration=applied,
+        recorded_ns=np.array([p.duration_ns for p in cut], dtype=np.int64) if applied else None,
+        numbers=tuple(pieces.number for pieces in cut),
+        steps_of=_steps_of(cut),
+    )
+    return workload.mapped(lambda tasks: tasks)
+
+
+def _chosen(
+    cut: Sequence[PipelinePieces], pipeline: int | None, *, warm: bool
+) -> list[PipelinePieces]:
+    """The pipeline calls to be measured."""
+    if pipeline is not None:
+        found = [pieces for pieces in cut if pieces.number == pipeline]
+        if not found:
+            known = ", ".join(str(pieces.number) for pieces in cut[:8])
+            raise InputError(f"the run has no pipeline call {pipeline}: choose one of {known}")
+    elif warm or len(cut) == 1:
+        found = list(cut)
+    else:
+        found = list(cut[1:])  # the first paid for what happens once
+    if not any(pieces.steps for pieces in found):
+        raise InputError(
+            "the run holds no denoising steps, so they cannot be changed: give the trace of a "
+            "whole pipeline call"
+        )
+    kinds = {_kind(pieces): pieces.number for pieces in reversed(found)}
+    if len(kinds) > 1:
+        some = ", ".join(str(number) for number in sorted(kinds.values())[:4])
+        raise InputError(
+            f"pipeline calls {some} of the run did different things (steps, guidance, "
+            "submodules): choose one with --pipeline"
+        )
+    return found
+
+
+def _kind(pieces: PipelinePieces) -> tuple[object, ...]:
+    """What pipeline calls that are measured together have in common."""
+
+    def names(some: Sequence[Piece]) -> tuple[str, ...]:
+        return tuple(sorted(piece.name for piece in some if piece.submodule is not None))
+
+    in_steps = tuple(sorted({name for step in pieces.steps for name in names(step)}))
+    parts = names(pieces.encode), in_steps, names(pieces.decode)
+    return (pieces.pipeline, *parts, len(pieces.steps))
+
+
+def _calls_in(pieces: PipelinePieces) -> Iterator[int]:
+    phases = (pieces.encode, *pieces.steps, pieces.decode)
+    yield from (piece.call for phase in phases for piece in phase if piece.submodule is not None)
+
+
+def _calibration(analysis: Analysis) -> dict[str, float]:
+    """Untraced over traced time by submodule: what capture measured, else where enough calls of
+    both kinds tell."""
+    untraced = pl.col("calls") - pl.col("traced_calls")
+    enough = (pl.col("traced_calls") >= _ENOUGH) & (untraced >= _ENOUGH)
+    known = pl.col("submodule").is_in([*_measured_by_capture(analysis)])
+    rows = analysis.submodules.filter(known | enough).select("submodule", "calibration")
+    return {name: f for name, f in rows.drop_nulls().iter_rows() if 0 < f < float("inf")}
+
+
+def _measured_by_capture(analysis: Analysis) -> Iterator[str]:
+    for name, known in analysis.run.submodules.items():
+        if isinstance(known, Mapping) and known.get("calibration"):
+            yield name
+
+
+def _known(analysis: Analysis, column: str) -> dict[str, int]:
+    """The most of a column of the memory table by submodule."""
+    known = analysis.memory.drop_nulls(["submodule", column])
+    return dict(known.group_by("submodule").agg(pl.col(column).max()).sort("submodule").iter_rows())
+
+
+def _steps_of(cut: Sequence[PipelinePieces]) -> dict[str, float]:
+    """By name in how many steps a call happened, those that do not happen in all."""
+    counts: dict[str, int] = {}
+    for pieces in cut:
+        for step in pieces.steps:
+            for name in {piece.name for piece in step if piece.submodule is not None}:
+                counts[name] = counts.get(name, 0) + 1
+    steps = len(cut[0].steps)
+    return {n: count / len(cut) for n, count in counts.items() if count != steps * len(cut)}
+
+
+_Key = tuple[str, int, str, str]  # name, which of its name, leading to, stage
+_Timed = dict[_Key, tuple[Piece, float]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Scaled:
+    """Pieces of p pipeline calls, calls multiplied with `factors`, one a row of the run's calls."""
+
+    cut: Sequence[PipelinePieces]
+    factors: Sequence[float]
+
+    def tasks(self, phase: str) -> tuple[Task, ...]:
+        """The tasks of `encode`, `step` or `decode`."""
+        in_steps = phase == "step"
+        table = [
+            [self._timed(some) for some in (pieces.steps if in_steps else [getattr(pieces, phase)])]
+            for pieces in self.cut
+        ]
+        order: list[_Key] = []
+        for timed in sorted((t for row in table for t in row), key=len, reverse=True):
+            _merge(order, list(timed))
+        pieces = {key: piece for row in table for timed in row for key, (piece, _) in timed.items()}
+        return tuple(self._task(key, pieces[key], table, in_steps=in_steps) for key in order)
+
+    def _timed(self, pieces: Sequence[Piece]) -> _Timed:
+        """The pieces of one phase by what they are, with their times, in order."""
+        found: _Timed = {}
+        counts: dict[str, int] = {}
+        of_call = _numbered(pieces)
+        for piece in pieces:
+            if piece.submodule is None:
+                name, number = of_call.get(piece.call, ("", 0))
+                key = (piece.name, number, name or "end", piece.stage)
+                factor = 1.0
+            else:
+                number = counts.get(piece.name, 0)
+                counts[piece.name] = number + 1
+                key = (piece.name, number, "", "")
+                factor = self.factors[piece.call]
+            before = found[key][1] if key in found else 0.0
+            found[key] = (piece, before + piece.duration_ns * factor)
+        return found
+
+    def _task(
+        self, key: _Key, piece: Piece, table: Sequence[Sequence[_Timed]], *, in_steps: bool
+    ) -> Task:
+        times = np.array(
+            [[round(timed[key][1]) if key in timed else 0 for timed in row] for row in table],
+            dtype=np.int64,
+        )
+        return Task(
+            name=piece.name,
+            submodule=piece.submodule,
+            stage=piece.stage,
+            branch=piece.branch,
+            device=piece.device,
+            first_ns=times[:, 0] if in_steps else np.zeros(0, dtype=np.int64),
+            steady_ns=times[:, 1:] if in_steps else times,
+            of=key[2] if key[2] != "end" else "",
+        )
+
+
+def _numbered(pieces: Sequence[Piece]) -> dict[int, tuple[str, int]]:
+    """The name of each call of a phase, and which of that name it is."""
+    counts: dict[str, int] = {}
+    found = {}
+    for piece in pieces:
+        if piece.submodule is not None:
+            found[piece.call] = (piece.name, counts.get(piece.name, 0))
+            counts[piece.name] = counts.get(piece.name, 0) + 1
+    return found
+
+
+def _merge(order: list[_Key], keys: Sequence[_Key]) -> None:
+    """Put `keys` that are not in `order` yet behind those that come before them."""
+    place = 0
+    for key in keys:
+        if key in order:
+            place = order.index(key) + 1
+        else:
+            order.insert(place, key)
+            place += 1

@@ -1,0 +1,53 @@
+"""`profiler.analyze`: from a path or a run to an `Analysis`, for scripts and notebooks."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+from profiler.analysis.analyze import analyze as analyze_run
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
+from profiler.analysis.selection import Selection
+from profiler.table.load import load, place_of
+from profiler.table.run import Run
+
+__all__ = ["analyze"]
+
+_Names = str | Iterable[str]
+
+
+def analyze(
+    source: Run | str | os.PathLike[str],
+    *,
+    stage: _Names = (),
+    submodule: _Names = (),
+    device: _Names = (),
+    step: int | str | Iterable[int | str] = (),
+    device_profile: str | os.PathLike[str] | None = None,
+    device_memory: int | Mapping[str, int] = MappingProxyType({}),
+) -> Analysis:
+    """Analyze a run: one that is loaded, or the one that `load(source)` would load.
+
+    `stage`, `submodule`, `device` and `step` (7, "0-3", "last") limit the tables to what they name,
+    as the options of `profile-sd3 analyze` do. `device_profile` is a file that `calibrate-device`
+    wrote; without it the one in or beside the bundle counts, if there is one. `device_memory` is
+    bytes of memory, of all devices or by device, for the head-room. Raises InputError, in one
+    sentence, where the run cannot be read or does not have what is named.
+    """
+    profiles = read_profiles(Path(device_profile)) if device_profile is not None else ()
+    if isinstance(source, Run):
+        run = source
+    else:
+        place = place_of(source)
+        run = load(place)
+        profiles = profiles or find_profiles(place)
+    selection = Selection(_names(stage), _names(submodule), _names(device), _names(step))
+    sizes = {"": device_memory} if isinstance(device_memory, int) else device_memory
+    return analyze_run(run, selection, profiles, sizes)
+
+
+def _names(given: int | str | Iterable[int | str]) -> tuple[str, ...]:
+    return (str(given),) if isinstance(given, (int, str)) else tuple(map(str, given))

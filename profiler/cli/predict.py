@@ -1,0 +1,182 @@
+"""`profile-sd3 predict`: what would it take if."""
+
+from __future__ import annotations
+
+import io
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, cast
+
+import typer
+
+from profiler.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from profiler.analysis.prediction.request_graph import Order
+    from profiler.analysis.prediction.result import Prediction
+    from profiler.table.run import Run
+
+__all__ = ["predict"]
+
+_DAMAGE = ("truncated_file", "missing_file", "changed_file")
+_OURS = ("manifest.json", "run.json")
+_STDOUT = Path("-")
+
+
+def predict(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="A bundle, a folder of bundles (the newest is taken), or a Parquet run.",
+        ),
+    ] = Path("traces"),
+    steps: Annotated[int | None, typer.Option(metavar="N", help="Denoising steps.")] = None,
+    guidance: Annotated[
+        str | None, typer.Option(metavar="off", help="off: without classifier-free guidance.")
+    ] = None,
+    drop: Annotated[
+        list[str] | None,
+        typer.Option(metavar="SUBMODULE", help="Do not call it; may be repeated."),
+    ] = None,
+    place: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SUBMODULE=DEVICE", help="Run it there: text_encoder_3=cpu:1; may be repeated."
+        ),
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(metavar="TYPE", help="Compute with it: fp32, fp16, bf16, fp8 or fp64."),
+    ] = None,
+    concurrency: Annotated[
+        int | None, typer.Option(metavar="N", help="Requests in flight at the same time.")
+    ] = None,
+    order: Annotated[
+        str,
+        typer.Option(
+            metavar="ORDER",
+            help="graph: a call begins when its inputs are there, as in a Triton ensemble; "
+            "pipeline: a thread a request, one call after the other.",
+        ),
+    ] = "graph",
+    devices: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="DEVICES",
+            help="Search the best placement on these, as cpu:0,cpu:1.  [default: those in use]",
+        ),
+    ] = None,
+    device_memory: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[DEVICE=]SIZE",
+            help="Memory of a device, 16GiB or cpu:0=4GiB: what is placed there must fit; may be "
+            "repeated.",
+        ),
+    ] = None,
+    device_profile: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="What calibrate-device measured.  [default: device_profiles.json in the bundle or "
+            "beside it; else published figures]",
+        ),
+    ] = None,
+    pipeline: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N", help="Number of the pipeline call to start from.  [default: all]"
+        ),
+    ] = None,
+    json_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--json",
+            metavar="FILE",
+            help="Write the prediction as JSON; -: to stdout, and only that.",
+        ),
+    ] = None,
+) -> None:
+    """Predict what a request would take with other steps, devices, types or load.
+
+    From the parts that a run measured; options combine.
+    """
+    from profiler.analysis.analyze import analyze
+    from profiler.analysis.prediction.predict import predict as answer
+    from profiler.analysis.prediction.scenario import Scenario, parse_places
+    from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
+    from profiler.cli.device_memory import device_sizes
+    from profiler.table.load import place_of
+
+    scenario = Scenario(
+        steps=steps,
+        guidance=_guidance(guidance),
+        drop=_names(drop),
+        place=parse_places(place or ()),
+        precision=precision,
+        concurrency=concurrency,
+        order=cast("Order", order),  # checked with the run
+        devices=_names(devices),
+        memory=device_sizes(device_memory or ()),
+    )
+    if json_file is not None and (json_file.suffix == ".pb" or json_file.name in _OURS):
+        raise OutputError(f"{json_file} is part of a trace: give another file to write to")
+    source = place_of(path)
+    profiles = read_profiles(device_profile) if device_profile else find_profiles(source)
+    run = _whole(source)
+    prediction = answer(run, analyze(run, measured=profiles), scenario, pipeline)
+    _write(prediction, json_file)
+
+
+def _guidance(text: str | None) -> bool:
+    """Whether guidance stays."""
+    if text not in (None, "off"):
+        raise InputError(f"--guidance {text!r} cannot be predicted: give off, or leave it out")
+    return text is None
+
+
+def _names(texts: list[str] | None) -> tuple[str, ...]:
+    """Names of several options, each with commas."""
+    words = (word.strip() for text in texts or () for word in text.split(","))
+    return tuple(dict.fromkeys(filter(None, words)))
+
+
+def _whole(source: Path) -> Run:
+    """Load a run. Raises InputError where it has no call, or files of it are damaged: a time that
+    lacks a part predicts nothing."""
+    from profiler.table.load import load
+
+    run = load(source)
+    damaged = [loss for loss in run.losses if loss.kind in _DAMAGE]
+    if damaged:
+        detail = damaged[0].detail.partition(":")[0]
+        raise InputError(
+            f"{source} is not whole ({damaged[0].where}: {detail}): copy it again or record the "
+            "run again"
+        )
+    if run.calls.is_empty():
+        raise InputError(
+            f"{source} holds no call of a submodule: give a bundle, or convert another profiler's "
+            "trace with `profile-sd3 import`"
+        )
+    return run
+
+
+def _write(prediction: Prediction, json_file: Path | None) -> None:
+    from profiler.report.predict_document import prediction_to_json
+    from profiler.trace.storage import write_atomically
+
+    if json_file == _STDOUT:
+        sys.stdout.write(prediction_to_json(prediction))
+        return
+    if json_file is not None:
+        write_atomically(json_file, prediction_to_json(prediction).encode())
+    from rich.console import Console
+
+    from profiler.report.predict_text import print_prediction
+
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # a terminal without µ or … still gets a report
+    console = Console(highlight=False, markup=False, emoji=False, soft_wrap=False)
+    print_prediction(console, prediction)

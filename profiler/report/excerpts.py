@@ -1,0 +1,164 @@
+"""What reports show of the larger tables of an analysis, and the sentences that they say about
+them: the same in the terminal and in the page."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.report.units import counted, duration, percent
+
+__all__ = [
+    "HALF_OF_BATCH",
+    "LEAST_SHARE",
+    "UNCOUNTED_WEIGHTS",
+    "WITHOUT_CLASSES",
+    "again_notes",
+    "changing_parts",
+    "only_at_most",
+    "outlier_count",
+    "part_names",
+    "path_by_part",
+    "path_sentence",
+    "path_wall_ns",
+    "places",
+    "roles_shown",
+    "roof_sentence",
+    "split_operators",
+    "with_rates",
+]
+
+LEAST_SHARE = 0.005  # of the time of all, for a row that is shown
+HALF_OF_BATCH = "estimated: half of the batched calls, as if time grew with the batch"
+UNCOUNTED_WEIGHTS = "needed: the peak, and weights, which the counters leave out"
+WITHOUT_CLASSES = "the trace has no classes of modules: roles are by names, op types and shapes"
+_BY_RULES = "by rules about names and shapes, not by values: a trace holds none"
+_UPPER = "at most: of what is known ahead all but one execution, were it computed as one batch"
+
+
+def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
+    """Of `step_operators` those of some size whose time changes: a warm-up, a drift that is none of
+    0, outliers."""
+    drifts = (pl.col("drift_low_ns") > 0) | (pl.col("drift_high_ns") < 0)
+    whole = int(parts.filter(pl.col("level") == "step")["total_ns"].sum())
+    return parts.filter(
+        pl.col("total_ns") >= LEAST_SHARE * whole,
+        (pl.col("warmup_steps") > 0) | drifts.fill_null(value=False) | (pl.col("outliers") > 0),
+    )
+
+
+def part_names(rows: pl.DataFrame) -> list[str]:
+    """What a part of a step is called: its layer and role, its submodule, or `step`."""
+    names = []
+    for level, submodule, layer, role in rows.select(
+        "level", "submodule", "layer", "role"
+    ).iter_rows():
+        parts = [part for part in (layer, role) if part]
+        names.append(" ".join(parts) or submodule or level)
+    return names
+
+
+def outlier_count(analysis: Analysis) -> int:
+    """How many outliers there are; `step_outliers` holds those that cost most."""
+    return max(int(analysis.step_operators["outliers"].sum()), len(analysis.step_outliers))
+
+
+def places(rows: pl.DataFrame) -> list[str]:
+    """Device and track of what overlapped an outlier, "" where nothing did."""
+    pairs = zip(rows["cause_device"], rows["cause_track"], strict=True)
+    return [" ".join(part for part in pair if part) for pair in pairs]
+
+
+def only_at_most(analysis: Analysis) -> str:
+    """What the savings marked as estimated mean, "" where there are none."""
+    return _UPPER if analysis.invariants["estimated"].any() else ""
+
+
+def again_notes(analysis: Analysis) -> str:
+    """What hoisting all that is computed again would save."""
+    again = analysis.invariants
+    measured = int(again.filter(~pl.col("estimated"))["saved_ns"].sum())
+    ahead = int(again.filter("estimated")["saved_ns"].sum())
+    busy = int(analysis.submodules["busy_ns"].sum())
+    share = f" ({percent(measured / busy)})" if busy else ""
+    sums = [f"{duration(measured)} of device time{share}"] if measured else []
+    sums += [f"at most {duration(ahead)} of what is known ahead"] if ahead else []
+    return f"{', and '.join(sums)}; {_BY_RULES}"
+
+
+def roles_shown(roles: pl.DataFrame) -> pl.DataFrame:
+    """Roles of submodules that took some of the device time."""
+    of_submodules = roles.drop_nulls("submodule")
+    least = LEAST_SHARE * int(of_submodules["busy_ns"].sum())
+    return of_submodules.filter(pl.col("busy_ns") >= least)
+
+
+def roof_sentence(analysis: Analysis) -> str:
+    """Where the roofs come from, and how much of the time has none."""
+    rows = analysis.roofline
+    devices = sorted(set(rows["device"].drop_nulls()))
+    profiles = analysis.device_profiles
+    lines = [_source(device, profiles[device]) for device in devices if device in profiles]
+    missing = [device for device in devices if device not in profiles]
+    if missing:
+        names = ", ".join(missing)
+        lines.append(f"no profile of {names}: `profile-sd3 calibrate-device` measures one")
+    busy, unknown = int(rows["busy_ns"].sum()), int(rows["unknown_ns"].sum())
+    if unknown and busy:
+        lines.append(f"FLOPs or bytes not known for {percent(unknown / busy)} of busy time")
+    return "; ".join(lines)
+
+
+def _source(device: str, profile: DeviceProfile) -> str:
+    how = "measured" if profile.measured else "published"
+    return f"roof of {device}: {how}, {profile.source or 'source unknown'}"
+
+
+def path_wall_ns(rows: pl.DataFrame) -> int:
+    """The time of the pipeline calls of `critical_path` together."""
+    return int(rows.unique("pipeline")["wall_ns"].sum())
+
+
+def path_sentence(analysis: Analysis) -> str:
+    """What the critical paths take together, of the time of their pipeline calls."""
+    rows = analysis.critical_path
+    paths = rows["pipeline"].n_unique()
+    of = "" if paths == 1 else f" of {counted(paths, 'pipeline call')}"
+    path, wall = int(rows["path_ns"].sum()), path_wall_ns(rows)
+    share = f", {percent(path / wall)}" if wall else ""
+    return f"Critical path{of}: {duration(path)} of {duration(wall)}{share}"
+
+
+def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:
+    """`critical_path` over all pipeline calls: submodule, part, device, pieces, path_ns and share.
+
+    At most `shown` rows, longest first; the rest of them is one row more, of part `other`.
+    """
+    keys = ["submodule", "part", "device"]
+    summed = (
+        rows.group_by(keys)
+        .agg(pl.col("pieces", "path_ns").sum())
+        .sort(["path_ns", *keys], descending=[True, False, False, False], nulls_last=True)
+    )
+    kept = summed.head(shown)
+    if len(summed) > shown:
+        left = summed.slice(shown).select(pl.col("pieces", "path_ns").sum())
+        kept = pl.concat([kept, left.with_columns(part=pl.lit("other"))], how="diagonal")
+    return kept.with_columns(share=pl.col("path_ns") / max(path_wall_ns(rows), 1))
+
+
+def split_operators(geometry: pl.DataFrame, shown: int) -> tuple[pl.DataFrame, int]:
+    """The parts of the `shown` longest split operators of submodules, and how many there are."""
+    split = geometry.drop_nulls("submodule")
+    whole = split.filter(pl.col("part") == "whole").select("submodule", "layer")
+    kept = split.join(whole.head(shown), on=["submodule", "layer"], maintain_order="left")
+    return kept, len(whole)
+
+
+def with_rates(rows: pl.DataFrame) -> pl.DataFrame:
+    """Rows of a roofline with `rate` (GFLOP/s) and `bandwidth` (GB/s), both 10⁹ and of the time of
+    commands whose FLOPs and bytes are known; null where there are none."""
+    known_ns = pl.col("busy_ns") - pl.col("unknown_ns")
+    known_ns = pl.when(known_ns > 0).then(known_ns)
+    return rows.with_columns(rate=pl.col("flops") / known_ns, bandwidth=pl.col("bytes") / known_ns)

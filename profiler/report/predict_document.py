@@ -1,0 +1,103 @@
+"""A prediction as one JSON document; `docs/predict.md` describes every key."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from profiler.analysis.comparison.noise import CONFIDENCE, RESAMPLES, SEED
+from profiler.analysis.prediction.placement import BestPlacement
+from profiler.analysis.prediction.result import Part, Prediction
+from profiler.analysis.prediction.simulation import Simulation
+
+__all__ = ["PERCENTILES", "PREDICT_VERSION", "prediction_document", "prediction_to_json"]
+
+PREDICT_VERSION = 1  # rises when a key goes or changes its meaning
+PERCENTILES = (50, 90, 99)
+
+
+def prediction_document(prediction: Prediction) -> dict[str, Any]:
+    """The prediction as plain values: mappings, lists, text, numbers, booleans, None."""
+    scenario, measured, request = prediction.scenario, prediction.measured, prediction.request
+    return {
+        "version": PREDICT_VERSION,
+        "confidence": CONFIDENCE,
+        "resamples": RESAMPLES,
+        "seed": SEED,
+        "run": prediction.run_id,
+        "scenario": {
+            "steps": scenario.steps,
+            "guidance": scenario.guidance,
+            "drop": [*scenario.drop],
+            "place": dict(scenario.place),
+            "precision": scenario.precision,
+            "concurrency": scenario.concurrency,
+            "order": scenario.order,
+            "devices": [*scenario.devices],
+            "device_memory": dict(scenario.memory),
+        },
+        "measured": {
+            "pipelines": [*measured.pipelines],
+            "steps": measured.steps,
+            "recorded_ns": round(measured.recorded_ns),
+            "ns": round(measured.ns),
+            "low_ns": round(measured.low_ns),
+            "high_ns": round(measured.high_ns),
+            "calibrated": measured.calibrated,
+        },
+        "predicted": {
+            "ns": round(request.ns),
+            "low_ns": None if request.low is None else round(request.low),
+            "high_ns": None if request.high is None else round(request.high),
+            "resampled": request.resampled or None,
+            "once_ns": round(request.once_ns),
+        },
+        "stages": [_part(part) for part in prediction.stages],
+        "submodules": [_part(part) for part in prediction.submodules],
+        "simulation": _simulation(prediction.simulation),
+        "best_placement": _best(prediction.best),
+        "assumes": [*prediction.assumes],
+        "unknown": [*prediction.unknown],
+    }
+
+
+def _part(part: Part) -> dict[str, Any]:
+    return {
+        "name": part.name,
+        "before_ns": round(part.before_ns),
+        "after_ns": round(part.after_ns),
+    }
+
+
+def _simulation(simulation: Simulation | None) -> dict[str, Any] | None:
+    if simulation is None:
+        return None
+    return {
+        "concurrency": simulation.concurrency,
+        "order": simulation.order,
+        "requests": simulation.requests,
+        "window_ns": simulation.window_ns,
+        "throughput": simulation.throughput,
+        "latency_ns": {f"p{p}": simulation.latency(p) for p in PERCENTILES},
+        "utilization": dict(simulation.utilization),
+        "queue_wait_ns": {name: round(ns) for name, ns in simulation.queue_wait_ns.items()},
+    }
+
+
+def _best(best: BestPlacement | None) -> dict[str, Any] | None:
+    if best is None:
+        return None
+    return {
+        "placement": dict(best.placement),
+        "possible": best.possible,
+        "considered": best.considered,
+        "simulated": best.simulated,
+        "exhaustive": best.exhaustive,
+        "simulation": _simulation(best.simulation),
+    }
+
+
+def prediction_to_json(prediction: Prediction) -> str:
+    """The document as JSON text that ends with a newline; no NaN, no Infinity."""
+    document = prediction_document(prediction)
+    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"

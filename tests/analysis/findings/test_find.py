@@ -1,0 +1,116 @@
+"""Findings of whole runs: real ones, random ones, and their table."""
+
+import dataclasses
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.findings.columns import FINDINGS
+from profiler.analysis.findings.finding import SEVERITIES, Finding, Where
+from profiler.analysis.findings.measures import as_percent
+from profiler.analysis.findings.rules import find
+from profiler.analysis.findings.table import findings_table
+from profiler.analysis.selection import Selection
+from profiler.importers.formats import import_trace
+from profiler.table.columns import checked
+from profiler.table.load import load
+from tests.analysis.random_runs import pipeline_runs, runs
+from tests.runs import tiny_run
+
+ROOT = Path(__file__).parents[3]
+SAMPLES = sorted(path.parent for path in (ROOT / "sample_traces").glob("*/manifest.json"))
+RECORDED = sorted(path.parent for path in (ROOT / "tests").glob("analysis/roles/recorded/*/*.json"))
+CORPUS = ROOT.parent / "shared" / "corpus"
+SD35 = CORPUS / "torch" / "sd35_mi300x.json.gz"
+
+
+@pytest.mark.parametrize("path", [*SAMPLES, *RECORDED], ids=lambda path: path.name)
+def test_recorded_runs(path):
+    """Every run of the repository has findings that are plain values, or none."""
+    found = find(analyze(load(path)))
+    checked(findings_table(found), FINDINGS)
+
+
+@pytest.mark.parametrize(
+    "path", sorted((CORPUS / "perfetto").glob("*.pb")), ids=lambda path: path.stem
+)
+def test_foreign_traces(path):
+    """What holds no call of ours has no findings but losses."""
+    assert {finding.rule for finding in find(analyze(load(path)))} <= {"incomplete_trace"}
+
+
+@pytest.mark.skipif(not SD35.is_file(), reason=f"{SD35} is missing: mount the corpus")
+def test_real_trace(tmp_path):
+    """Stable Diffusion 3.5 on an MI300X, with Python stacks: the device waits for the host,
+    attention is far from the roof, the negative prompt is encoded by itself. T5's attention is not
+    fused either, but would save 0.1 % of the run: no word of it."""
+    found = find(analyze(load(import_trace(SD35, tmp_path))))
+    assert [(finding.rule, finding.severity) for finding in found] == [
+        ("host_bound", "high"),
+        ("idle_gaps", "high"),
+        ("slow_products", "medium"),
+        ("negative_prompt", "low"),
+    ]
+    host_bound = found[0]
+    assert host_bound.where.submodule == "transformer"
+    assert host_bound.evidence["recorded"] == "with Python stacks"
+    assert host_bound.evidence["host_wait_share"] == pytest.approx(0.36, abs=0.01)
+
+
+@given(st.one_of(runs(), pipeline_runs()))
+@settings(deadline=None, max_examples=40)
+def test_whatever_the_run(run):
+    """No run breaks a rule; costs are times, order is by severity, JSON holds all of it."""
+    found = find(analyze(run))
+    for finding in found:
+        assert finding.cost_ns is None or finding.cost_ns >= 0
+        json.dumps(dataclasses.asdict(finding), allow_nan=False)
+    ranks = [SEVERITIES.index(finding.severity) for finding in found]
+    assert ranks == sorted(ranks)
+    assert find(analyze(run)) == found
+
+
+def test_a_selection_finds_no_other_time():
+    """Shares are of the whole run: what is left of it has less to show."""
+    run = tiny_run()
+    whole = {finding.rule for finding in find(analyze(run))}
+    part = find(analyze(run, Selection(submodule=("vae",))))
+    assert {finding.rule for finding in part} <= whole
+
+
+def test_table():
+    """One row a finding, evidence as JSON."""
+    where = Where("vae", device="cuda:0", step=3, calls=(3, 4))
+    finding = Finding("rule", "title", {"a_ns": 5, "b": "x"}, "hazard", "remedy", where, 7, "high")
+    table = checked(findings_table([finding, dataclasses.replace(finding, cost_ns=None)]), FINDINGS)
+    assert table["cost_ns"].to_list() == [7, None]
+    row = table.row(0, named=True)
+    assert json.loads(row["evidence"]) == {"a_ns": 5, "b": "x"}
+    assert (row["submodule"], row["layer"], row["step"], row["calls"]) == ("vae", None, 3, "3, 4")
+    assert findings_table([]).schema == table.schema
+
+
+def test_percent_in_titles():
+    """Two digits below 10 %."""
+    assert [as_percent(share) for share in (0.042, 0.0995, 0.314, 1.4)] == [
+        "4.2 %",
+        "10 %",
+        "31 %",
+        "140 %",
+    ]
+
+
+def test_untraced_calls_count():
+    """Text projected in two of four calls, 5 ns each, one of them needed: 10 ns with the others."""
+    from tests.analysis.findings import redundancy_cases
+
+    analysis = redundancy_cases.text_projected_in_four_calls_of_which_two_were_traced()
+    assert analysis.invariants["saved_ns"].to_list() == [5]
+    (finding,) = [f for f in find(analysis) if f.rule == "recomputed"]
+    assert finding.cost_ns == 10
+    assert isinstance(analysis.invariants, pl.DataFrame)

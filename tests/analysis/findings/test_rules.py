@@ -1,0 +1,122 @@
+"""Every rule finds what it must, stays silent just below, and is described."""
+
+import dataclasses
+import re
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.findings import trust
+from profiler.analysis.findings.finding import SEVERITIES, Finding
+from profiler.analysis.findings.rules import RULES, find
+from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
+    memory_cases,
+    operator_cases,
+    over_time_cases,
+    redundancy_cases,
+    submodule_cases,
+    trust_cases,
+    waiting_cases,
+)
+from tests.analysis.findings.cases import CASES
+from tests.runs import make_run, tiny_run
+
+DOCUMENTATION = Path(__file__).parents[3] / "docs" / "findings.md"
+
+
+@cache
+def _all(number):
+    """What all rules find in the run of a case."""
+    return find(CASES[number].build())
+
+
+def _found(case):
+    return [finding for finding in _all(CASES.index(case)) if finding.rule == case.rule]
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.evidence is not None], ids=lambda c: f"{c.rule}-{c.name}"
+)
+def test_triggers(case):
+    """The rule finds one thing, with these numbers."""
+    (finding,) = _found(case)
+    expected = {
+        key: pytest.approx(value) if isinstance(value, float) else value
+        for key, value in case.evidence.items()
+    }
+    assert {key: finding.evidence[key] for key in case.evidence} == expected
+
+
+@pytest.mark.parametrize(
+    "case", [c for c in CASES if c.evidence is None], ids=lambda c: f"{c.rule}-{c.name}"
+)
+def test_near_misses(case):
+    """The rule has no evidence, or just too little."""
+    assert _found(case) == []
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_every_rule_has_both(rule):
+    """A run that triggers it, and one that must not."""
+    assert {case.evidence is None for case in CASES if case.rule == rule} == {True, False}
+
+
+def test_cases_are_of_rules():
+    """No case is left of a rule that went."""
+    assert {case.rule for case in CASES} == set(RULES)
+
+
+def test_every_rule_is_described():
+    """docs/findings.md has a section a rule, in their order, and each names its evidence."""
+    text = DOCUMENTATION.read_text(encoding="utf-8")
+    sections = dict(re.findall(r"^### (\w+)\n(.*?)(?=^##|\Z)", text, re.MULTILINE | re.DOTALL))
+    assert list(sections) == list(RULES)
+    for case in CASES:
+        for finding in _found(case):
+            missing = [k for k in finding.evidence if f"`{k}`" not in sections[case.rule]]
+            missing = [k for k in missing if not k.startswith("lost_") or "`lost_" not in text]
+            assert not missing, f"{case.rule} lacks {missing}"
+
+
+def test_findings_are_plain_values():
+    """Evidence is numbers and text, its units end the names, and words are whole sentences."""
+    for number in range(len(CASES)):
+        for finding in _all(number):
+            assert finding.severity in SEVERITIES
+            assert finding.cost_ns is None or (
+                type(finding.cost_ns) is int and finding.cost_ns >= 0
+            )
+            assert all(type(value) in (int, float, str) for value in finding.evidence.values())
+            assert all(
+                type(value) is int
+                for key, value in finding.evidence.items()
+                if key.endswith(("_ns", "_bytes"))
+            )
+            for words in (finding.hazard, finding.remedy):
+                assert words.endswith((".", "?")), words
+            assert not finding.title.endswith("."), finding.title
+
+
+def test_worst_comes_first():
+    """Severity, then what makes the trace doubtful, then cost."""
+    for number in range(len(CASES)):
+        ranks = [
+            (SEVERITIES.index(f.severity), f.rule not in trust.__all__, -(f.cost_ns or 0))
+            for f in _all(number)
+        ]
+        assert ranks == sorted(ranks)
+
+
+def test_nothing_ran():
+    """An empty run has no findings; the tiny one's two steps are not worth one about steps."""
+    assert find(analyze(make_run())) == ()
+    assert all(isinstance(finding, Finding) for finding in find(analyze(tiny_run())))
+
+
+def test_findings_do_not_change():
+    """They are frozen."""
+    (finding, *_) = find(trust_cases.lost_events())
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        finding.title = "other"

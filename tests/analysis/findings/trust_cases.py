@@ -1,0 +1,75 @@
+"""Runs for the rules about the trace itself."""
+
+from profiler.events import Loss
+from tests.analysis.findings.cases import analyzed, misses, triggers
+from tests.runs import make_call, make_span
+
+LOST = Loss("dropped_events", "vae.pb", 7, "events", "the buffer was full")
+UNTRACED = Loss("untraced_call", "vae", -1, "calls", "nobody knows")
+
+
+@triggers(
+    "incomplete_trace",
+    losses=2,
+    kinds="untraced_call, dropped_events",
+    lost_events=7,
+    worst="the buffer was full",
+)
+def lost_events():
+    return analyzed(losses=(UNTRACED, LOST))
+
+
+@misses("incomplete_trace")
+def whole_trace():
+    return analyzed()
+
+
+@triggers("tracing_overhead", overhead_share=0.1, overhead_low_share=0.1, operators_ns=80)
+def a_tenth_of_the_run():
+    return analyzed(overhead={"share": 0.1, "operators_ns": 80, "hooks_ns": 20})
+
+
+@misses("tracing_overhead")
+def less_than_a_tenth():
+    return analyzed(overhead={"share": 0.0999, "operators_ns": 99})
+
+
+@misses("tracing_overhead")
+def an_interval_that_begins_below_5_percent():
+    """20 % of 1000 ns, of which 160 ns are in doubt: at least 4 %."""
+    return analyzed(overhead={"share": 0.2, "operators_ns": 200, "operators_low_ns": 40})
+
+
+@misses("tracing_overhead")
+def an_estimate_that_may_be_half():
+    """10 events of 11 ns, or of 5 ns: at least 5 ns less than 5 %."""
+    return analyzed(
+        overhead={
+            "share": 0.11,
+            "operators_ns": 110,
+            "estimated_events": 10,
+            "operator_event_ns": 11,
+            "operator_event_low_ns": 4.9,
+        }
+    )
+
+
+@misses("tracing_overhead")
+def overhead_not_measured():
+    return analyzed(overhead={"method": "not measured"})
+
+
+def _gap_between_stages(gap):
+    spans = [make_span("stage", "encode", 0, 100), make_span("stage", "denoise", 100 + gap, 1000)]
+    calls = [make_call(0, "text_encoder", 0, 100, stage="encode")]
+    return analyzed(calls, spans=spans)
+
+
+@triggers("unaccounted_time", between_stages_ns=11, residual_share=0.011)
+def eleven_in_no_stage():
+    return _gap_between_stages(11)
+
+
+@misses("unaccounted_time")
+def ten_in_no_stage():
+    return _gap_between_stages(10)

@@ -1,0 +1,165 @@
+"""Runs for the rules about devices that wait."""
+
+from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
+from tests.runs import Command, make_call, make_span
+
+
+def _two_commands(first, second, end=1000, **more):
+    """One call from 0 to `end`; commands from 0 to `first` and from `second` to `end`."""
+    commands = [command(0, 0, first, **more), command(0, second, end, **more)]
+    device = more.get("device", "cuda:0")
+    return analyzed([gpu_call(0, 0, end, device=device)], commands, end=end)
+
+
+@triggers("host_bound", host_wait_ns=100, host_wait_share=0.1, commands=2, mean_command_ns=450)
+def a_tenth_of_the_span():
+    return _two_commands(450, 550)
+
+
+@misses("host_bound")
+def less_than_a_tenth_of_the_span():
+    return _two_commands(451, 550)
+
+
+@misses("host_bound")
+def a_cpu_is_its_own_host():
+    return _two_commands(450, 550, device="cpu:1")
+
+
+@misses("idle_gaps")
+def work_of_no_call():
+    """The host's file alone: what the device did meanwhile is in others."""
+    commands = [command(-1, 0, 10), command(-1, 1_000_000, 1_000_010)]
+    return analyzed([], commands, end=1_000_010)
+
+
+@triggers("idle_gaps", gaps=1, gap_ns=200_001, waits_most_for="the host, in calls")
+def one_long_gap():
+    return _two_commands(1_000_000, 1_200_001, 4_000_000)
+
+
+@misses("idle_gaps")
+def gaps_of_just_100_microseconds():
+    """Two of them, a twentieth of the span together."""
+    starts = (0, 1_100_000, 2_200_000)
+    commands = [command(0, start, start + 1_000_000) for start in starts]
+    return analyzed([gpu_call(0, 0, 3_200_000)], commands, end=3_200_000)
+
+
+@misses("idle_gaps")
+def one_long_gap_in_a_long_run():
+    return _two_commands(1_000_000, 1_199_999, 4_000_000)
+
+
+def _steps_of(call_ns, device="cpu:0", busy_ns=0):
+    """Two steps of 500 ns, each with a call that its caller has back after `call_ns`, while its
+    device computes for `busy_ns`."""
+    spans = [make_span("step", f"step {i}", 500 * i, 500 * (i + 1), i) for i in range(2)]
+    calls = [gpu_call(i, 500 * i, 500 * i + call_ns, device=device) for i in range(2)]
+    host = [
+        Command(
+            -1, "cpu:0", "Host", "host", "scheduler.step", 500 * i + call_ns, 20, "", "denoise", i
+        )
+        for i in range(2)
+    ]
+    busy = [command(i, 500 * i, 500 * i + busy_ns, device=device) for i in range(2)]
+    return analyzed(calls, [*host, *(busy if busy_ns else ())], spans=spans)
+
+
+@triggers(
+    "host_between_steps",
+    between_ns=50,
+    host_work_ns=40,
+    not_recorded_ns=10,
+    longest_host_work="scheduler.step",
+)
+def a_twentieth_between_calls():
+    return _steps_of(475)
+
+
+@misses("host_between_steps")
+def less_than_a_twentieth_between_calls():
+    return _steps_of(476)
+
+
+@misses("host_between_steps")
+def a_device_that_works_on():
+    """The host is ahead by 380 ns a step; the device computes through all of it."""
+    return _steps_of(120, "cuda:0", 500)
+
+
+def _waits(steps):
+    """Four steps of a GPU that computes 90 of 100 ns; in `steps` of them the host waits for it."""
+    spans = [make_span("step", f"step {i}", 100 * i, 100 * (i + 1), i) for i in range(4)]
+    calls = [gpu_call(i, 100 * i, 100 * i + 50) for i in range(4)]
+    work = [command(i, 100 * i + 5, 100 * i + 95) for i in range(4)]
+    waits = [
+        Command(
+            -1, "cpu:0", "sync", "sync", "cudaStreamSynchronize", 100 * i + 50, 45, "", "denoise", i
+        )
+        for i in range(steps)
+    ]
+    return analyzed(calls, [*work, *waits], spans=spans, end=400)
+
+
+@triggers("scheduler_sync", operation="cudaStreamSynchronize", waits=4, host_ns=180)
+def a_wait_in_every_step():
+    return _waits(4)
+
+
+@misses("scheduler_sync")
+def a_wait_in_half_of_the_steps():
+    return _waits(2)
+
+
+def _transfer(transfer_end, compute_start):
+    commands = [
+        command(0, 0, transfer_end, track="stream 7 memcpy", category="dma"),
+        command(0, compute_start, 1000),
+    ]
+    return analyzed([gpu_call(0, 0, 1000)], commands)
+
+
+@triggers("transfers_exposed", data_wait_ns=50, transfer_ns=50, hidden_share=0.0)
+def a_transfer_that_nothing_hides():
+    return _transfer(50, 50)
+
+
+@misses("transfers_exposed")
+def a_short_transfer():
+    return _transfer(49, 49)
+
+
+@misses("transfers_exposed")
+def a_transfer_half_of_which_is_hidden():
+    return _transfer(100, 50)
+
+
+def _turns(border, *, shared=False, kinds=("cuda:0", "cuda:1")):
+    first, second = kinds
+    calls = [
+        gpu_call(0, 0, border, device=first),
+        make_call(1, "vae", border, 1000, stage="decode", device=second),
+    ]
+    note = "cores 0-3, shared with cpu:0" if shared else "its own"
+    return analyzed(calls, devices={second: {"description": note}})
+
+
+@triggers("idle_device", devices=2, idle_device_calls_ns=100, idle_device_share=0.1)
+def a_device_for_a_tenth_of_the_run():
+    return _turns(900)
+
+
+@misses("idle_device")
+def a_device_for_more_than_a_tenth():
+    return _turns(899)
+
+
+@misses("idle_device")
+def devices_that_are_the_same_cores():
+    return _turns(950, shared=True, kinds=("cpu:0", "cpu:1"))
+
+
+@misses("idle_device")
+def devices_of_two_kinds():
+    return _turns(950, kinds=("cuda:0", "cpu:0"))

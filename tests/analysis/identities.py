@@ -1,0 +1,350 @@
+"""What holds of the analysis of every run, whatever is in it; each function asserts one table's.
+
+Sums are held against the run's own frames, by means that no analysis uses: plain Polars, and unions
+of intervals worked out one by one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+import pytest
+
+from profiler.analysis.result import Analysis
+from profiler.table.run import Run
+
+__all__ = ["check_all"]
+
+DEVICE_WORK = ("compute", "dma", "copy", "sync", "other")
+ROOFED = ("compute", "copy", "other")
+
+
+def check_all(run: Run, analysis: Analysis) -> None:
+    """Every identity of this module holds of `analysis`, that of the whole `run`."""
+    for check in (
+        accounting,
+        calls_and_submodules,
+        devices,
+        operators,
+        geometry,
+        roles,
+        roofline,
+        fusions,
+        steps,
+        guidance_and_invariants,
+        memory,
+        idle,
+        critical_path,
+        boundaries,
+    ):
+        check(run, analysis)
+
+
+def union(intervals: Iterable[tuple[int, int]]) -> int:
+    """Length of the union of intervals, one after the other."""
+    total, reached = 0, None
+    for start, end in sorted(intervals):
+        if reached is None or start > reached:
+            total, reached = total + max(end - start, 0), max(end, start)
+        elif end > reached:
+            total, reached = total + end - reached, end
+    return total
+
+
+def durations(run: Run, *categories: str) -> pl.DataFrame:
+    """Commands of some categories (all, without any) with `took` and `end`; unclosed took 0."""
+    took = pl.col("duration_ns").clip(0)
+    frame = run.commands.with_columns(took=took, end=pl.col("start_ns") + took)
+    return frame.filter(pl.col("category").is_in(categories)) if categories else frame
+
+
+def spans(frame: pl.DataFrame) -> list[tuple[int, int]]:
+    """Begin and end of each row of a frame of calls or commands."""
+    end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
+    return frame.select("start_ns", end.alias("end")).rows()
+
+
+def all_at_least(frame: pl.DataFrame, least: float, *columns: str) -> None:
+    """No value of the columns that is known is below `least`."""
+    for name in columns:
+        lowest = frame[name].min()
+        assert lowest is None or lowest >= least, f"{name}: {lowest}"
+
+
+def accounting(run: Run, analysis: Analysis) -> None:
+    """End to end = stages + residual; the residual is explained; pipeline calls likewise."""
+    found = analysis.accounting
+    parts = sum(s.calls_ns + s.host_ns + s.idle_ns for s in found.stages)
+    if found.possible:
+        assert found.end_to_end_ns == parts + found.residual_ns
+        assert found.residual_ns == found.gap_ns - found.outside_ns - found.overlap_ns
+    assert min(found.gap_ns, found.outside_ns, found.overlap_ns) >= 0
+    assert found.residual_share >= 0
+    assert found.wall_ns <= max(found.end_to_end_ns, found.wall_ns if found.overlapping else 0)
+    for row in analysis.pipelines.iter_rows(named=True):
+        if row["calls_ns"] is not None:
+            parts = row["calls_ns"] + row["host_ns"] + row["idle_ns"]
+            assert row["duration_ns"] == parts + row["residual_ns"]
+    inside = analysis.stages["calls"].sum() + found.calls_outside
+    assert inside == len(run.calls)
+
+
+def calls_and_submodules(run: Run, analysis: Analysis) -> None:
+    """Calls add up to branches and submodules; a call is busy no longer than its commands ran."""
+    calls = analysis.calls
+    assert calls["commands"].sum() == (run.commands["call"] >= 0).sum()
+    assert calls["duration_ns"].sum() == run.calls["duration_ns"].clip(0).sum()
+    by_call = dict(
+        durations(run, *DEVICE_WORK).group_by("call").agg(pl.col("took").sum()).iter_rows()
+    )
+    for call, busy in calls.select("call", "busy_ns").iter_rows():
+        assert 0 <= busy <= by_call.get(call, 0)
+    for table in (analysis.submodules, analysis.branches):
+        for name in ("total_ns", "busy_ns"):
+            of_calls = "duration_ns" if name == "total_ns" else name
+            assert table[name].sum() == calls[of_calls].sum()
+        assert table["calls"].sum() == len(calls)
+        assert (table["min_ns"] <= table["median_ns"]).all()
+        assert (table["median_ns"] <= table["max_ns"]).all()
+        assert (table["max_ns"] <= table["total_ns"]).all()
+        assert (table["first_ns"] <= table["total_ns"]).all()
+
+
+def devices(run: Run, analysis: Analysis) -> None:
+    """Union ≤ sum of unions of categories, each ≤ union ≤ span; idle + busy = span."""
+    parts = [f"{name}_ns" for name in DEVICE_WORK]
+    frame = durations(run)
+    for row in analysis.devices.iter_rows(named=True):
+        assert max(row[name] for name in parts) <= row["busy_ns"]
+        assert row["busy_ns"] <= sum(row[name] for name in parts)
+        assert max(row["busy_ns"], row["host_ns"], row["calls_ns"]) <= row["span_ns"]
+        of_device = frame.filter(pl.col("device").cast(pl.String) == row["device"])
+        working = of_device.filter(pl.col("category") != "host")
+        assert row["commands"] == len(of_device)
+        assert row["busy_ns"] == union(spans(working))
+        if row["idle_ns"] is not None:
+            assert row["idle_ns"] + row["busy_ns"] == row["span_ns"]
+            assert 0 <= row["utilization"] <= 1
+
+
+def operators(run: Run, analysis: Analysis) -> None:
+    """Operators hold every command once; shares add up to 1; union ≤ sum ≤ union of all
+    tracks, where no command lies within another on its track."""
+    table = analysis.operators
+    assert table["commands"].sum() == len(run.commands)
+    for host in (True, False):
+        some = table.filter(pl.col("host") == host)
+        on_host = pl.col("category") == "host"
+        frame = durations(run).filter(on_host if host else ~on_host)
+        assert some["busy_sum_ns"].sum() == frame["took"].sum()
+        if some["busy_sum_ns"].sum():
+            assert some["share"].sum() == pytest.approx(1)
+    assert (table["wall_union_ns"] <= table["busy_sum_ns"]).all()
+    assert (table["calls"] <= table["commands"]).all()
+    all_at_least(table, 0, "gap_ns", "wall_union_ns", "first_ns", "median_ns")
+    _even(table)
+    if not _nested(run):
+        assert (table["parallel_efficiency"].fill_null(0) <= 1 + 1e-9).all()
+
+
+def geometry(run: Run, analysis: Analysis) -> None:
+    """Parts add up to the whole, twice: computing and moving data; devices."""
+    table = analysis.geometry
+    _even(table)
+    all_at_least(table, 1 - 1e-9, "device_imbalance")
+    all_at_least(table, 0, "gap_ns")
+    assert (table["wall_union_ns"] <= table["busy_sum_ns"]).all()
+    for _, rows in table.group_by("submodule", "layer"):
+        whole = rows.filter(pl.col("part") == "whole")
+        assert len(whole) == 1
+        on_devices = rows.filter(pl.col("part") == "device")
+        by_category = rows.filter(pl.col("part").is_in(["compute", "movement"]))
+        for parts in (on_devices, by_category):
+            if len(parts):
+                assert len(parts) > 1
+                for name in ("commands", "busy_sum_ns"):
+                    assert parts[name].sum() == whole[name].item()
+                assert (parts["wall_union_ns"] <= whole["wall_union_ns"].item()).all()
+    if not _nested(run):
+        assert (table["parallel_efficiency"].fill_null(0) <= 1 + 1e-9).all()
+
+
+def _even(table: pl.DataFrame) -> None:
+    """Imbalance is from 1 (all tracks alike) to the number of tracks (one does everything)."""
+    all_at_least(table, 1 - 1e-9, "imbalance")
+    assert (table["imbalance"].fill_null(1) <= table["tracks"] + 1e-9).all()
+    all_at_least(table, 1e-12, "parallel_efficiency")
+
+
+def _nested(run: Run) -> bool:
+    """Whether commands of one track overlap."""
+    frame = durations(run).filter(pl.col("took") > 0)
+    for _, some in frame.group_by("device", "track"):
+        if union(spans(some)) != some["took"].sum():
+            return True
+    return False
+
+
+def roles(run: Run, analysis: Analysis) -> None:
+    """Roles hold the time of every device command but waits; blocks no more; shares are of 1."""
+    table = analysis.roles
+    frame = durations(run, "compute", "dma", "copy", "other")
+    assert table["commands"].sum() == len(frame)
+    assert table["busy_ns"].sum() == frame["took"].sum()
+    for _, some in table.group_by("submodule"):
+        if some["busy_ns"].sum():
+            assert some["share"].sum() == pytest.approx(1)
+    for some in (table, analysis.blocks):
+        streams = some["image_ns"].fill_null(0) + some["context_ns"].fill_null(0)
+        assert (streams <= some["busy_ns"]).all()
+    blocks = analysis.blocks
+    assert (blocks["norm_ns"] + blocks["modulation_ns"] <= blocks["busy_ns"]).all()
+    assert blocks["busy_ns"].sum() <= table["busy_ns"].sum()
+
+
+def roofline(run: Run, analysis: Analysis) -> None:
+    """Operators and roles hold the same commands; what is not known is no more than there is."""
+    frame = durations(run, *ROOFED)
+    for table in (analysis.roofline, analysis.roofline_roles):
+        assert table["commands"].sum() == len(frame)
+        assert table["busy_ns"].sum() == frame["took"].sum()
+        assert (table["unknown_ns"] <= table["busy_ns"]).all()
+        assert (table["unknown_commands"] <= table["commands"]).all()
+        all_at_least(table, 0, "flops", "bytes", "intensity", "attainable_ns", "of_roof")
+        known = pl.Series(["compute-bound", "memory-bound", "launch-bound", "host-bound"])
+        assert table["verdict"].drop_nulls().is_in(known.implode()).all()
+        late = table.filter(pl.col("verdict") == "host-bound")
+        assert (late["wait_ns"] > late["busy_ns"]).all()
+    for device, waited in analysis.roofline.group_by("device").agg(pl.col("wait_ns").sum()).rows():
+        row = analysis.devices.filter(pl.col("device").eq_missing(pl.lit(device, pl.String)))
+        if len(row):
+            assert 0 <= waited <= row["span_ns"].item() - row["busy_ns"].item()
+    for name in ("flops", "bytes"):
+        sums = [table[name].sum() for table in (analysis.roofline, analysis.roofline_roles)]
+        assert sums[0] == pytest.approx(sums[1], abs=len(analysis.roofline) + 1)
+
+
+def fusions(run: Run, analysis: Analysis) -> None:
+    """Fusing saves no more than the chains took."""
+    table = analysis.fusions
+    all_at_least(table, 0, "saved_bytes", "saved_ns")
+    assert (table["saved_ns"].fill_null(0) <= table["busy_ns"]).all()
+
+
+def steps(run: Run, analysis: Analysis) -> None:
+    """Operators of a step add up to its submodules, and these to the commands of their calls."""
+    cells = analysis.step_times
+    key = ["pipeline", "step", "submodule"]
+    sums = (
+        cells.filter(~pl.col("level").is_in(["step", "submodule"]))
+        .group_by(key)
+        .agg(pl.col("commands", "busy_ns").sum())
+        .sort(key)
+    )
+    whole = cells.filter(pl.col("level") == "submodule").select(*key, "commands", "busy_ns")
+    assert sums.equals(whole.sort(key))
+    in_steps = durations(run, *DEVICE_WORK).filter((pl.col("call") >= 0) & (pl.col("step") >= 0))
+    assert whole["busy_ns"].sum() <= in_steps["took"].sum()
+    in_order = analysis.steps.select("pipeline", "step").to_struct().implode()
+    denoising = run.calls.filter(pl.col("step") >= 0)
+    all_there = denoising.select(pl.struct("pipeline", "step").is_in(in_order)).to_series().all()
+    if analysis.accounting.told_apart and all_there and denoising["ops_traced"].all():
+        assert whole["busy_ns"].sum() == in_steps["took"].sum()
+    table = analysis.step_operators
+    part = ["level", "submodule", "layer", "role"]
+    totals = cells.group_by(part).agg(pl.col("busy_ns").sum(), n=pl.len())
+    joined = table.join(totals, on=part, how="left", nulls_equal=True)
+    assert (joined["total_ns"] == joined["busy_ns"]).all()
+    assert (joined["steps"] == joined["n"]).all()
+    assert (table["warmup_steps"] <= table["steps"]).all()
+    assert (table["drift_low_ns"] <= table["drift_high_ns"]).all()
+    all_at_least(table, 0, "median_ns", "spread", "warmup_ns", "outlier_ns")
+    late = analysis.step_outliers
+    assert (late["excess_ns"] <= late["busy_ns"]).all()
+    assert (late["excess_ns"] > 0).all()
+    for row in analysis.steps.iter_rows(named=True):
+        assert min(row["calls_ns"], row["host_ns"], row["idle_ns"], row["busy_ns"]) >= 0
+
+
+def guidance_and_invariants(run: Run, analysis: Analysis) -> None:
+    """Guidance costs no more than its calls took, hoisting saves no more than its operators."""
+    calls = analysis.calls
+    for row in analysis.guidance.iter_rows(named=True):
+        own = calls.filter(pl.col("submodule") == row["submodule"])
+        own = own.filter(pl.col("branch") == row["branch"])
+        assert row["calls"] == len(own)
+        assert 0 <= row["busy_ns"] <= own["busy_ns"].sum() + 1
+        assert 0 <= row["wall_ns"] <= own["duration_ns"].sum() + 1
+    wall, found = analysis.guidance["wall_ns"].sum(), analysis.accounting
+    if found.possible and not found.overlapping and not found.calls_outside and found.told_apart:
+        assert wall <= calls["duration_ns"].sum() + len(analysis.guidance)
+    table = analysis.invariants
+    assert (table["saved_ns"] <= table["busy_ns"]).all()
+    assert (table["needed"] <= table["calls"]).all()
+    all_at_least(table, 1, "needed", "saved_ns")
+    busy = dict(analysis.roles.group_by("submodule").agg(pl.col("busy_ns").sum()).iter_rows())
+    for name, saved in table.group_by("submodule").agg(pl.col("busy_ns").sum()).iter_rows():
+        assert saved <= busy[name]
+
+
+def memory(run: Run, analysis: Analysis) -> None:
+    """The peak is the most of the timeline; what is held is what is needed."""
+    for row in analysis.memory_devices.iter_rows(named=True):
+        device = pl.col("device") == row["device"]
+        course = analysis.memory_timeline.filter(device)
+        held = analysis.memory.filter(device)
+        if row["peak_bytes"] is not None:
+            assert course["bytes"].max() == row["peak_bytes"]
+            assert row["least_bytes"] <= row["peak_bytes"] <= row["needed_bytes"]
+            assert row["needed_bytes"] >= 0
+            assert held["held_bytes"].sum() == row["needed_bytes"]
+            assert course["time_ns"].is_sorted()
+        if row["headroom_bytes"] is not None:
+            assert row["headroom_bytes"] == row["size_bytes"] - row["needed_bytes"]
+        if held["share"].null_count() < len(held):
+            assert held["share"].sum() <= 1 + 1e-9
+
+
+def idle(run: Run, analysis: Analysis) -> None:
+    """Every moment of a device's span counts once."""
+    reasons = ("data_ns", "other_device_ns", "host_ns", "queued_ns", "between_ns")
+    for row in analysis.idle.iter_rows(named=True):
+        device = analysis.devices.filter(pl.col("device") == row["device"]).row(0, named=True)
+        assert row["span_ns"] == device["span_ns"]
+        assert row["computing_ns"] + row["waiting_ns"] == row["span_ns"]
+        assert sum(row[name] for name in reasons) == row["waiting_ns"]
+        assert min(row[name] for name in reasons) >= 0
+        assert 0 <= row["between_host_ns"] <= row["between_ns"]
+        assert row["transfer_ns"] - row["overlapped_ns"] == row["data_ns"]
+        assert row["overlap"] is None or 0 <= row["overlap"] <= 1
+        if device["idle_ns"] is not None:
+            assert device["idle_ns"] <= row["waiting_ns"]
+        here = durations(run, "compute", "other", "dma", "copy")
+        here = here.filter(pl.col("device").cast(pl.String) == row["device"])
+        moves = pl.col("category").is_in(["dma", "copy"])
+        assert row["computing_ns"] == union(spans(here.filter(~moves)))
+        assert row["transfer_ns"] == union(spans(here.filter(moves)))
+
+
+def critical_path(run: Run, analysis: Analysis) -> None:
+    """A path is at most the wall time of its pipeline call, at least its longest call."""
+    table = analysis.critical_path
+    all_at_least(table, 1, "path_ns", "pieces")
+    known = analysis.accounting.told_apart and len(analysis.pipelines)
+    for (pipeline,), rows in table.group_by("pipeline"):
+        assert rows["wall_ns"].n_unique() == 1
+        assert rows["path_ns"].sum() <= rows["wall_ns"][0]
+        assert rows["share"].sum() <= 1 + 1e-9
+        calls = run.calls.filter(pl.col("pipeline") == pipeline) if known else run.calls
+        if known or not len(analysis.pipelines):
+            assert rows["path_ns"].sum() >= (calls["duration_ns"].max() or 0)
+    if len(run.calls) and table.is_empty():
+        assert (run.calls["duration_ns"] <= 0).all() or known
+
+
+def boundaries(run: Run, analysis: Analysis) -> None:
+    """Switches and copies cost no negative time; stranded nodes are no more than there are."""
+    table = analysis.boundaries
+    all_at_least(table, 0, "calls", "switches", "copies", "bytes", "copy_ns", "gap_ns")
+    assert analysis.stranded["nodes"].sum() <= len(run.commands)

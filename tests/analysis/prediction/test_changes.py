@@ -1,0 +1,230 @@
+"""What scenarios make of workloads, by hand."""
+
+import dataclasses
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.scenario import Scenario, parse_places
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.errors import InputError
+from tests.analysis.prediction.requested import WARM, guided_run, stepped_run
+from tests.runs import Command, tiny_run
+
+_COND = [("transformer", "cond", 300)], [("transformer", "cond", 200)]
+_PROFILE = DeviceProfile(
+    hardware="",
+    peak_flops={"float32": 1e12, "float16": 2e12},
+    memory_bandwidth=1e12,
+    launch_ns=None,
+    source="by hand",
+    measured=True,
+    device="rbln",
+)
+
+
+def _predict(run, profiles=(), **scenario):
+    return predict(run, analyze(run, measured=profiles), Scenario(**scenario))
+
+
+def _parts(parts):
+    return {part.name: (part.before_ns, part.after_ns) for part in parts}
+
+
+def test_nothing_changed_is_what_was_measured():
+    """1000 ns before and after, in every part."""
+    found = _predict(tiny_run())
+    assert found.request.ns == found.measured.ns == 1000
+    assert _parts(found.stages) == {
+        "encode": (200, 200),
+        "denoise": (700, 700),
+        "decode": (100, 100),
+    }
+    assert _parts(found.submodules)["host"] == (330, 330)
+
+
+def test_steps():
+    """Four steps: the first of 350 ns once, three steady ones of 260; encode and decode stay."""
+    found = _predict(tiny_run(), steps=4)
+    assert found.request.ns == 200 + 350 + 3 * 260 + 190
+    assert _parts(found.submodules)["transformer"] == (500, 300 + 3 * 200)
+    assert _predict(tiny_run(), steps=1).request.ns == 200 + 350 + 190
+
+
+def test_guidance_with_calls_of_its_own():
+    """uncond and negative-prompt calls go, and the 10 ns of the host before each."""
+    found = _predict(guided_run(), guidance=False)
+    before = (10 + 100 + 10 + 80 + 10) + (3 * 30 + 2 * 720) + (10 + 50 + 10)
+    after = (10 + 100 + 10) + (3 * 20 + 720) + (10 + 50 + 10)
+    assert (found.measured.ns, found.request.ns) == (before, after)
+    assert _parts(found.submodules)["text_encoder"] == (180, 100)
+
+
+def test_guidance_work_of_the_host_goes_too():
+    """`apply_guidance` of 4 ns in the first step."""
+    run = guided_run()
+    start = run.spans.filter(pl.col("name").cast(pl.String) == "step 1")["start_ns"][0] - 6
+    row = Command(-1, "cpu:0", "Host", "host", "apply_guidance", 0, 4, "", "denoise", 0, 0)
+    work = stepped_run([[]], commands=[row]).commands.with_columns(start_ns=pl.lit(start))
+    with_work = dataclasses.replace(run, commands=work)
+    plain, less = (_predict(r, guidance=False).request.ns for r in (run, with_work))
+    assert (_predict(with_work).request.ns, plain - less) == (_predict(run).request.ns, 4)
+
+
+def test_a_dropped_submodule_takes_its_tokenizer_with_it():
+    """The tiny run without its encoder: 90 ns and the 10 of the tokenizer less."""
+    found = _predict(tiny_run(), drop=("text_encoder",))
+    assert found.request.ns == 900
+    assert _parts(found.submodules)["text_encoder"] == (90, 0)
+    assert "text_encoder" in found.assumes[-1]
+
+
+def test_what_a_phase_begins_with_stays_when_its_first_call_goes():
+    """10 ns of the host before the VAE are not known to be the VAE's."""
+    assert _predict(tiny_run(), drop=("vae",)).request.ns == 920
+
+
+def _shaped(run, shapes):
+    """The run with the shapes of its commands, by layer."""
+    layer = pl.col("layer").cast(pl.String)
+    text = layer.replace_strict(shapes, default=None, return_dtype=pl.String).cast(pl.Categorical)
+    return dataclasses.replace(run, commands=run.commands.with_columns(shapes=text))
+
+
+def _batched(op_type="Tanh"):
+    """Three steps of a batched call of 1000 ns: 10 of one layer, 790 of another, 200 of none."""
+    steps = [[("transformer", "batched", 1000)]] * 3
+    run = stepped_run([steps], traced=True)
+    calls = run.calls.filter(pl.col("submodule").cast(pl.String) == "transformer")
+    first = run.calls["start_ns"].min() - 10
+    commands = []
+    for call, start in calls.select("call", "start_ns").iter_rows():
+        at = start - first
+        for index in range(10):
+            row = Command(call, "rbln:0", "C", "compute", "tiny", at + index, 1, "Relu")
+            commands.append(row)
+        commands.append(Command(call, "rbln:0", "C", "compute", "mlp", at + 10, 790, op_type))
+    return stepped_run([steps], traced=True, commands=commands)
+
+
+def test_a_batched_call_is_halved_operator_by_operator():
+    """Of 1000 ns 200 stay, and 1 ns of each of the 11 commands, the fixed part; the rest of the
+    one that is of the batch is halved: 200 + 10 + 1 + 789 / 2."""
+    run = _shaped(
+        _batched(),
+        {"mlp": "float[2,4096,64] -> float[2,4096,64]", "tiny": "float[64] -> float[64]"},
+    )
+    found = _predict(run, guidance=False)
+    call = 200 + 10 + 1 + 789 / 2
+    assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
+    assert "transformer takes 61 % (50 % to 61 %) of a batched call" in " ".join(found.assumes)
+    assert "text_encoder" in _parts(found.submodules)
+
+
+def test_weights_are_read_for_half_a_batch_too():
+    """[2, 64] through weights of [64, 65536]: 16 MB of weights, less than a kB is of the batch."""
+    run = _shaped(
+        _batched("MatMul"),
+        {"mlp": "float[2,64] float[64,65536] -> float[2,65536]", "tiny": "float[64] -> float[64]"},
+    )
+    analysis = analyze(run, measured=(_PROFILE,))
+    found = predict(run, analysis, Scenario(guidance=False))
+    bytes_before = 4 * (2 * 64 + 64 * 65536 + 2 * 65536)
+    bytes_after = 4 * (64 + 64 * 65536 + 65536)
+    call = 200 + 10 + 1 + 789 * bytes_after / bytes_before
+    assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
+
+
+def test_calls_for_the_prompt_alone_tell_what_half_a_batch_takes():
+    """Batched calls of 1000 ns beside cond ones of 600: 60 %, measured."""
+    steps = [[("transformer", "batched", 1000)]] * 4 + [[("transformer", "cond", 600)]] * 3
+    found = _predict(stepped_run([steps]), guidance=False)
+    assert _parts(found.submodules)["transformer"] == (5800, pytest.approx(7 * 600))
+    assert "as measured in its cond calls" in " ".join(found.assumes)
+
+
+def test_half_a_batch_of_calls_without_operators_is_a_guess_that_says_so():
+    """Half, and what is not known is named."""
+    steps = [[("transformer", "batched", 1000)]] * 4
+    found = _predict(stepped_run([steps]), guidance=False)
+    assert _parts(found.submodules)["transformer"] == (4000, 2000)
+    assert any("half a batch" in sentence for sentence in found.unknown)
+    assert found.request.high > 2800
+
+
+def test_precision_goes_by_the_rates_of_both_types():
+    """Twice the rate, half the bytes: half of what is not fixed, of calls whose types are known."""
+    run = _shaped(
+        _batched(),
+        {"mlp": "float[2,4096,64] -> float[2,4096,64]", "tiny": "float[64] -> float[64]"},
+    )
+    found = _predict(run, (_PROFILE,), precision="fp16")
+    call = 200 + 10 + 1 + 789 / 2
+    assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
+    assert any("float16 does to vae" in sentence for sentence in found.unknown)
+    same = _predict(run, (_PROFILE,), precision="fp32")
+    assert same.request.ns == same.measured.ns
+
+
+@pytest.mark.parametrize(
+    ("run", "scenario", "says"),
+    [
+        (tiny_run(), {"steps": 0}, "--steps 0"),
+        (tiny_run(), {"steps": 20_000}, "1 to 10,000"),
+        (stepped_run([_COND[:1]]), {"steps": 2}, "has one step"),
+        (tiny_run(), {"drop": ("unet",)}, "'unet' is no submodule that the run called: text_enc"),
+        (tiny_run(), {"drop": ("text_encoder", "transformer", "vae")}, "leaves nothing"),
+        (tiny_run(), {"place": {"unet": "rbln:0"}}, "--place 'unet'"),
+        (tiny_run(), {"place": {"vae": "cuda:0"}}, "cuda:0"),
+        (tiny_run(), {"place": {"vae": "rbln:1"}, "drop": ("vae",)}, "both name vae"),
+        (tiny_run(), {"concurrency": 0}, "--concurrency 0"),
+        (tiny_run(), {"order": "random"}, "--order 'random'"),
+        (tiny_run(), {"precision": "int3"}, "fp16"),
+        (tiny_run(), {"precision": "fp16"}, "record"),
+        (stepped_run([_COND]), {"guidance": False}, "without guidance"),
+    ],
+)
+def test_what_a_run_cannot_answer(run, scenario, says):
+    """One sentence each, with what to do."""
+    with pytest.raises(InputError, match=says):
+        _predict(run, **scenario)
+
+
+def test_precision_without_rates_is_refused():
+    """The sentence says which rates and how to measure them."""
+    run = _shaped(_batched(), {"mlp": "float[2,4096,64] -> float[2,4096,64]"})
+    with pytest.raises(InputError, match="rate of rbln:0 for float32 and float16 is not"):
+        _predict(run, precision="fp16")
+
+
+def test_scenarios_combine():
+    """Two steps of cond alone, without the VAE."""
+    found = _predict(guided_run(), steps=2, guidance=False, drop=("vae",))
+    assert found.request.ns == (10 + 100 + 10) + (20 + 300) + (20 + 210) + (10 + 10)
+
+
+def test_placement_and_concurrency_are_simulated():
+    """Equal devices: the request takes what it took, and both are used."""
+    info = dataclasses.replace(WARM, devices={"rbln:0": {}, "rbln:1": {}})
+    run = stepped_run([list(_COND)], info=info)
+    found = _predict(run, place={"vae": "rbln:1"}, concurrency=2)
+    assert found.request.ns == found.measured.ns
+    assert found.simulation is not None
+    assert found.simulation.concurrency == 2
+    assert set(found.simulation.utilization) == {"host", "rbln:0", "rbln:1"}
+    assert found.best is not None
+    assert _predict(run, concurrency=2).best is None
+
+
+def test_places():
+    """Several with commas; a name alone, twice the same, or nothing is refused."""
+    assert parse_places(["a=cpu:0,b=cpu:1", "c = cpu:2"]) == {
+        "a": "cpu:0",
+        "b": "cpu:1",
+        "c": "cpu:2",
+    }
+    for text in ("a", "a=", "=cpu:0", "a=cpu:0,a=cpu:1"):
+        with pytest.raises(InputError):
+            parse_places([text])

@@ -1,0 +1,151 @@
+"""What holds of every analysis, on runs that nobody would think of, and on every trace there is."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from profiler.analysis import batches
+from profiler.analysis.analyze import analyze
+from profiler.analysis.selection import Selection
+from profiler.errors import InputError
+from profiler.events import STAGES
+from profiler.importers.formats import import_trace
+from profiler.importers.rbln import import_rbln
+from profiler.report.document import to_json
+from profiler.report.text import print_report
+from profiler.table.load import load
+from profiler.trace.manifest import RunInfo
+from tests.analysis.identities import check_all
+from tests.analysis.random_runs import pipeline_runs, runs
+from tests.importers.rbln_generator import write_sd3
+from tests.runs import tiny_run
+
+ROOT = Path(__file__).resolve().parents[2]
+SAMPLES = sorted(path.parent for path in (ROOT / "sample_traces").glob("*/manifest.json"))
+CORPUS = ROOT.parent / "shared" / "corpus"
+OF_OTHERS = sorted(CORPUS.glob("perfetto/*.pb"))
+IMPORTED = [CORPUS / "torch" / "sd35_mi300x.json.gz"]
+REFUSED = sorted([*CORPUS.glob("hta/*.json.gz"), *CORPUS.glob("tensorrt/*.json")])
+
+needs_corpus = pytest.mark.skipif(
+    not CORPUS.is_dir(), reason=f"{CORPUS} is missing: mount the corpus there"
+)
+_slow = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+
+
+def _reported(analysis):
+    """The analysis, once it was printed and written as JSON without NaN and infinity."""
+    print_report(Console(file=io.StringIO(), width=100), analysis)
+    assert to_json(analysis).endswith("}\n")
+    return analysis
+
+
+@given(runs())
+@_slow
+def test_identities_hold_of_any_run(run):
+    """Sums add up, unions are no longer than sums, paths no longer than walls; it is reported."""
+    check_all(run, _reported(analyze(run)))
+
+
+@given(st.one_of(runs(), pipeline_runs()))
+@_slow
+def test_identities_hold_in_small_batches(run):
+    """Long runs are worked on in batches: four commands at a time change nothing."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(batches, "_BATCH", 4)
+        check_all(run, analyze(run))
+
+
+_SELECTIONS = st.builds(
+    Selection,
+    stage=st.lists(st.sampled_from(STAGES), max_size=2).map(tuple),
+    submodule=st.sampled_from([(), ("transformer",), ("vae", "text_encoder")]),
+    device=st.sampled_from([(), ("cpu:0",), ("cuda:0",)]),
+    step=st.sampled_from([(), ("last",), ("0-2", "3")]),
+)
+
+
+@given(st.one_of(runs(), pipeline_runs()), _SELECTIONS)
+@_slow
+def test_any_part_of_any_run_is_reported(run, selection):
+    """A selection is analyzed, or refused where the run lacks it."""
+    try:
+        analysis = _reported(analyze(run, selection))
+    except InputError:
+        return
+    assert analysis.operators["commands"].sum() == analysis.run.selected_commands
+    on_devices = analysis.operators.filter(~analysis.operators["host"])
+    assert analysis.roles["busy_ns"].sum() <= on_devices["busy_sum_ns"].sum()
+
+
+@given(pipeline_runs())
+@_slow
+def test_identities_hold_of_pipelines_on_a_gpu(run):
+    """The same where hosts launch and wait, steps repeat, and pipeline calls may overlap."""
+    check_all(run, _reported(analyze(run)))
+
+
+@given(st.sampled_from([1e-300, 1e300, float("inf"), float("nan"), -1, 0, "1", None, True]))
+def test_foreign_calibration_breaks_nothing(factor):
+    """A manifest may say anything of what tracing cost."""
+    info = RunInfo("capture", submodules={"transformer": {"calibration": {"factor": factor}}})
+    run = tiny_run(info=info)
+    check_all(run, _reported(analyze(run)))
+
+
+@pytest.mark.parametrize("path", SAMPLES, ids=lambda path: path.name)
+def test_identities_hold_of_samples(path):
+    """Every bundle in `sample_traces`, and its merged trace alone."""
+    for part in (path, path / "merged.pb"):
+        run = load(part)
+        check_all(run, _reported(analyze(run)))
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", OF_OTHERS, ids=lambda path: path.stem)
+def test_identities_hold_of_traces_of_others(path):
+    """Single .pb of another producer: no calls, no spans."""
+    run = load(path)
+    check_all(run, _reported(analyze(run)))
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", IMPORTED, ids=lambda path: path.stem)
+def test_identities_hold_of_what_is_imported(path, tmp_path):
+    """The real SD3.5 trace of an MI300X."""
+    run = load(import_trace(path, tmp_path))
+    analysis = _reported(analyze(run))
+    check_all(run, analysis)
+    of_roof = analysis.roofline_roles.filter(analysis.roofline_roles["verdict"] == "compute-bound")
+    assert 0 < (of_roof["of_roof"].max() or 0) <= 1  # published peaks are never exceeded
+
+
+@pytest.mark.parametrize("version", ["0.11", "0.12"])
+@pytest.mark.parametrize("labelled", [True, False])
+def test_identities_hold_of_split_operators(version, labelled, tmp_path):
+    """RBLN's traces: operators on several clusters, with transfers beside, on two devices."""
+    write_sd3(tmp_path / "traces", steps=6, version=version)
+    more = {"pipeline": "sd3", "steps": 6} if labelled else {}
+    run = load(import_rbln(tmp_path / "traces", tmp_path / "out", **more))
+    analysis = _reported(analyze(run))
+    check_all(run, analysis)
+    assert {"whole", "compute", "movement"} <= set(analysis.geometry["part"])
+
+
+@needs_corpus
+@pytest.mark.parametrize("path", REFUSED, ids=lambda path: path.name)
+def test_what_cannot_be_imported_is_refused_in_one_sentence(path, tmp_path):
+    """What, where, what to do."""
+    with pytest.raises(InputError) as caught:
+        import_trace(path, tmp_path)
+    text = str(caught.value)
+    assert text.startswith(str(path))
+    assert "\n" not in text
+    assert ": " in text
+    assert not [*tmp_path.iterdir()]

@@ -1,0 +1,222 @@
+"""Sections of the HTML page: what they show, in which order, and what is left out."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import replace
+
+import polars as pl
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.findings.finding import Finding, Where
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.report.page.content import Part, Section, Shown, table
+from profiler.report.page.findings import finding_html
+from profiler.report.page.markup import sections_html
+from profiler.report.page.sections import page_of
+from profiler.table.columns import Column
+from tests.analysis.random_runs import pipeline_runs, runs
+from tests.analysis.shaped_runs import Shaped, in_order
+from tests.analysis.test_boundaries import ISLAND
+from tests.report.hostile import HOSTILE, hostile_analysis
+from tests.runs import EPOCH, Command, make_call, make_run, tiny_run
+
+UNIT = DeviceProfile("unit", {"float32": 1e9}, 1e9, None, "measured by hand", True, "cuda:0")
+X = "float[2,8,4]"
+SHAPED = in_order(
+    ("aten::mm", "float[16,16] float[16,16]"),
+    ("Tanh", f"{X} -> {X}"),
+    ("Tanh", f"{X} -> {X}"),
+    duration=10_000,
+)
+
+
+@pytest.fixture(scope="module")
+def everything():
+    """The page of an analysis in which no table is empty."""
+    return page_of(hostile_analysis(), EPOCH)
+
+
+def sections(page):
+    return re.findall(r'<section id="(\w+)"', page.sections)
+
+
+def titles(page):
+    return re.findall(r"<h3>(.*?)</h3>", page.sections)
+
+
+def test_sections_have_the_order_of_the_terminal(everything):
+    """Time, steps, waiting, changes, guidance, operators, roles, roofline, memory; then calls."""
+    assert sections(everything) == [
+        "time",
+        "steps",
+        "waiting",
+        "changes",
+        "guidance",
+        "operators",
+        "roles",
+        "roofline",
+        "memory",
+        "calls",
+    ]
+
+
+def test_the_contents_lead_to_every_section(everything):
+    """Each section has a link, the timeline and what ran too, and no link leads nowhere."""
+    links = re.findall(r'href="#(\w+)"', everything.contents)
+    assert links == [
+        *re.findall(r'<section id="(\w+)"', everything.findings),
+        "timeline",
+        *sections(everything),
+        "ran",
+    ]
+
+
+def test_every_table_of_the_analysis_is_shown(everything):
+    """Whatever is found is on the page; `step_times` and
+    `memory_timeline` are figures, `step_operators` a table of those that change."""
+    shown = {
+        *("stages", "submodules", "branches", "devices", "calls", "operators", "host", "split"),
+        *("idle", "path", "boundaries", "stranded", "changes", "outliers", "guidance", "again"),
+        *("roles", "blocks", "roofline", "roofline_roles", "fusions", "memory", "memory_devices"),
+    }
+    assert shown - set(everything.tables) == {"branches"}
+    assert {"matrix", "memory", "idle", "path", "roles"} <= set(everything.figures["light"])
+
+
+def test_a_run_without_anything_has_its_accounting_alone():
+    """Sections, tables and figures with nothing to show are not there."""
+    page = page_of(analyze(make_run()), EPOCH)
+    assert sections(page) == ["time"]
+    assert "No accounting of the whole time" in page.sections
+    assert page.tables == {}
+    assert page.figures == {"light": {}, "dark": {}}
+    assert re.search(r"None: \d+ rules found no evidence", page.findings)
+
+
+def test_places_and_data_belong_together(everything):
+    """Each table and each figure that the page holds has its place in it, and no place is void."""
+    assert set(re.findall(r'data-table="(\w+)"', everything.sections)) == set(everything.tables)
+    figures = set(re.findall(r'data-figure="(\w+)"', everything.sections))
+    assert figures == set(everything.figures["light"]) == set(everything.figures["dark"])
+
+
+def test_the_roofline_says_what_it_is_held_against():
+    """Source of the roof, verdicts by role and operator, and what fusing saves."""
+    page = page_of(analyze(Shaped(SHAPED).run, measured=(UNIT,)), EPOCH)
+    assert "Roof of cuda:0: measured, measured by hand." in page.sections
+    operators = page.tables["roofline"]["values"]
+    assert operators["verdict"][0] == "compute-bound"
+    assert operators["rate"][0] == pytest.approx((2 * 16**3 + 2 * 64) / 30_000, rel=1e-4)
+    assert page.tables["fusions"]["values"]["op_types"] == ["Tanh → Tanh"]
+
+
+def test_without_a_profile_the_page_says_how_to_get_one():
+    """The section is there, without a column of verdicts that nobody can give."""
+    page = page_of(analyze(Shaped(SHAPED).run), EPOCH)
+    assert "No profile of cuda:0: profile-sd3 calibrate-device measures one" in page.sections
+    assert "attainable_ns" not in page.tables["roofline"]["values"]
+
+
+def test_switches_between_providers_and_what_is_stranded():
+    """Providers by their short names; the nodes of the island on the host."""
+    run = make_run([make_call(0, "unet", 0, 100, device="cuda:0")], ISLAND)
+    page = page_of(analyze(run), EPOCH)
+    values = page.tables["boundaries"]["values"]
+    assert (values["source"], values["target"]) == (["CPU", "CUDA"], ["CUDA", "CPU"])
+    assert values["switches"] == [1, 1]
+    assert page.tables["stranded"]["values"]["layer"] == ["nonzero", "gather"]
+    assert "Stranded on the host between copies, all 2 by busy time" in titles(page)
+
+
+def test_one_step_with_operators_is_nothing_to_compare():
+    """Then there is no heat map, and a line says why."""
+    page = page_of(analyze(tiny_run()), EPOCH)
+    assert "matrix" in page.figures["light"]
+    one = analyze(tiny_run())
+    first = one.step_times.filter((pl.col("step") == 0) | (pl.col("level") == "step"))
+    object.__setattr__(one, "step_times", first)
+    page = page_of(one, EPOCH)
+    assert "matrix" not in page.figures["light"]
+    assert "operators were traced in fewer than two of the steps" in page.sections
+
+
+def test_a_finding_has_its_numbers_and_links():
+    """Evidence with units, remedy, hazard, and buttons for the operator and the calls."""
+    where = Where("vae", "decoder.<conv>", None, None, 3, tuple(range(8)))
+    evidence = {"busy_ns": 1_500_000, "busy_share": 0.25, "kind": "a <b>", "gaps": 1414}
+    finding = Finding("r", "Title & more", evidence, "hazard", "remedy", where, 2_000_000, "high")
+    text = finding_html(finding).replace("\N{NO-BREAK SPACE}", " ")
+    assert '<article class="finding high" data-rule="r">' in text
+    assert "<strong>Title &amp; more</strong>" in text
+    assert "saves at most 2.00 ms" in text
+    assert "<dt>busy</dt><dd>1.50 ms</dd>" in text
+    assert "<dt>busy share</dt><dd>25 %</dd>" in text
+    assert "<dd>a &lt;b&gt;</dd>" in text
+    assert "<dt>gaps</dt><dd>1,414</dd>" in text
+    assert 'data-find-layer="decoder.&lt;conv&gt;"' in text
+    assert text.count("data-find-call") == 6
+    assert "and 2 more calls" in text
+    assert "<span>step 3</span>" in text
+
+
+def test_findings_come_first():
+    """The section stands apart from the others, first in the contents, in the order given."""
+    given = tuple(Finding(rule, rule, {}, "h", "r") for rule in ("worst", "other"))
+    page = page_of(replace(analyze(tiny_run()), findings=given), EPOCH)
+    assert re.findall(r'data-rule="(\w+)"', page.findings) == ["worst", "other"]
+    assert "2 findings, worst first." in page.findings.replace("\N{NO-BREAK SPACE}", " ")
+    assert page.contents.startswith('<a href="#findings">Findings</a><a href="#timeline">')
+
+
+def test_columns_that_say_nothing_are_left_out():
+    """All null or blank: gone, except for the first; numbers that are no JSON become null."""
+    declared = tuple(Column(name, pl.Float64(), "", f"what {name} is") for name in "abc")
+    frame = pl.DataFrame({"a": [None, None], "b": [None, None], "c": [float("inf"), 1.23456789]})
+    shown = tuple(Shown(name, name.upper(), "number") for name in "abc")
+    made = table("key", "name", shown, declared, frame)
+    assert made.document["values"] == {"a": [None, None], "c": [None, 1.2346]}
+    assert [column["meaning"] for column in made.document["columns"]] == ["what a is", "what c is"]
+    assert table("key", "name", shown, declared, frame.clear()) is None
+
+
+def test_parts_stand_beside_each_other_in_one_row():
+    """A part marked so shares a row with the one before it; texts are escaped."""
+    parts = (Part("<one>"), Part("two", beside=True), Part("three", lead="a & b", notes=("c",)))
+    text = sections_html([Section("key", "Title", "Name", parts)], {})
+    row, last = text.split("</div></div>")
+    assert row.endswith(
+        '<div class="pair"><div class="part"><h3>&lt;one&gt;</h3></div>'
+        '<div class="part"><h3>two</h3>'
+    )
+    assert last.startswith('<div class="part"><h3>three</h3><p class="lead">a &amp; b</p>')
+
+
+def test_hostile_names_stay_text(everything):
+    """No name opens an element in any section."""
+    for name in HOSTILE:
+        if "<" in name:
+            assert name not in everything.sections + everything.findings
+
+
+def test_a_device_that_took_no_time():
+    """Its span is 0 ns; the page has its row."""
+    run = make_run(commands=[Command(-1, "cuda:0", "stream 7", "compute", "kernel", 5, 0)])
+    assert page_of(analyze(run), EPOCH).tables["idle"]["values"]["span_ns"] == [0]
+
+
+@given(st.one_of(runs(), pipeline_runs()))
+@settings(max_examples=60, deadline=None)
+def test_any_run_has_a_page(run):
+    """Its data is JSON, tables are rectangular, and what has a place has data and the reverse."""
+    page = page_of(analyze(run), EPOCH)
+    json.dumps([page.tables, page.figures], allow_nan=False)
+    for made in page.tables.values():
+        assert len({len(values) for values in made["values"].values()}) == 1
+    assert set(re.findall(r'data-table="(\w+)"', page.sections)) == set(page.tables)
+    places = set(re.findall(r'data-figure="(\w+)"', page.sections))
+    assert places == set(page.figures["light"])

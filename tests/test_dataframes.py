@@ -1,0 +1,136 @@
+"""Tables in Python: what `docs/dataframes.md` promises of them."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+import profiler
+from profiler.analysis.columns import TABLES
+from profiler.analysis.inputs import Inputs
+from profiler.analysis.selection import Selection
+from profiler.events import Loss
+from tests.runs import tiny_run, write_tiny_bundle
+
+REPOSITORY = Path(__file__).parents[1]
+PAGE = (REPOSITORY / "docs" / "dataframes.md").read_text(encoding="utf-8")
+LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+NAMES = [*TABLES, "losses", "findings"]
+
+
+@pytest.fixture(scope="module")
+def analysis():
+    return profiler.analyze(tiny_run(losses=(LOSS,)))
+
+
+def test_page_names_every_table():
+    """The page has a row for each table, in the order of `tables()`, and for nothing else."""
+    listed = PAGE.partition("| table | a row is | says |")[2].partition("\n\n")[0]
+    assert re.findall(r"^\| `(\w+)` \|", listed, re.MULTILINE) == NAMES
+
+
+def test_examples_of_the_page_run(tmp_path):
+    """Every Python block of the page, one after the other, in a fresh interpreter."""
+    blocks = re.findall(r"^```python\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL)
+    assert len(blocks) == 6
+    script = tmp_path / "page.py"
+    script.write_text("\n".join(blocks).replace('"1-27"', '"1"'), encoding="utf-8")
+    program = f"import sys; sys.path.insert(0, '.'); exec(open({str(script)!r}).read())"
+    done = subprocess.run(
+        [sys.executable, "-c", program], cwd=REPOSITORY, check=False, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("more_ns") == 1
+
+
+def test_tables_are_those_of_the_attributes(analysis):
+    """`tables()` has every table by name, and the losses as a frame."""
+    tables = analysis.tables()
+    assert list(tables) == NAMES
+    assert all(tables[name] is getattr(analysis, name) for name in TABLES)
+    assert tables["losses"].rows() == [
+        ("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+    ]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_pandas_has_the_same_values(analysis, name):
+    """Every table in pandas: columns, rows, nulls; integers stay integers."""
+    frame, found = analysis.tables()[name], analysis.to_pandas(name)
+    assert list(found.columns) == frame.columns
+    assert len(found) == len(frame)
+    for column, dtype in frame.schema.items():
+        assert found[column].isna().sum() == frame[column].null_count()
+        if dtype.is_integer() and len(frame):
+            assert found[column].dtype.kind == "i"
+            assert found[column].dropna().tolist() == frame[column].drop_nulls().to_list()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_description_is_of_the_columns(analysis, name):
+    """`describe` has a row a column of the frame, with its dtype and a meaning."""
+    found, frame = analysis.describe(name), analysis.tables()[name]
+    assert found.columns == ["column", "dtype", "unit", "null", "meaning"]
+    assert found["column"].to_list() == frame.columns
+    assert found["dtype"].to_list() == [str(dtype) for dtype in frame.dtypes]
+    assert found["meaning"].str.len_chars().min() > 0
+
+
+def test_unknown_table_says_which_there_are(analysis):
+    """One sentence that names the tables."""
+    with pytest.raises(profiler.ProfilerError, match="no table 'rolls': there is pipelines, sta"):
+        analysis.to_pandas("rolls")
+    with pytest.raises(profiler.ProfilerError, match="no table 'rolls'"):
+        analysis.describe("rolls")
+
+
+def test_path_and_run_give_the_same(tmp_path):
+    """`analyze` loads what it is given a path of, a folder of bundles too."""
+    bundle = write_tiny_bundle(tmp_path)
+    loaded = profiler.analyze(profiler.load(bundle))
+    for place in (bundle, str(bundle), tmp_path):
+        found = profiler.analyze(place)
+        assert repr(found) == f"Analysis({bundle.name!r}: 4 calls, 12 commands)"
+        for name, frame in loaded.tables().items():
+            assert frame.equals(found.tables()[name]), name
+
+
+def test_options_are_those_of_the_command_line():
+    """One name or several, a step as a number; memory of all devices or of one."""
+    run = tiny_run()
+    one = profiler.analyze(run, submodule="transformer", step=0, device_memory=1 << 30)
+    several = profiler.analyze(run, submodule=["transformer"], step=("0",), stage=())
+    assert one.calls.equals(several.calls)
+    assert one.run.selection == Selection(submodule=("transformer",), step=("0",))
+    assert 0 < len(one.calls) < len(run.calls)
+
+
+def test_profile_beside_the_bundle_counts(tmp_path):
+    """Without `device_profile` the file in or beside the bundle is taken, as the command does."""
+    bundle = write_tiny_bundle(tmp_path)
+    text = '{"device_profiles": 1, "devices": [{"device": "%s", "peak_flops": {"float32": 1e12}}]}'
+    (tmp_path / "device_profiles.json").write_text(text % "rbln:0", encoding="utf-8")
+    other = tmp_path / "other.json"
+    other.write_text(text % "cpu:0", encoding="utf-8")
+    assert set(profiler.analyze(bundle).device_profiles) == {"rbln:0"}
+    assert set(profiler.analyze(bundle, device_profile=other).device_profiles) == {"cpu:0"}
+
+
+def test_inputs_stand_in_the_order_of_their_needs():
+    """Asking for one after the other makes one at a time, so that each can be timed alone."""
+    inputs = Inputs(tiny_run(), Selection(), (), {})
+    made = set(vars(inputs))
+    for name in Inputs.names():
+        getattr(inputs, name)
+        assert set(vars(inputs)) - made == {name}
+        made.add(name)
+
+
+def test_frames_of_a_table_are_polars(analysis):
+    """Attributes are frames."""
+    assert all(isinstance(frame, pl.DataFrame) for frame in analysis.tables().values())

@@ -10,7 +10,7 @@ import numpy as np
 from profiler.capture.onnx_layers import LayerMap
 from profiler.capture.onnx_profile import NodeEvent
 from profiler.capture.onnx_providers import CPU, device_of_provider
-from profiler.events import ROOT_DEVICE, Category, Track
+from profiler.events import ROOT_DEVICE, UNKNOWN, Category, Track
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
 
 __all__ = ["Attributed", "Placement", "arena_counters", "commands_of"]
@@ -34,12 +34,18 @@ class Placement:
         known = self.devices.get(node.provider)
         return known or device_of_provider(node.provider, {})
 
-    def track_of(self, node: NodeEvent, threads: dict[tuple[str, str], list[int]]) -> Track:
-        """The track of its provider, or of its copies; `threads` keeps the executor's threads of
-        each, in order of their first node: the second and later have tracks of their own."""
+    def track_of(
+        self, node: NodeEvent, threads: dict[tuple[str, str], list[int]], *, moves: bool = False
+    ) -> Track:
+        """The track of its provider, or of its copies; `moves` says of a node that it only hands
+        data to the parts of an operation or gathers theirs. `threads` keeps the executor's threads
+        of each, in order of their first node: the second and later have tracks of their own."""
         device = self.device_of(node)
-        category: Category = "dma" if node.op_type in _TRANSFERS else "compute"
-        name = "Memcpy" if category == "dma" else node.provider or "provider unknown"
+        provider = node.provider or "provider unknown"
+        category: Category = "copy" if moves else "compute"
+        name = f"{provider} copies" if moves else provider
+        if node.op_type in _TRANSFERS:
+            category, name = "dma", "Memcpy"
         seen = threads.setdefault((device, name), [])
         if node.thread not in seen:
             seen.append(node.thread)
@@ -68,10 +74,11 @@ def commands_of(
     threads: dict[tuple[str, str], list[int]] = {}
     for node in nodes:
         layer, known = layers.layer_of(node.name, node.op_type)
+        part = layers.part_of(node.name)
         attributed.total_ns += node.duration_ns
         attributed.attributed_ns += node.duration_ns if known else 0
         builder.add(
-            placement.track_of(node, threads),
+            placement.track_of(node, threads, moves=part is not None and part.moves),
             layer,
             node.op_type,
             origin_ns + node.start_ns,
@@ -79,6 +86,7 @@ def commands_of(
             shapes=node.shapes,
             bytes_read=node.bytes_read,
             bytes_written=node.bytes_written,
+            command_index=part.command_index if part is not None else UNKNOWN,
         )
     return builder.build()
 

@@ -11,7 +11,8 @@ create nodes and keep no metadata, so a node is looked up, in this order,
 3. by the tensors it writes, as produced in the exported graph, or is named after;
 4. by its neighbours in the optimized graph: the module path that all of them share.
 
-A node that none of these reaches keeps its own name as its layer.
+A node that none of these reaches keeps its own name as its layer. The parts of an operation that
+`profile-sd3 graph split` has split are looked up as that operation.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from typing import Any
 
 import onnx
 
+from profiler.capture.onnx_parts import OperationPart, OperationParts, operation_parts
 from profiler.errors import InputError
 
 __all__ = [
@@ -43,23 +45,35 @@ __all__ = [
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
 _NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export passes inserted
+_TO_CHANNELS_LAST = "ReorderInput"
 _CHANNELS_LAST = "_nchwc"  # ONNX Runtime names a convolution of its own layout after its output
 
 
 @dataclass(frozen=True, slots=True)
 class LayerMap:
     """Layers of the nodes of one model; `layers` maps a node's name to its module path, `classes`
-    a module's path ("": the model itself) to its class."""
+    a module's path ("": the model itself) to its class; `parts` are those of split operations."""
 
     layers: Mapping[str, str]
     classes: Mapping[str, str] = field(default_factory=dict)
+    parts: OperationParts = field(default_factory=OperationParts)
 
     def layer_of(self, node: str, op_type: str) -> tuple[str, bool]:
         """The layer of an executed node, and whether it is a module path."""
-        layer = _by_name(node, self.layers)
+        part = self.part_of(node)
+        if part is None:
+            layer = _by_name(node, self.layers)
+        else:
+            layer = self.layers.get(node) or _by_name(part.operation, self.layers)
         if layer:
             return layer, True
+        if part is not None:
+            return part.layer, bool(part.path)
         return node or op_type, False
+
+    def part_of(self, node: str) -> OperationPart | None:
+        """Which part of a split operation an executed node is, None where it is none."""
+        return self.parts.find(node)
 
 
 class ExportedModel:
@@ -93,21 +107,25 @@ def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap
     """
     graph = exported.load().graph
     root = _root_of(graph, exported.class_name)
-    layers, producers = _exported_layers(graph, root)
+    parts = operation_parts(_nodes(graph))
+    layers, producers = _exported_layers(graph, root, parts)
     classes = module_classes(graph)
-    _from_neighbours(graph, layers, root)
+    _from_neighbours(graph, layers, root, parts)
     for node in _nodes(graph):
-        if node.name in layers:
-            producers |= dict.fromkeys(filter(None, node.output), layers[node.name])
+        name = parts.operation_of(node.name)
+        if name in layers:
+            producers |= dict.fromkeys(filter(None, node.output), layers[name])
     if optimized is None or not optimized.is_file():
-        return LayerMap(layers, classes)
+        return LayerMap(layers, classes, parts)
     optimized_graph = _load(optimized).graph
     for node in _nodes(optimized_graph):
         found = _by_name_or_output(node, layers, producers)
+        if not found and node.op_type == _TO_CHANNELS_LAST and node.input[0] in parts.by_output:
+            found = producers.get(node.input[0])  # needed only because of the split
         if found:
             layers[node.name] = found
-    _from_neighbours(optimized_graph, layers, root)
-    return LayerMap(layers, classes)
+    _from_neighbours(optimized_graph, layers, root, parts)
+    return LayerMap(layers, classes, parts)
 
 
 def node_count(model: Path) -> tuple[int, bool]:
@@ -154,7 +172,7 @@ def _root_of(graph: Any, class_name: str) -> str:
     """What stands for the model itself: its class where nodes or its config.json tell, else the
     graph's name where nodes are named after modules, else ""."""
     found = next(filter(None, map(_root_class, graph.node)), "") or class_name
-    if not found and any(_traced_path(node, graph.name) for node in graph.node):
+    if not found and any(_traced_path(n.name, n.op_type, graph.name) for n in graph.node):
         return str(graph.name)
     return found
 
@@ -172,12 +190,12 @@ def _model_class(model: Path | bytes) -> str:
     return found if isinstance(found, str) else ""
 
 
-def _traced_path(node: Any, root: str) -> str:
+def _traced_path(name: str, op_type: str, root: str) -> str:
     """The module path in the name of a node that the exporter by TorchScript wrote, `root` for
     the model itself; "" for other names."""
-    path, slash, operation = node.name.rpartition("/")
-    named = slash and node.name.startswith("/")
-    if not named or not re.fullmatch(rf"{re.escape(node.op_type)}(_\d+)?", operation):
+    path, slash, operation = name.rpartition("/")
+    named = slash and name.startswith("/")
+    if not named or not re.fullmatch(rf"{re.escape(op_type)}(_\d+)?", operation):
         return ""
     return path[1:].replace("/", ".") or root
 
@@ -212,14 +230,19 @@ def _nodes(graph: Any) -> Iterator[Any]:
                 yield from _nodes(attribute.g)
 
 
-def _exported_layers(graph: Any, root: str) -> tuple[dict[str, str], dict[str, str]]:
+def _exported_layers(
+    graph: Any, root: str, parts: OperationParts
+) -> tuple[dict[str, str], dict[str, str]]:
     """Layers by node name and by written tensor, where the exporter left a module path."""
     layers: dict[str, str] = {}
     producers: dict[str, str] = {}
     for node in _nodes(graph):
-        path = module_path(node) or _traced_path(node, root)
+        part = parts.find(node.name)
+        name = part.operation if part is not None else node.name
+        path = module_path(node) or _traced_path(name, node.op_type, root)
+        path = path or (part.path if part is not None else "")
         if path:
-            layers[node.name] = path
+            layers[name] = path
             producers |= dict.fromkeys(filter(None, node.output), path)
     return layers, producers
 
@@ -243,30 +266,36 @@ def _by_name(name: str, layers: Mapping[str, str]) -> str | None:
     return None
 
 
-def _from_neighbours(graph: Any, layers: dict[str, str], root: str) -> None:
-    """Give nodes without a layer the path that their neighbours share, until nothing changes.
+def _from_neighbours(graph: Any, layers: dict[str, str], root: str, parts: OperationParts) -> None:
+    """Give operations without a layer the path that their neighbours share, until nothing changes.
 
-    Neighbours that share no path share the model itself: `root`.
+    Neighbours that share no path share the model itself: `root`. The parts of a split operation
+    are one.
     """
-    nodes = list(_nodes(graph))
-    writer = {name: node for node in nodes for name in node.output if name}
-    readers: dict[str, list[Any]] = {}
-    for node in nodes:
-        for name in node.input:
-            readers.setdefault(name, []).append(node)
-    missing = [node for node in nodes if node.name and node.name not in layers]
+    nodes = [(parts.operation_of(node.name), node) for node in _nodes(graph)]
+    writer = {value: name for name, node in nodes for value in node.output if value}
+    readers: dict[str, list[str]] = {}
+    for name, node in nodes:
+        for value in node.input:
+            readers.setdefault(value, []).append(name)
+    missing: dict[str, list[Any]] = {}
+    for name, node in nodes:
+        if name and name not in layers:
+            missing.setdefault(name, []).append(node)
     while missing:
         found = {}
-        for node in missing:
-            before = [writer[name].name for name in node.input if name in writer]
-            after = [reader.name for name in node.output for reader in readers.get(name, ())]
-            known = [layers[name] for name in (*before, *after) if name in layers]
+        for name, members in missing.items():
+            before = [writer[v] for node in members for v in node.input if v in writer]
+            after = [
+                reader for node in members for v in node.output for reader in readers.get(v, ())
+            ]
+            known = [layers[other] for other in (*before, *after) if other in layers]
             if known:
-                found[node.name] = _shared(known) or root or known[0]
+                found[name] = _shared(known) or root or known[0]
         if not found:
             return
         layers.update(found)
-        missing = [node for node in missing if node.name not in found]
+        missing = {name: members for name, members in missing.items() if name not in found}
 
 
 def _shared(paths: Sequence[str]) -> str:

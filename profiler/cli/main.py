@@ -18,6 +18,7 @@ from profiler.cli.analyze import analyze
 from profiler.cli.calibrate_device import calibrate_device
 from profiler.cli.diff import diff
 from profiler.cli.dump import dump
+from profiler.cli.graph.group import graph
 from profiler.cli.import_ import import_
 from profiler.cli.merge import merge
 from profiler.cli.predict import predict
@@ -63,6 +64,7 @@ app.command("predict")(predict)
 app.command("calibrate-device")(calibrate_device)
 app.command("merge")(merge)
 app.command("dump")(dump)
+app.add_typer(graph)
 
 
 def _version(wanted: bool) -> None:

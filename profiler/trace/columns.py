@@ -221,13 +221,15 @@ _ROW = (
     "bytes_read",
     "bytes_written",
     "flops",
+    "command_index",
 )
 _WIDE = frozenset(("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops"))
 
 
 @dataclass(slots=True)
 class CommandBuilder:
-    """Collects commands in any order; `build` sorts them and numbers each layer's commands."""
+    """Collects commands in any order; `build` sorts them and numbers each layer's commands: those
+    that were given a number keep it, the others follow."""
 
     _tracks: dict[Track, int] = field(default_factory=dict)
     _strings: dict[str, int] = field(default_factory=lambda: {"": 0})
@@ -253,6 +255,7 @@ class CommandBuilder:
         bytes_read: int = UNKNOWN,
         bytes_written: int = UNKNOWN,
         flops: int = UNKNOWN,
+        command_index: int = UNKNOWN,
     ) -> int:
         """Append one command and return its row, which `link` takes."""
         strings = self._strings
@@ -266,6 +269,7 @@ class CommandBuilder:
             bytes_read,
             bytes_written,
             flops,
+            command_index,
         )
         self._rows.append(row)
         return len(self._rows) - 1
@@ -291,10 +295,27 @@ class CommandBuilder:
         return CommandColumns(
             tracks=tuple(self._tracks),
             strings=tuple(self._strings),
-            command_index=number_within(sorted_columns["layer"]),
+            command_index=_numbers(sorted_columns["layer"], sorted_columns.pop("command_index")),
             flows=position[flows] if len(flows) else flows,
             **sorted_columns,
         )
+
+
+def _numbers(layer: Int32s, given: Int32s) -> Int32s:
+    """Numbers of the commands of each layer: the `given` ones, where a layer's first has it, and
+    for the others those after the layer's largest."""
+    numbers = number_within(layer)
+    rows = np.flatnonzero(given != UNKNOWN)
+    if not len(rows):
+        return numbers
+    _, first = np.unique(np.stack([layer[rows], given[rows]]), axis=1, return_index=True)
+    kept = rows[first]
+    after = np.zeros(int(layer.max()) + 1, dtype=np.int32)
+    np.maximum.at(after, layer[kept], given[kept] + 1)
+    others = np.setdiff1d(np.arange(len(layer)), kept)
+    numbers[kept] = given[kept]
+    numbers[others] = after[layer[others]] + number_within(layer[others])
+    return numbers
 
 
 def number_within(layer: Int32s) -> Int32s:

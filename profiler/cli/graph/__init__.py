@@ -1,0 +1,1 @@
+"""`profile-sd3 graph …`: one module per subcommand."""

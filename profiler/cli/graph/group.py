@@ -1,0 +1,19 @@
+"""`profile-sd3 graph`: the subcommands that work on ONNX graphs."""
+
+from __future__ import annotations
+
+import typer
+
+from profiler.cli.graph.check import check
+from profiler.cli.graph.split import split
+
+__all__ = ["graph"]
+
+graph = typer.Typer(
+    name="graph",
+    help="Work on ONNX graphs: what a profile shows is often decided there.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+graph.command("check")(check)
+graph.command("split")(split)

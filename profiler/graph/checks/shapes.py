@@ -1,0 +1,55 @@
+"""Static shapes, where they are asked for."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import onnx_ir as ir
+
+from profiler.graph.checks.finding import CheckedModel, GraphFinding, place, rule
+from profiler.graph.values import nodes
+
+__all__ = ["dynamic_shape"]
+
+_OF_DATA = {"NonZero", "Unique", "NonMaxSuppression", "Compress", "StringSplit"}
+
+
+@rule
+def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
+    """With `static`: a size of an input is no number, or a node's shape depends on data."""
+    if not checked.static:
+        return
+    for value in checked.model.graph.inputs:
+        if value.name in checked.model.graph.initializers:
+            continue
+        named = _dynamic(value)
+        if named:
+            yield GraphFinding(
+                "dynamic_shape",
+                "error",
+                value.name or "",
+                f"input of shape {_text(value)}: {', '.join(named)} is no number",
+                "export it with fixed sizes, or set them by `python -m "
+                "onnxruntime.tools.make_dynamic_shape_fixed`",
+            )
+    for node in nodes(checked.model):
+        if node.op_type in _OF_DATA and not node.domain:
+            yield GraphFinding(
+                "dynamic_shape",
+                "error",
+                place(node),
+                f"{node.op_type}: the shape of what it writes depends on data",
+                "compute with a mask of fixed shape instead",
+            )
+
+
+def _dynamic(value: ir.Value) -> list[str]:
+    if value.shape is None:
+        return ["its shape"]
+    return [str(dim.value or "?") for dim in value.shape if not isinstance(dim, int)]
+
+
+def _text(value: ir.Value) -> str:
+    if value.shape is None:
+        return "unknown"
+    return " x ".join(str(d if isinstance(d, int) else d.value or "?") for d in value.shape)

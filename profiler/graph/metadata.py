@@ -1,0 +1,67 @@
+"""What our node metadata is called, and the layer that a node's metadata or name tells.
+
+`profile_sd3.layer`          the layer of the operation that a node is a part of
+`profile_sd3.command_index`  which of its layer's commands it is, from 0
+`profile_sd3.operation`      name of the node that was split
+`profile_sd3.category`       `copy` on nodes that only hand data to parts or gather theirs
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import onnx_ir as ir
+
+__all__ = ["CATEGORY", "COMMAND_INDEX", "LAYER", "OPERATION", "layer_of", "operation_of"]
+
+LAYER = "profile_sd3.layer"
+COMMAND_INDEX = "profile_sd3.command_index"
+OPERATION = "profile_sd3.operation"
+CATEGORY = "profile_sd3.category"
+
+_NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+_CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
+_NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export passes inserted
+
+
+def layer_of(node: ir.Node) -> str:
+    """The layer of a node: the one written on it, else its module path, else its name, else, where
+    it has none, its op type."""
+    written = node.metadata_props.get(LAYER)
+    return written or _module_path(node) or _path_in_name(node) or node.name or node.op_type
+
+
+def operation_of(node: ir.Node) -> str:
+    """The name of the operation that a node is, or is a part of; "" where it has no name."""
+    return node.metadata_props.get(OPERATION) or node.name or ""
+
+
+def _module_path(node: ir.Node) -> str:
+    """The path that torch's exporter has left; the class of the model stands for an empty one."""
+    scopes = _strings(node.metadata_props.get(_NAME_SCOPES, ""))
+    if len(scopes) < 2 or scopes[0].startswith(_NO_MODULE) or scopes[-2].startswith(_NO_MODULE):
+        return ""
+    classes = _strings(node.metadata_props.get(_CLASS_HIERARCHY, ""))
+    root = classes[0].rsplit(".", 1)[-1] if classes and scopes[0] == "" else ""
+    return scopes[-2] or root
+
+
+def _path_in_name(node: ir.Node) -> str:
+    """The path in `/encoder/layers.0/mlp/fc1/MatMul_1`, as the exporter by TorchScript names."""
+    path, slash, operation = (node.name or "").rpartition("/")
+    if not slash or not path.startswith("/"):
+        return ""
+    fits = re.fullmatch(rf"{re.escape(node.op_type)}(_\d+)?", operation)
+    return path[1:].replace("/", ".") if fits else ""
+
+
+def _strings(text: str) -> list[str]:
+    """A Python list of strings as the exporter prints it; anything else is no list."""
+    try:
+        value = ast.literal_eval(text) if len(text) < 1 << 16 else ()
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []

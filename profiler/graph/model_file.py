@@ -1,0 +1,244 @@
+"""A path → an `onnx_ir.Model`: external data is mapped, not loaded; a fault is one sentence.
+
+read_model(path)        the model, whole: what its tensors refer to is there
+read_graph(path)        the model alone: its tensors may lack their data
+data_faults(model)      what of its tensors' data is missing, cut or outside its folder
+model_files(path)       the ONNX files of a folder
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from types import NoneType
+from typing import Any
+
+import onnx_ir as ir
+
+from profiler.errors import InputError
+from profiler.graph.infer import quiet
+
+__all__ = [
+    "DataFault",
+    "all_tensors",
+    "data_faults",
+    "external_files",
+    "model_files",
+    "read_graph",
+    "read_model",
+]
+
+_MOST_GRAPH_BYTES = (1 << 31) - 1  # protobuf's limit of one message
+_MOST_VERSION = 1 << 31
+_MOST_BYTES = 1 << 50  # of one tensor: what claims more is damaged
+
+
+@dataclass(frozen=True, slots=True)
+class DataFault:
+    """Data of a tensor that cannot be used: which tensor, and why, with what to do about it."""
+
+    tensor: str
+    reason: str
+    remedy: str
+
+
+def model_files(path: Path) -> list[Path]:
+    """The ONNX files at `path`: itself, or all below the folder, by name.
+
+    Raises InputError where there is none.
+    """
+    if path.is_file():
+        return [path]
+    if not path.is_dir():
+        raise InputError(f"{path} does not exist: give an ONNX file or a folder of them")
+    found = sorted(file for file in path.rglob("*.onnx") if file.is_file())
+    if not found:
+        raise InputError(f"{path} holds no .onnx file: give an ONNX file or a folder of them")
+    return found
+
+
+def read_model(path: Path) -> ir.Model:
+    """The model in the file, the data of its tensors mapped where external.
+
+    Raises InputError where it is no ONNX model, or data of a tensor is missing, cut, or outside
+    the model's folder.
+    """
+    model = read_graph(path)
+    for fault in data_faults(model):
+        raise InputError(f"{path}: tensor {fault.tensor!r} {fault.reason}: {fault.remedy}")
+    return model
+
+
+def read_graph(path: Path) -> ir.Model:
+    """The model in the file; whether the data of its tensors is there is not looked at.
+
+    Raises InputError where the file is missing, no ONNX model, or larger than protobuf allows.
+    """
+    import onnx
+
+    if not path.is_file():
+        raise InputError(f"{path} is no file: give an ONNX file")
+    size = path.stat().st_size
+    if size > _MOST_GRAPH_BYTES:
+        raise InputError(
+            f"{path} has {size:,} bytes, more than an ONNX file can: export it again with external "
+            "data"
+        )
+    try:
+        proto = onnx.load(str(path), format="protobuf", load_external_data=False)
+    except Exception as error:  # protobuf's DecodeError has no stable home
+        raise InputError(_not_onnx(path, error)) from error
+    if not proto.ir_version or not proto.HasField("graph"):
+        raise InputError(_not_onnx(path, "it holds no graph"))
+    try:
+        with quiet():
+            model: ir.Model = ir.from_proto(proto)
+        _check_form(model)
+    except Exception as error:  # onnx_ir says ValueError, TypeError, KeyError, … of what is odd
+        raise InputError(_not_onnx(path, error)) from error
+    for tensor in all_tensors(model):
+        if isinstance(tensor, ir.ExternalTensor):
+            tensor.base_dir = path.parent.absolute()
+    return model
+
+
+def _check_form(model: ir.Model) -> None:
+    """Raise ValueError where names are bytes, which protobuf gives for a damaged string, types are
+    none of ONNX's, or versions are more than ONNX's C++ code takes."""
+    if not all(0 <= version < _MOST_VERSION for version in model.opset_imports.values()):
+        raise ValueError("it is of an impossible opset")
+    for tensor in all_tensors(model):
+        tensor.dtype  # noqa: B018 - an unknown one raises
+    for node in _nodes(model):
+        values = [value for value in (*node.inputs, *node.outputs) if value is not None]
+        names = (node.op_type, node.domain, node.name, *(value.name for value in values))
+        if not all(isinstance(name, (str, NoneType)) for name in names):
+            raise ValueError("its names are no text")
+
+
+def _not_onnx(path: Path, reason: object) -> str:
+    return (
+        f"{path} is not a readable ONNX model ({reason}): give another file, or export or copy it "
+        "again"
+    )
+
+
+def all_tensors(model: ir.Model) -> Iterator[Any]:
+    """Every tensor: initializers and attributes, subgraphs and functions included."""
+    for graph in model.graphs():
+        for value in graph.initializers.values():
+            if value.const_value is not None:
+                yield value.const_value
+    for node in _nodes(model):
+        for attribute in node.attributes.values():
+            if attribute.is_ref():
+                continue
+            if attribute.type == ir.AttributeType.TENSOR:
+                yield attribute.value
+            elif attribute.type == ir.AttributeType.TENSORS:
+                yield from attribute.value
+
+
+def _nodes(model: ir.Model) -> Iterator[ir.Node]:
+    yield from model.graph.all_nodes()
+    for function in model.functions.values():
+        yield from function.all_nodes()
+
+
+def external_files(model: ir.Model) -> set[Path]:
+    """The files, inside the model's folder or not, that hold external data of its tensors."""
+    tensors = (tensor for tensor in all_tensors(model) if isinstance(tensor, ir.ExternalTensor))
+    return {Path(tensor.path) for tensor in tensors}
+
+
+def data_faults(model: ir.Model) -> list[DataFault]:
+    """What of the tensors' data cannot be used; none of it is read."""
+    sizes: dict[str, int | DataFault] = {}
+    found = []
+    for tensor in all_tensors(model):
+        fault = _form_fault(tensor)
+        if fault is None and isinstance(tensor, ir.ExternalTensor):
+            fault = _external_fault(tensor, sizes)
+        elif fault is None:
+            fault = _inner_fault(tensor)
+        if fault is not None:
+            found.append(fault)
+    return found
+
+
+def _form_fault(tensor: Any) -> DataFault | None:
+    """The fault of a tensor whose dims or type nothing can have."""
+    remedy = "export the model again"
+    if tensor.dtype == ir.DataType.UNDEFINED:
+        return DataFault(tensor.name or "", "has no element type", remedy)
+    if any(not isinstance(dim, int) or dim < 0 for dim in tensor.shape):
+        return DataFault(tensor.name or "", f"has impossible dims {tensor.shape}", remedy)
+    return None
+
+
+def _inner_fault(tensor: Any) -> DataFault | None:
+    """The fault of a tensor whose data stands in the model's own file."""
+    name = tensor.name or ""
+    if not isinstance(tensor, ir.TensorProtoTensor) or not tensor.raw.HasField("raw_data"):
+        return None
+    size = len(tensor.raw.raw_data)
+    if size == tensor.nbytes:
+        return None
+    return DataFault(
+        name,
+        f"has {size:,} bytes of data where its dims ask for {tensor.nbytes:,}",
+        "export or copy the model again",
+    )
+
+
+def _external_fault(
+    tensor: ir.ExternalTensor, sizes: dict[str, int | DataFault]
+) -> DataFault | None:
+    """The fault of a tensor whose data lies in another file; `sizes` keeps what was found there."""
+    name = tensor.name or ""
+    location = os.fspath(tensor.location)
+    if location not in sizes:
+        sizes[location] = _file_size(Path(tensor.base_dir), location)
+    size = sizes[location]
+    if isinstance(size, DataFault):
+        return DataFault(name, size.reason, size.remedy)
+    offset = tensor.offset or 0
+    length = tensor.nbytes if tensor.length is None else tensor.length
+    if offset < 0 or length != tensor.nbytes or length > _MOST_BYTES:
+        return DataFault(
+            name,
+            f"has {length:,} bytes at {offset:,} of {location} where its dims ask for "
+            f"{tensor.nbytes:,}",
+            "export or copy the model again",
+        )
+    if offset + length > size:
+        return DataFault(
+            name,
+            f"needs {location} up to byte {offset + length:,}, but the file ends at {size:,}",
+            "copy the file again, whole",
+        )
+    return None
+
+
+def _file_size(folder: Path, location: str) -> int | DataFault:
+    """The size of a file of external data, in bytes, or why it cannot be used."""
+    path = folder / location
+    try:
+        root, real = folder.resolve(), path.resolve()
+    except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a zero byte
+        return DataFault("", f"lies in {location!r}, no usable path ({error})", "export it again")
+    if Path(location).is_absolute() or not real.is_relative_to(root) or ".." in path.parts:
+        remedy = "only files inside the model's folder are read: copy it there"
+        return DataFault("", f"lies in {location}, outside the model's folder", remedy)
+    try:
+        status = real.stat()
+    except OSError:
+        return DataFault("", f"needs {location}, which is missing", f"copy it to {folder}")
+    if not real.is_file():
+        return DataFault("", f"lies in {location}, which is no file", f"copy the file to {folder}")
+    if status.st_nlink > 1:
+        remedy = "copy it, for such files are not read: one could lead anywhere"
+        return DataFault("", f"lies in {location}, a file with several hard links", remedy)
+    return status.st_size

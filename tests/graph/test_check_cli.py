@@ -1,0 +1,175 @@
+"""`profile-sd3 graph check`: what it prints, writes, and exits with."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from profiler.cli.main import main
+from profiler.pipelines.tiny import default_model_folder
+from tests.graph.models import external_model, graph, save
+
+
+def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+    """The exit code of `profile-sd3 graph check …`."""
+    monkeypatch.setattr(sys, "argv", ["profile-sd3", "graph", "check", *map(str, arguments)])
+    with pytest.raises(SystemExit) as end:
+        main()
+    return int(end.value.code or 0)
+
+
+def faulty(folder: Path) -> Path:
+    """A model with two errors."""
+    nodes = '[n] a = LayerNormalization<axis=-1>(x, "") [n] y = Relu(a)'
+    return save(graph("float[2,4] x", "float[2,4] y", nodes), folder)
+
+
+def test_findings_in_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Errors come first, each rule with its nodes, evidence and remedy; errors exit with 1."""
+    path = faulty(tmp_path)
+    assert run(monkeypatch, path) == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{path}: opset 18, 2 nodes: 2 errors"
+    assert lines[4] == "  error empty_input: n"
+    assert lines[5] == "    LayerNormalization: input 1 (Scale) has the empty name"
+    assert lines[6].startswith("    → give it a scale of ones")
+    assert lines[1] == "  error duplicate_node_name: n"
+
+
+def test_many_nodes_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of a rule three nodes are named and the rest counted; --all shows each; notes exit with 0."""
+    nodes = " ".join(f"v{i} = Sin({f'v{i - 1}' if i else 'x'})" for i in range(5))
+    path = save(graph("float[2] x", "float[2] v4", nodes), tmp_path)
+    assert run(monkeypatch, path) == 0
+    assert "Sin that writes 'v2' and 2 more" in capsys.readouterr().out
+    assert run(monkeypatch, path, "--all") == 0
+    assert capsys.readouterr().out.count("note unnamed_node: Sin that writes") == 5
+
+
+def test_json(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """All findings of all models as JSON, to a file or to stdout alone."""
+    path = faulty(tmp_path)
+    assert run(monkeypatch, path, "--json", tmp_path / "found.json") == 1
+    capsys.readouterr()
+    assert run(monkeypatch, path, "--json", "-") == 1
+    text = capsys.readouterr().out
+    assert text == (tmp_path / "found.json").read_text("utf-8")
+    [model] = json.loads(text)["models"]
+    assert (model["model"], model["opset"], model["errors"]) == (str(path), 18, 2)
+    assert model["findings"][1] == {
+        "rule": "empty_input",
+        "severity": "error",
+        "node": "n",
+        "evidence": "LayerNormalization: input 1 (Scale) has the empty name",
+        "remedy": model["findings"][1]["remedy"],
+        "fix": True,
+    }
+
+
+def test_fix(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """--fix says what was repaired and how far outputs differ, and exits by what is left."""
+    path, out = faulty(tmp_path), tmp_path / "out.onnx"
+    assert run(monkeypatch, path, "--fix", out) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == f"{out}: repaired: empty_input 1, duplicate_node_name 1"
+    assert lines[1].startswith("  compared: y (float32): largest difference ")
+    assert lines[2] == f"{out}: opset 18, 2 nodes: nothing found"
+    assert run(monkeypatch, path, "-o", out, "--json", "-") == 0
+    [model] = json.loads(capsys.readouterr().out)["models"]
+    assert model["fixed"]["repaired"] == {"empty_input": 1, "duplicate_node_name": 1}
+    assert model["fixed"]["differences"][0]["output"] == "y"
+
+
+def test_a_folder_of_models(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A folder is checked model by model, and its repaired copy has all its files."""
+    source = default_model_folder()
+    assert run(monkeypatch, source) == 0
+    heads = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
+    assert len(heads) == len(list(source.glob("*/model.onnx")))
+    assert run(monkeypatch, source, "--fix", tmp_path / "out") == 0
+    assert "constant_subgraph 1" in capsys.readouterr().out
+    assert (tmp_path / "out" / "model_index.json").is_file()
+
+
+def test_names_cannot_steer_the_terminal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Escape sequences in names of nodes are not printed, and stay in no line of their own."""
+    model = graph("float[2] x", "float[2] y", "a = Relu(x) y = Relu(a)")
+    for node in model.graph.node:
+        node.name = "\x1b[31mred\n"
+    assert run(monkeypatch, save(model, tmp_path)) == 1
+    out = capsys.readouterr().out
+    assert "duplicate_node_name: ?[31mred?" in out
+    assert "\x1b" not in out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["nowhere.onnx"], "nowhere.onnx does not exist: give an ONNX file or a folder of them"),
+        (["text.onnx"], "text.onnx is not a readable ONNX model"),
+        (["model.onnx", "--target", "npu"], "no target is called 'npu'"),
+        (["model.onnx", "--fix", "model.onnx"], "model.onnx is an input"),
+        (["model.onnx", "--json", "model.onnx"], "model.onnx is an input"),
+        (
+            ["model.onnx", "--fix", "o.onnx", "--json", "o.onnx"],
+            "--json and --fix both name o.onnx",
+        ),
+        (["model.onnx", "model.onnx", "--fix", "o.onnx"], "--fix takes one model or one folder"),
+        (["model.onnx", "--fix", "o.onnx", "--size", "N"], "--size N is no NAME=N"),
+        (["cut/model.onnx", "--fix", "o.onnx"], "the file ends at 3"),
+        (["invalid.onnx", "--fix", "o.onnx"], "Add of opset 18 takes 2 to 2 inputs, not 1"),
+        (["custom.onnx", "--fix", "o.onnx"], "ONNX Runtime does not take"),
+    ],
+)
+def test_bad_input(
+    arguments: list[str],
+    sentence: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Bad input is one sentence on stderr and exit code 2; nothing is written."""
+    monkeypatch.chdir(tmp_path)
+    save(graph("float[2] x", "float[2] y", "[n] y = Relu(x)"), tmp_path)
+    save(
+        graph("float[2] x", "float[2] y", "[n] y = my.Own(x)", domains=', "my": 1'),
+        tmp_path,
+        "custom.onnx",
+    )
+    save(graph("float[2] x", "float[2] y", "[n] y = Add(x)"), tmp_path, "invalid.onnx")
+    (tmp_path / "text.onnx").write_text("no model")
+    (tmp_path / "cut").mkdir()
+    external_model(tmp_path / "cut", size=3)
+    before = sorted(tmp_path.rglob("*"))
+    assert run(monkeypatch, *arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert sentence in err
+    assert err.startswith("profile-sd3: ")
+    assert err.count("\n") == 1
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_missing_data_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Missing external data is found, not tripped over: exit code 1."""
+    path = external_model(tmp_path, size=0)
+    assert run(monkeypatch, path) == 1
+    assert "error missing_data: w" in capsys.readouterr().out
+    assert list(tmp_path.iterdir()) == [path]

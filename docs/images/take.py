@@ -19,7 +19,7 @@ import profiler
 from profiler.analysis.analyze import analyze
 from profiler.report.html import write_html
 
-SIZE = {"width": 1400, "height": 1010}
+SIZE = {"width": 1400, "height": 1500}
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
 
 

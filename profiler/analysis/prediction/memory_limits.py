@@ -1,6 +1,6 @@
 """Whether a placement fits: the weights of what is placed on a device, and the activations of what
-runs there. A device runs one call at a time, so that the largest activations of one count; the
-embeddings and latents that requests keep between calls are small beside them and left out."""
+runs there. A device runs one call at a time, so that the activations of one count, beside what the
+others keep meanwhile; the embeddings and latents of requests are small beside them and left out."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 class DeviceMemory:
     """What a placement needs on one device, in bytes, and on whose behalf.
 
-    `activations` are the most of any one submodule; `unknown` names those whose weights nobody
-    told of, which count as 0.
+    `activations` are the most of one that runs and what the others keep; `unknown` names those
+    whose weights nobody told of, which count as 0.
     """
 
     device: str
@@ -43,10 +43,17 @@ def memory_by_device(workload: Workload, placement: Mapping[str, str]) -> dict[s
             device=device,
             submodules=here,
             weights=sum(workload.weights.get(name, 0) for name in here),
-            activations=max(workload.activations.get(name, 0) for name in here),
+            activations=_activations(workload, here),
             unknown=tuple(name for name in here if name not in workload.weights),
         )
     return found
+
+
+def _activations(workload: Workload, names: Sequence[str]) -> int:
+    """The most that they hold beside their weights while any one of them runs."""
+    kept = {name: workload.kept.get(name, 0) for name in names}
+    rest = sum(kept.values())
+    return max(rest - kept[n] + max(workload.activations.get(n, 0), kept[n]) for n in names)
 
 
 def fits(workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]) -> bool:

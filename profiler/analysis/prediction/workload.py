@@ -12,8 +12,8 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.manifest_numbers import finite_number
-from profiler.analysis.memory.weights import submodule_weights
 from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.prediction.held_memory import activations_of, kept_of, weights_of
 from profiler.analysis.prediction.pieces import HOST_TIME, Piece, PipelinePieces, pieces_of
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
@@ -61,7 +61,8 @@ class Workload:
 
     `measured_ns`, int64 [p], is the time of each pipeline call, the sum over its tasks.
     `weights` are bytes, `activations` the most bytes beside them in a call, by submodule, of those
-    where they are known. `devices` are those of the run.
+    where they are known, `kept` those of them that stay held while others run. `devices` are those
+    of the run.
 
     Times of traced calls were multiplied with `calibration`, untraced over traced time by
     submodule, where it is known; `recorded_ns`, int64 [p], are the pipeline calls without that,
@@ -81,6 +82,7 @@ class Workload:
     recorded_ns: _Times | None = None
     numbers: tuple[int, ...] = ()
     steps_of: Mapping[str, float] = field(default_factory=dict)
+    kept: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -138,14 +140,15 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
         step=scaled.tasks("step"),
         decode=scaled.tasks("decode"),
         steps=len(cut[0].steps),
-        weights=_weights(run, analysis),
-        activations=_known(analysis, "activation_bytes"),
+        weights=weights_of(run, analysis),
+        activations=activations_of(analysis),
         measured_ns=np.zeros(len(cut), dtype=np.int64),
         devices=tuple(analysis.devices["device"]),
         calibration=applied,
         recorded_ns=np.array([p.duration_ns for p in cut], dtype=np.int64) if applied else None,
         numbers=tuple(pieces.number for pieces in cut),
         steps_of=_steps_of(cut),
+        kept=kept_of(analysis),
     )
     return workload.mapped(lambda tasks: tasks)
 
@@ -207,19 +210,6 @@ def _holds_one(submodule: Mapping[str, Any]) -> bool:
     measured = submodule.get("calibration")
     low, high = finite_number(measured, "low"), finite_number(measured, "high")
     return low is not None and high is not None and low <= 1 <= high
-
-
-def _weights(run: Run, analysis: Analysis) -> dict[str, int]:
-    """Bytes by submodule: what the run says, also where no use of memory was recorded."""
-    said = submodule_weights(run.info.submodules)
-    known = {name: size for name, size in said.items() if size is not None}
-    return {**known, **_known(analysis, "weight_bytes")}
-
-
-def _known(analysis: Analysis, column: str) -> dict[str, int]:
-    """The most of a column of the memory table by submodule."""
-    known = analysis.memory.drop_nulls(["submodule", column])
-    return dict(known.group_by("submodule").agg(pl.col(column).max()).sort("submodule").iter_rows())
 
 
 def _steps_of(cut: Sequence[PipelinePieces]) -> dict[str, float]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from dataclasses import replace
 
 import polars as pl
 import pytest
@@ -10,7 +11,7 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.prediction import placement as placement_module
-from profiler.analysis.prediction.memory_limits import fits, too_large
+from profiler.analysis.prediction.memory_limits import fits, memory_by_device, too_large
 from profiler.analysis.prediction.placement import best_placement
 from profiler.analysis.prediction.simulation import simulate
 from profiler.analysis.prediction.targets import TargetDevice, placed, placement_of, target_devices
@@ -133,6 +134,16 @@ def test_weights_and_the_largest_activations_must_fit():
     there = targets(made, memory={"cpu:1": 2047})
     words = "text_encoder_3, vae need 2.0 KiB on cpu:1 (1.0 KiB of weights, 1.0 KiB of activations)"
     assert too_large(made, both, there) == f"{words}, which has 2.0 KiB"
+
+
+def test_what_others_keep_counts_beside_what_runs():
+    """T5 keeps 300 of its 512 bytes while the VAE holds 1,024: together 1,324."""
+    weights = {"text_encoder_3": 0, "transformer": 0, "vae": 0}
+    activations = {"vae": 1024, "text_encoder_3": 512}
+    made = everything_on_one(weights=weights, activations=activations)
+    made = replace(made, kept={"text_encoder_3": 300})
+    here = dict.fromkeys(weights, "cpu:0")
+    assert memory_by_device(made, here)["cpu:0"].needed == 1324
 
 
 def test_the_search_finds_the_balance():

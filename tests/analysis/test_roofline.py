@@ -80,13 +80,14 @@ def test_unknown_work_is_counted_not_zero():
     assert (alone["of_roof"], alone["verdict"]) == (None, None)
 
 
-def test_bytes_alone_are_no_roof():
-    """A Triton kernel: its bytes are counted, but FLOPs that nobody knows may take longer."""
+def test_bytes_alone_are_a_roof():
+    """A Triton pointwise kernel: nobody knows its FLOPs, which are still unknown work, but 80 bytes
+    at 1 a ns take 80 ns."""
     row = _row(
         Shaped(in_order(("triton_poi_x", "float[10] float[10]"))).found(cuda=UNIT)["operators"]
     )
-    assert (row["flops"], row["bytes"], row["attainable_ns"]) == (None, 80, None)
-    assert (row["unknown_commands"], row["of_roof"], row["verdict"]) == (1, None, None)
+    assert (row["flops"], row["bytes"], row["attainable_ns"]) == (None, 80, 80)
+    assert (row["unknown_commands"], row["of_roof"], row["verdict"]) == (1, 8.0, "memory-bound")
 
 
 def test_without_a_profile_there_is_no_roof():

@@ -5,11 +5,12 @@ and least time between commands L:
 
     compute = F / P     memory = B / W     attainable = max(compute, memory, L)
 
-Of the work both terms must be known: where FLOPs, bytes, the type's peak or the bandwidth are
-not, the one that is known need not be the longer one, and nothing is attainable. A launch cost that
-is not known is left out. `of_roof` is attainable / busy over what is known, where that is half of
-the busy time: 1 is as fast as the device can be. It can exceed 1 where data stays in a cache, for
-the roof is that of memory.
+Bytes and bandwidth must be known, and so must the type's peak where there are FLOPs: else the term
+that is known need not be the longer one, and nothing is attainable. Where no formula gives FLOPs
+(a fused elementwise or reduction kernel; products, convolutions and attention all have one) the
+memory term stands alone. A launch cost that is not known is left out. `of_roof` is attainable /
+busy over what is known, where that is half of the busy time: 1 is as fast as the device can be. It
+can exceed 1 where data stays in a cache, for the roof is that of memory.
 
 Verdict, for a row (an operator or a role on one device):
 
@@ -115,7 +116,8 @@ def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> p
             launch_ns=pl.col("launch") * pl.col("commands"),
         )
     )
-    known = pl.col("compute_ns").is_not_null() & pl.col("memory_ns").is_not_null()
+    computes = pl.col("flops").fill_null(0) > 0
+    known = pl.col("memory_ns").is_not_null() & (pl.col("compute_ns").is_not_null() | ~computes)
     longest = pl.max_horizontal(*_TERMS)
     bound = (
         pl.when(pl.col("launch_ns") == longest)

@@ -80,7 +80,7 @@ def test_bare_sessions(tmp_path):
 
 
 def test_a_run_that_did_not_end(tmp_path):
-    """Nobody knows what it cost: that is not 0 %. Its calls are in its journal, files come later."""
+    """Nobody knows what it cost: that is not 0 %. Its calls are in its journal, files are not."""
     clock = FakeClock(START)
     session = Session.open(Options("none"), tmp_path, "toy", clock=clock)
     pipeline = ToyPipeline(clock)

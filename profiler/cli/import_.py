@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from profiler.cli.progress import progress
+
 __all__ = ["import_"]
 
 
@@ -57,18 +59,21 @@ def import_(
     if pipeline is not None or steps is not None or skip is not None or run is not None:
         from profiler.importers.rbln import import_rbln
 
-        bundle = import_rbln(
-            path,
-            out,
-            name,
-            pipeline=pipeline,
-            steps=steps,
-            skip=skip,
-            recorded=run,
-            compress=packing,
-        )
+        with progress(f"importing {path}"):
+            bundle = import_rbln(
+                path,
+                out,
+                name,
+                pipeline=pipeline,
+                steps=steps,
+                skip=skip,
+                recorded=run,
+                compress=packing,
+            )
         typer.echo(bundle)
         return
     from profiler.importers.formats import import_trace
 
-    typer.echo(import_trace(path, out, name, packing))
+    with progress(f"importing {path}"):
+        bundle = import_trace(path, out, name, packing)
+    typer.echo(bundle)

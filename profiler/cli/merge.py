@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from profiler.cli.progress import progress
 from profiler.errors import InputError
 
 __all__ = ["merge"]
@@ -31,7 +32,8 @@ def merge(
     from profiler.trace.merge import merge_bundle
 
     directory = _one_run(directory)
-    merged = merge_bundle(directory)
+    with progress(f"merging {directory}"):
+        merged = merge_bundle(directory)
     typer.echo(f"{merged}: {merged.stat().st_size:,} bytes")
     for loss in read_manifest(directory / MANIFEST_NAME).info.losses:
         unit = loss.unit.removesuffix("s") if loss.count == 1 else loss.unit

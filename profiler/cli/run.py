@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+from profiler.cli.progress import note
+from profiler.cli.terminal import is_drawn_on
 
 if TYPE_CHECKING:
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline
@@ -84,11 +87,14 @@ def run(
     }
     chosen = " ".join([*(ops or []), *(["calibrate"] if calibrate else [])]) or "all"
     run_profile = profile(pipeline, ops=chosen, out=out, name=name, compress=packing)
-    with _ended_by_sigterm(), run_profile as profiled:
+    with _ended_by_sigterm(), ExitStack() as stack:
+        profiled = stack.enter_context(run_profile)
         if warmup:
-            with profiled.warmup():
+            with note("loading and warming up"), profiled.warmup():
                 pipeline(**arguments, num_inference_steps=warmup)
         result = _with_progress(pipeline, arguments, steps)
+        with note("writing the traces"):
+            stack.close()
     if image is not None:
         _write_image(result.images[0], image)
     assert profiled.path is not None
@@ -137,7 +143,7 @@ def _with_progress(pipeline: Any, arguments: dict[str, Any], steps: int) -> Any:
         console=console,
         transient=True,
         auto_refresh=False,
-        disable=not sys.stderr.isatty(),
+        disable=not is_drawn_on(sys.stderr),
     ) as bar:
         task = bar.add_task("denoising", total=steps)
 

@@ -10,6 +10,8 @@ from itertools import pairwise
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
+from rich.console import Console, ConsoleOptions, RenderResult
+from rich.segment import Segment
 from rich.table import Table
 from rich.text import Text
 
@@ -31,6 +33,7 @@ __all__ = [
 
 _GAP = 2  # blanks between columns
 _NARROWEST = 8  # characters of a column that must shrink
+_HEADER = 24  # characters of a column that is named as gone
 _NOTHING = "-"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 _BARS = "▁▂▃▄▅▆▇█"
@@ -115,10 +118,34 @@ def _fixed(value: float, digits: int) -> str:
     return text
 
 
+class _Grid(Table):
+    """A table that names the columns that had to go; its lines end where their text does."""
+
+    gone: Sequence[str] = ()
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        parts = super().__rich_console__(console, options)
+        drawn = (part for part in parts if isinstance(part, Segment))
+        for line in Segment.split_lines(drawn):
+            while line and not line[-1].text.strip():
+                line.pop()
+            if line:
+                last = line.pop()
+                line.append(Segment(last.text.rstrip(), last.style))
+            yield from line
+            yield Segment.line()
+        if self.gone:
+            names = ", ".join(shorten(name, _HEADER) for name in self.gone if name)
+            yield Text(f"not shown: {names}", style="dim")
+
+
 def table(columns: Sequence[Column], width: int, *, strong: Iterable[int] = ()) -> Table:
-    """The columns as a table of at most `width` characters where they can; `strong` rows bold."""
-    columns, limits = _fit(list(columns), width)
-    grid = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
+    """The columns as a table of at most `width` characters; `strong` rows bold. Columns that had to
+    go are named below it."""
+    given = columns
+    columns, limits = _fit(list(given), width)
+    grid = _Grid(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
+    grid.gone = [one.header for one in given if one not in columns]
     for column, limit in zip(columns, limits, strict=True):
         header = Text(shorten(column.header, limit))
         side: Literal["left", "right"] = "right" if column.right else "left"
@@ -131,9 +158,12 @@ def table(columns: Sequence[Column], width: int, *, strong: Iterable[int] = ()) 
 
 
 def _fit(columns: list[Column], width: int) -> tuple[list[Column], list[int]]:
-    """Drop columns until the rest fits at its smallest; then the width of each."""
+    """Drop columns until the rest fits at its smallest; then the width of each. Where even those
+    that always stay do not fit, the last go, but never the first."""
     while _smallest(columns) > width and any(column.rank for column in columns):
         columns.remove(max(columns, key=lambda column: column.rank))
+    while len(columns) > 1 and _shrunk(columns) > width:
+        columns.pop()
     limits = [_least(column) for column in columns]
     spare = width - _smallest(columns)
     for number, column in enumerate(columns):
@@ -148,6 +178,12 @@ def _fit(columns: list[Column], width: int) -> tuple[list[Column], list[int]]:
 
 def _smallest(columns: Sequence[Column]) -> int:
     return sum(_least(column) for column in columns) + _GAP * (len(columns) - 1)
+
+
+def _shrunk(columns: Sequence[Column]) -> int:
+    """The width where every column that may has shrunk as far as it can."""
+    least = (min(_least(one), _NARROWEST) if one.shrink else _least(one) for one in columns)
+    return sum(least) + _GAP * (len(columns) - 1)
 
 
 def _least(column: Column) -> int:

@@ -26,7 +26,14 @@ try:
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
 
-__all__ = ["JOURNAL_NAME", "Journal", "JournalEntry", "is_running", "read_journal"]
+__all__ = [
+    "JOURNAL_NAME",
+    "Journal",
+    "JournalEntry",
+    "JournalReader",
+    "is_running",
+    "read_journal",
+]
 
 JOURNAL_NAME = ".calls"
 _encoder = msgspec.json.Encoder()
@@ -96,6 +103,38 @@ def read_journal(directory: Path) -> dict[int, JournalEntry]:
                 if _sound(entry.call):
                     found.setdefault(entry.call.index, entry)
     return found
+
+
+class JournalReader:
+    """Reads the journal of a run that goes on, each line once."""
+
+    def __init__(self, directory: Path) -> None:
+        self._path = directory / JOURNAL_NAME
+        self._offset = 0
+        self._decoder = msgspec.json.Decoder(JournalEntry)
+
+    def read(self) -> list[JournalEntry]:
+        """The calls that have been added since the last time; none once the journal is gone. A
+        last line that is not whole yet is read again; others that are cut are left out."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                data = file.read()
+        except OSError:
+            return []
+        found = []
+        *lines, last = data.split(b"\n")
+        for line in lines:
+            found += self._entry(line)
+        whole = self._entry(last)
+        self._offset += len(data) - (0 if whole else len(last))
+        return found + whole
+
+    def _entry(self, line: bytes) -> list[JournalEntry]:
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            entry = self._decoder.decode(line)
+            return [entry] if _sound(entry.call) else []
+        return []
 
 
 def is_running(directory: Path) -> bool:

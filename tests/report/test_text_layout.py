@@ -64,21 +64,35 @@ def test_table_drops_the_least_important_column_first():
     """Rank 9 goes before rank 1, rank 0 never."""
     columns = [texts("name", ["abc"]), numbers("one", [1], rank=1), numbers("nine", [9], rank=9)]
     assert _lines(columns, 40) == ["name  one  nine", "abc     1     9"]
-    assert _lines(columns, 10) == ["name  one", "abc     1"]
-    assert _lines(columns, 4) == ["name", "abc"]
+    assert _lines(columns, 14) == ["name  one", "abc     1", "not shown:", "nine"]
+    assert _lines(columns, 10)[:2] == ["name  one", "abc     1"]
+    assert _lines(columns, 4)[:2] == ["name", "abc"]
 
 
 def test_names_shrink_before_columns_go():
     """A name with room to shrink gives way first."""
     columns = [texts("layer", ["a" * 30], shrink=9), numbers("n", [1], rank=1)]
     assert _lines(columns, 20) == ["layer              n", f"{'a' * 5}…{'a' * 11}  1"]
-    assert _lines(columns, 9) == ["layer", "aa…aaaaaa"]
+    assert _lines(columns, 9)[:2] == ["layer", "aa…aaaaaa"]
 
 
 def test_names_shrink_further_where_nothing_is_left_to_go():
     """Better a short name than a lost number."""
     columns = [texts("layer", ["a" * 30], shrink=20), numbers("n", [1])]
     assert _lines(columns, 15) == ["layer         n", "aaa…aaaaaaaa  1"]
+
+
+def test_columns_that_always_stay_go_last_and_are_named():
+    """Where not even these fit, those at the end go: no row is cut or wrapped without a word."""
+    columns = [texts("layer", ["a" * 30], shrink=20), numbers("one", [1]), numbers("two", [2])]
+    assert _lines(columns, 14) == ["layer      one", "aa…aaaaaa    1", "not shown: two"]
+
+
+def test_lines_of_a_table_end_with_their_text():
+    """No blanks at the end of lines, which files and pipes would keep."""
+    console = Console(file=io.StringIO(), width=40)
+    console.print(table([texts("name", ["abc", "d"])], 40))
+    assert console.file.getvalue() == "name\nabc\nd\n"
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,185 @@
+"""How commands look in a terminal, in a pipe, and where colours or characters are not wanted."""
+
+from __future__ import annotations
+
+import io
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from rich.table import Table
+
+from profiler.analysis.analyze import analyze
+from profiler.cli.terminal import plain_characters
+from profiler.report.text import print_report
+from profiler.table.load import load
+from tests.cli.pty_command import PtyCommand
+from tests.graph.models import graph, save
+
+SAMPLES = Path(__file__).parents[2] / "sample_traces"
+RUNS = ("sd35_mi300x_cut", "tiny_two_devices")
+REPORT = ("-m", "profiler", "analyze", SAMPLES / "sd35_mi300x_cut", "--no-html")
+_COLOUR = re.compile(r"\x1b\[[0-9;]*3[0-7]m")
+
+
+class Recording(Console):
+    """A console that keeps the tables that it prints."""
+
+    def __init__(self, width):
+        super().__init__(file=io.StringIO(), width=width, highlight=False)
+        self.tables = []
+
+    def print(self, *objects, **options):
+        self.tables += [one for one in objects if isinstance(one, Table)]
+        super().print(*objects, **options)
+
+
+def printed(analysis, width):
+    console = Recording(width)
+    print_report(console, analysis)
+    return console
+
+
+@pytest.fixture(scope="module", params=RUNS)
+def analysis(request):
+    return analyze(load(SAMPLES / request.param))
+
+
+@pytest.mark.parametrize("width", [60, 80, 100, 160, 200])
+def test_reports_fit_and_name_what_is_left_out(analysis, width):
+    """At every width no line is longer than the terminal, no row takes two lines, and each column
+    that a very wide terminal has is there or named as not shown."""
+    console, wide = printed(analysis, width), printed(analysis, 1000)
+    assert max(map(len, console.file.getvalue().splitlines())) <= width
+    assert len(console.tables) == len(wide.tables) > 8
+    for narrow, whole in zip(console.tables, wide.tables, strict=True):
+        assert not whole.gone
+        assert len(narrow.columns) + len(narrow.gone) == len(whole.columns)
+        alone = Console(file=io.StringIO(), width=width)
+        narrow.gone, gone = (), narrow.gone
+        alone.print(narrow)
+        assert len(alone.file.getvalue().splitlines()) == narrow.row_count + 1
+        lines = " ".join(console.file.getvalue().split())
+        assert not gone or f"not shown: {' '.join(next(filter(None, gone)).split())}" in lines
+
+
+def test_wide_terminals_show_all(analysis):
+    """In 200 columns nothing is left out of the tables."""
+    assert "not shown" not in printed(analysis, 200).file.getvalue()
+
+
+def command(*arguments, **environment):
+    """A command in a pipe."""
+    settings = {**os.environ, **environment}
+    for name in ("NO_COLOR", "FORCE_COLOR", "COLUMNS"):
+        settings.pop(name, None) if name not in environment else None
+    run = [sys.executable, *map(str, arguments)]
+    return subprocess.run(run, env=settings, capture_output=True, check=False)
+
+
+def test_a_pipe_gets_plain_text():
+    """No colours, no progress, nothing on stderr; every line ends with its text."""
+    done = command(*REPORT)
+    assert b"\x1b" not in done.stdout
+    assert done.stderr == b""
+    assert "█".encode() in done.stdout
+
+
+def test_colours_can_be_asked_for_in_a_pipe():
+    """FORCE_COLOR colours what goes into a pipe, for `less -R`, but draws no progress there."""
+    done = command(*REPORT, FORCE_COLOR="1")
+    assert _COLOUR.search(done.stdout.decode())
+    assert done.stderr == b""
+
+
+@pytest.mark.parametrize(
+    ("environment", "coloured", "escapes"),
+    [
+        ({}, True, True),
+        ({"NO_COLOR": "1"}, False, True),  # bold and dim are no colours
+        ({"TERM": "dumb"}, False, False),
+    ],
+)
+def test_a_terminal_is_coloured_where_it_may_be(environment, coloured, escapes):
+    """NO_COLOR leaves bold, a dumb terminal gets nothing but text; the width is the terminal's."""
+    shown = PtyCommand(REPORT, columns=100, environment=environment)
+    assert shown.finish() == 0
+    assert bool(_COLOUR.search(shown.text)) == coloured
+    assert ("\x1b" in shown.text) == escapes
+    plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", shown.text)
+    assert 80 < max(map(len, plain.splitlines())) <= 100
+
+
+@pytest.mark.parametrize(
+    ("encoding", "bars"),
+    [("utf-8", "▁▂▃▄▅▆▇█ µ"), ("ascii", "_.:-=+*# u"), ("latin-1", "_.:-=+*# µ")],
+)
+def test_encodings_that_lack_characters_get_others(encoding, bars):
+    """Bars stay bars of the same number, µ stays where it can, what nobody thought of is a ?."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding=encoding)
+    plain_characters(stream)
+    stream.write("▁▂▃▄▅▆▇█ µ 图")
+    stream.flush()
+    assert stream.buffer.getvalue().decode(encoding).removesuffix(" 图").removesuffix(" ?") == bars
+
+
+def test_a_report_in_ascii_is_as_wide():
+    """The report of a terminal without UTF-8 has the lines of the other, bars included."""
+    plain = command(*REPORT, PYTHONIOENCODING="ascii").stdout.decode("ascii")
+    report = command(*REPORT, PYTHONIOENCODING="utf-8").stdout.decode()
+    assert "\x1b" not in plain
+    assert "#" in plain
+    assert list(map(len, plain.splitlines())) == list(map(len, report.splitlines()))
+
+
+def test_graph_commands_write_what_the_encoding_has(tmp_path):
+    """Arrows of `graph check` do not stop it where the encoding has none."""
+    model = graph("float[2] x", "float[2] y", "[n] t = Relu(x) [n] y = Relu(t)")
+    path = save(model, tmp_path)
+    done = command("-m", "profiler", "graph", "check", path, PYTHONIOENCODING="latin-1")
+    assert done.returncode == 1
+    assert done.stderr == b""
+    assert "    > " in done.stdout.decode("latin-1")
+
+
+PROGRESS = """
+from profiler.cli.progress import progress
+with progress("reading a\\x1b[31m", after_s=0) as say:
+    input()
+    say("analyzing")
+    input()
+print("done")
+"""
+
+
+def test_progress_shows_what_goes_on_and_goes():
+    """The text stands there while the block lasts, changes when told, and what is printed
+    afterwards stands alone."""
+    shown = PtyCommand(["-c", PROGRESS])
+    shown.read_until("reading a?[31m")
+    shown.process.stdin.write(b"\n")
+    shown.process.stdin.flush()
+    shown.read_until("analyzing")
+    assert shown.finish(b"\n") == 0
+    assert shown.text.rstrip().endswith("done")
+    assert "\x1b[2K" in shown.text  # the line was taken away
+
+
+@pytest.mark.parametrize("environment", [{"TERM": "dumb"}, {"TERM": "dumb", "FORCE_COLOR": "1"}])
+def test_progress_is_quiet_where_nothing_can_be_drawn(environment):
+    """A dumb terminal gets what the command prints, and that alone."""
+    shown = PtyCommand(["-c", PROGRESS], environment=environment)
+    assert shown.finish(b"\n\n") == 0
+    assert shown.text == "done\r\n"
+
+
+def test_progress_is_quiet_in_a_pipe():
+    """Nothing goes to stderr, whatever colours are asked for."""
+    run = [sys.executable, "-c", PROGRESS]
+    settings = {**os.environ, "FORCE_COLOR": "1"}
+    done = subprocess.run(run, input=b"\n\n", capture_output=True, env=settings, check=True)
+    assert (done.stdout, done.stderr) == (b"done\n", b"")

@@ -8,11 +8,15 @@ create nodes and keep no metadata, so a node is looked up, in this order,
 
 1. by its own name;
 2. by its name without what fusions append (`node_MatMul_3/MatMulAddFusion`);
-3. by the tensors it writes, as produced in the exported graph, or is named after;
+3. by the tensors it writes, as produced in the exported graph, or is named after, whatever their
+   precision; the nodes of an operation that was inlined, by what that operation writes;
 4. by its neighbours in the optimized graph: the module path that all of them share.
 
-A node that none of these reaches keeps its own name as its layer. The parts of an operation that
-`profile-sd3 graph split` has split are looked up as that operation.
+A node without a name goes by the first tensor that it writes, and `onnx_order` finds it in a run.
+
+Where `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`,
+which counts as the exporter's. A node that none of these reaches keeps its own name as its layer.
+The parts of an operation that `profile-sd3 graph split` has split are looked up as that operation.
 """
 
 from __future__ import annotations
@@ -23,14 +27,22 @@ import json
 import os
 import re
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import onnx
 
+from profiler.capture.onnx_neighbours import (
+    add_layers_of_inlined,
+    add_layers_of_neighbours,
+    node_key,
+    original_value,
+)
+from profiler.capture.onnx_order import ExecutionOrder, execution_order
 from profiler.capture.onnx_parts import OperationPart, OperationParts, operation_parts
+from profiler.capture.onnx_profile import NodeEvent
 from profiler.errors import InputError
 
 __all__ = [
@@ -44,6 +56,8 @@ __all__ = [
 
 _NAME_SCOPES = "pkg.torch.onnx.name_scopes"
 _CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
+_LAYER = "profile_sd3.layer"
+_OPERATION = "profile_sd3.operation"
 _NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export passes inserted
 _TO_CHANNELS_LAST = "ReorderInput"
 _CHANNELS_LAST = "_nchwc"  # ONNX Runtime names a convolution of its own layout after its output
@@ -52,11 +66,18 @@ _CHANNELS_LAST = "_nchwc"  # ONNX Runtime names a convolution of its own layout 
 @dataclass(frozen=True, slots=True)
 class LayerMap:
     """Layers of the nodes of one model; `layers` maps a node's name to its module path, `classes`
-    a module's path ("": the model itself) to its class; `parts` are those of split operations."""
+    a module's path ("": the model itself) to its class; `parts` are those of split operations,
+    `order` is that in which nodes without a name are executed."""
 
     layers: Mapping[str, str]
     classes: Mapping[str, str] = field(default_factory=dict)
     parts: OperationParts = field(default_factory=OperationParts)
+    order: ExecutionOrder = field(default_factory=ExecutionOrder)
+
+    def knowing(self, run: Iterable[NodeEvent]) -> LayerMap:
+        """This map with the names that a run's profile gives to nodes without one."""
+        found = self.order.layers_of(run)
+        return replace(self, layers={**self.layers, **found}) if found else self
 
     def layer_of(self, node: str, op_type: str) -> tuple[str, bool]:
         """The layer of an executed node, and whether it is a module path."""
@@ -110,22 +131,25 @@ def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap
     parts = operation_parts(_nodes(graph))
     layers, producers = _exported_layers(graph, root, parts)
     classes = module_classes(graph)
-    _from_neighbours(graph, layers, root, parts)
-    for node in _nodes(graph):
-        name = parts.operation_of(node.name)
+    nodes = list(_nodes(graph))
+    add_layers_of_neighbours(nodes, layers, root, parts)
+    for node in nodes:
+        name = parts.operation_of(node_key(node))
         if name in layers:
             producers |= dict.fromkeys(filter(None, node.output), layers[name])
     if optimized is None or not optimized.is_file():
         return LayerMap(layers, classes, parts)
     optimized_graph = _load(optimized).graph
-    for node in _nodes(optimized_graph):
+    nodes = list(_nodes(optimized_graph))
+    for node in nodes:
         found = _by_name_or_output(node, layers, producers)
         if not found and node.op_type == _TO_CHANNELS_LAST and node.input[0] in parts.by_output:
             found = producers.get(node.input[0])  # needed only because of the split
         if found:
-            layers[node.name] = found
-    _from_neighbours(optimized_graph, layers, root, parts)
-    return LayerMap(layers, classes, parts)
+            layers[node_key(node)] = found
+    add_layers_of_inlined(nodes, layers)
+    add_layers_of_neighbours(nodes, layers, root, parts)
+    return LayerMap(layers, classes, parts, execution_order(optimized_graph, nodes, layers))
 
 
 def node_count(model: Path) -> tuple[int, bool]:
@@ -238,13 +262,20 @@ def _exported_layers(
     producers: dict[str, str] = {}
     for node in _nodes(graph):
         part = parts.find(node.name)
-        name = part.operation if part is not None else node.name
+        name = part.operation if part is not None else node_key(node)
         path = module_path(node) or _traced_path(name, node.op_type, root)
-        path = path or (part.path if part is not None else "")
+        path = path or (part.path if part is not None else _written_layer(node))
         if path:
             layers[name] = path
             producers |= dict.fromkeys(filter(None, node.output), path)
     return layers, producers
+
+
+def _written_layer(node: Any) -> str:
+    """The module path that `profile-sd3 graph optimize` wrote on a node, "" for none."""
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    layer = metadata.get(_LAYER, "")
+    return "" if layer == metadata.get(_OPERATION) else layer
 
 
 def _by_name_or_output(
@@ -253,7 +284,8 @@ def _by_name_or_output(
     by_name = _by_name(node.name, layers)
     if by_name:
         return by_name
-    names = (*node.output, node.name.removesuffix(_CHANNELS_LAST))
+    written = (*node.output, *map(original_value, node.output))
+    names = (*written, node.name.removesuffix(_CHANNELS_LAST))
     return next((producers[name] for name in names if name in producers), None)
 
 
@@ -264,47 +296,3 @@ def _by_name(name: str, layers: Mapping[str, str]) -> str | None:
             return layers[name]
         name = name.rpartition("/")[0]
     return None
-
-
-def _from_neighbours(graph: Any, layers: dict[str, str], root: str, parts: OperationParts) -> None:
-    """Give operations without a layer the path that their neighbours share, until nothing changes.
-
-    Neighbours that share no path share the model itself: `root`. The parts of a split operation
-    are one.
-    """
-    nodes = [(parts.operation_of(node.name), node) for node in _nodes(graph)]
-    writer = {value: name for name, node in nodes for value in node.output if value}
-    readers: dict[str, list[str]] = {}
-    for name, node in nodes:
-        for value in node.input:
-            readers.setdefault(value, []).append(name)
-    missing: dict[str, list[Any]] = {}
-    for name, node in nodes:
-        if name and name not in layers:
-            missing.setdefault(name, []).append(node)
-    while missing:
-        found = {}
-        for name, members in missing.items():
-            before = [writer[v] for node in members for v in node.input if v in writer]
-            after = [
-                reader for node in members for v in node.output for reader in readers.get(v, ())
-            ]
-            known = [layers[other] for other in (*before, *after) if other in layers]
-            if known:
-                found[name] = _shared(known) or root or known[0]
-        if not found:
-            return
-        layers.update(found)
-        missing = {name: members for name, members in missing.items() if name not in found}
-
-
-def _shared(paths: Sequence[str]) -> str:
-    """The longest module path that all `paths` lie in, "" where there is none."""
-    shared, *others = [path.split(".") for path in paths]
-    for path in others:
-        length = next(
-            (i for i, (a, b) in enumerate(zip(shared, path, strict=False)) if a != b),
-            min(len(shared), len(path)),
-        )
-        shared = shared[:length]
-    return ".".join(shared)

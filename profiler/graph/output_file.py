@@ -33,20 +33,26 @@ def write_model(
     sources: Iterable[Path],
     check: Callable[[Path], _Checked],
     external: bool = False,
+    references: bool = False,
 ) -> _Checked:
     """Write `model` to `out` (and `out`.data) once `check` has passed; returns what `check` does.
 
     `sources` are the files that the model was made from. `check` gets the path of the written
-    model; what it raises leaves nothing behind. `external` is that of `save_model`. Raises
+    model; what it raises leaves nothing behind. `external` is that of `save_model`. With
+    `references` external data is not copied: it lies beside `out` where the model says. Raises
     OutputError where `out` is one of the sources, or cannot be written.
     """
     data = out.with_name(out.name + ".data")
-    refuse_over_input((out, data), (*sources, *external_files(model)))
+    written_files = (out,) if references else (out, data)
+    refuse_over_input(written_files, (*sources, *external_files(model)))
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
             written = Path(folder) / out.name
-            save_model(model, written, external=external)
+            if references:
+                _save(model, written, None)
+            else:
+                save_model(model, written, external=external)
             result = check(written)
             for file in (
                 written.with_name(data.name),
@@ -86,7 +92,12 @@ def save_model(model: ir.Model, path: Path, *, external: bool = False) -> None:
         for tensor in tensors
     )
     large = sum(tensor.nbytes for tensor in tensors) > _INLINE_BYTES
-    data = path.name + ".data" if outside or large else None
+    _save(model, path, path.name + ".data" if outside or large else None)
+
+
+def _save(model: ir.Model, path: Path, data: str | None) -> None:
+    """Write `model`, with external data into the file `data` beside it, None: as it refers to
+    it. Raises InputError."""
     try:
         ir.save(model, path, external_data=data, size_threshold_bytes=_SMALL_BYTES)
     except (ir.serde.SerdeError, ValueError, TypeError) as error:

@@ -7,19 +7,22 @@ logarithm takes them.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import onnx_ir as ir
 
 from profiler.errors import InputError
+from profiler.graph.model_file import read_graph
 
-__all__ = ["input_shape", "random_inputs"]
+__all__ = ["input_shape", "random_inputs", "refuse_unknown_sizes"]
 
 _BATCH = 2  # of symbolic dimensions named after a batch: two, so that broadcasting shows
 _SIZE = 8  # of the other symbolic dimensions: even, as patches need, and small
 _MOST_ELEMENTS = 1 << 31
+_NAMED = 12  # symbolic dimensions that a sentence names
 _PASSING = {  # operations whose output holds the values of their first input
     *("Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Flatten", "Transpose", "Expand"),
     *("Slice", "Tile", "Clip", "Split", "Concat"),
@@ -46,6 +49,26 @@ def random_inputs(
         shape = input_shape(value, sizes or {})
         arrays[name] = _array(value, shape, random)
     return arrays
+
+
+def refuse_unknown_sizes(models: Iterable[Path], sizes: Mapping[str, int]) -> None:
+    """Raise InputError where none of the models has a symbolic dimension of one of these names."""
+    if not sizes:
+        return
+    names = {name for path in models for name in _symbols(read_graph(path))}
+    for name in sizes:
+        if name not in names:
+            known = ", ".join(sorted(names)[:_NAMED]) or "no symbolic ones"
+            raise InputError(f"--size {name}: no dimension is called so: there are {known}")
+
+
+def _symbols(model: ir.Model) -> Iterator[str]:
+    """The names of symbolic dimensions, of inputs and of all that the graph says a shape of."""
+    outputs = (value for node in model.graph for value in node.outputs)
+    for value in (*model.graph.inputs, *outputs):
+        for dim in value.shape or ():
+            if not isinstance(dim, int) and dim.value:
+                yield dim.value
 
 
 def input_shape(value: ir.Value, sizes: Mapping[str, int]) -> tuple[int, ...]:

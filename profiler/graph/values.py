@@ -13,6 +13,7 @@ __all__ = [
     "DATA_ERRORS",
     "Kind",
     "constant",
+    "constant_tensor",
     "is_constant",
     "is_settled",
     "kinds",
@@ -65,11 +66,16 @@ def only_node(uses: Iterable[Any], *op_types: str) -> ir.Node | None:
     return next((use.node for use in uses if use.node.op_type in op_types), None)
 
 
-def constant(value: ir.Value | None, most_bytes: int = _SMALL_BYTES) -> Any:
-    """The array that `value` always holds, None where it is computed, given, or larger."""
+def constant_tensor(value: ir.Value | None) -> ir.TensorProtocol | None:
+    """The tensor that `value` always holds, unread; None where it is computed or given."""
     if value is None or value.is_graph_input():
         return None
-    tensor = ir.convenience.get_const_tensor(value)
+    return ir.convenience.get_const_tensor(value)
+
+
+def constant(value: ir.Value | None, most_bytes: int = _SMALL_BYTES) -> Any:
+    """The array that `value` always holds, None where it is computed, given, or larger."""
+    tensor = constant_tensor(value)
     try:
         small = tensor is not None and tensor.nbytes <= most_bytes
         return tensor.numpy() if tensor is not None and small else None
@@ -79,9 +85,7 @@ def constant(value: ir.Value | None, most_bytes: int = _SMALL_BYTES) -> Any:
 
 def is_constant(value: ir.Value | None) -> bool:
     """Whether `value` is an initializer, or what a Constant writes, and no input overrides it."""
-    if value is None or value.is_graph_input():
-        return False
-    return ir.convenience.get_const_tensor(value) is not None
+    return constant_tensor(value) is not None
 
 
 def scalar(value: ir.Value | None) -> float | None:

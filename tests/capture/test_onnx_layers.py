@@ -107,6 +107,24 @@ def test_metadata_wins_over_names(tmp_path):
     ]
 
 
+def test_layers_that_graph_optimize_wrote(tmp_path):
+    """A fused node without the exporter's metadata has the module path that is written on it; the
+    name of an operation there is no path."""
+    path = model(
+        tmp_path / "m.onnx",
+        ("FastGelu", "FastGelu_0", ["x"], "a", {}),
+        ("Relu", "fc/extra", ["a"], "y", {}),
+    )
+    loaded = onnx.load(path)
+    for node, layer in zip(loaded.graph.node, ("blocks.0.mlp", "fc"), strict=True):
+        node.metadata_props.add(key="profile_sd3.layer", value=layer)
+    loaded.graph.node[1].metadata_props.add(key="profile_sd3.operation", value="fc")
+    onnx.save(loaded, path)
+    found = build_layer_map(ExportedModel(path), None)
+    assert found.layer_of("FastGelu_0", "FastGelu") == ("blocks.0.mlp", True)
+    assert "fc" not in found.layers.values()
+
+
 @pytest.mark.parametrize("name", ["/Relu_first", "model/dense/Relu", "/dense/Sigmoid", "", "/"])
 def test_names_of_other_exporters(tmp_path, name):
     """A name that does not end with its own operation is no module path."""

@@ -120,6 +120,7 @@ def test_names_cannot_steer_the_terminal(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
+        (["\x1b[31mred.onnx"], "?[31mred.onnx does not exist"),
         (["nowhere.onnx"], "nowhere.onnx does not exist: give an ONNX file or a folder of them"),
         (["text.onnx"], "text.onnx is not a readable ONNX model"),
         (["model.onnx", "--target", "npu"], "no target is called 'npu'"),
@@ -131,6 +132,8 @@ def test_names_cannot_steer_the_terminal(
         ),
         (["model.onnx", "model.onnx", "--fix", "o.onnx"], "--fix takes one model or one folder"),
         (["model.onnx", "--fix", "o.onnx", "--size", "N"], "--size N is no NAME=N"),
+        (["model.onnx", "--fix", "o.onnx", "--size", "N=2"], "--size N: no dimension is called so"),
+        (["model.onnx", "--size", "N=2"], "--size is for the inputs that --fix compares on"),
         (["cut/model.onnx", "--fix", "o.onnx"], "the file ends at 3"),
         (["invalid.onnx", "--fix", "o.onnx"], "Add of opset 18 takes 2 to 2 inputs, not 1"),
         (["custom.onnx", "--fix", "o.onnx"], "ONNX Runtime does not take"),

@@ -272,11 +272,12 @@ def test_int64_inputs_are_noted(tmp_path: Path) -> None:
 def test_static_shapes(tmp_path: Path) -> None:
     """Symbolic sizes and shapes that depend on data are errors where static ones are asked for,
     and only there."""
-    given = ("float[B,4] x, float[2,4] z", "int64[2,N] y", "[n] y = NonZero(x)")
+    given = ("float[B,4] x, float[S,T] z", "int64[2,N] y", "[n] y = NonZero(x)")
     assert "dynamic_shape" not in found(tmp_path, given, {})
     findings = found(tmp_path, given, {}, static=True)["dynamic_shape"]
-    assert [(f.node, f.severity) for f in findings] == [("x", "error"), ("n", "error")]
+    assert [(f.node, f.severity) for f in findings] == [(n, "error") for n in ("x", "z", "n")]
     assert findings[0].evidence == "input of shape B x 4: B is no number"
+    assert findings[1].evidence == "input of shape S x T: S, T are no numbers"
 
 
 @pytest.mark.parametrize(

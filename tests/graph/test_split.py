@@ -10,6 +10,7 @@ from onnx import TensorProto, helper, numpy_helper
 from profiler.errors import InputError
 from profiler.graph.split.model import SplitOperation, WholeOperation, split_model
 from profiler.graph.split.portions import Target
+from profiler.graph.split.shapes import shape_for
 from tests.graph.split_models import add_scopes, check_same, commands, make_model, numbers, run
 
 X = numbers(2, 5, 6)
@@ -248,6 +249,27 @@ def test_bytes_need_sizes():
     assert [(one.axis, one.parts, one.bytes, one.part_bytes) for one in found] == [
         ("batches", 2, 960, 480)
     ]
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "size"),
+    [
+        ("height//2", {"height": 9}, 4),
+        ("Max(0, n - 3)", {"n": 8}, 5),
+        ("batch size", {"batch size": 3}, 3),
+        ("batch size", {"n": 3}, None),
+        ("?", {"n": 3}, None),
+        ("9**9**9**9**9", {"n": 3}, None),
+        ("9999999999*n", {"n": 3}, None),
+        ("(" * 400, {"n": 3}, None),
+        ("n/0", {"n": 3}, None),
+        ("n - 8", {"n": 3}, None),
+    ],
+)
+def test_names_of_dimensions(name, sizes, size):
+    """A size follows from an expression of others; what is none stays open, soon."""
+    (found,) = shape_for(ir.Shape([name]), sizes)
+    assert (found if isinstance(found, int) else None) == size
 
 
 def test_bytes_behind_shapes_that_are_computed():

@@ -45,7 +45,7 @@ def test_a_file(cli, linear, tmp_path):
     out = tmp_path / "out.onnx"
     code, text, _ = cli(linear, out, "--parts", 2)
     assert code == 0
-    assert f"{out}: 1 operations split into 2 parts" in text
+    assert f"{out}: 1 operation split into 2 parts" in text
     assert "MatMul by columns in 2: MatMul_0" in text
     assert "largest part: 48 of 96 bytes, MatMul_0" in text
     assert "compared: y (float32): largest difference" in text
@@ -108,6 +108,7 @@ def test_a_folder(cli, linear, tmp_path):
         (["MODEL", "OUT", "--max-bytes", "1GiB"], ["no operation has more than 1,073,741,824"]),
         (["MODEL", "OUT", "--max-bytes", "3"], ["MatMul_0: ", "at least 24 bytes"]),
         (["MODEL", "OUT", "--parts", "2", "--size", "n"], ["--size n is no NAME=N"]),
+        (["MODEL", "OUT", "--parts", "2", "--size", "hight=64"], ["--size hight: no dimension"]),
         (["MODEL", "MODEL", "--parts", "2"], ["is an input, which is never written over"]),
         (["MODEL", "OUT", "--parts", "2", "--json", "MODEL"], ["never written over"]),
         (["FOLDER", "OUT", "--parts", "2", "--node", "x"], ["give its file"]),

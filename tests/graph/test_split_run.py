@@ -89,6 +89,25 @@ def test_geometry_tells_computing_from_moving(runs):
     assert not len(runs[0][1].geometry)
 
 
+def test_copies_are_no_track_that_stands_still(runs):
+    """Parts run one after the other on one track: the whole is even, and its efficiency is the share
+    of its time in which they computed, well above one half."""
+    analysis = runs[1][1]
+    both = ["whole", "compute"]
+    of_split = analysis.geometry.filter(pl.col("part").is_in(both))
+    rows = of_split.filter((pl.col("part") == "compute").any().over("submodule", "layer"))
+    whole = rows.filter(pl.col("part") == "whole")
+    computed = rows.filter(pl.col("part") == "compute")
+    assert len(whole) > 20
+    assert whole["imbalance"].to_list() == pytest.approx([1.0] * len(whole))
+    share = computed["busy_sum_ns"] / whole["wall_union_ns"]
+    assert whole["parallel_efficiency"].to_list() == pytest.approx(share.to_list())
+    total = whole.select(pl.col("parallel_efficiency").dot("wall_union_ns")).item()
+    assert total > 0.6 * whole["wall_union_ns"].sum()
+    operator = analysis.operators.filter(pl.col("layer") == whole["layer"][0])
+    assert operator["parallel_efficiency"].item() == whole["parallel_efficiency"][0]
+
+
 def test_roles_of_layers_stay(runs):
     """What an operator computes is for the same as before."""
 

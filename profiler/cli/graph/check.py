@@ -9,8 +9,10 @@ import typer
 
 from profiler.cli.graph.numbers import parse_sizes
 from profiler.cli.graph.output import STDOUT, echo, grouped, named, write_json
+from profiler.cli.progress import progress
 from profiler.errors import InputError
 from profiler.graph.checks.targets import TARGETS
+from profiler.report.units import counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator, Sequence
@@ -74,12 +76,17 @@ def check(
     sizes = parse_sizes(size or [])
     sources = list(_sources(models))
     _check_json(json_file, sources, fix)
-    if fix is None:
-        fixed: list[FixResult] = []
-        results = [check_model(path, target=target, static=static) for path in sources]
-    else:
-        fixed = _fix(models, sources, fix, target=target, static=static, sizes=sizes)
-        results = [result.left for result in fixed]
+    _check_sizes(sources, sizes, fix)
+    results: list[CheckResult] = []
+    fixed: list[FixResult] = []
+    with progress(f"repairing {models[0]}" if fix else "checking") as say:
+        if fix is not None:
+            fixed = _fix(models, sources, fix, target=target, static=static, sizes=sizes)
+            results = [result.left for result in fixed]
+        else:
+            for path in sources:
+                say(f"checking {path}")
+                results.append(check_model(path, target=target, static=static))
     if json_file is not None:
         write_json(json_file, _document(results, fixed))
     if json_file != STDOUT:
@@ -106,6 +113,15 @@ def _check_json(json_file: Path | None, sources: list[Path], out: Path | None) -
         raise InputError(f"--json and --fix both name {out}: give two files")
     if json_file is not None and json_file != STDOUT:
         refuse_over_input([json_file], sources)
+
+
+def _check_sizes(sources: list[Path], sizes: dict[str, int], out: Path | None) -> None:
+    """Refuse sizes that would change nothing."""
+    from profiler.graph.random_inputs import refuse_unknown_sizes
+
+    if sizes and out is None:
+        raise InputError("--size is for the inputs that --fix compares on: give --fix OUT, too")
+    refuse_unknown_sizes(sources, sizes)
 
 
 def _fix(
@@ -147,8 +163,9 @@ def _print_fix(result: FixResult, show_all: bool) -> None:
 
 def _print(result: CheckResult, show_all: bool) -> None:
     counts = [(result.count(name), name) for name in ("error", "warning", "note")]
-    total = ", ".join(f"{n} {name}{'s' * (n > 1)}" for n, name in counts if n) or "nothing found"
-    echo(f"{result.path}: opset {result.opset}, {result.node_count} nodes: {total}")
+    total = ", ".join(counted(n, name) for n, name in counts if n) or "nothing found"
+    nodes = counted(result.node_count, "node")
+    echo(f"{result.path}: opset {result.opset}, {nodes}: {total}")
     for findings in grouped(result.findings, _kind, each=show_all):
         first = findings[0]
         names = named(finding.node for finding in findings) or "the model"

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import typer
 
+from profiler.cli.terminal import plain_characters, printable
 from profiler.errors import OutputError
 
 __all__ = ["STDOUT", "echo", "grouped", "named", "write_json"]
@@ -21,7 +22,8 @@ _NAMED = 3  # nodes of a group that are named
 
 def echo(text: str) -> None:
     """Write a line without what a terminal would act on: names are the model's."""
-    typer.echo("".join(character if character.isprintable() else "?" for character in text))
+    plain_characters(sys.stdout)
+    typer.echo(printable(text))
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -9,7 +9,9 @@ import typer
 
 from profiler.cli.graph.numbers import parse_bytes, parse_sizes
 from profiler.cli.graph.output import STDOUT, echo, grouped, named, write_json
+from profiler.cli.progress import progress
 from profiler.errors import InputError
+from profiler.report.units import counted
 
 if TYPE_CHECKING:
     from profiler.graph.split.files import SplitFile
@@ -75,7 +77,8 @@ def split(
     sizes = parse_sizes(size or [])
     if json_file is not None and json_file != STDOUT:
         refuse_over_input([json_file], [model])
-    files = split_files(model, out, target, op_types=types, nodes=node or [], sizes=sizes)
+    with progress(f"splitting {model}"):
+        files = split_files(model, out, target, op_types=types, nodes=node or [], sizes=sizes)
     if json_file is not None:
         write_json(json_file, {"models": [file.to_json() for file in files]})
     if json_file != STDOUT:
@@ -100,7 +103,7 @@ def _print(file: SplitFile, show_all: bool) -> None:
     parts = sum(operation.parts for operation in result.split)
     left = [f"{len(result.whole)} cannot be split"] if result.whole else []
     left += [f"{result.small} small enough"] if result.small else []
-    done = f"{len(result.split)} operations split into {parts} parts" if parts else "copied"
+    done = f"{counted(len(result.split), 'operation')} split into {parts} parts" if parts else "copied"
     echo(f"{file.out}: {', '.join([done, *left])}")
     for operations in grouped(result.split, _kind, each=show_all):
         first = operations[0]

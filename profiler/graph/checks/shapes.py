@@ -28,7 +28,7 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
                 "dynamic_shape",
                 "error",
                 value.name or "",
-                f"input of shape {_text(value)}: {', '.join(named)} is no number",
+                f"input of shape {_text(value)}: {', '.join(named)} {_no_number(named)}",
                 "export it with fixed sizes, or set them by `python -m "
                 "onnxruntime.tools.make_dynamic_shape_fixed`",
             )
@@ -47,6 +47,10 @@ def _dynamic(value: ir.Value) -> list[str]:
     if value.shape is None:
         return ["its shape"]
     return [str(dim.value or "?") for dim in value.shape if not isinstance(dim, int)]
+
+
+def _no_number(named: list[str]) -> str:
+    return "is no number" if len(named) == 1 else "are no numbers"
 
 
 def _text(value: ir.Value) -> str:

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import onnx_ir as ir
 
-from profiler.graph.split.operands import constant, dims_of, ranges_of
+from profiler.graph.split.operands import dims_of, ranges_of
 from profiler.graph.split.parts import Parts
 from profiler.graph.split.portions import CannotSplitError, Way
 from profiler.graph.split.rewriter import Rewriter
+from profiler.graph.values import is_constant
 
 __all__ = ["ATTENTION_OPERATIONS", "ways_of_attention"]
 
@@ -82,11 +83,7 @@ def _of_packed_weights(rewriter: Rewriter, node: ir.Node) -> list[Way]:
     x, weights, bias, mask, past, attention_bias, *states = _inputs(node, 7)
     if past is not None or any(states):
         raise CannotSplitError("it reads states of earlier tokens")
-    if (
-        weights is None
-        or constant(weights) is None
-        or (bias is not None and constant(bias) is None)
-    ):
+    if weights is None or not is_constant(weights) or (bias is not None and not is_constant(bias)):
         raise CannotSplitError("its weights are no constants")
     heads = _integer(node, "num_heads")
     columns = _dim(weights, 1) or 0
@@ -130,7 +127,7 @@ def _of_multi_head(rewriter: Rewriter, node: ir.Node) -> list[Way]:
     places = [_place(operand, heads) for operand in (query, key, value)]
     hidden = []
     if bias is not None:
-        if constant(bias) is None:
+        if not is_constant(bias):
             raise CannotSplitError("its bias is no constant")
         widths = [
             _dim(operand, 2) if operand is not None else None for operand in (query, key, value)

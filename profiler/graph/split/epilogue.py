@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import onnx_ir as ir
 
-from profiler.graph.split.operands import constant, dims_of
+from profiler.graph.split.operands import dims_of
 from profiler.graph.split.parts import Parts
 from profiler.graph.split.portions import CannotSplitError
+from profiler.graph.values import is_constant
 
 __all__ = ["join"]
 
@@ -75,12 +76,12 @@ def _following(joined: ir.Value) -> tuple[ir.Node, int] | None:
 
 
 def _is_scalar(value: ir.Value) -> bool:
-    return constant(value) is not None and dims_of(value) in ([], [1])
+    return is_constant(value) and dims_of(value) in ([], [1])
 
 
 def _is_small(value: ir.Value | None, rank: int) -> bool:
     """Whether a value is a constant that broadcasts along all axes but one."""
     dims = dims_of(value)
-    if constant(value) is None or dims is None or len(dims) > rank:
+    if not is_constant(value) or dims is None or len(dims) > rank:
         return False
     return sum(dim != 1 for dim in dims) <= 1

@@ -12,7 +12,7 @@ import onnx_ir as ir
 from profiler.errors import InputError
 from profiler.graph.model_file import external_files, model_files, read_model
 from profiler.graph.output_file import output_folder, refuse_over_input, write_model
-from profiler.graph.random_inputs import random_inputs
+from profiler.graph.random_inputs import random_inputs, refuse_unknown_sizes
 from profiler.graph.split.model import OPERATION_TYPES, SplitResult, split_model
 from profiler.graph.split.portions import Target
 from profiler.graph.verification import OutputDifference, verify
@@ -79,13 +79,15 @@ def split_files(
 
     Arguments are those of `split_model`; `sizes` are those of the inputs, too. Models of a folder
     of which nothing was split are copied. Raises InputError where a model cannot be read or run,
-    nothing was split, or one of the `nodes` was not, and OutputError where `out` cannot be
-    written, is an input, or would compute something else.
+    none has a dimension that `sizes` names, nothing was split, or one of the `nodes` was not, and
+    OutputError where `out` cannot be written, is an input, or would compute something else.
     """
     if nodes and source.is_dir():
         raise InputError("nodes are named in one model: give its file instead of the folder")
     asked: dict[str, Any] = {"op_types": op_types, "nodes": nodes, "sizes": sizes}
-    found = [_split(path, out, target, **asked) for path in model_files(source)]
+    paths = model_files(source)
+    refuse_unknown_sizes(paths, sizes or {})
+    found = [_split(path, out, target, **asked) for path in paths]
     results = [one.result for one in found]
     if not any(result.split for result in results) or (nodes and results[0].whole):
         raise InputError(_refusal(source, results, target))

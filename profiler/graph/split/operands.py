@@ -8,7 +8,9 @@ from typing import TypeAlias
 import numpy as np
 import onnx_ir as ir
 
-__all__ = ["Ranges", "constant", "dims_of", "is_weight", "ranges_of", "slice_of"]
+from profiler.graph.values import is_constant
+
+__all__ = ["Ranges", "dims_of", "is_weight", "ranges_of", "slice_of"]
 
 _ON_WEIGHTS = frozenset(
     ("Transpose", "Cast", "DequantizeLinear", "Reshape", "Squeeze", "Unsqueeze", "Identity")
@@ -17,23 +19,16 @@ _MOST_ON_WEIGHTS = 8
 Ranges: TypeAlias = "tuple[tuple[int, int], ...]"
 
 
-def constant(value: ir.Value | None) -> ir.TensorProtocol | None:
-    """The tensor of a value that is the same in every run, else None."""
-    if value is None or value.is_graph_input():
-        return None
-    return ir.convenience.get_const_tensor(value)
-
-
 def is_weight(value: ir.Value | None) -> bool:
     """Whether a value is a constant, or made of constants alone by operations that exporters leave
     on weights."""
     for _ in range(_MOST_ON_WEIGHTS):
-        if value is None or constant(value) is not None:
+        if value is None or is_constant(value):
             return value is not None
         producer = value.producer()
         if producer is None or producer.op_type not in _ON_WEIGHTS or not producer.inputs:
             return False
-        if any(other is not None and constant(other) is None for other in producer.inputs[1:]):
+        if any(other is not None and not is_constant(other) for other in producer.inputs[1:]):
             return False
         value = producer.inputs[0]
     return False

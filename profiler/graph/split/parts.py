@@ -12,9 +12,10 @@ from typing import Any
 import onnx_ir as ir
 
 from profiler.graph.metadata import CATEGORY, LAYER, OPERATION, layer_of, operation_of
-from profiler.graph.split.operands import constant, dims_of, ranges_of
+from profiler.graph.split.operands import dims_of, ranges_of
 from profiler.graph.split.portions import CannotSplitError
 from profiler.graph.split.rewriter import Rewriter
+from profiler.graph.values import is_constant
 
 __all__ = ["Parts"]
 
@@ -48,7 +49,7 @@ class Parts:
         dims = dims_of(value)
         if dims is not None and (axis >= len(dims) or dims[axis] not in (None, sum(lengths))):
             raise CannotSplitError(f"its operand {value.name} does not fit: its shape is {dims}")
-        if constant(value) is not None:
+        if is_constant(value):
             return [self.rewriter.sliced(value, axis, (found,)) for found in ranges_of(lengths)]
         return list(self._split(value, axis, lengths))
 

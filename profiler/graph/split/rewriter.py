@@ -9,8 +9,9 @@ import numpy as np
 import onnx_ir as ir
 
 from profiler.graph.metadata import COMMAND_INDEX, LAYER, layer_of
-from profiler.graph.split.operands import Ranges, constant, slice_of
-from profiler.graph.split.shapes import shapes_for
+from profiler.graph.split.operands import Ranges, slice_of
+from profiler.graph.split.shapes import shape_for, shapes_for
+from profiler.graph.values import constant_tensor
 
 __all__ = ["Rewriter"]
 
@@ -55,7 +56,7 @@ class Rewriter:
         """The bytes of a tensor, None where its shape or dtype is not known."""
         if value is None or value.shape is None or value.dtype is None:
             return None
-        shape = self._shapes.get(value.name or "") or value.shape.evaluate(self._sizes)
+        shape = self._shapes.get(value.name or "") or shape_for(value.shape, self._sizes)
         dims = [dim for dim in shape if isinstance(dim, int)]
         if len(dims) < len(shape):
             return None
@@ -72,7 +73,7 @@ class Rewriter:
         only when it is written."""
         key = value, axis, ranges
         if key not in self._slices:
-            tensor = constant(value)
+            tensor = constant_tensor(value)
             assert tensor is not None
             name = self.unique(f"{value.name}/{'_'.join(f'{a}_{b}' for a, b in ranges)}")
             self._slices[key] = self._register(value, slice_of(tensor, axis, ranges, name))

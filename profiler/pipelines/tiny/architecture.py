@@ -4,14 +4,13 @@ Weights are random and depend on `SEED` and each parameter's name alone, not on 
 so building twice gives the same numbers whatever the order of the parts.
 """
 
-import zlib
 from dataclasses import dataclass
 
-import numpy as np
 import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel
 from transformers import CLIPTextConfig, CLIPTextModelWithProjection, T5Config, T5EncoderModel
 
+from profiler.graph.export.random_weights import fill_parameters
 from profiler.pipelines.tiny.vocabulary import BOS_ID, EOS_ID, VOCABULARY_SIZE
 
 __all__ = [
@@ -141,15 +140,5 @@ def _vae() -> AutoencoderKL:
 
 def _set_weights(model: torch.nn.Module) -> None:
     """Fill every parameter: matrices keep the variance of what passes, norms are about one."""
-    with torch.no_grad():
-        for name, parameter in model.named_parameters():
-            generator = np.random.default_rng([SEED, zlib.crc32(name.encode())])
-            values = generator.standard_normal(tuple(parameter.shape), dtype=np.float32)
-            if parameter.ndim > 1:
-                values *= float(np.prod(parameter.shape[1:])) ** -0.5
-            elif name.endswith("weight"):
-                values = 1.0 + 0.1 * values
-            else:
-                values *= 0.02
-            parameter.copy_(torch.from_numpy(values))
+    fill_parameters(model, SEED)
     model.eval()

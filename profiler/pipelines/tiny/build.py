@@ -5,56 +5,30 @@ the folder that the package ships.
 """
 
 import argparse
-import json
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
-import diffusers
-
+from profiler.graph.export.options import ExportOptions
+from profiler.graph.export.pipeline import export_pipeline
+from profiler.graph.export.torch_program import quiet_libraries
 from profiler.pipelines.tiny import default_model_folder
-from profiler.pipelines.tiny.architecture import TinyParts, build_parts
-from profiler.pipelines.tiny.export import export_parts
-from profiler.pipelines.tiny.vocabulary import write_clip, write_t5
+from profiler.pipelines.tiny.source import write_source
 
 __all__ = ["build_model", "main"]
 
 
 def build_model(folder: Path) -> None:
     """Write the whole model folder; what `folder` held before is replaced."""
-    parts = build_parts()
-    if folder.exists():
-        shutil.rmtree(folder)
-    export_parts(parts, folder)
-    _write_configs(parts, folder)
-    write_clip(folder / "tokenizer", "<|endoftext|>")
-    write_clip(folder / "tokenizer_2", "!")
-    write_t5(folder / "tokenizer_3")
-
-
-def _write_configs(parts: TinyParts, folder: Path) -> None:
-    """Write config.json beside each graph, the scheduler's settings and model_index.json."""
-    parts.text_encoder.config.save_pretrained(folder / "text_encoder")
-    parts.text_encoder_2.config.save_pretrained(folder / "text_encoder_2")
-    parts.text_encoder_3.config.save_pretrained(folder / "text_encoder_3")
-    parts.transformer.save_config(folder / "transformer")
-    parts.vae.save_config(folder / "vae_decoder")
-    parts.scheduler.save_config(folder / "scheduler")
-    index = {
-        "_class_name": "StableDiffusion3Pipeline",
-        "_diffusers_version": diffusers.__version__,
-        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
-        "text_encoder": ["transformers", "CLIPTextModelWithProjection"],
-        "text_encoder_2": ["transformers", "CLIPTextModelWithProjection"],
-        "text_encoder_3": ["transformers", "T5EncoderModel"],
-        "tokenizer": ["transformers", "CLIPTokenizer"],
-        "tokenizer_2": ["transformers", "CLIPTokenizer"],
-        "tokenizer_3": ["transformers", "T5TokenizerFast"],
-        "transformer": ["diffusers", "SD3Transformer2DModel"],
-        "vae": ["diffusers", "AutoencoderKL"],
-    }
-    text = json.dumps(index, indent=2) + "\n"
-    (folder / "model_index.json").write_text(text, encoding="utf-8")
+    with tempfile.TemporaryDirectory() as scratch:
+        source, made = Path(scratch) / "source", Path(scratch) / "made"
+        with quiet_libraries():
+            write_source(source)
+        export_pipeline(source, made, ExportOptions(layernorm_fix=False))
+        if folder.exists():
+            shutil.rmtree(folder)
+        shutil.move(made, folder)
 
 
 def main(arguments: list[str] | None = None) -> int:

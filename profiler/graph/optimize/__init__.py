@@ -1,0 +1,1 @@
+"""`graph optimize`: public optimizers run on a model, outputs verified, module paths kept."""

@@ -1,0 +1,237 @@
+"""Attention as torch's dynamo exporter writes it → as ONNX Runtime's MMDiT fusion looks for it.
+
+That fusion (`fusion_mha_mmdit` of onnxruntime.transformers 1.31) knows the graph of the exporter by
+TorchScript: both operands are scaled by the square root of 1 / sqrt(head size), which is computed
+from the shape of the queries; keys are turned by one Transpose; the number of heads stands in a
+Concat of four sizes. The dynamo exporter folds the scale to a constant, turns the keys in three
+dimensions between two Reshapes, and may fold the sizes. What is written here computes the same;
+the fusion replaces it whole.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import onnx_ir as ir
+
+from profiler.graph.split.shapes import infer_shapes
+from profiler.graph.values import constant, producer, scalar
+
+__all__ = ["write_for_mmdit_fusion"]
+
+_SWAPPED = [0, 2, 1, 3]  # batch, heads, sequence, size ↔ batch, sequence, heads, size
+_TURNED = [0, 1, 3, 2]
+_SCALE_TOLERANCE = 2e-3  # float16 holds a scale to 1e-3
+
+
+@dataclass(frozen=True, slots=True)
+class _Attention:
+    """softmax(q kᵀ / sqrt(head size)) v: `product` is the MatMul of queries and keys, `queries`
+    and `keys` are [batch, heads, sequence, head size], `swaps` the Transposes that give the values
+    that order."""
+
+    product: ir.Node
+    queries: ir.Value
+    keys: ir.Value
+    heads: int
+    size: int
+    swaps: tuple[ir.Node, ...]
+
+
+def write_for_mmdit_fusion(model: ir.Model) -> int:
+    """Write each attention without mask of the main graph as the fusion expects it, in place, and
+    return how many there are. Others stay as they are."""
+    infer_shapes(model)
+    found = [
+        attention
+        for node in model.graph
+        if node.op_type == "Softmax" and not node.domain
+        for attention in [_attention(node)]
+        if attention is not None
+    ]
+    for number, attention in enumerate(found):
+        _Writer(model.graph, f"mmdit_attention_{number}").write(attention)
+    return len(found)
+
+
+def _attention(softmax: ir.Node) -> _Attention | None:
+    """The attention of a Softmax; None where it is masked, or of another form or scale."""
+    swaps = _values_of(softmax)
+    scores, factor = _unscaled(softmax.inputs[0])
+    product = producer(scores, "MatMul")
+    if swaps is None or product is None or not _last_axis(softmax):
+        return None
+    queries, of_queries = _unscaled(product.inputs[0])
+    turned, of_keys = _unscaled(product.inputs[1])
+    keys = _before_turning(turned)
+    size = _dim(queries, 3)
+    if queries is None or keys is None or size is None or _dim(keys, 3) != size:
+        return None
+    heads = _dim(queries, 1)
+    scale = factor * of_queries * of_keys
+    if heads is None or not math.isclose(
+        scale * math.sqrt(size), 1.0, rel_tol=_SCALE_TOLERANCE, abs_tol=0
+    ):
+        return None
+    return _Attention(product, queries, keys, heads, size, swaps)
+
+
+def _values_of(softmax: ir.Node) -> tuple[ir.Node, ...] | None:
+    """The Transposes that give the values the order of queries and keys, one or two that are
+    joined, where the result goes through a Transpose and a Reshape of its own."""
+    value: ir.Value = softmax.outputs[0]
+    node = softmax
+    for op_type in ("MatMul", "Transpose", "Reshape"):
+        uses = list(value.uses())
+        if len(uses) != 1 or value.is_graph_output():
+            return None
+        node, position = uses[0]
+        if node.op_type != op_type or node.domain or position:
+            return None
+        if op_type == "Transpose" and _perm(node) != _SWAPPED:
+            return None
+        if op_type == "MatMul":
+            values = node.inputs[1]
+        value = node.outputs[0]
+    joined = producer(values, "Concat")
+    if joined is not None and len(joined.inputs) != 2:
+        return None
+    parts = joined.inputs if joined is not None else [values]
+    swaps = [producer(part, "Transpose") for part in parts]
+    found = tuple(swap for swap in swaps if swap is not None and _perm(swap) == _SWAPPED)
+    return found if len(found) == len(parts) else None
+
+
+def _unscaled(value: ir.Value | None) -> tuple[ir.Value | None, float]:
+    """What is multiplied with or divided by a constant number, and the factor; `value` and 1
+    where nothing is."""
+    node = producer(value, "Mul", "Div")
+    if node is None:
+        return value, 1.0
+    for at in (0, 1) if node.op_type == "Mul" else (1,):
+        number = scalar(node.inputs[at])
+        if number:
+            return node.inputs[1 - at], number if node.op_type == "Mul" else 1 / number
+    return value, 1.0
+
+
+def _before_turning(value: ir.Value | None) -> ir.Value | None:
+    """The keys, of four dimensions, whose last two `value` has the other way round."""
+    turn = producer(value, "Transpose")
+    if turn is not None and _perm(turn) == _TURNED:
+        return turn.inputs[0]
+    apart = producer(value, "Reshape")
+    turn = producer(apart.inputs[0], "Transpose") if apart is not None else None
+    together = producer(turn.inputs[0], "Reshape") if turn is not None else None
+    if turn is None or together is None or _perm(turn) != [0, 2, 1]:
+        return None
+    keys = together.inputs[0]
+    ranks = (_rank(keys), _rank(together.outputs[0]), _rank(value))
+    whole = _dim(keys, 1) is not None and _dim(keys, 1) == _dim(value, 1)
+    return keys if ranks == (4, 3, 4) and (whole or _same_dims(keys, value)) else None
+
+
+def _same_dims(keys: ir.Value | None, turned: ir.Value | None) -> bool:
+    """Whether the number of heads, where only one of both tells it, can be the same."""
+    known = {dim for dim in (_dim(keys, 1), _dim(turned, 1)) if dim is not None}
+    return len(known) < 2 and _dim(keys, 3) in (None, _dim(turned, 2) or _dim(keys, 3))
+
+
+def _last_axis(softmax: ir.Node) -> bool:
+    return softmax.attributes.get_int("axis", -1) in (-1, 3)
+
+
+def _perm(node: ir.Node) -> list[int]:
+    perm = node.attributes.get("perm")
+    return list(perm.as_ints()) if perm is not None else []
+
+
+def _rank(value: ir.Value | None) -> int | None:
+    return None if value is None or value.shape is None else len(value.shape)
+
+
+def _dim(value: ir.Value | None, axis: int) -> int | None:
+    if value is None or value.shape is None or len(value.shape) <= axis:
+        return None
+    dim = value.shape[axis]
+    return dim if isinstance(dim, int) else None
+
+
+class _Writer:
+    """Writes one attention; `name` begins the names of what is new."""
+
+    def __init__(self, graph: ir.Graph, name: str) -> None:
+        self._graph, self._name, self._count = graph, name, 0
+
+    def write(self, attention: _Attention) -> None:
+        product = attention.product
+        scale = self._scale(attention.queries, product)
+        turned = self._node("Transpose", [attention.keys], product, perm=_TURNED)
+        product.replace_input_with(0, self._node("Mul", [attention.queries, scale], product))
+        product.replace_input_with(1, self._node("Mul", [turned, scale], product))
+        _next_softmax(product).replace_input_with(0, product.outputs[0])
+        for swap in attention.swaps:
+            self._write_sizes(swap, attention.heads, attention.size)
+
+    def _scale(self, queries: ir.Value, before: ir.Node) -> ir.Value:
+        """sqrt(1 / sqrt(head size)), as the exporter by TorchScript has it computed."""
+        dtype = queries.dtype or ir.DataType.FLOAT
+        sizes = self._node("Shape", [queries], before)
+        ends = [self._integers([end]) for end in (-1, np.iinfo(np.int64).max)]
+        size = self._node("Slice", [sizes, *ends], before)
+        cast = self._node("Cast", [size], before, to=dtype.value)
+        root = self._node("Sqrt", [cast], before)
+        one = self._constant(np.ones(1).astype(dtype.numpy()))
+        inverse = self._node("Div", [one, root], before)
+        return self._node("Sqrt", [inverse], before)
+
+    def _write_sizes(self, swap: ir.Node, heads: int, size: int) -> None:
+        """Have a Reshape in front of a Transpose whose sizes are a Concat of four."""
+        reshape = producer(swap.inputs[0], "Reshape")
+        sizes = reshape.inputs[1] if reshape is not None else None
+        joined = producer(sizes, "Concat")
+        if joined is not None and len(joined.inputs) == 4 and scalar(joined.inputs[2]) == heads:
+            return
+        known = constant(sizes)
+        if reshape is not None and known is not None and known.shape == (4,):
+            parts = [self._integers([int(number)]) for number in known]
+            reshape.replace_input_with(1, self._node("Concat", parts, reshape, axis=0))
+            return
+        parts = [self._integers([number]) for number in (0, 0, heads, size)]  # 0: as it is
+        whole = self._node("Concat", parts, swap, axis=0)
+        given = swap.inputs[0]
+        assert given is not None
+        swap.replace_input_with(0, self._node("Reshape", [given, whole], swap))
+
+    def _integers(self, values: Sequence[int]) -> ir.Value:
+        return self._constant(np.array(values, dtype=np.int64))
+
+    def _constant(self, array: Any) -> ir.Value:
+        self._count += 1
+        tensor = ir.tensor(array, name=f"{self._name}_constant_{self._count}")
+        made = ir.Value(name=tensor.name, type=ir.TensorType(tensor.dtype), const_value=tensor)
+        made.shape = ir.Shape(array.shape)
+        self._graph.register_initializer(made)
+        return made
+
+    def _node(
+        self, op_type: str, inputs: Sequence[ir.Value], before: ir.Node, **attributes: Any
+    ) -> ir.Value:
+        self._count += 1
+        made = ir.node(op_type, inputs, attributes)
+        made.name = f"{self._name}_{op_type}_{self._count}"
+        made.outputs[0].name = f"{made.name}_output"
+        self._graph.insert_before(before, made)
+        return made.outputs[0]
+
+
+def _next_softmax(product: ir.Node) -> ir.Node:
+    """The Softmax behind a product, past its scale."""
+    node = product
+    while node.op_type != "Softmax":
+        node = next(iter(node.outputs[0].uses())).node
+    return node

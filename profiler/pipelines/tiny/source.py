@@ -1,0 +1,40 @@
+"""The tiny model as diffusers saves a pipeline: what `graph export` makes the graphs of."""
+
+import json
+from pathlib import Path
+
+import diffusers
+
+from profiler.pipelines.tiny.architecture import build_parts
+from profiler.pipelines.tiny.vocabulary import write_clip, write_t5
+
+__all__ = ["write_source"]
+
+
+def write_source(folder: Path) -> None:
+    """Write model_index.json, weights as safetensors, tokenizers and scheduler into `folder`."""
+    parts = build_parts()
+    parts.text_encoder.save_pretrained(folder / "text_encoder")
+    parts.text_encoder_2.save_pretrained(folder / "text_encoder_2")
+    parts.text_encoder_3.save_pretrained(folder / "text_encoder_3")
+    parts.transformer.save_pretrained(folder / "transformer")
+    parts.vae.save_pretrained(folder / "vae")
+    parts.scheduler.save_config(folder / "scheduler")
+    write_clip(folder / "tokenizer", "<|endoftext|>")
+    write_clip(folder / "tokenizer_2", "!")
+    write_t5(folder / "tokenizer_3")
+    index = {
+        "_class_name": "StableDiffusion3Pipeline",
+        "_diffusers_version": diffusers.__version__,
+        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
+        "text_encoder": ["transformers", "CLIPTextModelWithProjection"],
+        "text_encoder_2": ["transformers", "CLIPTextModelWithProjection"],
+        "text_encoder_3": ["transformers", "T5EncoderModel"],
+        "tokenizer": ["transformers", "CLIPTokenizer"],
+        "tokenizer_2": ["transformers", "CLIPTokenizer"],
+        "tokenizer_3": ["transformers", "T5TokenizerFast"],
+        "transformer": ["diffusers", "SD3Transformer2DModel"],
+        "vae": ["diffusers", "AutoencoderKL"],
+    }
+    text = json.dumps(index, indent=2) + "\n"
+    (folder / "model_index.json").write_text(text, encoding="utf-8")

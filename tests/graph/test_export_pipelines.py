@@ -1,0 +1,201 @@
+"""Whole pipelines exported: their graphs compute what torch does, and SD3 runs from the folder."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import numpy as np
+import onnx_ir as ir
+import pytest
+
+pytest.importorskip("diffusers", reason="needs the torch extra")
+
+from profiler.cli.main import main
+from profiler.errors import InputError
+from profiler.graph.check import check_model
+from profiler.graph.export.options import ExportOptions, StaticSizes
+from profiler.graph.export.pipeline import export_pipeline
+from profiler.graph.export.qwen_positions import position_ids
+from profiler.graph.metadata import layer_of
+from profiler.graph.verification import run_model
+from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+from profiler.pipelines.tiny import default_model_folder
+from tests.graph.export_sources import source_folder
+
+pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
+
+ALL_PARTS = ("text_encoder", "text_encoder_2", "text_encoder_3", "transformer", "vae_decoder")
+
+
+def command(*arguments):
+    before = sys.argv
+    sys.argv = ["profile-sd3", *map(str, arguments)]
+    try:
+        with pytest.raises(SystemExit) as stopped:
+            main()
+        return int(stopped.value.code or 0)
+    finally:
+        sys.argv = before
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory):
+    """The tiny SD3 by its name, exported by the command line with its JSON beside it."""
+    folder = tmp_path_factory.mktemp("tiny")
+    assert command("graph", "export", "tiny", folder / "out", "--json", folder / "out.json") == 0
+    return folder
+
+
+def image_of(folder, **settings):
+    pipeline = StableDiffusion3Pipeline.from_folder(folder)
+    given = {"height": 64, "width": 96, "seed": 1, "num_inference_steps": 2, "output_type": "np"}
+    return pipeline("a red fox", "blurry", **(given | settings)).images
+
+
+def test_the_exported_sd3_makes_the_image_of_the_shipped_one(tiny):
+    """The exported folder runs and makes, pixel by pixel, the image of the folder that the package
+    ships, which has the same weights."""
+    ours, shipped = image_of(tiny / "out"), image_of(default_model_folder())
+    assert ours.shape == (1, 64, 96, 3)
+    assert np.abs(ours - shipped).max() < 1e-3
+
+
+def test_odd_numbers_of_patches(tiny):
+    """Images of 3 by 5 patches are made: position embeddings are cropped by sizes rounded down."""
+    assert image_of(tiny / "out", height=48, width=80).shape == (1, 48, 80, 3)
+
+
+def test_the_exported_sd3_is_profiled_by_module(tiny, tmp_path):
+    """`run --model OUT` profiles it, and layers of operators are module paths."""
+    import profiler
+
+    arguments = ("--model", tiny / "out", "--steps", 1, "--warmup", 0, "--height", 64)
+    assert command("run", *arguments, "--width", 64, "--out", tmp_path, "--name", "r") == 0
+    layers = set(profiler.load(tmp_path / "r").commands["layer"])
+    assert "transformer_blocks.0.attn.to_q" in layers
+
+
+def test_what_the_command_tells(tiny):
+    """The JSON has each part with its graph's size, free axes, and how far it is from torch."""
+    parts = json.loads((tiny / "out.json").read_text())["parts"]
+    assert [part["folder"] for part in parts] == list(ALL_PARTS)
+    transformer = parts[3]
+    assert transformer["class_name"] == "SD3Transformer2DModel"
+    assert transformer["inputs"]["hidden_states"] == ["batch_size", 16, "height", "width"]
+    assert transformer["layer_norms"] == 16
+    assert len(transformer["compared_on"]) == 2
+    for part in parts:
+        assert part["node_count"] == len(
+            ir.load(tiny / "out" / part["folder"] / "model.onnx").graph
+        )
+        assert all(0 <= found["relative"] <= 1e-4 for found in part["differences"])
+        assert max(found["absolute"] for found in part["differences"]) > 0
+
+
+def test_module_paths_stay_and_local_paths_go(tiny):
+    """Nearly all nodes tell their module, and no byte of a graph tells where it was made."""
+    for part in ALL_PARTS:
+        path = tiny / "out" / part / "model.onnx"
+        graph = ir.load(path).graph
+        named = [node for node in graph if "pkg.torch.onnx.name_scopes" in node.metadata_props]
+        assert len(named) >= 0.95 * len(graph)
+        assert not any(text in path.read_bytes() for text in (b"site-packages", b".py"))
+    transformer = ir.load(tiny / "out" / "transformer" / "model.onnx").graph
+    layers = {layer_of(node) for node in transformer if node.op_type in ("MatMul", "Gemm")}
+    assert "transformer_blocks.2.ff_context.net.2" in layers
+
+
+def test_no_layer_norm_lacks_scale_or_bias(tiny):
+    """Every LayerNormalization has named scale and bias; the unrepaired export has ones without."""
+    assert not lacking(tiny / "out" / "transformer" / "model.onnx")
+    assert lacking(default_model_folder() / "transformer" / "model.onnx")
+
+
+def lacking(path):
+    nodes = [node for node in ir.load(path).graph if node.op_type == "LayerNormalization"]
+    assert nodes
+    return [node for node in nodes if len(node.inputs) < 3 or None in node.inputs]
+
+
+def test_weights_are_stored_as_they_are_read(tiny):
+    """No weight is turned at run time: each Transpose is of an activation."""
+    for part in ALL_PARTS:
+        graph = ir.load(tiny / "out" / part / "model.onnx").graph
+        turned = [node.inputs[0] for node in graph if node.op_type == "Transpose"]
+        assert all(value.const_value is None for value in turned)
+
+
+def test_static_sizes_run_with_guidance(tmp_path):
+    """Graphs for one image of 64 by 96 pixels have no free axis, the transformer's batch is two for
+    guidance, and the pipeline makes the image of the free graphs."""
+    from profiler.pipelines.tiny.source import write_source
+
+    write_source(tmp_path / "source")
+    sizes = StaticSizes(batch=1, height=64, width=96, sequence=256)
+    exported = export_pipeline(
+        tmp_path / "source", tmp_path / "out", ExportOptions(static=sizes, opset=20)
+    )
+    for part in exported:
+        assert not [a for axes in part.inputs.values() for a in axes if isinstance(a, str)]
+        assert part.opset == 20
+        assert len(part.trials) == 1
+    transformer = next(part for part in exported if part.submodule == "transformer")
+    assert transformer.inputs["hidden_states"] == (2, 16, 8, 12)
+    assert transformer.inputs["encoder_hidden_states"] == (2, 77 + 256, 64)
+    static, shipped = image_of(tmp_path / "out"), image_of(default_model_folder())
+    assert np.abs(static - shipped).max() < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("name", "layer"),
+    [
+        ("sd35", "transformer_blocks.0.attn2.to_q"),
+        ("flux", "single_transformer_blocks.0.attn.to_q"),
+        ("qwen", "transformer_blocks.1.attn.add_k_proj"),
+    ],
+)
+def test_other_pipelines(name, layer, tmp_path, capsys):
+    """SD3.5, FLUX and Qwen-Image export whole, are within the tolerance at two sizes, have module
+    paths, and are read by `graph check`."""
+    exported = export_pipeline(source_folder(name), tmp_path / "out")
+    for part in exported:
+        assert len(part.trials) == 2
+        assert all(found.within and found.tolerance == 1e-4 for found in part.differences)
+        check_model(tmp_path / "out" / part.folder / "model.onnx")
+    graph = ir.load(tmp_path / "out" / "transformer" / "model.onnx").graph
+    assert layer in {layer_of(node) for node in graph}
+    assert (tmp_path / "out" / "tokenizer" / "tokenizer.json").is_file()
+    assert (tmp_path / "out" / "scheduler" / "scheduler_config.json").is_file()
+    if name == "flux":  # `run` has no such pipeline, and says so
+        with pytest.raises(InputError, match="runs StableDiffusion3Pipeline only"):
+            StableDiffusion3Pipeline.from_folder(tmp_path / "out")
+
+
+def test_qwens_transformer_takes_positions_of_any_size(tmp_path):
+    """With positions of an image that it was not traced on, the graph computes what diffusers does
+    with that image's size."""
+    import diffusers
+    import torch
+
+    source = source_folder("qwen")
+    options = ExportOptions(parts=("transformer",))
+    export_pipeline(source, tmp_path / "out", options)
+    random = np.random.default_rng(5)
+    states = random.standard_normal((1, 9 * 5, 16), np.float32)
+    text = random.standard_normal((1, 6, 16), np.float32)
+    image_ids, text_ids = position_ids(9, 5, 6)
+    inputs = {
+        "hidden_states": states,
+        "encoder_hidden_states": text,
+        "encoder_hidden_states_mask": np.ones((1, 6), bool),
+        "timestep": np.array([0.7], np.float32),
+        "img_ids": image_ids,
+        "txt_ids": text_ids,
+    }
+    found = run_model(tmp_path / "out" / "transformer" / "model.onnx", inputs)
+    torch_model = diffusers.QwenImageTransformer2DModel.from_pretrained(source / "transformer")
+    tensors = {k: torch.from_numpy(v) for k, v in inputs.items() if not k.endswith("_ids")}
+    with torch.no_grad():
+        wanted = torch_model(**tensors, img_shapes=[[(1, 9, 5)]], return_dict=False)[0].numpy()
+    assert np.abs(found["out_hidden_states"] - wanted).max() < 1e-4 * np.abs(wanted).max()

@@ -10,6 +10,7 @@ Everything here is imported on first use, so that `import profiler` costs next t
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -58,3 +59,23 @@ def __getattr__(name: str) -> Any:
 
 def __dir__() -> list[str]:
     return __all__
+
+
+def _show_in_notebooks() -> None:
+    """Have IPython, where this runs in one, show runs and analyses as their summary."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    if shell is None:
+        return
+
+    def as_html(shown: Run | Analysis) -> str:
+        from profiler.report.notebook import as_html as made
+
+        return made(shown)
+
+    formatter = shell.display_formatter.formatters["text/html"]
+    for name in ("Run", "Analysis"):
+        formatter.for_type_by_name(_HOME[name], name, as_html)
+
+
+_show_in_notebooks()

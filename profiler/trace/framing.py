@@ -1,4 +1,5 @@
-"""Packets of a trace file one by one, as messages: for `profile-sd3 dump`, which shows them all.
+"""Packets of a trace file one by one, as messages: for `profile-sd3 dump`, which shows them all,
+and `profile-sd3 view`, whose UI does not read those packed with Zstandard.
 
 A `Trace` is nothing but its packets, one length-delimited field after another, so a file that was
 cut keeps every packet before the cut.
@@ -14,7 +15,7 @@ from profiler.errors import InputError
 from profiler.trace import schema
 from profiler.trace.unpack import Unpacker, is_gzip
 
-__all__ = ["decoded_packets", "file_bytes"]
+__all__ = ["decoded_packets", "file_bytes", "holds_zstd", "without_zstd"]
 
 _LIMIT = (1 << 31) - 1  # protobuf's own limit for one message
 _PACKET_TAG = 0x0A  # field 1, length-delimited
@@ -48,6 +49,29 @@ def decoded_packets(data: bytes, where: str = "the trace") -> Iterator[tuple[int
             if packet.HasField(field):
                 unpacked = unpacker(how, getattr(packet, field))
                 yield from ((offset, inner) for _, inner in _frames(unpacked or b""))
+
+
+def holds_zstd(data: bytes) -> bool:
+    """Whether the first packet of a trace, of which `data` is the begin, is packed with Zstandard:
+    then all of them are."""
+    if not data or data[0] != _PACKET_TAG:
+        return False
+    payload = next((at for at in range(1, min(11, len(data))) if data[at] < 0x80), len(data)) + 1
+    number = schema.TracePacket.DESCRIPTOR.fields_by_name["zstd_compressed_packets"].number
+    tag = bytes([number << 3 & 0x7F | 2 | 0x80, number >> 4])
+    return data[payload : payload + 2] == tag
+
+
+def without_zstd(data: bytes, where: str = "the trace") -> Iterator[bytes]:
+    """The packets of a trace in pieces, those packed with Zstandard unpacked."""
+    unpacker = Unpacker(len(data), where)
+    begin = 0
+    for end, packet in _frames(data):
+        if packet.HasField("zstd_compressed_packets"):
+            yield unpacker("zstd", packet.zstd_compressed_packets) or b""
+        else:
+            yield data[begin:end]
+        begin = end
 
 
 def _frames(data: bytes) -> Iterator[tuple[int, Any]]:

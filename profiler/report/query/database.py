@@ -1,0 +1,215 @@
+"""SQL over runs: DuckDB in memory, on the frames as they are.
+
+    with Database({"sd3": run}) as database:
+        answer = database.ask("select submodule, sum(duration_ns) from calls group by all")
+
+A query reads and does nothing else: no other statement is run, no file or extension is reached, no
+setting can be changed, and memory is bounded. Tables beyond the run's own are made when a query
+asks for them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from functools import cached_property
+from types import ModuleType
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.result import Analysis
+from profiler.analysis.roles.tables import with_roles
+from profiler.errors import InputError, MissingPackageError
+from profiler.report.query.answer import Answer
+from profiler.report.query.tables import TABLES_OF_SQL, with_run
+from profiler.table.columns import TABLES
+from profiler.table.run import Run
+
+__all__ = ["Database"]
+
+_MEMORY = 4 << 30  # bytes at most, and at most half of the machine's
+_READING = frozenset({"SELECT", "EXPLAIN", "MULTI"})  # a PIVOT is several statements
+_MISSING = re.compile(r"Table with name \"?(\w+)\"? does not exist")
+_COUNT = re.compile(r"count\(\s*\*\s*\)")
+_SELECTS = re.compile(r"\bselect\b")  # DuckDB's `FROM commands` is all of them
+_EXCERPT = re.compile(r"\n+LINE (\d+): (.*)\n( *)(\^*)")
+_JOIN = """
+CREATE VIEW commands_with_calls AS
+SELECT commands.* EXCLUDE (run), calls.submodule, calls.branch, calls.device AS call_device,
+       calls.start_ns AS call_start_ns, calls.duration_ns AS call_duration_ns, calls.ops_traced,
+       commands.run
+FROM commands LEFT JOIN calls ON commands.call = calls.call AND commands.run = calls.run"""
+
+
+class Database:
+    """The tables of `runs`, which are given by name.
+
+    Raises MissingPackageError where DuckDB is not installed.
+    """
+
+    def __init__(self, runs: Mapping[str, Run]) -> None:
+        self._duckdb = _duckdb()
+        self._runs = runs
+        self._made: set[str] = set()
+        self._with_roles = False
+        self._connection: Any = self._duckdb.connect(
+            ":memory:",
+            config={
+                "enable_external_access": "false",
+                "autoinstall_known_extensions": "false",
+                "autoload_known_extensions": "false",
+                "python_enable_replacements": "false",
+                "memory_limit": f"{_memory_limit() >> 20}MiB",
+                "temp_directory": "",
+            },
+        )
+        self._connection.execute("CREATE SCHEMA analysis")
+        for name in TABLES:
+            self._make(name, self._of_run(name))
+        self._connection.execute(_JOIN)
+        self._connection.execute("SET lock_configuration = true")
+
+    def __enter__(self) -> Database:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._connection.close()
+
+    def ask(self, sql: str) -> Answer:
+        """Run one query. Raises InputError with DuckDB's message and the place in `sql`."""
+        self._check(sql)
+        if not self._with_roles and _asks_for_roles(sql):
+            self._fill_roles()
+        while True:
+            try:
+                return Answer(self._connection.sql(sql), self._failed)
+            except self._duckdb.Error as error:
+                if not self._make_missing(str(error)):
+                    raise self._failed(self._located(sql, error)) from error
+
+    def interrupt(self) -> None:
+        """End the query that another thread runs."""
+        self._connection.interrupt()
+
+    def _check(self, sql: str) -> None:
+        try:
+            statements = self._connection.extract_statements(sql)
+        except self._duckdb.Error as error:
+            raise self._failed(error) from error
+        if len(statements) != 1:
+            raise InputError(f"give one query: there are {len(statements)} in this SQL")
+        kind = str(statements[0].type).rpartition(".")[2].upper()
+        if kind not in _READING:
+            raise InputError(f"only queries are run (SELECT, WITH, FROM, DESCRIBE, …), not {kind}")
+
+    def _located(self, sql: str, error: Exception) -> Exception:
+        """The error that says where in `sql` it is: binding lazily, which failed, does not."""
+        try:
+            self._connection.execute(sql)
+        except self._duckdb.Error as found:
+            error = found
+        return error
+
+    def _failed(self, error: Exception) -> InputError:
+        """DuckDB's error as one sentence, with line and column where it names them."""
+        text = str(error)
+        if "Out of Memory" in text:
+            return InputError(
+                f"the query needs more than the {_memory_limit() >> 20:,} MiB it may use: ask for "
+                "fewer rows or columns, or aggregate them"
+            )
+        excerpt = _EXCERPT.search(text)
+        said = " ".join((text[: excerpt.start()] if excerpt else text).split())
+        return InputError(f"{said}{_place(excerpt) if excerpt else ''}")
+
+    def _make_missing(self, message: str) -> bool:
+        """Make the table that a query lacks; False where there is none of that name."""
+        found = _MISSING.search(message)
+        name = found[1].lower() if found else ""
+        if name in TABLES:
+            name = f"analysis.{name}"
+        table = TABLES_OF_SQL.get(name)
+        if table is None or name in self._made:
+            return False
+        if not table.of_analysis:
+            frame = with_run({run: of.args.collect() for run, of in self._runs.items()})
+        else:
+            tables = {run: of.tables()[table.of_analysis] for run, of in self._analyses.items()}
+            frame = with_run(tables)
+        self._make(name, frame)
+        return True
+
+    def _make(self, name: str, frame: pl.DataFrame) -> None:
+        """Register `frame`; a table of the analysis under its bare name and under `analysis.`"""
+        self._made.add(name)
+        of_analysis = TABLES_OF_SQL[name].of_analysis
+        self._register(f"frame_{name.replace('.', '_')}", frame)
+        names = {name, f"analysis.{of_analysis}"} if of_analysis else {name}
+        for view in names:
+            self._connection.execute(
+                f"CREATE VIEW {view} AS SELECT * FROM frame_{name.replace('.', '_')}"  # noqa: S608  # names of ours
+            )
+
+    def _register(self, name: str, frame: pl.DataFrame) -> None:
+        """Let SQL see the columns as they are. Of a Polars frame DuckDB would import pandas."""
+        self._connection.register(name, frame.to_arrow())
+
+    def _of_run(self, name: str) -> pl.DataFrame:
+        frames = {run: getattr(of, name) for run, of in self._runs.items()}
+        return with_run(_numbered(frames) if name == "commands" else frames)
+
+    def _fill_roles(self) -> None:
+        """Give commands the roles that the analysis finds, where their producer gave none."""
+        filled = {
+            name: with_roles(self._runs[name], found.kinds, found.kind_roles).commands
+            for name, found in self._analyses.items()
+        }
+        self._register("frame_commands", with_run(_numbered(filled)))
+        self._with_roles = True
+
+    @cached_property
+    def _analyses(self) -> dict[str, Analysis]:
+        return {name: analyze(run) for name, run in self._runs.items()}
+
+
+def _numbered(frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
+    """Commands with their row in their run, which flows refer to."""
+    row = pl.int_range(pl.len(), dtype=pl.Int64).alias("command")
+    return {name: frame.select(row, pl.all()) for name, frame in frames.items()}
+
+
+def _asks_for_roles(sql: str) -> bool:
+    """Whether the answer may hold the roles of commands: they take an analysis to find."""
+    text = _COUNT.sub("", sql.lower())
+    return "commands" in text and ("role" in text or "*" in text or not _SELECTS.search(text))
+
+
+def _place(excerpt: re.Match[str]) -> str:
+    """Where the error lies, from DuckDB's picture of the line; of a long line it shows a part."""
+    line, shown, indent, marks = excerpt.groups()
+    column = len(indent) - len(f"LINE {line}: ") + 1
+    if shown.startswith("...") or column < 1:
+        return f" (line {line}, at {shown[column - 1 : column - 1 + len(marks)]})"
+    return f" (line {line}, column {column})"
+
+
+def _memory_limit() -> int:
+    try:
+        machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, OSError, ValueError):
+        return _MEMORY
+    return min(_MEMORY, machine // 2)
+
+
+def _duckdb() -> ModuleType:
+    try:
+        import duckdb
+    except ImportError as error:
+        raise MissingPackageError(
+            "queries need DuckDB: `pip install 'profile-sd3[query]'`"
+        ) from error
+    module: ModuleType = duckdb
+    return module

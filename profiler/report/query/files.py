@@ -1,0 +1,115 @@
+"""Answers as files: CSV, Parquet and JSON, written batch by batch as they come."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import polars as pl
+
+from profiler.trace.storage import appearing
+
+__all__ = ["FORMATS", "write_answer"]
+
+_Take = Callable[[pl.DataFrame], None]
+
+
+def write_answer(batches: Iterable[pl.DataFrame], files: dict[str, Path], stdout: BinaryIO) -> int:
+    """Write all batches into each of `files`, given by their format, "-" being `stdout`; returns
+    the number of rows. A file appears when it is whole. Raises OutputError where that cannot be."""
+    rows = 0
+    with ExitStack() as stack:
+        takers = []
+        for form, path in files.items():
+            target = stdout if path == Path("-") else stack.enter_context(appearing(path))
+            takers.append(stack.enter_context(FORMATS[form](target)))
+        for batch in batches:
+            rows += len(batch)
+            for take in takers:
+                take(batch)
+    return rows
+
+
+@contextmanager
+def _csv(file: BinaryIO) -> Iterator[_Take]:
+    begun = False
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal begun
+        if len(batch) or not begun:
+            _flat(batch).write_csv(file, include_header=not begun)
+        begun = True
+
+    yield take
+
+
+def _flat(batch: pl.DataFrame) -> pl.DataFrame:
+    """Lists and structs, which a line of CSV does not hold, as JSON."""
+    nested = [name for name, dtype in batch.schema.items() if dtype.is_nested()]
+    return batch.with_columns(
+        pl.Series(name, [_json_text(value) for value in batch[name].to_list()], dtype=pl.String)
+        for name in nested
+    )
+
+
+@contextmanager
+def _parquet(file: BinaryIO) -> Iterator[_Take]:
+    import pyarrow.parquet as pq
+
+    writer: Any = None
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal writer
+        table = batch.to_arrow(compat_level=pl.CompatLevel.oldest())
+        if writer is None:
+            writer = pq.ParquetWriter(file, table.schema, compression="zstd")
+        if len(batch):
+            writer.write_table(table.cast(writer.schema))
+
+    try:
+        yield take
+    finally:
+        if writer is not None:
+            writer.close()
+
+
+@contextmanager
+def _json(file: BinaryIO) -> Iterator[_Take]:
+    begun = False
+
+    def take(batch: pl.DataFrame) -> None:
+        nonlocal begun
+        for row in batch.iter_rows(named=True):
+            file.write(b",\n" if begun else b"[\n")
+            file.write(json.dumps(_plain(row), ensure_ascii=False, default=str).encode())
+            begun = True
+
+    yield take
+    file.write(b"\n]\n" if begun else b"[]\n")
+
+
+FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
+    "csv": _csv,
+    "parquet": _parquet,
+    "json": _json,
+}
+
+
+def _json_text(value: object) -> str | None:
+    return None if value is None else json.dumps(_plain(value), ensure_ascii=False, default=str)
+
+
+def _plain(value: object) -> object:
+    """What JSON can hold: numbers that it has no word for are null; times become text."""
+    if isinstance(value, dict):
+        return {str(key): _plain(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    return float(value) if isinstance(value, Decimal) else value

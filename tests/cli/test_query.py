@@ -1,0 +1,121 @@
+"""`profile-sd3 query` as it is typed: runs and SQL told apart, outputs, exit codes."""
+
+from __future__ import annotations
+
+import io
+import json
+import signal
+import sys
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from profiler.cli.main import main
+from tests.cli.pty_command import PtyCommand
+from tests.trace.samples import small_bundle
+
+pytest.importorskip("duckdb", reason="needs the query extra")
+
+_CALLS = "SELECT run, count(*) AS calls FROM calls GROUP BY run ORDER BY run"
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+    """Runs the command line; gives exit code, stdout and stderr."""
+
+    def run(*words: object) -> tuple[int, str, str]:
+        monkeypatch.setattr(sys, "argv", ["profile-sd3", "query", *map(str, words)])
+        with pytest.raises(SystemExit) as end:
+            main()
+        out, err = capfd.readouterr()
+        return int(end.value.code or 0), out, err
+
+    return run
+
+
+def test_newest_or_all(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a folder the newest run is asked, or every one; without a path it is `traces`; two
+    runs of one name are told apart by their paths."""
+    first, second = (small_bundle(tmp_path / "traces", name) for name in ("a", "b"))
+    assert run(tmp_path / "traces", "--all", "--csv", "-", _CALLS)[1] == "run,calls\na,5\nb,5\n"
+    monkeypatch.chdir(tmp_path)
+    (line,) = run("--csv", "-", _CALLS)[1].splitlines()[1:]
+    assert line in {"a,5", "b,5"}
+    other = small_bundle(tmp_path / "other", "a")
+    assert run(first, second, other, "--csv", "-", _CALLS)[1] == f"run,calls\n{other},5\na,5\nb,5\n"
+    code, _, err = run(first, first, _CALLS)
+    assert (code, err) == (2, f"profile-sd3: {first} is given twice: name every run once\n")
+
+
+def test_a_query_from_a_file(run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`--file` takes SQL with its comments from a file or stdin; all words are paths then."""
+    bundle = small_bundle(tmp_path)
+    file = tmp_path / "calls.sql"
+    file.write_text(f"-- calls by run\n{_CALLS};\n")
+    expected = (0, "run    calls\n─────  ─────\nsmall      5\n", "")
+    assert run(bundle, "--file", file) == expected
+    monkeypatch.setattr(sys, "stdin", io.StringIO(_CALLS))
+    assert run(bundle, "--file", "-") == expected
+
+
+def test_outputs(run, tmp_path: Path) -> None:
+    """Files are named, with their rows; beside what goes to stdout they are named on stderr."""
+    bundle, target = small_bundle(tmp_path), tmp_path / "calls.parquet"
+    code, out, err = run(bundle, "SELECT * FROM calls", "--parquet", target)
+    assert (code, out, err) == (0, f"wrote {target}: 5 rows\n", "")
+    assert len(pl.read_parquet(target)) == 5
+    code, out, err = run(bundle, "SELECT 1 AS a", "--json", "-", "--csv", tmp_path / "a.csv")
+    assert (code, json.loads(out), err) == (0, [{"a": 1}], f"wrote {tmp_path / 'a.csv'}: 1 rows\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        ((), "give a query"),
+        (("{bundle}",), "is a path: give the query behind it"),
+        (("{bundle}", "SELEC"), 'syntax error at or near "SELEC" (line 1, column 1)'),
+        (("{bundle}", "SELECT 1", "--parquet", "-"), "Parquet goes to a file"),
+        (("{bundle}", "SELECT 1", "--csv", "{bundle}/merged.pb"), "is part of a trace"),
+        (("{bundle}", "SELECT 1", "--csv", "x", "--json", "x"), "two formats name one file"),
+        (("{bundle}", "--file", "{bundle}/none.sql"), "cannot read"),
+        (("nowhere", "SELECT 1"), "nowhere does not exist"),
+    ],
+)
+def test_bad_input(run, tmp_path: Path, words: tuple[str, ...], sentence: str) -> None:
+    """Each is one sentence on stderr and exit code 2, and nothing is written."""
+    bundle = small_bundle(tmp_path)
+    before = {path.name: path.read_bytes() for path in bundle.iterdir()}
+    code, out, err = run(*(word.format(bundle=bundle) for word in words))
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert err.count("\n") == 1
+    assert {path.name: path.read_bytes() for path in bundle.iterdir()} == before
+
+
+def test_a_damaged_run_is_said(run, tmp_path: Path) -> None:
+    """What a run lacks is said on stderr; the answer is of what is there."""
+    bundle = small_bundle(tmp_path)
+    next(bundle.glob("000_*")).unlink()
+    code, out, err = run(bundle, "SELECT count(*) AS n FROM calls", "--csv", "-")
+    assert (code, out) == (0, "n\n5\n")
+    assert err.startswith(f"not whole: {bundle}: 000_")
+
+
+def test_the_list_of_tables(run) -> None:
+    """`--tables` needs no run and names every table and unit."""
+    code, out, _ = run("--tables")
+    assert code == 0
+    assert "\ncommands: one command" in out
+    assert "duration_ns    BIGINT   wall time; 0 for a moment, -1 if it never closed (ns)" in out
+
+
+def test_ctrl_c_ends_a_long_query(tmp_path: Path) -> None:
+    """While a query runs a terminal shows so; Ctrl-C ends it without a word, with exit code 130."""
+    run_directory = small_bundle(tmp_path)
+    pairs = "SELECT count(*) FROM range(1000000) a, range(1000000) b WHERE a.range * b.range < 0"
+    command = PtyCommand(["-m", "profiler", "query", run_directory, pairs])
+    command.read_until("answering")
+    command.process.send_signal(signal.SIGINT)
+    assert command.finish() == 130
+    assert "Traceback" not in command.text

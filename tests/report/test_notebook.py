@@ -1,0 +1,123 @@
+"""How a run and an analysis show themselves in a notebook."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+import profiler
+from profiler.report.notebook import as_html
+from profiler.table.load import load
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.manifest import RunInfo
+from tests.trace.samples import small_bundle, small_calls
+
+_SAMPLE = Path(__file__).parents[2] / "sample_traces" / "tiny_two_devices"
+_SCRIPT = """
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance()
+import profiler
+run = profiler.load({path!r})
+for shown in (run, profiler.analyze(run)):
+    data, _ = shell.display_formatter.format(shown)
+    print(sorted(data), data["text/html"].count("<table>"), "transformer" in data["text/html"])
+"""
+
+
+def _shown(of: object) -> str:
+    """Its HTML, with plain blanks before units."""
+    return as_html(of).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def _cells(html: str) -> list[list[str]]:
+    rows = re.findall(r"<tr>(.*?)</tr>", html)
+    return [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", row) for row in rows]
+
+
+def test_a_run_is_its_submodules() -> None:
+    """A row a submodule and device, longest first, with its first call apart from later ones."""
+    run = load(_SAMPLE)
+    html = _shown(run)
+    head, first, *others = _cells(html)
+    assert head == ["submodule", "device", "calls", "total", "first call", "median later"]
+    assert first == ["transformer", "cpu:0", "2", "86.5 ms", "55.4 ms", "31.2 ms"]
+    assert [row[0] for row in others] == [
+        "text_encoder_3",
+        "vae",
+        "text_encoder_2",
+        "text_encoder",
+    ]
+    assert "tiny-sd3, StableDiffusion3Pipeline, 9 calls, 2,041 commands" in html
+
+
+def test_an_analysis_says_its_headline_and_findings() -> None:
+    """The headline of the report, submodules with their share, and the worst findings."""
+    analysis = profiler.analyze(_SAMPLE)
+    html = _shown(analysis)
+    assert "2 steps in 180 ms: 48 % transformer" in html
+    assert ["transformer", "cpu:0", "2", "86.5 ms", "31.2 ms", "48 %"] in _cells(html)
+    assert [analysis.findings[0].severity, analysis.findings[0].title] in _cells(html)
+    assert "… and 1 more in <code>analysis.findings</code>" in html
+
+
+def test_names_are_no_markup(tmp_path: Path) -> None:
+    """A submodule whose name is a script is text in either table, and a long one is cut."""
+    name = "<script>alert(1)</script>" + "x" * 150
+    call, commands, _ = small_calls()[0]
+    with BundleWriter.create(tmp_path, "hostile") as bundle:
+        bundle.write_call(replace(call, submodule=name), commands, ())
+        run = load(bundle.finish(RunInfo(producer="capture", model="<img src=x>")))
+    for shown in (run, profiler.analyze(run)):
+        html = as_html(shown)
+        assert "&lt;script&gt;" in html
+        assert "<script" not in html
+        assert "<img" not in html
+        assert len(html) < 4000
+
+
+def test_it_is_small_and_has_no_colours(tmp_path: Path) -> None:
+    """Light and dark notebooks both read it: no colour is set; two kilobytes are enough."""
+    for shown in (load(small_bundle(tmp_path)), profiler.analyze(_SAMPLE)):
+        html = as_html(shown)
+        assert "color" not in html
+        assert "#" not in html
+        assert len(html) < 4000
+
+
+def test_ipython_shows_it(tmp_path: Path) -> None:
+    """In IPython both types come with the summary as HTML and their line as text."""
+    pytest.importorskip("IPython", reason="needs the notebook extra")
+    script = tmp_path / "shown.py"
+    script.write_text(_SCRIPT.format(path=str(_SAMPLE)))
+    command = [sys.executable, "-W", "ignore", str(script)]
+    environment = {"PYTHONPATH": str(_SAMPLE.parents[1]), "IPYTHONDIR": str(tmp_path), "HOME": "/"}
+    done = subprocess.run(command, capture_output=True, text=True, env=environment, check=True)
+    assert done.stdout.splitlines() == [
+        "['text/html', 'text/plain'] 1 True",
+        "['text/html', 'text/plain'] 2 True",
+    ]
+
+
+def test_without_ipython_nothing_is_loaded() -> None:
+    """`import profiler` loads neither IPython nor a report."""
+    code = "import sys, profiler; print([name for name in sys.modules])"
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=_SAMPLE.parents[1],
+    )
+    assert "IPython" not in done.stdout
+    assert "profiler.report" not in done.stdout
+
+
+def test_losses_are_said() -> None:
+    """What a run lacks stands in its first line, with where to look; nothing where it is whole."""
+    assert "10 losses (run.losses)" in as_html(load(_SAMPLE.with_name("sd35_mi300x_cut")))
+    assert "loss" not in as_html(load(_SAMPLE))

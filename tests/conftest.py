@@ -19,11 +19,6 @@ REQUIRE_ALL = os.environ.get("PROFILE_SD3_REQUIRE_ALL") == "1"
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--refresh-notebooks",
-        action="store_true",
-        help="write the outputs of the executed notebooks back into them",
-    )
-    parser.addoption(
         "--refresh-goldens",
         action="store_true",
         help="write what the code gives today into the golden files, to be read in the diff",

@@ -27,6 +27,7 @@ from profiler.analysis.parts import Grouped, Parts, parts_of
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Accounting, StageAccount, SubmoduleTime
 from profiler.events import NO_CALL
+from profiler.messages import said
 from profiler.table.columns import empty, schema
 from profiler.table.run import Run
 
@@ -293,6 +294,11 @@ def _step_count(run: Run) -> int:
 def _why_not(run: Run, missing: list[str]) -> str:
     if not missing:
         return ""
-    reason = f"the trace holds no {' and no '.join(missing)} span"
+    if len(missing) > 1:
+        reason = said(
+            "the trace holds no {one} and no {other} span", one=missing[0], other=missing[1]
+        )
+    else:
+        reason = said("the trace holds no {kind} span", kind=missing[0])
     lost = any(loss.kind == "missing_file" and loss.where == "host.pb" for loss in run.losses)
-    return reason + (", host.pb is missing" if lost else "")
+    return said("{reason}, host.pb is missing", reason=reason) if lost else reason

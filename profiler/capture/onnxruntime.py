@@ -271,6 +271,8 @@ class ProfiledPart:
             if call.mixed or not call.runs:
                 lost[_MIXED if call.mixed else _NO_RUN] += 1
                 continue
+            for run in call.runs:
+                layers = layers.knowing(run.nodes)
             nodes = call.nodes
             self._events += len(nodes) + _EVENTS_BESIDE_NODES * len(call.runs)
             origin_ns = call.begin_run_ns - call.begin_ns

@@ -5,22 +5,32 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.trace_files import check_output, damaged_files
+from profiler.cli.progress import progress
+from profiler.cli.trace_files import check_output, damaged_files, load_whole, runs_at
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
+    from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.result import Analysis
     from profiler.events import Loss
     from profiler.table.run import Run
 
-__all__ = ["analyze"]
+__all__ = ["Language", "analyze"]
 
 _NAMED = 4  # other bundles that are named
+
+
+class Language(StrEnum):
+    """Languages of the page, as `report.language.LANGUAGES` has them."""
+
+    EN = "en"
+    KO = "ko"
 
 
 def analyze(
@@ -68,6 +78,14 @@ def analyze(
             help="Write the run and its tables as Parquet into DIR, which is new or empty.",
         ),
     ] = None,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(
+            metavar="BASE",
+            help="Compare with this run, or with all in a folder, in the page and in one line; may "
+            "be repeated. `diff` prints all of it.",
+        ),
+    ] = None,
     html: Annotated[
         Path | None,
         typer.Option(
@@ -92,7 +110,20 @@ def analyze(
             "[default: what the run knows of its devices]",
         ),
     ] = None,
+    language: Annotated[
+        Language | None,
+        typer.Option(
+            help="Language in which the page opens; its button changes it.  [default: its reader's]"
+        ),
+    ] = None,
     no_html: Annotated[bool, typer.Option("--no-html", help="Write no page.")] = False,
+    watching: Annotated[
+        bool,
+        typer.Option(
+            "--watch",
+            help="Show a run that goes on, call by call, and report on it when it has ended.",
+        ),
+    ] = False,
 ) -> None:
     """Report on a run: per stage, device, submodule, step and operator.
 
@@ -105,28 +136,42 @@ def analyze(
     from profiler.cli.device_memory import device_sizes
 
     sizes = device_sizes(device_memory or ())
+    spoken = language.value if language else "auto"
     outputs = _Outputs(json_file, csv_dir, parquet_dir, html)
     outputs.check()
     if html is not None and no_html:
         raise InputError("--html and --no-html contradict each other: give one of them")
-    given = _open(path)
-    selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
-    profiles = read_profiles(device_profile) if device_profile else find_profiles(given.source)
-    analysis = find(given.run, selection, profiles, sizes)
+    if watching:
+        path = _watched(path)
     page: OutputError | None = None
     written: list[Path] = []
-    if not no_html:  # before anything is printed: `… | head` ends the program
-        try:
-            written = [_write_page(given, analysis, html)]
-        except OutputError as error:
-            page = error
+    with progress(f"reading {path}") as say:
+        given = _open(path)
+        comparison = _compared(given, against or [])
+        selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
+        profiles = read_profiles(device_profile) if device_profile else find_profiles(given.source)
+        say(f"analyzing {given.source}")
+        analysis = find(given.run, selection, profiles, sizes)
+        if not no_html:  # before anything is printed: `… | head` ends the program
+            say("writing the page")
+            try:
+                written = [_write_page(given, analysis, html, comparison, spoken)]
+            except OutputError as error:
+                page = error
     written = [*outputs.write(given.run, analysis), *written]
     if not outputs.only_json:
-        _print(analysis, top, given.notes)
+        _print(analysis, top, (*_compared_line(comparison, against), *given.notes))
         _name(written)
     if page is not None:
         raise page
     _raise_damage(given)
+
+
+def _watched(path: Path) -> Path:
+    from profiler.cli.terminal import is_drawn_on, terminal
+    from profiler.cli.watch import watch
+
+    return watch(path, terminal(), drawn=is_drawn_on(sys.stdout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,6 +199,32 @@ def _open(path: Path) -> _Given:
     if given.run.calls.is_empty():
         raise InputError(_without_calls(path, given))
     return given
+
+
+def _compared(given: _Given, against: list[Path]) -> Comparison | None:
+    """The run against its baseline; None where none was given, or files of the run are damaged."""
+    if not against:
+        return None
+    from profiler.analysis.comparison.compare import compare
+    from profiler.analysis.comparison.measure import measure
+
+    own = given.source.resolve()
+    bases = [base for path in against for base in runs_at(path) if base.resolve() != own]
+    if not bases:
+        raise InputError(f"--against names only {given.source} itself: give another run")
+    measured = [measure(load_whole(base)) for base in bases]
+    return None if damaged_files(given.run) else compare(measured, [measure(given.run)])
+
+
+def _compared_line(comparison: Comparison | None, against: list[Path] | None) -> Iterable[str]:
+    if comparison is None and against:
+        yield "not compared: files of this run are damaged"
+    if comparison is not None:
+        from profiler.report.diff_text import headline
+
+        names = comparison.runs.filter(comparison.runs["side"] == "base")["run_id"]
+        named = names[0] if len(names) == 1 else f"{len(names)} runs"
+        yield f"against {named}: {headline(comparison)}"
 
 
 def _without_calls(path: Path, given: _Given) -> str:
@@ -257,14 +328,21 @@ def _write_json(analysis: Analysis, path: Path) -> list[Path]:
     return [path]
 
 
-def _write_page(given: _Given, analysis: Analysis, asked: Path | None) -> Path:
+def _write_page(
+    given: _Given,
+    analysis: Analysis,
+    asked: Path | None,
+    against: Comparison | None,
+    language: str,
+) -> Path:
     """Write the HTML page where it was asked for, or beside the trace; returns its path."""
     from profiler.analysis.roles.tables import with_roles
     from profiler.report.html import write_html
 
     path = asked or _page_path(given.source, filtered=bool(analysis.run.selection))
     try:
-        write_html(with_roles(given.run, analysis.kinds, analysis.kind_roles), analysis, path)
+        run = with_roles(given.run, analysis.kinds, analysis.kind_roles)
+        write_html(run, analysis, path, language, against=against, source=given.source)
     except (OSError, OutputError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         remedy = "give another place with --html FILE, or --no-html to leave it out"

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.trace_files import check_output, load_whole
+from profiler.cli.progress import progress
+from profiler.cli.trace_files import check_output, load_whole, runs_at
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -73,7 +75,10 @@ def diff(
     if metric and fail_over is None:
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
     limit = None if fail_over is None else parse_limit(fail_over)
-    comparison = compare(_measured(base), _measured(new))
+    with progress("reading runs") as say:
+        measured = [_measured(paths, say) for paths in (base, new)]
+        say("comparing")
+        comparison = compare(*measured)
     gates: list[Gate] = []
     if limit is not None:
         gates = [check_gate(comparison, name, limit) for name in metric or ["end_to_end"]]
@@ -104,21 +109,15 @@ def _check_outputs(json_file: Path | None, markdown_file: Path | None) -> None:
         raise OutputError(f"--json and --markdown both name {json_file}: give two files")
 
 
-def _measured(paths: list[Path]) -> list[Measurement]:
+def _measured(paths: list[Path], say: Callable[[str], None]) -> list[Measurement]:
     """What is compared of each run; one is in memory at a time."""
     from profiler.analysis.comparison.measure import measure
 
-    return [measure(load_whole(source)) for path in paths for source in _sources(path)]
-
-
-def _sources(path: Path) -> list[Path]:
-    """The runs at a path, oldest first."""
-    from profiler.table.parquet import is_parquet_run
-    from profiler.trace.bundle import find_bundles
-
-    if path.is_file() or is_parquet_run(path):
-        return [path]
-    return find_bundles(path)[::-1]
+    found = []
+    for source in (source for path in paths for source in runs_at(path)):
+        say(f"reading {source}")
+        found.append(measure(load_whole(source)))
+    return found
 
 
 def _write(

@@ -22,8 +22,11 @@ from profiler.cli.graph.group import graph
 from profiler.cli.import_ import import_
 from profiler.cli.merge import merge
 from profiler.cli.predict import predict
+from profiler.cli.query import query
 from profiler.cli.record import record
 from profiler.cli.run import run
+from profiler.cli.terminal import printable
+from profiler.cli.view import view
 from profiler.errors import ProfilerError
 
 __all__ = ["app", "main"]
@@ -61,6 +64,8 @@ app.command("import")(import_)
 app.command("analyze")(analyze)
 app.command("diff")(diff)
 app.command("predict")(predict)
+app.command("view")(view)
+app.command("query")(query)
 app.command("calibrate-device")(calibrate_device)
 app.command("merge")(merge)
 app.command("dump")(dump)
@@ -88,7 +93,7 @@ def main() -> None:
     try:
         app()
     except ProfilerError as error:
-        sentence = " ".join(str(error).split())
+        sentence = printable(" ".join(str(error).split()))
         sys.stderr.write(f"profile-sd3: {sentence}\n")
         sys.exit(2)
     except KeyboardInterrupt:
@@ -97,7 +102,7 @@ def main() -> None:
         _drop_stdout()
         reason = error.strerror or str(error)
         place = f" {error.filename}" if error.filename else ""
-        sys.stderr.write(f"profile-sd3: cannot read or write{place}: {reason}\n")
+        sys.stderr.write(printable(f"profile-sd3: cannot read or write{place}: {reason}") + "\n")
         sys.exit(2)
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from profiler.cli.progress import progress
 from profiler.cli.trace_files import check_output, load_whole
 from profiler.errors import InputError
 
@@ -121,8 +122,10 @@ def predict(
     check_output(json_file)
     source = place_of(path)
     profiles = read_profiles(device_profile) if device_profile else find_profiles(source)
-    run = load_whole(source)
-    prediction = answer(run, analyze(run, measured=profiles), scenario, pipeline)
+    with progress(f"reading {source}") as say:
+        run = load_whole(source)
+        say("predicting")
+        prediction = answer(run, analyze(run, measured=profiles), scenario, pipeline)
     _write(prediction, json_file)
 
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from profiler.events import Loss
     from profiler.table.run import Run
 
-__all__ = ["check_output", "damaged_files", "load_whole"]
+__all__ = ["check_output", "damaged_files", "load_whole", "runs_at"]
 
 _DAMAGE = ("truncated_file", "missing_file", "changed_file")
 _OURS = ("manifest.json", "run.json")
@@ -26,6 +26,16 @@ def check_output(path: Path | None) -> None:
 def damaged_files(run: Run) -> list[Loss]:
     """The files of `run` that are cut, missing or changed."""
     return [loss for loss in run.losses if loss.kind in _DAMAGE]
+
+
+def runs_at(path: Path) -> list[Path]:
+    """The runs at a path, oldest first: itself, or the bundles in a folder."""
+    from profiler.table.parquet import is_parquet_run
+    from profiler.trace.bundle import find_bundles
+
+    if path.is_file() or is_parquet_run(path):
+        return [path]
+    return find_bundles(path)[::-1]
 
 
 def load_whole(source: Path) -> Run:

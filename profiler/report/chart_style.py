@@ -11,25 +11,31 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from profiler.messages import Said
 from profiler.report.palette import LINE, MUTED, SURFACE, TEXT, Theme
 
 __all__ = [
     "FONT",
     "HOVER",
     "Chart",
+    "Pick",
     "Unit",
     "bars",
     "bars_layout",
     "end_labels",
     "escaped",
     "layout",
+    "picking",
     "shortened",
     "unit_for",
 ]
 
+Pick = Mapping[str, Any]  # dimension of the page's choice -> value, or list of values
+
 FONT = (
     '-apple-system, BlinkMacSystemFont, "Segoe UI", Roboto, "Noto Sans", "Helvetica Neue", '
-    '"Liberation Sans", Arial, sans-serif'
+    '"Liberation Sans", Arial, "Apple SD Gothic Neo", "Malgun Gothic", "Noto Sans KR", '
+    '"Noto Sans CJK KR", NanumGothic, sans-serif'
 )
 HOVER = "%{customdata}<extra></extra>"
 
@@ -55,11 +61,17 @@ def unit_for(longest_ns: int) -> Unit:
 
 def escaped(name: object) -> str:
     """`name` as plotly shows it literally; line breaks stay line breaks."""
-    return html.escape(str(name), quote=False).replace("\n", "<br>")
+    return name.changed(_escaped) if isinstance(name, Said) else _escaped(str(name))
+
+
+def _escaped(text: str) -> str:
+    return html.escape(text, quote=False).replace("\n", "<br>")
 
 
 def shortened(name: str, limit: int = 46) -> str:
     """A long name at `limit` characters: of a path its end, which tells layers apart."""
+    if isinstance(name, Said):
+        return name.changed(lambda text: shortened(text, limit))
     if len(name) <= limit:
         return name
     if "." in name or "/" in name:
@@ -118,6 +130,17 @@ def bars(
         "customdata": [escaped(text) for text in texts],
         "hovertemplate": HOVER,
     }
+
+
+def picking(trace: dict[str, Any], picks: Iterable[Pick]) -> dict[str, Any]:
+    """`trace` with what each of its points stands for, which a click on it in the page chooses.
+
+    A pick maps `stage`, `submodule`, `branch`, `step`, `device`, `role` or `operator` (a layer or
+    its pattern) to a value; what is None is left out. They are names as they are, which plotly must
+    never draw: it knows no `picks`.
+    """
+    known = [{name: value for name, value in pick.items() if value is not None} for pick in picks]
+    return trace | {"picks": known}
 
 
 def bars_layout(

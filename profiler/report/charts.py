@@ -13,6 +13,7 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.events import CATEGORIES
+from profiler.messages import said
 from profiler.report.chart_style import (
     HOVER,
     Chart,
@@ -22,6 +23,7 @@ from profiler.report.chart_style import (
     end_labels,
     escaped,
     layout,
+    picking,
     shortened,
     unit_for,
 )
@@ -40,8 +42,9 @@ from profiler.report.units import count, duration, percent
 
 __all__ = ["devices", "operators", "stages", "steps"]
 
-_CALLS = "calls, several at once"
-_FIXED = {_CALLS: SERIES[0], "host work": HOST, "idle": IDLE}
+_CALLS = said("calls, several at once")
+_HOST_WORK, _NOTHING = said("host work"), said("idle")
+_FIXED: dict[str, Colour] = {_CALLS: SERIES[0], _HOST_WORK: HOST, _NOTHING: IDLE}
 
 
 def stages(analysis: Analysis, theme: Theme = "light") -> Chart:
@@ -59,8 +62,13 @@ def stages(analysis: Analysis, theme: Theme = "light") -> Chart:
     data = []
     for name in ordered:
         values = {stage: parts[name] for stage, parts in of_stage.items() if name in parts}
-        texts = [f"{name} in {stage}: {duration(ns)}" for stage, ns in values.items()]
-        data.append(bars(name, values, unit, colours[name].on(theme), texts, theme))
+        texts = [
+            said("{name} in {stage}: {time}", name=name, stage=stage, time=duration(ns))
+            for stage, ns in values.items()
+        ]
+        trace = bars(name, values, unit, colours[name].on(theme), texts, theme)
+        submodule = None if name in _FIXED else name
+        data.append(picking(trace, ({"stage": stage, "submodule": submodule} for stage in values)))
     shares = {row["stage"]: row["share"] for row in rows}
     notes = {
         stage: duration(total) + ("" if shares[stage] is None else f"  {percent(shares[stage])}")
@@ -85,27 +93,30 @@ def _stage_parts(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
     by_submodule = dict(sums.iter_rows())
     complete = sum(by_submodule.values()) == row["calls_ns"]
     parts = by_submodule if complete else {_CALLS: row["calls_ns"]}
-    return parts | {"host work": row["host_ns"] or 0, "idle": row["idle_ns"] or 0}
+    return parts | {_HOST_WORK: row["host_ns"] or 0, _NOTHING: row["idle_ns"] or 0}
 
 
 def devices(analysis: Analysis, theme: Theme = "light") -> Chart:
     """For each device how long its commands of each category ran, as wall unions."""
     rows = list(analysis.devices.iter_rows(named=True))
-    data, values, notes = [], {}, {}
+    data, values, notes, devices_of = [], {}, {}, {}
     for row in rows:
         for category in CATEGORIES:
             ns, span = row[f"{category}_ns"], row["span_ns"]
             if ns:
                 key = f"{row['device']}  {category}"
-                values[key] = ns
+                values[key], devices_of[key] = ns, row["device"]
                 notes[key] = duration(ns) + (f"  {percent(ns / span)}" if span else "")
     unit = unit_for(max(values.values(), default=0))
     for category in CATEGORIES:
         found = {key: ns for key, ns in values.items() if key.endswith(f"  {category}")}
-        texts = [f"{key}: {notes[key]} of the device's span" for key in found]
+        texts = [
+            said("{what}: {time} of the device's span", what=key, time=notes[key]) for key in found
+        ]
         if found:
             colour = CATEGORY_COLOURS[category].on(theme)
-            data.append(bars(category, found, unit, colour, texts, theme))
+            trace = bars(category, found, unit, colour, texts, theme)
+            data.append(picking(trace, ({"device": devices_of[key]} for key in found)))
     made = bars_layout(theme, [*values], max(values.values(), default=0), row=26)
     made |= {"annotations": end_labels(values, unit, notes), "showlegend": False}
     made["margin"] |= {"t": 8}
@@ -125,9 +136,15 @@ def operators(
     fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
     values = {str(number): row["busy_sum_ns"] for number, row in enumerate(rows)}
     texts = [
-        f"{row['submodule'] or 'no call'}: {shortened(row['layer'], 120)}\n"
-        f"{shortened(row['op_types'], 120)}\n{count(row['commands'])} commands, "
-        f"busy {duration(row['busy_sum_ns'])}, wall {duration(row['wall_union_ns'])}"
+        said(
+            "{submodule}: {layer}\n{op_types}\n{commands} commands, busy {busy}, wall {wall}",
+            submodule=row["submodule"] or said("no call"),
+            layer=shortened(row["layer"], 120),
+            op_types=shortened(row["op_types"], 120),
+            commands=count(row["commands"]),
+            busy=duration(row["busy_sum_ns"]),
+            wall=duration(row["wall_union_ns"]),
+        )
         for row in rows
     ]
     shares = {str(i): percent(row["share"] or 0) for i, row in enumerate(rows)}
@@ -137,7 +154,9 @@ def operators(
     made["yaxis"] |= {"tickvals": [*values], "ticktext": labels}
     made |= {"annotations": end_labels(values, unit, shares), "showlegend": False}
     made["margin"] |= {"t": 8}
-    return {"data": [bars("busy sum", values, unit, fills, texts, theme)], "layout": made}
+    trace = bars(said("busy sum"), values, unit, fills, texts, theme)
+    picks = ({"submodule": row["submodule"], "operator": row["layer"]} for row in rows)
+    return {"data": [picking(trace, picks)], "layout": made}
 
 
 def steps(analysis: Analysis, theme: Theme = "light") -> Chart:
@@ -147,7 +166,10 @@ def steps(analysis: Analysis, theme: Theme = "light") -> Chart:
     names = [f"{row['pipeline']}:{row['step']}" if several else str(row["step"]) for row in rows]
     unit = unit_for(analysis.step_summary.max_ns)
     data = []
-    for label, outlier, colour in (("step", False, SERIES[0]), ("outlier", True, SERIES[4])):
+    for label, outlier, colour in (
+        (said("step"), False, SERIES[0]),
+        (said("outlier"), True, SERIES[4]),
+    ):
         kept = [i for i, row in enumerate(rows) if row["outlier"] is outlier]
         trace = {
             "type": "bar",
@@ -159,13 +181,14 @@ def steps(analysis: Analysis, theme: Theme = "light") -> Chart:
             "customdata": [escaped(_step_text(names[i], rows[i])) for i in kept],
             "hovertemplate": HOVER,
         }
-        data.extend([trace] if kept else [])
+        if kept:
+            data.append(picking(trace, ({"step": rows[i]["step"]} for i in kept)))
     if rows:
         data.append(_median_line(analysis, unit, theme))
     shown = range(0, len(rows), max(1, -(-len(rows) // 28)))
     made = layout(theme)
     made["xaxis"] |= {"tickvals": [*shown], "ticktext": [names[i] for i in shown]}
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": "step"}
+    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": said("step")}
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
     made["yaxis"]["title"] = made["yaxis"]["title"] | {"text": unit.name}
     return {"data": data, "layout": made | {"height": 290}}
@@ -176,7 +199,7 @@ def _median_line(analysis: Analysis, unit: Unit, theme: Theme) -> dict[str, Any]
     return {
         "type": "scatter",
         "mode": "lines",
-        "name": f"median {duration(median_ns)}",
+        "name": said("median {median}", median=duration(median_ns)),
         "x": [-0.5, len(analysis.steps) - 0.5],
         "y": [median_ns * unit.per_ns] * 2,
         "line": {"color": TEXT.on(theme), "width": 1.5, "dash": "dot"},
@@ -185,8 +208,17 @@ def _median_line(analysis: Analysis, unit: Unit, theme: Theme) -> dict[str, Any]
 
 
 def _step_text(name: str, row: Mapping[str, Any]) -> str:
-    parts = ("calls_ns", "host_ns", "idle_ns")
-    split = ", ".join(f"{part[:-3]} {duration(row[part])}" for part in parts)
-    outlier = " (outlier)" if row["outlier"] else ""
+    split = said(
+        "calls {calls}, host {host}, idle {idle}",
+        calls=duration(row["calls_ns"]),
+        host=duration(row["host_ns"]),
+        idle=duration(row["idle_ns"]),
+    )
+    title = said("step {step}", step=name)
+    if row["outlier"]:
+        title = said("step {step} (outlier)", step=name)
     branches = f"\n{row['branches']}" if "," in row["branches"] else ""
-    return f"step {name}{outlier}: {duration(row['duration_ns'])}\n{split}{branches}"
+    took = duration(row["duration_ns"])
+    return said(
+        "{step}: {took}\n{split}{branches}", step=title, took=took, split=split, branches=branches
+    )

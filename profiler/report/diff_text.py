@@ -19,10 +19,12 @@ from rich.text import Text
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.analysis.comparison.noise import CONFIDENCE
+from profiler.messages import joined, said
 from profiler.report.layout import Column, clean, table, texts
 from profiler.report.lines import of_all
 from profiler.report.patterns import pattern
 from profiler.report.units import counted, duration
+from profiler.report.words import word
 
 __all__ = ["gate_line", "headline", "markdown", "print_diff"]
 
@@ -88,13 +90,24 @@ def headline(comparison: Comparison) -> str:
         for row in rows.iter_rows(named=True):
             if row["base_ns"] is None or row["new_ns"] is None:
                 continue
-            times = f"{duration(row['base_ns'])} → {duration(row['new_ns'])}"
             change = f" {_change(row['change'])}," if row["change"] is not None else ""
-            parts.append(f"{name}{change} {row['verdict']} ({times})")
+            part = said(
+                "{metric}{change} {verdict} ({base} → {new})",
+                metric=name,
+                change=change,
+                verdict=word(row["verdict"]),
+                base=duration(row["base_ns"]),
+                new=duration(row["new_ns"]),
+            )
+            parts.append(part)
     if parts:
-        return "; ".join(parts)
+        return joined("; ", parts)
     called = comparison.metrics.filter(pl.col("verdict").is_in(_CALLED))
-    return f"{counted(len(called), 'difference')} beyond noise in {len(comparison.metrics)} metrics"
+    return said(
+        "{differences} beyond noise in {metrics} metrics",
+        differences=counted(len(called), "difference"),
+        metrics=len(comparison.metrics),
+    )
 
 
 def gate_line(gate: Gate) -> str:

@@ -8,7 +8,8 @@ import polars as pl
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.roofline.verdicts import ABOVE_ROOF
-from profiler.report.units import counted, duration, percent
+from profiler.messages import Said, joined, said
+from profiler.report.units import count, counted, duration, percent
 
 __all__ = [
     "HALF_OF_BATCH",
@@ -32,14 +33,18 @@ __all__ = [
 ]
 
 LEAST_SHARE = 0.005  # of the time of all, for a row that is shown
-HALF_OF_BATCH = (
+HALF_OF_BATCH = said(
     "estimated: what batched calls would save with half the batch, by their operators where these "
     "were traced, else half of them"
 )
-UNCOUNTED_WEIGHTS = "needed: the peak, and weights, which the counters leave out"
-WITHOUT_CLASSES = "the trace has no classes of modules: roles are by names, op types and shapes"
-_BY_RULES = "by rules about names and shapes, not by values: a trace holds none"
-_UPPER = "at most: of what is known ahead all but one execution, were it computed as one batch"
+UNCOUNTED_WEIGHTS = said("needed: the peak, and weights, which the counters leave out")
+WITHOUT_CLASSES = said(
+    "the trace has no classes of modules: roles are by names, op types and shapes"
+)
+_BY_RULES = said("by rules about names and shapes, not by values: a trace holds none")
+_UPPER = said(
+    "at most: of what is known ahead all but one execution, were it computed as one batch"
+)
 
 
 def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
@@ -87,9 +92,14 @@ def again_notes(analysis: Analysis) -> str:
     ahead = int(again.filter("estimated")["saved_ns"].sum())
     busy = int(analysis.submodules["busy_ns"].sum())
     share = f" ({percent(measured / busy)})" if busy else ""
-    sums = [f"{duration(measured)} of device time{share}"] if measured else []
-    sums += [f"at most {duration(ahead)} of what is known ahead"] if ahead else []
-    return f"{', and '.join(sums)}; {_BY_RULES}"
+    sums = []
+    if measured:
+        sums.append(said("{time} of device time{share}", time=duration(measured), share=share))
+    if ahead:
+        sums.append(said("at most {time} of what is known ahead", time=duration(ahead)))
+    if len(sums) > 1:
+        sums = [said("{one}, and {other}", one=sums[0], other=sums[1])]
+    return joined("; ", [*sums, _BY_RULES])
 
 
 def roles_shown(roles: pl.DataFrame) -> pl.DataFrame:
@@ -99,7 +109,7 @@ def roles_shown(roles: pl.DataFrame) -> pl.DataFrame:
     return of_submodules.filter(pl.col("busy_ns") >= least)
 
 
-def roof_sentence(analysis: Analysis) -> str:
+def roof_sentence(analysis: Analysis) -> Said:
     """Where the roofs come from, and how much of the time has none."""
     rows = analysis.roofline
     devices = sorted(set(rows["device"].drop_nulls()))
@@ -108,35 +118,51 @@ def roof_sentence(analysis: Analysis) -> str:
     missing = [device for device in devices if device not in profiles]
     if missing:
         names = ", ".join(missing)
-        lines.append(f"no profile of {names}: `profile-sd3 calibrate-device` measures one")
+        lines.append(
+            said("no profile of {names}: `profile-sd3 calibrate-device` measures one", names=names)
+        )
     busy, unknown = int(rows["busy_ns"].sum()), int(rows["unknown_ns"].sum())
     if unknown and busy:
-        lines.append(f"FLOPs or bytes not known for {percent(unknown / busy)} of busy time")
+        share = percent(unknown / busy)
+        lines.append(said("FLOPs or bytes not known for {share} of busy time", share=share))
     lines += _above_roof(analysis)
-    return "; ".join(lines)
+    return joined("; ", lines)
 
 
-def _above_roof(analysis: Analysis) -> list[str]:
+def _above_roof(analysis: Analysis) -> list[Said]:
     """That roles are faster than their roof, which no device can be."""
     above = analysis.roofline_roles.filter(pl.col("of_roof") > ABOVE_ROOF)
     if above.is_empty():
         return []
     most = above.sort("of_roof", descending=True).row(0, named=True)
-    of = f" of {most['submodule']}" if most["submodule"] else ""
-    more = f" and {counted(len(above) - 1, 'other role')}" if len(above) > 1 else ""
-    sentence = (
-        f"{most['role']}{of}{more} beyond the roof, up to {most['of_roof']:.2f} times it: data "
-        "stays in a cache, or the profile is too low (calibrate-device on a machine at rest "
-        "measures it again), and then verdicts are wrong"
+    role = most["role"]
+    if most["submodule"]:
+        role = said("{role} of {submodule}", role=role, submodule=most["submodule"])
+    if len(above) > 1:
+        more = counted(len(above) - 1, "other role")
+        role = said("{role} and {more}", role=role, more=more)
+    sentence = said(
+        "{role} beyond the roof, up to {factor} times it: data stays in a cache, or the profile "
+        "is too low (calibrate-device on a machine at rest measures it again), and then verdicts "
+        "are wrong",
+        role=role,
+        factor=f"{most['of_roof']:.2f}",
     )
     return [sentence]
 
 
 def _source(device: str, profile: DeviceProfile) -> str:
-    how = "measured" if profile.measured else "published"
-    source = f"roof of {device}: {how}, {profile.source or 'source unknown'}"
+    source = said(
+        "roof of {device}: {how}, {source}",
+        device=device,
+        how=said("measured") if profile.measured else said("published"),
+        source=profile.source or said("source unknown"),
+    )
     if profile.memory_bandwidth is None:
-        return f"{source}, without a memory bandwidth: nothing there has a verdict but host-bound"
+        return said(
+            "{roof}, without a memory bandwidth: nothing there has a verdict but host-bound",
+            roof=source,
+        )
     return source
 
 
@@ -145,9 +171,11 @@ def why_no_waits(analysis: Analysis) -> str:
     traced, calls = analysis.run.traced_calls, analysis.run.calls
     if len(analysis.idle) or traced == calls or not traced:
         return ""
-    return (
-        f"not known: the operators of {calls - traced:,} of {counted(calls, 'call')} were not "
-        "recorded, and what a device did in them nobody tells; --ops all records them"
+    return said(
+        "not known: the operators of {untraced} of {calls} were not recorded, and what a device "
+        "did in them nobody tells; --ops all records them",
+        untraced=count(calls - traced),
+        calls=counted(calls, "call"),
     )
 
 
@@ -160,10 +188,13 @@ def path_sentence(analysis: Analysis) -> str:
     """What the critical paths take together, of the time of their pipeline calls."""
     rows = analysis.critical_path
     paths = rows["pipeline"].n_unique()
-    of = "" if paths == 1 else f" of {counted(paths, 'pipeline call')}"
     path, wall = int(rows["path_ns"].sum()), path_wall_ns(rows)
     share = f", {percent(path / wall)}" if wall else ""
-    return f"Critical path{of}: {duration(path)} of {duration(wall)}{share}"
+    times = {"path": duration(path), "wall": duration(wall), "share": share}
+    if paths == 1:
+        return said("Critical path: {path} of {wall}{share}", **times)
+    calls = counted(paths, "pipeline call")
+    return said("Critical path of {calls}: {path} of {wall}{share}", calls=calls, **times)
 
 
 def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:

@@ -1,4 +1,4 @@
-"""What every report says before its tables: one sentence, key figures, and what ran.
+"""What every report says before its tables: key figures, and what ran.
 
 Plain text throughout; whoever shows it escapes it for where it goes. Everything that comes from a
 manifest is taken as it is found: a wrong type is shown, never trusted.
@@ -6,28 +6,27 @@ manifest is taken as it is found: a wrong type is shown, never trusted.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from profiler.analysis.manifest_numbers import finite_number, is_finite_number
-from profiler.analysis.result import Accounting, Analysis
+from profiler.analysis.result import Analysis
+from profiler.messages import joined, said
+from profiler.report.headline import asynchronous
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
 
 __all__ = [
     "Fact",
     "Group",
-    "asynchronous",
-    "at_once",
     "attributed_to",
     "details",
-    "headline",
     "key_facts",
+    "loss_kind",
     "named_value",
 ]
 
-_NAMED = 4  # names that the headline lists
 _RESIDUAL_LIMIT = 0.01
 _ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
 
@@ -50,80 +49,6 @@ class Group:
     rows: tuple[tuple[str, str], ...]
 
 
-def headline(analysis: Analysis, span_ns: int) -> str:
-    """`"28 steps in 2.31 s: transformer 92 %, text encoders 5.0 %, vae 3.0 %"`.
-
-    `span_ns` lasts from the first event of the run to its last; it stands in for the end-to-end
-    time where the run has no pipeline span. Shares are of the sum of the pipeline calls' times.
-    """
-    account = analysis.accounting
-    total = account.end_to_end_ns or span_ns
-    late = {name: busy_ns for name, _, busy_ns in asynchronous(analysis)}
-    shares = _grouped(
-        (part.submodule, max(part.wall_ns, late.get(part.submodule, 0)) / total)
-        for part in account.submodules
-        if total
-    )
-    if not shares:
-        busy = [(row["device"], row["busy_ns"]) for row in analysis.devices.iter_rows(named=True)]
-        shares = sorted(((name, ns / total) for name, ns in busy if total), key=lambda p: -p[1])
-    named = [f"{name} {percent(share)}" for name, share in shares[:_NAMED]]
-    rest = ["…"] if len(shares) > _NAMED else []
-    return (
-        f"{_what(analysis)} in {_passed(account, total)}"
-        + (": " if named else "")
-        + ", ".join([*named, *rest])
-    )
-
-
-def _passed(account: Accounting, total: int) -> str:
-    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` where pipeline calls ran at the same time."""
-    if account.overlapping and account.told_apart:
-        return f"{duration(account.wall_ns)} ({duration(total)} in sum)"
-    return duration(total)
-
-
-def at_once(account: Accounting) -> str:
-    """How many pipeline calls ran at the same time as another, and what the times are of."""
-    which = f"{count(account.overlapping)} of {counted(account.pipelines, 'pipeline call')}"
-    what = f"{which} ran at the same time as another"
-    if not account.told_apart:
-        return f"{what}; the run does not tell what belongs to which: they are taken for one"
-    times = f"{duration(account.wall_ns)} passed, {duration(account.end_to_end_ns)} in sum"
-    return f"{what}: {times}; times and shares are of the sum"
-
-
-def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:
-    """Submodules whose calls return before their device is done: name, time in calls, device
-    time, in ns. For these the wall time of a call says little."""
-    rows = analysis.submodules.select("submodule", "total_ns", "busy_ns").rows()
-    return [row for row in rows if row[2] > 1.02 * row[1]]
-
-
-def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[str, float]]:
-    """Several text encoders as one, the largest share first."""
-    found = list(shares)
-    encoders = [share for name, share in found if name.startswith("text_encoder")]
-    if len(encoders) > 1:
-        found = [part for part in found if not part[0].startswith("text_encoder")]
-        found.append(("text encoders", sum(encoders)))
-    return sorted(found, key=lambda part: -part[1])
-
-
-def _what(analysis: Analysis) -> str:
-    account = analysis.accounting
-    parts = []
-    if account.pipelines > 1:
-        parts.append(counted(account.pipelines, "pipeline call"))
-    if account.steps:
-        parts.append(counted(account.steps, "step"))
-    if not parts and analysis.run.calls:
-        parts.append(counted(analysis.run.calls, "call"))
-    if not parts:
-        parts.append(counted(analysis.run.commands, "command"))
-    return ", ".join(parts)
-
-
 def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     """The figures that qualify everything else in the report."""
     return (
@@ -143,45 +68,52 @@ def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
     if account.end_to_end_ns:
         pipelines = counted(account.pipelines, "pipeline call")
         if account.overlapping and account.told_apart:
-            pipelines += f", {count(account.overlapping)} at the same time"
-            pipelines += f": {duration(account.wall_ns)} passed"
-        return Fact("End to end", duration(account.end_to_end_ns), pipelines)
-    return Fact("First to last event", duration(span_ns), "the run has no pipeline span")
+            pipelines = said(
+                "{pipelines}, {overlapping} at the same time: {wall} passed",
+                pipelines=pipelines,
+                overlapping=count(account.overlapping),
+                wall=duration(account.wall_ns),
+            )
+        return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
+    note = said("the run has no pipeline span")
+    return Fact(said("First to last event"), duration(span_ns), note)
 
 
 def _steps(analysis: Analysis) -> Iterator[Fact]:
     steps = analysis.step_summary
     if steps.count:
-        spread = f"{duration(steps.min_ns)} to {duration(steps.max_ns)}"
-        found = f", {counted(len(steps.outliers), 'outlier')}" if steps.outliers else ""
-        yield Fact("Median step", duration(steps.median_ns), spread + found)
+        low, high = duration(steps.min_ns), duration(steps.max_ns)
+        notes = [said("{low} to {high}", low=low, high=high)]
+        notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []
+        yield Fact(said("Median step"), duration(steps.median_ns), joined(", ", notes))
 
 
 def _commands(analysis: Analysis) -> Fact:
     run = analysis.run
     untraced = run.calls - run.traced_calls
-    note = counted(run.calls, "call") + (
-        f", {count(untraced)} without commands" if untraced else ""
-    )
-    return Fact("Commands", count(run.commands), note)
+    notes = [counted(run.calls, "call")]
+    notes += [said("{number} without commands", number=count(untraced))] if untraced else []
+    return Fact(said("Commands"), count(run.commands), joined(", ", notes))
 
 
 def _cost(overhead: Mapping[str, Any]) -> Fact:
-    share = finite_number(overhead, "share")
+    share, label = finite_number(overhead, "share"), said("Cost of tracing")
     if share is None:
         if finite_number(overhead, "hooks_ns") is None:
-            return Fact("Cost of tracing", "not measured", "by the producer of this run")
-        return Fact("Cost of tracing", "not known", how_known(overhead, stated=False))
+            return Fact(label, said("not measured"), said("by the producer of this run"))
+        return Fact(label, said("not known"), how_known(overhead, stated=False))
     event = finite_number(overhead, "operator_event_ns")
-    note = f"of {share_of(overhead)}, {how_known(overhead)}" + (
-        f", {duration(event)} a recorded operator" if event else ""
-    )
-    return Fact("Cost of tracing", percent(share), note)
+    notes = [said("of {whole}", whole=share_of(overhead)), how_known(overhead)]
+    notes += [said("{time} a recorded operator", time=duration(event))] if event else []
+    return Fact(label, percent(share), joined(", ", notes))
 
 
 def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
     for name, total_ns, busy_ns in asynchronous(analysis):
-        note = f"of device time, {duration(total_ns)} in its calls: they return before it is done"
+        note = said(
+            "of device time, {time} in its calls: they return before it is done",
+            time=duration(total_ns),
+        )
         yield Fact(name, duration(busy_ns), note)
 
 
@@ -190,53 +122,74 @@ def _attributed(attribution: Mapping[str, Any]) -> Iterator[Fact]:
     total = sum(finite_number(part, "total_ns") or 0.0 for part in parts)
     if total:
         share = sum(finite_number(part, "attributed_ns") or 0.0 for part in parts) / total
-        note = f"of operator time, to {attributed_to(attribution)}"
-        yield Fact("Attributed", percent(share), note)
+        note = said("of operator time, to {targets}", targets=attributed_to(attribution))
+        yield Fact(said("Attributed"), percent(share), note)
 
 
 def attributed_to(attribution: Mapping[str, Any]) -> str:
     """What operators were attributed to: module paths by capture, calls by importers."""
     targets = {str(p.get("to", "")) for p in attribution.values() if isinstance(p, Mapping)}
-    return " and ".join(sorted(targets - {""})) or "module paths"
+    found = sorted(targets - {""})
+    return said("module paths") if found in ([], ["module paths"]) else " and ".join(found)
 
 
 def _residual(analysis: Analysis) -> Fact:
     account = analysis.accounting
     if not account.possible:
-        return Fact("Unaccounted", "unknown", account.why_not)
+        return Fact(said("Unaccounted"), said("unknown"), account.why_not)
     bad = account.residual_share > _RESIDUAL_LIMIT
-    note = "of end to end is in no stage" + (", more than 1 %" if bad else "")
-    return Fact("Unaccounted", percent(account.residual_share), note, alert=bad)
+    note = (
+        said("of end to end is in no stage, more than 1 %")
+        if bad
+        else said("of end to end is in no stage")
+    )
+    return Fact(said("Unaccounted"), percent(account.residual_share), note, alert=bad)
 
 
 def _losses(analysis: Analysis) -> Fact:
     if not analysis.losses:
-        return Fact("Lost", "nothing", "all that was executed is here")
-    kinds = sorted({loss.kind.replace("_", " ") for loss in analysis.losses})
-    return Fact("Lost", counted(len(analysis.losses), "record"), ", ".join(kinds), alert=True)
+        return Fact(said("Lost"), said("nothing"), said("all that was executed is here"))
+    kinds = joined(", ", map(loss_kind, sorted({loss.kind for loss in analysis.losses})))
+    return Fact(said("Lost"), counted(len(analysis.losses), "record"), kinds, alert=True)
+
+
+_LOSS_KINDS = {
+    "truncated_file": said("truncated file"),
+    "dropped_events": said("dropped events"),
+    "untraced_call": said("untraced call"),
+    "unclosed_slice": said("unclosed slice"),
+    "missing_file": said("missing file"),
+    "changed_file": said("changed file"),
+    "aborted_run": said("aborted run"),
+}
+
+
+def loss_kind(kind: str) -> str:
+    """A kind of loss in words; one that nobody declared as it stands in the manifest."""
+    return _LOSS_KINDS.get(kind) or kind.replace("_", " ")
 
 
 def details(analysis: Analysis) -> tuple[Group, ...]:
     """What ran, on what, with which versions and settings; empty groups are left out."""
     run = analysis.run
-    head = {
-        "run": run.run_id,
-        "model": run.model,
-        "pipeline": run.pipeline,
-        "producer": run.producer,
-        "started": run.started.replace("T", " ").replace("+00:00", " UTC"),
-        "command line": " ".join(run.command_line),
-    }
+    head = (
+        (said("run"), run.run_id),
+        (said("model"), run.model),
+        (said("pipeline"), run.pipeline),
+        (said("producer"), run.producer),
+        (said("started"), run.started.replace("T", " ").replace("+00:00", " UTC")),
+        (said("command line"), " ".join(run.command_line)),
+    )
     groups = (
-        Group("Run", _pairs({name: value for name, value in head.items() if value})),
-        Group("Settings", _pairs(run.settings)),
-        Group("Devices", _nested(run.devices)),
-        Group("Submodules", _nested(run.submodules)),
-        Group("Hardware", _pairs(run.hardware)),
-        Group("Versions", _pairs(run.versions)),
-        Group("Cost of tracing", _pairs(run.overhead)),
-        Group("Attribution", _nested(run.attribution)),
-        Group("Warm-up, not in this run", _pairs(run.warmup)),
+        Group(said("Run"), tuple(row for row in head if row[1])),
+        Group(said("Settings"), _pairs(run.settings)),
+        Group(said("Devices"), _nested(run.devices)),
+        Group(said("Submodules"), _nested(run.submodules)),
+        Group(said("Hardware"), _pairs(run.hardware)),
+        Group(said("Versions"), _pairs(run.versions)),
+        Group(said("Cost of tracing"), _pairs(run.overhead)),
+        Group(said("Attribution"), _nested(run.attribution)),
+        Group(said("Warm-up, not in this run"), _pairs(run.warmup)),
     )
     return tuple(group for group in groups if group.rows)
 
@@ -273,4 +226,4 @@ def _text(value: Any) -> str:
         return ", ".join(" ".join(named_value(str(key), part)) for key, part in value.items())
     if isinstance(value, (list, tuple)):
         return ", ".join(_text(part) for part in value)
-    return str(value)
+    return value if isinstance(value, str) else str(value)

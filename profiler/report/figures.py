@@ -12,9 +12,19 @@ from typing import Any
 import plotly.graph_objects as go
 import polars as pl
 
+from profiler.analysis.comparison.compare import Comparison
+from profiler.analysis.prediction.result import Prediction
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
-from profiler.report import charts, memory_chart, role_chart, roofline_chart, step_matrix
+from profiler.report import (
+    charts,
+    comparison_chart,
+    memory_chart,
+    prediction_chart,
+    role_chart,
+    roofline_chart,
+    step_matrix,
+)
 from profiler.report import waiting_charts as waiting
 from profiler.report.chart_style import (
     HOVER,
@@ -37,11 +47,13 @@ from profiler.table.run import Run
 
 __all__ = [
     "TIMELINE_LIMIT",
+    "comparison",
     "critical_path",
     "devices",
     "idle",
     "memory",
     "operators",
+    "prediction",
     "roles",
     "roofline",
     "stages",
@@ -55,24 +67,24 @@ TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the long
 
 def stages(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """One bar a stage: its submodules' calls, the host work between them, and idle time."""
-    return go.Figure(charts.stages(analysis, theme))
+    return _figure(charts.stages(analysis, theme))
 
 
 def devices(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """For each device how long its commands of each category ran, as wall unions."""
-    return go.Figure(charts.devices(analysis, theme))
+    return _figure(charts.devices(analysis, theme))
 
 
 def operators(
     analysis: Analysis, top: int = 15, theme: Theme = "light", *, patterns: bool = True
 ) -> go.Figure:
     """The `top` operators by busy sum; with `patterns`, equal layers of repeated blocks are one."""
-    return go.Figure(charts.operators(analysis, top, theme, patterns=patterns))
+    return _figure(charts.operators(analysis, top, theme, patterns=patterns))
 
 
 def steps(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """Duration of each step from 0, the median as a line, outliers in another colour."""
-    return go.Figure(charts.steps(analysis, theme))
+    return _figure(charts.steps(analysis, theme))
 
 
 def step_operators(analysis: Analysis, theme: Theme = "light") -> go.Figure:
@@ -81,32 +93,42 @@ def step_operators(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     Bounded: what has no row of its own shares the last one, and of many steps a column is the
     longest of several. Empty where operators of fewer than two steps were traced.
     """
-    return go.Figure(step_matrix.matrix_chart(step_matrix.matrix_of(analysis), theme))
+    return _figure(step_matrix.matrix_chart(step_matrix.matrix_of(analysis), theme))
 
 
 def idle(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """For each device the time it computed, and what it waited for otherwise."""
-    return go.Figure(waiting.idle(analysis, theme))
+    return _figure(waiting.idle(analysis, theme))
 
 
 def critical_path(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """What the critical path consists of, by submodule and part."""
-    return go.Figure(waiting.path(analysis, theme))
+    return _figure(waiting.path(analysis, theme))
 
 
 def roles(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """For each submodule the share of each role in its device time."""
-    return go.Figure(role_chart.roles(analysis, theme))
+    return _figure(role_chart.roles(analysis, theme))
 
 
 def roofline(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """Roles by FLOPs a byte and GFLOP/s, below the roofs of their devices as far as known."""
-    return go.Figure(roofline_chart.roofline(analysis, theme))
+    return _figure(roofline_chart.roofline(analysis, theme))
 
 
 def memory(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """The memory that counters of each device held over the run, and its peak."""
-    return go.Figure(memory_chart.memory(analysis, theme))
+    return _figure(memory_chart.memory(analysis, theme))
+
+
+def comparison(found: Comparison, theme: Theme = "light") -> go.Figure:
+    """How much each part changed against the baseline, with the interval that noise leaves it."""
+    return _figure(comparison_chart.changes(found, theme))
+
+
+def prediction(found: Prediction, theme: Theme = "light") -> go.Figure:
+    """A request as measured and as predicted, by submodule, with the prediction's interval."""
+    return _figure(prediction_chart.before_and_after(found, theme))
 
 
 def timeline(run: Run, call: int | None = None, theme: Theme = "light") -> go.Figure:
@@ -122,6 +144,12 @@ def timeline(run: Run, call: int | None = None, theme: Theme = "light") -> go.Fi
         last = len(run.calls) - 1
         raise InputError(f"{run.run_id} has no call {call}: choose one from 0 to {last}")
     return go.Figure(_commands_chart(run, call, theme))
+
+
+def _figure(chart: Chart) -> go.Figure:
+    """The chart without what only the page reads."""
+    data = [{key: trace[key] for key in trace if key != "picks"} for trace in chart["data"]]
+    return go.Figure({"data": data, "layout": chart["layout"]})
 
 
 def _calls_chart(run: Run, theme: Theme) -> Chart:

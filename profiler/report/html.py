@@ -12,7 +12,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -20,12 +20,23 @@ from string import Template
 from typing import Any
 
 from profiler._version import __version__
+from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis
-from profiler.report.chart_style import FONT
-from profiler.report.facts import details, headline, key_facts
+from profiler.messages import joined, said
+from profiler.report.chart_style import FONT, Chart
+from profiler.report.headline import headline
+from profiler.report.language import (
+    OTHERS,
+    page_messages,
+    spoken,
+    spoken_template,
+    titled,
+    translations,
+)
 from profiler.report.pack import deflated, pack
-from profiler.report.page.operators import call_columns
-from profiler.report.page.sections import page_of
+from profiler.report.page.header import around_html
+from profiler.report.page.operators import call_columns, command_columns
+from profiler.report.page.sections import Page, page_of
 from profiler.report.palette import (
     CATEGORY_COLOURS,
     HOST,
@@ -36,8 +47,8 @@ from profiler.report.palette import (
     Theme,
     submodule_colours,
 )
+from profiler.report.provenance import EmbeddedTrace, embedded_trace
 from profiler.report.timeline import extent, timeline_of
-from profiler.report.units import count, counted
 from profiler.table.run import Run
 from profiler.trace.storage import write_atomically
 
@@ -46,65 +57,133 @@ __all__ = ["embedded", "html_page", "write_html"]
 _SCRIPTS = (
     "format.js",
     "data.js",
+    "say.js",
+    "pyramid.js",
     "lanes.js",
     "paint.js",
     "marks.js",
+    "overview.js",
     "timeline.js",
     "tables.js",
     "details.js",
     "explore.js",
     "contents.js",
     "findings.js",
+    "fold.js",
+    "choice.js",
+    "chosen.js",
+    "recount.js",
+    "linked.js",
+    "keys.js",
+    "address.js",
+    "perfetto.js",
     "main.js",
 )
 _THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 
-def write_html(run: Run, analysis: Analysis, path: Path) -> None:
-    """Write the page of `run` to `path`. Raises OutputError where that is not possible."""
-    write_atomically(path, html_page(run, analysis).encode("utf-8", "replace"))
+def write_html(
+    run: Run,
+    analysis: Analysis,
+    path: Path,
+    language: str = "auto",
+    *,
+    against: Comparison | None = None,
+    source: Path | None = None,
+) -> None:
+    """Write the page of `run` to `path`; arguments as in `html_page`. Raises OutputError where
+    that is not possible."""
+    page = html_page(run, analysis, language, against=against, source=source)
+    write_atomically(path, page.encode("utf-8", "replace"))
 
 
-def html_page(run: Run, analysis: Analysis) -> str:
-    """The whole page as text."""
-    begin, end = extent(run)
-    timeline = timeline_of(run)
-    tables, columns = pack(timeline.tables)
-    page = page_of(analysis, begin)
-    data = {
-        "timeline": timeline.document,
-        "tables": tables,
+def html_page(
+    run: Run,
+    analysis: Analysis,
+    language: str = "auto",
+    *,
+    against: Comparison | None = None,
+    source: Path | None = None,
+) -> str:
+    """The whole page as text.
+
+    It opens in `language` (`en`, `ko`), with `auto` in its reader's. `against` compares the run
+    with a baseline. `source` is the bundle or the file of the run: its files are named, and where
+    it is small the page holds its merged trace for the Perfetto UI.
+    """
+    with ThreadPoolExecutor(1) as packing:  # deflating leaves the interpreter to others
+        plotly = packing.submit(_plotly)
+        packed = packing.submit(embedded_trace, source)
+        begin, end = extent(run)
+        timeline = timeline_of(run)
+        tables, columns = pack(timeline.tables)
+        page = page_of(analysis, begin, against)
+        sentence = headline(analysis, end - begin)
+        around = around_html(analysis, end - begin, against, source)
+        trace = packed.result()
+        lanes = timeline.document["lanes"]
+        data = _data(run, analysis, page, lanes, trace) | {
+            "timeline": timeline.document,
+            "tables": tables,
+            "selected": _selected(analysis),
+            "language": language,
+        }
+        library, deflated_library = plotly.result()
+    script, late = _scripts()
+    return Template(spoken_template(_template("report.html"))).substitute(
+        around,
+        headline=spoken(sentence),
+        policy=_policy(script, late, library),
+        version=escape(__version__),
+        title=titled(joined(" - ", [sentence, analysis.run.run_id])),
+        css=_css(),
+        contents=page.contents,
+        first=page.first,
+        sections=page.sections,
+        footer=spoken(
+            said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
+        ),
+        data=embedded(data),
+        columns=columns,
+        trace=trace.packed if trace else "",
+        script=script,
+        plotly=deflated_library,
+        figures=late,
+    )
+
+
+def _data(
+    run: Run,
+    analysis: Analysis,
+    page: Page,
+    lanes: list[dict[str, Any]],
+    trace: EmbeddedTrace | None,
+) -> dict[str, Any]:
+    """What the scripts read beside the timeline, as JSON has it."""
+    of_call, of_command = call_columns(), command_columns()
+    scripts = map(_template, (*_SCRIPTS, "figures.js"))
+    return {
         "palette": _palette(run, analysis),
         "figures": page.figures,
         "tables_shown": page.tables,
-        "call_columns": call_columns(),
+        "call_columns": of_call,
+        "command_columns": of_command,
         "font": FONT,
+        "spoken": _spoken(page.figures["light"]),
+        "messages": page_messages(scripts, [page.tables, of_call, of_command, lanes]),
+        "trace": trace and _told(trace, analysis),
     }
-    plotly = _plotly()
+
+
+def _told(trace: EmbeddedTrace, analysis: Analysis) -> dict[str, Any]:
+    named = {"name": trace.name, "run": analysis.run.run_id}
+    return named | {"size": trace.size, "packed": bool(trace.packed)}
+
+
+def _scripts() -> tuple[str, str]:
+    """The scripts that run at once, and those that run when the page is drawn."""
     script = "\n".join(['"use strict";', *map(_template, _SCRIPTS)])
-    late = _template("figures.js")
-    sentence = headline(analysis, end - begin)
-    return Template(_template("report.html")).substitute(
-        policy=_policy(script, late, plotly),
-        version=escape(__version__),
-        title=escape(f"{sentence} - {analysis.run.run_id}"),
-        css=_css(),
-        contents=page.contents,
-        headline=escape(sentence),
-        subject=_subject(analysis),
-        selection=_selection(analysis),
-        losses=_losses(analysis),
-        facts=_facts(analysis, end - begin),
-        findings=page.findings,
-        sections=page.sections,
-        details=_details(analysis),
-        footer=escape(f"Written by profile-sd3 {__version__}. This file loads nothing."),
-        data=embedded(data),
-        columns=columns,
-        script=script,
-        plotly=deflated(plotly.encode()),
-        figures=late,
-    )
+    return script, _template("figures.js")
 
 
 def embedded(data: Any) -> str:
@@ -113,10 +192,26 @@ def embedded(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _plotly() -> str:
-    """The library that the installed plotly ships; reading the file spares importing plotly."""
+def _selected(analysis: Analysis) -> dict[str, list[Any]]:
+    """What the tables are about, by dimension of the page's choice; empty for the whole run."""
+    selection = analysis.run.selection
+    if not selection:
+        return {}
+    steps = analysis.calls["step"].unique().sort().to_list() if selection.step else []
+    return {
+        "stage": [*selection.stage],
+        "submodule": [*selection.submodule],
+        "device": [*selection.device],
+        "step": [step for step in steps if step >= 0],
+    }
+
+
+def _plotly() -> tuple[str, str]:
+    """The library that the installed plotly ships, and the same packed; reading the file spares
+    importing plotly."""
     place = resources.files("plotly") / "package_data" / "plotly.min.js"
-    return place.read_text(encoding="utf-8")
+    text = place.read_text(encoding="utf-8")
+    return text, deflated(text.encode(), level=4)  # 6 takes twice as long for 4 % less
 
 
 def _template(name: str) -> str:
@@ -145,7 +240,8 @@ def _css() -> str:
         " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
         for theme in _THEMES
     )
-    return Template(_template("report.css")).substitute(light=light, dark=dark, font=FONT)
+    sheet = _template("report.css") + _template("choice.css")
+    return Template(sheet).substitute(light=light, dark=dark, font=FONT)
 
 
 def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
@@ -160,81 +256,14 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
     }
 
 
+def _spoken(figures: dict[str, Chart]) -> dict[str, dict[str, Any]]:
+    """By language and figure its texts there; themes differ in colours only."""
+    found = {key: translations(chart) for key, chart in figures.items()}
+    return {
+        language: {key: texts[language] for key, texts in found.items() if texts[language]}
+        for language in OTHERS
+    }
+
+
 def _pairs(colours: dict[str, Colour]) -> dict[str, dict[str, str]]:
     return {name: {"light": colour.light, "dark": colour.dark} for name, colour in colours.items()}
-
-
-def _subject(analysis: Analysis) -> str:
-    run = analysis.run
-    started = run.started.replace("T", " ").replace("+00:00", " UTC")
-    names = [*run.devices] or analysis.devices["device"].to_list()
-    devices = ", ".join(
-        " ".join(filter(None, (name, _hardware(run.devices.get(name))))) for name in names
-    )
-    parts = (run.model, run.pipeline, devices, started, run.run_id)
-    return " · ".join(f"<bdi>{escape(part)}</bdi>" for part in parts if part)
-
-
-def _hardware(device: Any) -> str:
-    """`(RBLN-CA22)`, `(AMD EPYC 9554, 4 cores)`, or nothing."""
-    if not isinstance(device, dict):
-        return ""
-    cores = device.get("cores")
-    number = len(cores) if isinstance(cores, (list, tuple)) else cores
-    of_cores = counted(number, "core") if isinstance(number, int) and number else ""
-    parts = [str(device.get("hardware") or ""), of_cores]
-    return f"({', '.join(filter(None, parts))})" if any(parts) else ""
-
-
-def _selection(analysis: Analysis) -> str:
-    run = analysis.run
-    if not run.selection:
-        return ""
-    kept = [
-        f"{name} {', '.join(values)}"
-        for name in ("stage", "submodule", "device", "step")
-        if (values := getattr(run.selection, name))
-    ]
-    sentence = (
-        f"The tables and the figures show {', '.join(kept)}: {count(run.selected_calls)} of "
-        f"{count(run.calls)} calls and {count(run.selected_commands)} of {count(run.commands)} "
-        "commands. The timeline, the stages and the accounting are those of the whole run."
-    )
-    return f'<p class="notice">{escape(sentence)}</p>'
-
-
-def _losses(analysis: Analysis) -> str:
-    if not analysis.losses:
-        return ""
-    lines = []
-    for loss in analysis.losses:
-        amount = f"{count(loss.count)} {loss.unit}" if loss.count >= 0 else f"unknown {loss.unit}"
-        text = f"{loss.kind.replace('_', ' ')} in {loss.where}: {amount}. {loss.detail}"
-        lines.append(f"<li>{escape(text)}</li>")
-    opening = "This report does not hold everything that was executed."
-    return (
-        f'<div class="notice losses" role="alert"><strong>{opening}</strong>'
-        f"<ul>{''.join(lines)}</ul></div>"
-    )
-
-
-def _facts(analysis: Analysis, span_ns: int) -> str:
-    return "".join(
-        f"<div{' class=alert' if fact.alert else ''}><dt>{escape(fact.label)}</dt>"
-        f'<dd class="value">{escape(fact.value)}</dd>'
-        f'<dd class="note">{escape(fact.note)}</dd></div>'
-        for fact in key_facts(analysis, span_ns)
-    )
-
-
-def _details(analysis: Analysis) -> str:
-    return "".join(
-        f"<div><h3>{escape(group.title)}</h3><dl>{_definitions(group.rows)}</dl></div>"
-        for group in details(analysis)
-    )
-
-
-def _definitions(rows: Iterable[tuple[str, str]]) -> str:
-    return "".join(
-        f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in rows
-    )

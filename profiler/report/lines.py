@@ -9,7 +9,9 @@ from typing import Any
 from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.result import Accounting, Analysis, RunSummary
 from profiler.events import Loss
-from profiler.report.facts import asynchronous, at_once, attributed_to
+from profiler.messages import Said, said
+from profiler.report.facts import attributed_to
+from profiler.report.headline import asynchronous, at_once
 from profiler.report.layout import shorten
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, duration, percent
@@ -196,6 +198,8 @@ def accounting_lines(account: Accounting) -> Iterator[Line]:
         yield Line("unaccounted", f"{named}; {share}", alert=bad)
 
 
-def of_all(shown: int, total: int) -> str:
+def of_all(shown: int, total: int) -> Said:
     """`"3 of 12"` or `"all 12"`."""
-    return f"all {count(total)}" if shown == total else f"{count(shown)} of {count(total)}"
+    if shown == total:
+        return said("all {total}", total=count(total))
+    return said("{shown} of {total}", shown=count(shown), total=count(total))

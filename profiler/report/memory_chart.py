@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 from profiler.report.chart_style import HOVER, Chart, escaped, layout, unit_for
 from profiler.report.palette import SERIES, Theme
 from profiler.report.units import duration, size
@@ -43,7 +44,9 @@ def memory(analysis: Analysis, theme: Theme = "light") -> Chart:
             }
         )
     made = layout(theme)
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": f"{unit.name} from the first call"}
+    made["xaxis"]["title"] = made["xaxis"]["title"] | {
+        "text": said("{unit} from the first call", unit=unit.name)
+    }
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
     made["yaxis"]["title"] = made["yaxis"]["title"] | {"text": _UNITS[power]}
     made["annotations"] = _peaks(analysis, (begin, end), unit.per_ns, 1024**power)
@@ -58,8 +61,15 @@ def _extent(analysis: Analysis) -> tuple[int, int]:
 
 
 def _text(row: dict[str, Any], begin: int) -> str:
-    during = f"\nduring {row['submodule']}" if row["submodule"] else ""
-    return f"{row['device']}: {size(row['bytes'])} at {duration(row['time_ns'] - begin)}{during}"
+    held = said(
+        "{device}: {bytes} at {time}",
+        device=row["device"],
+        bytes=size(row["bytes"]),
+        time=duration(row["time_ns"] - begin),
+    )
+    if not row["submodule"]:
+        return held
+    return said("{held}\nduring {submodule}", held=held, submodule=row["submodule"])
 
 
 def _peaks(
@@ -71,10 +81,7 @@ def _peaks(
         {
             "x": (row["peak_ns"] - extent[0]) * per_ns,
             "y": row["peak_bytes"] / of,
-            "text": escaped(
-                f"{row['device']}: peak {size(row['peak_bytes'])}"
-                + (f" in {row['submodule']}" if row["submodule"] else "")
-            ),
+            "text": escaped(_peak(row)),
             "xanchor": "left" if row["peak_ns"] < sum(extent) / 2 else "right",
             "showarrow": True,
             "arrowhead": 2,
@@ -84,3 +91,10 @@ def _peaks(
         }
         for row in known.iter_rows(named=True)
     ]
+
+
+def _peak(row: dict[str, Any]) -> str:
+    peak = said("{device}: peak {peak}", device=row["device"], peak=size(row["peak_bytes"]))
+    if not row["submodule"]:
+        return peak
+    return said("{peak} in {submodule}", peak=peak, submodule=row["submodule"])

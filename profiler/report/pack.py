@@ -41,9 +41,9 @@ def pack(tables: Mapping[str, Table]) -> tuple[dict[str, Any], str]:
     return described, deflated(b"".join(chunks))
 
 
-def deflated(data: bytes) -> str:
+def deflated(data: bytes, level: int = 6) -> str:
     """`data` as zlib stream in base64, which needs no escaping anywhere in HTML."""
-    return base64.b64encode(zlib.compress(data, 6)).decode("ascii")
+    return base64.b64encode(zlib.compress(data, level)).decode("ascii")
 
 
 def _planes(values: npt.NDArray[np.int64]) -> tuple[int, int, bytes]:

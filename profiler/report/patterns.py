@@ -24,13 +24,13 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
 
     Adds `layers`, how many layers a row stands for; `op_types` are those of the longest of them.
     Times, commands and shares are sums; `calls` is the largest; `tracks` too; the parallel
-    efficiency is that of the sums. Imbalance does not add up and is null. A row that stands for
+    efficiency is the mean over their wall unions. Imbalance does not add up and is null. A row that stands for
     one layer keeps its name and its imbalance.
     """
-    possible = pl.col("busy_sum_ns") / pl.col("parallel_efficiency")
+    worked = pl.col("parallel_efficiency") * pl.col("wall_union_ns")
     devices = pl.col("devices").str.split(", ").explode().unique().sort().str.join(", ")
     folded = (
-        operators.with_columns(_pattern=pattern(pl.col("layer")), _possible=possible)
+        operators.with_columns(_pattern=pattern(pl.col("layer")), _worked=worked)
         .group_by("submodule", "_pattern", "host", maintain_order=True)
         .agg(
             pl.len().alias("layers"),
@@ -38,7 +38,7 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
             pl.col("op_types", "track_names").first(),
             pl.col("tracks", "calls").max(),
             pl.col(
-                "commands", "wall_union_ns", "busy_sum_ns", "gap_ns", "share", "_possible"
+                "commands", "wall_union_ns", "busy_sum_ns", "gap_ns", "share", "_worked"
             ).sum(),
             pl.col("first_ns", "median_ns").sum(),
             layer=pl.when(pl.len() == 1)
@@ -51,8 +51,8 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
         )
         .with_columns(
             commands_per_call=pl.col("commands") / pl.col("calls"),
-            parallel_efficiency=pl.when(pl.col("_possible") > 0).then(
-                pl.col("busy_sum_ns") / pl.col("_possible")
+            parallel_efficiency=pl.when(pl.col("wall_union_ns") > 0).then(
+                pl.col("_worked") / pl.col("wall_union_ns")
             ),
         )
     )

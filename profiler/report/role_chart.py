@@ -5,7 +5,8 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.result import Analysis
-from profiler.report.chart_style import HOVER, Chart, bars_layout, escaped, shortened
+from profiler.messages import said
+from profiler.report.chart_style import HOVER, Chart, bars_layout, escaped, picking, shortened
 from profiler.report.palette import ROLE_COLOURS, SURFACE, Theme
 from profiler.report.units import duration, percent
 
@@ -24,25 +25,30 @@ def roles(analysis: Analysis, theme: Theme = "light") -> Chart:
         if not rows:
             continue
         texts = [
-            f"{row['submodule']}, {role}: {duration(row['busy_ns'])}, "
-            f"{percent(row['busy_ns'] / totals[row['submodule']])} of its device time"
+            said(
+                "{submodule}, {role}: {busy}, {share} of its device time",
+                submodule=row["submodule"],
+                role=role,
+                busy=duration(row["busy_ns"]),
+                share=percent(row["busy_ns"] / totals[row["submodule"]]),
+            )
             for row in rows
         ]
-        data.append(
-            {
-                "type": "bar",
-                "orientation": "h",
-                "name": role,
-                "y": [number[row["submodule"]] for row in rows],
-                "x": [round(100 * row["busy_ns"] / totals[row["submodule"]], 3) for row in rows],
-                "marker": {
-                    "color": colour.on(theme),
-                    "line": {"color": SURFACE.on(theme), "width": 1},
-                },
-                "customdata": [escaped(text) for text in texts],
-                "hovertemplate": HOVER,
-            }
-        )
+        trace = {
+            "type": "bar",
+            "orientation": "h",
+            "name": role,
+            "y": [number[row["submodule"]] for row in rows],
+            "x": [round(100 * row["busy_ns"] / totals[row["submodule"]], 3) for row in rows],
+            "marker": {
+                "color": colour.on(theme),
+                "line": {"color": SURFACE.on(theme), "width": 1},
+            },
+            "customdata": [escaped(text) for text in texts],
+            "hovertemplate": HOVER,
+        }
+        picks = ({"submodule": row["submodule"], "role": role} for row in rows)
+        data.append(picking(trace, picks))
     return {"data": data, "layout": _layout(totals, theme)}
 
 
@@ -55,7 +61,9 @@ def _layout(totals: dict[str, int], theme: Theme) -> Chart:
     }
     ticks = range(0, 101, 20)
     made["xaxis"] |= {"range": [0, 112], "tickvals": [*ticks], "ticktext": [str(x) for x in ticks]}
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": "% of the submodule's device time"}
+    made["xaxis"]["title"] = made["xaxis"]["title"] | {
+        "text": said("% of the submodule's device time")
+    }
     made["annotations"] = [
         {
             "x": 100,

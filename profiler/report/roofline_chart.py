@@ -10,10 +10,12 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.report.chart_style import HOVER, Chart, escaped, layout
+from profiler.messages import joined, said
+from profiler.report.chart_style import HOVER, Chart, escaped, layout, picking
 from profiler.report.excerpts import with_rates
 from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
 from profiler.report.units import duration
+from profiler.report.words import word
 
 __all__ = ["roofline"]
 
@@ -37,7 +39,9 @@ def roofline(analysis: Analysis, theme: Theme = "light") -> Chart:
     for role, colour in ROLE_COLOURS.items():
         of_role = [row for row in rows if row["role"] == role]
         if of_role:
-            data.append(_points(of_role, role, colour.on(theme), longest, theme))
+            points = _points(of_role, role, colour.on(theme), longest, theme)
+            named = ({"submodule": row["submodule"], "role": role} for row in of_role)
+            data.append(picking(points, named))
     if data:
         data += _roofs(analysis, [row["intensity"] for row in rows], theme)
     made = layout(theme)
@@ -73,11 +77,20 @@ def _points(
 
 
 def _text(row: Mapping[str, Any]) -> str:
-    verdict = f", {row['verdict']}" if row["verdict"] else ""
-    return (
-        f"{row['submodule'] or 'no call'}, {row['role']} on {row['device']}{verdict}\n"
-        f"busy {duration(row['busy_ns'])}, {row['rate']:,.3g} GFLOP/s, "
-        f"{row['intensity']:.3g} FLOPs/byte"
+    title = said(
+        "{submodule}, {role} on {device}",
+        submodule=row["submodule"] or said("no call"),
+        role=row["role"],
+        device=row["device"],
+    )
+    if row["verdict"]:
+        title = joined(", ", [title, word(row["verdict"])])
+    return said(
+        "{title}\nbusy {busy}, {rate} GFLOP/s, {intensity} FLOPs/byte",
+        title=title,
+        busy=duration(row["busy_ns"]),
+        rate=f"{row['rate']:,.3g}",
+        intensity=f"{row['intensity']:.3g}",
     )
 
 
@@ -99,7 +112,7 @@ def _roofs(analysis: Analysis, intensities: list[float], theme: Theme) -> list[d
                 {
                     "type": "scatter",
                     "mode": "lines",
-                    "name": escaped(f"roof of {device}, {names}"),
+                    "name": escaped(said("roof of {device}, {names}", device=device, names=names)),
                     "x": [float(f"{x:.4g}") for x in ends],
                     "y": [float(f"{rate:.4g}") for rate in rates],
                     "line": {

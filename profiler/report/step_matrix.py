@@ -8,14 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.result import Analysis
-from profiler.report.chart_style import Chart, escaped, layout, shortened
+from profiler.messages import Said, joined, said
+from profiler.report.chart_style import Chart, Pick, escaped, layout, shortened
 from profiler.report.palette import IDLE, SERIES, TEXT, Theme
 from profiler.report.patterns import pattern
 from profiler.report.units import count, counted, duration
@@ -36,10 +37,13 @@ class Matrix:
 
     `time` is ns, float64 [rows, columns], NaN where a part was not traced; `median` float64 [rows]
     over all steps. `left_out` parts share the last row, `steps` of them are `each` to a column.
+    `row_picks` and `column_picks` are what a row and a column stand for (`chart_style.picking`).
     """
 
     names: list[str]
     columns: list[str]
+    row_picks: list[Pick]
+    column_picks: list[Pick]
     time: _Reals
     median: _Reals
     parts: int
@@ -49,18 +53,28 @@ class Matrix:
     folded: bool
 
     @property
-    def sentence(self) -> str:
+    def sentence(self) -> Said:
         """What is shown, and what is not."""
         own = self.parts - self.left_out
         which = counted(own, "operation" if self.folded else "operator")
-        which += " (equal blocks folded)" * self.folded
-        rest = f"; {count(self.left_out)} others share the last row" if self.left_out else ""
-        columns = f" A column is the longest of {count(self.each)} steps." if self.each > 1 else ""
-        return (
-            f"Device time of {which} in each step against the median of its row, most time first"
-            f"{rest}; of the step its wall time.{columns} Gaps: not traced in that step. "
-            f"Colours end at {_FARTHEST:g} times the median."
+        if self.folded:
+            which = said("{operations} (equal blocks folded)", operations=which)
+        first = said(
+            "Device time of {operations} in each step against the median of its row, most time "
+            "first; of the step its wall time.",
+            operations=which,
         )
+        rest = []
+        if self.left_out:
+            others = count(self.left_out)
+            rest.append(said("{others} others share the last row.", others=others))
+        if self.each > 1:
+            rest.append(said("A column is the longest of {each} steps.", each=count(self.each)))
+        gaps = said(
+            "Gaps: not traced in that step. Colours end at {farthest} times the median.",
+            farthest=f"{_FARTHEST:g}",
+        )
+        return joined(" ", [first, *rest, gaps])
 
 
 def matrix_of(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
@@ -79,16 +93,20 @@ def matrix_of(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
     whole, submodules, parts = (_dense(cells, level, len(steps)) for level in _LEVELS)
     count_before = _number(analysis.step_times, "parts")
     own = parts[:_ROWS]
-    rest = [part[1] for part in parts[_ROWS:]]
-    rows = [("step", row) for _, row in whole[:1]] + submodules[:_SUBMODULES] + own
+    rest = [part.time for part in parts[_ROWS:]]
+    rows = [_Row(said("step"), {}, row.time) for row in whole[:1]]
+    rows += submodules[:_SUBMODULES] + own
     if rest:
         total = np.nansum(rest, axis=0)
-        rows.append((f"{count(len(rest))} others", np.where(total > 0, total, np.nan)))
-    time = np.array([row for _, row in rows])
+        others = said("{number} others", number=count(len(rest)))
+        rows.append(_Row(others, {}, np.where(total > 0, total, np.nan)))
+    time = np.array([row.time for row in rows])
     each = -(-len(steps) // _COLUMNS)
     return Matrix(
-        names=[name for name, _ in rows],
+        names=[row.name for row in rows],
         columns=_columns(steps, each),
+        row_picks=[row.pick for row in rows],
+        column_picks=_column_picks(steps, each),
         time=_longest(time, each),
         median=np.nanmedian(time, axis=1),
         parts=len(parts),
@@ -97,6 +115,14 @@ def matrix_of(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
         each=each,
         folded=len(parts) < count_before,
     )
+
+
+class _Row(NamedTuple):
+    """A row's name, what it stands for, and its ns by step."""
+
+    name: str
+    pick: Pick
+    time: _Reals
 
 
 _LEVELS = ("step", "submodule", "parts")
@@ -110,8 +136,8 @@ def _number(cells: pl.DataFrame, level: str) -> int:
     return cells.filter(_of_level(level)).select(_KEYS).n_unique()
 
 
-def _dense(cells: pl.DataFrame, level: str, columns: int) -> list[tuple[str, _Reals]]:
-    """The parts of a level, those with most time first: name and ns by step."""
+def _dense(cells: pl.DataFrame, level: str, columns: int) -> list[_Row]:
+    """The parts of a level, those with most time first."""
     found = cells.filter(_of_level(level))
     summed = found.group_by(*_KEYS, "column", maintain_order=True).agg(pl.col("busy_ns").sum())
     rows = summed.group_by(*_KEYS, maintain_order=True).agg(
@@ -122,7 +148,10 @@ def _dense(cells: pl.DataFrame, level: str, columns: int) -> list[tuple[str, _Re
         time = np.full(columns, np.nan)
         time[row["column"]] = row["busy_ns"]
         named = [row[key] for key in ("layer", "role") if row[key]]
-        made.append((" ".join(named) or row["submodule"] or "step", time))
+        name = " ".join(named) or row["submodule"] or said("step")
+        given = {"submodule": row["submodule"], "operator": row["layer"]}
+        pick = given if row["layer"] else given | {"role": row["role"]}
+        made.append(_Row(name, {key: value for key, value in pick.items() if value}, time))
     return made
 
 
@@ -131,6 +160,12 @@ def _columns(steps: pl.DataFrame, each: int) -> list[str]:
     names = [f"{p}:{s}" if several else str(s) for p, s in steps.iter_rows()]
     groups = [names[at : at + each] for at in range(0, len(names), each)]
     return [f"{group[0]}-{group[-1]}" if len(group) > 1 else group[0] for group in groups]
+
+
+def _column_picks(steps: pl.DataFrame, each: int) -> list[Pick]:
+    numbers = steps["step"].to_list()
+    groups = [sorted(set(numbers[at : at + each])) for at in range(0, len(numbers), each)]
+    return [{"step": group if len(group) > 1 else group[0]} for group in groups]
 
 
 def _longest(time: _Reals, each: int) -> _Reals:
@@ -156,7 +191,7 @@ def matrix_chart(matrix: Matrix | None, theme: Theme = "light") -> Chart:
         "y": [*range(rows)],
         "z": [[None if np.isnan(v) else round(float(v), 2) for v in row] for row in shade],
         "text": [[*_texts(matrix, row, ratio)] for row in range(rows)],
-        "hovertemplate": "%{y}<br>%{text}<extra></extra>",
+        "hovertemplate": said("%{y}<br>step %{text}<extra></extra>"),
         "hoverongaps": False,
         "colorscale": _scale(theme),
         "zmin": -1,
@@ -164,6 +199,7 @@ def matrix_chart(matrix: Matrix | None, theme: Theme = "light") -> Chart:
         "xgap": 1 if columns <= 60 else 0,
         "ygap": 1,
         "colorbar": _colorbar(theme),
+        "picks": {"rows": matrix.row_picks, "columns": matrix.column_picks},
     }
     made["yaxis"] |= {
         "tickvals": [*range(rows)],
@@ -173,7 +209,7 @@ def matrix_chart(matrix: Matrix | None, theme: Theme = "light") -> Chart:
     }
     shown = range(0, columns, max(1, -(-columns // 28)))
     made["xaxis"] |= {"tickvals": [*shown], "ticktext": [matrix.columns[i] for i in shown]}
-    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": "step"}
+    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": said("step")}
     made["margin"] |= {"t": 8}
     made["meta"] = {"narrow": [escaped(shortened(name, 18)) for name in matrix.names]}
     return {"data": [trace], "layout": made | {"height": 74 + 19 * rows, "showlegend": False}}
@@ -185,7 +221,7 @@ def _texts(matrix: Matrix, row: int, ratio: _Reals) -> Iterator[str]:
             yield ""
         else:
             times = f", {ratio[row, column]:.2f} x" if matrix.median[row] > 0 else ""
-            yield f"step {matrix.columns[column]}: {duration(ns)}{times}"
+            yield f"{matrix.columns[column]}: {duration(ns)}{times}"
 
 
 def _scale(theme: Theme) -> list[list[Any]]:
@@ -197,7 +233,7 @@ def _colorbar(theme: Theme) -> dict[str, Any]:
     low, high = f"{1 / _FARTHEST:.2f}", f"{_FARTHEST:g}"
     return {
         "tickvals": [-1, 0, 1],
-        "ticktext": [f"{low} x", "median", f"{high} x"],
+        "ticktext": [f"{low} x", said("median"), f"{high} x"],
         "thickness": 10,
         "len": 1,
         "outlinewidth": 0,

@@ -19,9 +19,9 @@ from rich.text import Text
 from profiler.analysis.findings.rules import RULES
 from profiler.analysis.result import Analysis
 from profiler.report.denoise_text import denoise_sections
-from profiler.report.facts import headline
 from profiler.report.findings_text import findings_section
 from profiler.report.geometry_text import geometry_sections
+from profiler.report.headline import headline
 from profiler.report.idle_text import idle_sections
 from profiler.report.layout import (
     Column,
@@ -30,7 +30,6 @@ from profiler.report.layout import (
     percents,
     ratios,
     sizes,
-    sparkline,
     table,
     texts,
     times,
@@ -40,6 +39,7 @@ from profiler.report.memory_text import memory_sections
 from profiler.report.operators_text import operator_sections
 from profiler.report.role_text import role_sections
 from profiler.report.roofline_text import roofline_sections
+from profiler.report.step_bars import step_bars
 
 __all__ = ["print_report"]
 
@@ -241,6 +241,6 @@ def _steps(analysis: Analysis, width: int) -> Iterator[Table | Text]:
         texts("outliers (call:step)" if several else "outliers", [named or "none"], shrink=12),
     ]
     yield table(columns, width)
-    yield Text(sparkline(steps["duration_ns"].to_list(), width))
+    yield from step_bars(analysis, width)
     if summary.measured_by != "step spans":
         yield Text("from first to last call of a step: the run has no step spans", style="dim")

@@ -16,6 +16,7 @@ import polars as pl
 
 from profiler.analysis.arrays import text_codes
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
+from profiler.messages import said
 from profiler.report.pack import Table
 from profiler.report.timeline_columns import (
     Strings,
@@ -31,6 +32,7 @@ __all__ = ["COMMAND_LIMIT", "Timeline", "extent", "timeline_of"]
 
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
 _SPAN_KINDS = ("pipeline", "stage", "step")
+_SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"))
 # "transformer_blocks.7" of "transformer_blocks.7.ff.net.0"
 _MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"
 _WORTH = 4  # commands that a module must hold on average for its lane to say anything
@@ -122,9 +124,10 @@ def _span_lanes(
     }
     for lane, first, count in _runs(ordered["_lane"].to_numpy()):
         if lane % kinds:  # the pipeline span is the whole picture; stages and steps divide it
-            name = f"{_SPAN_KINDS[lane % kinds].title()}s"
-            of_call = f" of call {lane // kinds}" if several else ""
-            yield _lane("", name + of_call, "spans", "", first, count)
+            name = _SPAN_LANES[lane % kinds]
+            if several:
+                name = said("{lane} of call {call}", lane=name, call=lane // kinds)
+            yield _lane("", name, "spans", "", first, count)
 
 
 def _overlap(stages: pl.DataFrame) -> bool:
@@ -160,7 +163,7 @@ def _device_lanes(
     tables["flows"] = flow_columns(run, commands)
     tracks: dict[str, list[dict[str, Any]]] = {}
     for name, first, count in _named_runs(calls["device"]):
-        tracks[name] = [_lane(name, CALLS_TRACK, "calls", "", first, count)]
+        tracks[name] = [_lane(name, said(CALLS_TRACK), "calls", "", first, count)]
     modules = _modules(commands, calls)
     tables["modules"] = {
         "start": modules["start"].to_numpy() - begin,
@@ -176,7 +179,7 @@ def _device_lanes(
         tracks.setdefault(device, []).append(lane)
     for name, first, count in _named_runs(modules["device"]):
         above = sum(lane["track"] in (CALLS_TRACK, HOST_TRACK) for lane in tracks[name])
-        tracks[name].insert(above, _lane(name, "Modules", "modules", "", first, count))
+        tracks[name].insert(above, _lane(name, said("Modules"), "modules", "", first, count))
     for device in sorted(tracks, key=_natural):
         yield from tracks[device]
 

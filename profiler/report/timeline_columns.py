@@ -67,6 +67,7 @@ def command_columns(
         "call": rows["_row"].fill_null(-1).to_numpy(),
         "index": commands["command_index"].to_numpy().astype(np.int64),
         "step": commands["step"].to_numpy().astype(np.int64),
+        "computes": (commands["category"] == "compute").to_numpy().astype(np.int64),
         **{name: commands[name].fill_null(-1).to_numpy() for name in numbers},
         **{name: strings.codes(commands[name]) for name in text},
     }

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from profiler.analysis.manifest_numbers import finite_number
+from profiler.messages import Said, joined, said
 from profiler.report.units import count, duration
 
 __all__ = ["how_known", "share_of"]
@@ -13,23 +14,29 @@ __all__ = ["how_known", "share_of"]
 
 def share_of(overhead: Mapping[str, Any]) -> str:
     """What the share of tracing is of: `"end to end"`, or `"the time in calls"`."""
-    return str(overhead.get("share_of") or "end to end")
+    return str(overhead.get("share_of") or "") or said("end to end")
 
 
-def how_known(overhead: Mapping[str, Any], *, stated: bool = True) -> str:
+def how_known(overhead: Mapping[str, Any], *, stated: bool = True) -> Said:
     """How the cost of tracing is known: `"estimated"`, or `"measured: transformer 5.2 ms a call
     (4.9 ms to 5.6 ms), else estimated"`, with 95 % intervals where there are, and where too few
     calls could be compared. `stated`: a cost is stated."""
     measured = overhead.get("measured")
     found = [
-        f"{name} {duration(cost)} a call{_interval(known)}"
+        said(
+            "{name} {cost} a call{interval}",
+            name=name,
+            cost=duration(cost),
+            interval=_interval(known),
+        )
         for name, known in (measured.items() if isinstance(measured, Mapping) else ())
         if isinstance(known, Mapping) and (cost := finite_number(known, "call_ns")) is not None
     ]
-    parts = [f"measured: {', '.join(found)}"] if found else []
+    parts = [said("measured: {costs}", costs=joined(", ", found))] if found else []
     if stated and (not found or finite_number(overhead, "estimated_events")):
-        parts.append(("else " if found else "") + "estimated" + _spread(overhead))
-    return ", ".join([*parts, *_too_few(overhead)])
+        estimated = said("else estimated") if found else said("estimated")
+        parts.append(joined("", [estimated, _spread(overhead)]))
+    return joined(", ", [*parts, *_too_few(overhead)])
 
 
 def _spread(overhead: Mapping[str, Any]) -> str:
@@ -40,21 +47,27 @@ def _spread(overhead: Mapping[str, Any]) -> str:
     )
     if low is None or high is None or overhead.get("noisy") is not True:
         return ""
-    return f" (noisy: {duration(low)} to {duration(high)} an event)"
+    return said(" (noisy: {low} to {high} an event)", low=duration(low), high=duration(high))
 
 
 def _too_few(overhead: Mapping[str, Any]) -> Iterator[str]:
     few = overhead.get("too_few")
     counts = [
-        f"{name} {count(int(finite_number(of, 'traced_calls') or 0))} traced and "
-        f"{count(int(finite_number(of, 'untraced_calls') or 0))} untraced"
+        said(
+            "{name} {traced} traced and {untraced} untraced",
+            name=name,
+            traced=count(int(finite_number(of, "traced_calls") or 0)),
+            untraced=count(int(finite_number(of, "untraced_calls") or 0)),
+        )
         for name, of in (few.items() if isinstance(few, Mapping) else ())
         if isinstance(of, Mapping)
     ]
     if counts:
-        yield f"too few calls to measure it ({', '.join(counts)})"
+        yield said("too few calls to measure it ({calls})", calls=joined(", ", counts))
 
 
 def _interval(known: Mapping[str, Any]) -> str:
     low, high = finite_number(known, "call_low_ns"), finite_number(known, "call_high_ns")
-    return "" if low is None or high is None else f" ({duration(low)} to {duration(high)})"
+    if low is None or high is None:
+        return ""
+    return said(" ({low} to {high})", low=duration(low), high=duration(high))

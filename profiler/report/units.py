@@ -6,6 +6,8 @@ tests hold the two together.
 
 from __future__ import annotations
 
+from profiler.messages import Said, said
+
 __all__ = ["count", "counted", "duration", "percent", "size"]
 
 _SPACE = "\N{NO-BREAK SPACE}"
@@ -41,9 +43,9 @@ def count(number: int) -> str:
     return f"{number:,}"
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int, noun: str) -> Said:
     """`"1 call"`, `"35 calls"`."""
-    return f"{count(number)} {noun}" + ("" if number == 1 else "s")
+    return said(f"{{number}} {noun}" + ("" if number == 1 else "s"), number=count(number))
 
 
 def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:

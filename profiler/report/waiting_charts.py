@@ -3,30 +3,33 @@
 from __future__ import annotations
 
 from profiler.analysis.result import Analysis
+from profiler.messages import Said, joined, said
 from profiler.report.chart_style import (
     Chart,
     bars,
     bars_layout,
     end_labels,
     escaped,
+    picking,
     shortened,
     unit_for,
 )
 from profiler.report.excerpts import path_by_part
 from profiler.report.palette import CATEGORY_COLOURS, HOST, IDLE, SERIES, Theme, submodule_colours
 from profiler.report.units import count, duration, percent
+from profiler.report.words import word
 
 __all__ = ["idle", "path"]
 
 _ROWS = 12  # of the critical path
 _CAUSES = (  # column, what it is called, its colour
-    ("computing_ns", "computing", CATEGORY_COLOURS["compute"]),
-    ("data_ns", "for data", CATEGORY_COLOURS["dma"]),
-    ("other_device_ns", "for another device", SERIES[3]),
-    ("host_ns", "for the host", HOST),
-    ("queued_ns", "queued", SERIES[5]),
-    ("between_host_ns", "between calls, host work", SERIES[7]),
-    ("between_ns", "between calls, nothing", IDLE),
+    ("computing_ns", said("computing"), CATEGORY_COLOURS["compute"]),
+    ("data_ns", said("for data"), CATEGORY_COLOURS["dma"]),
+    ("other_device_ns", said("for another device"), SERIES[3]),
+    ("host_ns", said("for the host"), HOST),
+    ("queued_ns", said("queued"), SERIES[5]),
+    ("between_host_ns", said("between calls, host work"), SERIES[7]),
+    ("between_ns", said("between calls, nothing"), IDLE),
 )
 
 
@@ -41,16 +44,23 @@ def idle(analysis: Analysis, theme: Theme = "light") -> Chart:
     for column, name, colour in _CAUSES:
         values = {key: row[column] for key, row in rows.items() if row[column]}
         texts = [
-            f"{rows[key]['device']}, {name}: {duration(ns)}, {percent(ns / spans[key])} of its span"
+            said(
+                "{device}, {what}: {time}, {share} of its span",
+                device=rows[key]["device"],
+                what=name,
+                time=duration(ns),
+                share=percent(ns / spans[key]),
+            )
             for key, ns in values.items()
         ]
         if values:
-            data.append(bars(name, values, unit, colour.on(theme), texts, theme))
+            trace = bars(name, values, unit, colour.on(theme), texts, theme)
+            data.append(picking(trace, ({"device": rows[key]["device"]} for key in values)))
     made = bars_layout(theme, [*spans], max(spans.values(), default=0))
     labels = [escaped(shortened(row["device"], 24)) for row in rows.values()]
     made["yaxis"] |= {"tickvals": [*spans], "ticktext": labels}
     waiting = {key: row["waiting_ns"] / max(row["span_ns"], 1) for key, row in rows.items()}
-    notes = {key: f"{percent(share)} waiting" for key, share in waiting.items()}
+    notes = {key: said("{share} waiting", share=percent(share)) for key, share in waiting.items()}
     made["annotations"] = end_labels(spans, unit, notes)
     return {"data": data, "layout": made}
 
@@ -61,9 +71,15 @@ def path(analysis: Analysis, theme: Theme = "light") -> Chart:
     colours = submodule_colours(part.submodule for part in analysis.accounting.submodules)
     fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
     values = {str(number): row["path_ns"] for number, row in enumerate(rows)}
-    names = [" ".join(filter(None, (row["submodule"], row["part"]))) for row in rows]
+    names = [_name(row["submodule"], row["part"]) for row in rows]
     texts = [
-        f"{name}\n{row['device'] or ''}\n{count(row['pieces'])} pieces, {duration(row['path_ns'])}"
+        said(
+            "{name}\n{device}\n{pieces} pieces, {time}",
+            name=name,
+            device=row["device"] or "",
+            pieces=count(row["pieces"]),
+            time=duration(row["path_ns"]),
+        )
         for name, row in zip(names, rows, strict=True)
     ]
     unit = unit_for(max(values.values(), default=0))
@@ -73,4 +89,10 @@ def path(analysis: Analysis, theme: Theme = "light") -> Chart:
     shares = {key: percent(row["share"]) for key, row in zip(values, rows, strict=True)}
     made |= {"annotations": end_labels(values, unit, shares), "showlegend": False}
     made["margin"] |= {"t": 8}
-    return {"data": [bars("critical path", values, unit, fills, texts, theme)], "layout": made}
+    trace = bars(said("critical path"), values, unit, fills, texts, theme)
+    picks = ({"submodule": row["submodule"], "device": row["device"]} for row in rows)
+    return {"data": [picking(trace, picks)], "layout": made}
+
+
+def _name(submodule: str | None, part: str) -> Said:
+    return joined(" ", [submodule, word(part)] if submodule else [word(part)])

@@ -57,7 +57,9 @@ def test_computing_and_moving_data():
     assert move["imbalance"] == pytest.approx(30 / 25)
     assert move["parallel_efficiency"] == pytest.approx(0.5)
     assert parts["compute", None]["busy_sum_ns"] == 100
-    assert parts["whole", None]["gap_ns"] == 0
+    whole = parts["whole", None]
+    assert (whole["gap_ns"], whole["tracks"], whole["imbalance"]) == (0, 3, 1.0)
+    assert whole["parallel_efficiency"] == pytest.approx(100 / 150)
 
 
 def test_over_devices():

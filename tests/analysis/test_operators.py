@@ -91,6 +91,43 @@ def test_same_track_name_on_two_devices_is_two_tracks():
     assert (row["parallel_efficiency"], row["imbalance"]) == (1.0, 1.0)
 
 
+def test_a_track_that_only_moves_data_does_not_stand_still():
+    """Two parts of 60 and 40 ns, then a copy of 25 on its own track: of 85 ns the two could have
+    worked 170, and worked 100; the busier has 60 where 50 is the mean."""
+    call = make_call(0, "t", 0, 100)
+    copy = Command(0, "rbln:0", "Copy", "copy", "mlp", 60, 25)
+    parts = [_compute(0, "mlp", 0, 60), _compute(0, "mlp", 0, 40, track="Cluster 1")]
+    row = _row(make_run([call], [*parts, copy]), "mlp")
+    assert (row["tracks"], row["busy_sum_ns"], row["wall_union_ns"]) == (3, 125, 85)
+    assert row["parallel_efficiency"] == pytest.approx(100 / 170)
+    assert row["imbalance"] == pytest.approx(60 / 50)
+
+
+def test_transfers_beside_the_computation_do_not_make_it_more_efficient():
+    """A transfer of 100 ns lies under a computation of 100: the one track worked all the time."""
+    call = make_call(0, "t", 0, 100)
+    moved = Command(0, "rbln:0", "DMA", "dma", "mlp", 0, 100)
+    row = _row(make_run([call], [_compute(0, "mlp", 0, 100), moved]), "mlp")
+    assert (row["parallel_efficiency"], row["imbalance"]) == (1.0, 1.0)
+
+
+def test_copies_on_the_track_that_computes_are_its_work():
+    """A GPU's stream computes and copies: both keep it busy, another stream only copies."""
+    call = make_call(0, "t", 0, 100)
+    copies = [Command(0, "rbln:0", track, "copy", "mlp", 50, 50) for track in ("Cluster 0", "DMA")]
+    row = _row(make_run([call], [_compute(0, "mlp", 0, 50), *copies]), "mlp")
+    assert (row["tracks"], row["parallel_efficiency"], row["imbalance"]) == (2, 1.0, 1.0)
+
+
+def test_operator_that_only_moves_data_is_of_all_its_tracks():
+    """No computation: two queues of 30 and 20 ns one after the other are half busy."""
+    call = make_call(0, "t", 0, 100)
+    moves = [("DMA 0", "dma", 0, 30), ("DMA 1", "copy", 30, 20)]
+    commands = [Command(0, "rbln:0", t, kind, "mlp", a, b) for t, kind, a, b in moves]
+    row = _row(make_run([call], commands), "mlp")
+    assert (row["parallel_efficiency"], row["imbalance"]) == (0.5, 30 / 25)
+
+
 def test_command_that_never_closed_has_no_duration():
     """-1 counts as nothing, and ratios of nothing are null."""
     call = make_call(0, "t", 0, 100)
@@ -153,7 +190,8 @@ def test_invariants_of_operators(rows):
 
 
 def _expected(commands):
-    """(layer, host) → union, sum, efficiency, imbalance, one nanosecond and fold at a time."""
+    """(layer, host) → union, busy sum, and of the working tracks: busy sum, possible time, busiest,
+    mean; one nanosecond and fold at a time."""
     folds = {}
     for command in commands:
         key = (command.layer, command.category == "host", command.call)
@@ -167,9 +205,11 @@ def _expected(commands):
             for t in range(c.start, c.start + c.duration)
         }
         busy = [sum(c.duration for c in part) for part in tracks.values()]
-        sums = found.setdefault((layer, host), [0, 0, 0, 0, 0.0])
-        parts = (len(covered), sum(busy), len(covered) * len(busy), max(busy))
-        for i, part in enumerate((*parts, sum(busy) / len(busy))):
+        sums = found.setdefault((layer, host), [0, 0, 0, 0, 0, 0.0])
+        computing = [any(c.category == "compute" for c in part) for part in tracks.values()]
+        works = [b for b, computes in zip(busy, computing, strict=True) if computes] or busy
+        parts = (len(covered), sum(busy), sum(works), len(covered) * len(works), max(works))
+        for i, part in enumerate((*parts, sum(works) / len(works))):
             sums[i] += part
     return found
 
@@ -189,11 +229,12 @@ def test_operators_against_counting(rows, batch):
     found = {(row["layer"], row["host"]): row for row in table.iter_rows(named=True)}
     expected = _expected(commands)
     assert found.keys() == expected.keys()
-    for key, (union, busy, possible, busiest, even) in expected.items():
+    for key, (union, busy, worked, possible, busiest, even) in expected.items():
         row = found[key]
         assert (row["wall_union_ns"], row["busy_sum_ns"]) == (union, busy)
-        if busy:
-            assert row["parallel_efficiency"] == pytest.approx(busy / possible)
+        if possible:
+            assert row["parallel_efficiency"] == pytest.approx(worked / possible)
+        if even:
             assert row["imbalance"] == pytest.approx(busiest / even)
 
 

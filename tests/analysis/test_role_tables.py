@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roles.tables import with_roles
+from profiler.analysis.roles.tables import block_roles, with_roles
 from profiler.analysis.selection import Selection
 from profiler.trace.manifest import RunInfo
 from tests.runs import Command, make_call, make_run, tiny_run
@@ -149,3 +149,18 @@ def test_shares_add_up(commands):
     assert blocks["busy_ns"].sum() <= found.roles["busy_ns"].sum()
     filled = with_roles(run, found.kinds, found.kind_roles).commands
     assert filled["role"].null_count() == len(run.commands) - len(work)
+
+
+def test_roles_of_blocks():
+    """Block 0 has norm 30, modulation 10 and mlp 60 ns, block 1 mlp alone; they add up to the
+    blocks."""
+    found = analyze(_run())
+    rows = block_roles(found.kinds, found.kind_roles)
+    assert rows.select("block", "role", "busy_ns").rows() == [
+        ("blocks.0", "mlp", 60),
+        ("blocks.0", "modulation", 10),
+        ("blocks.0", "norm", 30),
+        ("blocks.1", "mlp", 60),
+    ]
+    sums = rows.group_by("block").agg(pl.col("busy_ns").sum()).sort("block")
+    assert sums["busy_ns"].to_list() == found.blocks["busy_ns"].to_list()

@@ -76,7 +76,12 @@ def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
 
     Motion is reduced, so that every movement of the timeline is done at once.
     """
-    given = {"viewport": {"width": 1400, "height": 1000}, "reduced_motion": "reduce", **options}
+    given = {
+        "viewport": {"width": 1400, "height": 1000},
+        "reduced_motion": "reduce",
+        "locale": "en-US",
+        **options,
+    }
     context = browser.new_context(**given)
     report = ReportPage(context.new_page())
     report.page.on("console", lambda message: report.said.append(message.text))

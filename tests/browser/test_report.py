@@ -237,7 +237,7 @@ def test_counters_are_lanes_on_demand(report):
 
 def test_a_device_folds_to_its_calls(report):
     """A click on a device's name leaves its calls, another one brings its tracks back."""
-    device = report.page.get_by_role("button", name=re.compile("rbln:0"))
+    device = report.page.locator(".labels").get_by_role("button", name=re.compile("rbln:0"))
     before = report.page.locator(".labels .lane").count()
     device.click()
     assert report.page.locator(".labels .lane").count() == before - 6
@@ -442,7 +442,15 @@ def test_a_foreign_trace_is_a_page(chromium, tmp_path):
         assert report.page.locator(".labels .lane").all_inner_texts() == ["stream 7"]
         assert report.page.locator("#steps, #calls").count() == 0
         links = report.page.locator("nav a").all_inner_texts()
-        assert links == ["Findings", "Timeline", "Time", "Waiting", "Operators", "What ran"]
+        expected = [
+            "Findings",
+            "Timeline",
+            "Stages and devices",
+            "Operators",
+            "Waiting",
+            "Provenance",
+        ]
+        assert links == expected
         assert report.page.locator("#timeline-call").is_disabled()
 
 

@@ -43,7 +43,7 @@ def test_prints_the_report_and_writes_the_page(bundle, capsys):
     """The page goes into the bundle, and its place is named."""
     analyze(bundle)
     out = capsys.readouterr().out
-    assert out.startswith("2 steps in 1.00 µs: transformer 50 %")
+    assert out.startswith("2 steps in 1.00 µs: 50 % transformer")
     assert out.endswith(f"\nwrote {bundle / 'report.html'}\n")
     assert "<html" in (bundle / "report.html").read_text(encoding="utf-8")
 
@@ -65,12 +65,12 @@ def test_no_html(bundle, capsys):
 
 
 def test_newest_of_several_bundles(bundle, capsys):
-    """The others are named in the second line."""
+    """The others are named below the answer."""
     older = write_tiny_bundle(bundle.parent, "20260101-000000-older")
     os.utime(older / "manifest.json", (1, 1))
     analyze(bundle.parent, no_html=True)
     note = f"the newest of 2 runs in {bundle.parent}; others: {older.name}"
-    assert capsys.readouterr().out.splitlines()[1] == note
+    assert f"\n{note}\n" in capsys.readouterr().out
 
 
 def test_many_other_bundles_are_counted(bundle, capsys):
@@ -78,7 +78,7 @@ def test_many_other_bundles_are_counted(bundle, capsys):
     for number in range(6):
         write_tiny_bundle(bundle.parent, f"run-{number}")
     analyze(bundle.parent, no_html=True)
-    assert capsys.readouterr().out.splitlines()[1].endswith(" and 2 more")
+    assert " and 2 more\n" in capsys.readouterr().out
 
 
 def test_killed_run_beside_is_named(bundle, capsys):
@@ -263,7 +263,7 @@ def test_terminal_without_unicode_gets_a_report(bundle, capsysbinary, monkeypatc
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(raw, encoding="ascii"))
     analyze(bundle, no_html=True)
     sys.stdout.flush()
-    assert raw.getvalue().startswith(b"2 steps in 1.00 ?s: transformer 50 %")
+    assert raw.getvalue().startswith(b"2 steps in 1.00 us: 50 % transformer")
 
 
 def test_csv_is_read_as_numbers(bundle, tmp_path, capsys):
@@ -282,3 +282,52 @@ def test_options_on_the_command_line(bundle, tmp_path):
     assert result.exception is None
     assert [call["call"] for call in json.loads(result.stdout)["calls"]] == [1, 2]
     assert {path.name for path in tmp_path.iterdir()} == {"traces", "csv", "run", "page.html"}
+
+
+@pytest.fixture
+def base(tmp_path):
+    """Another bundle of the same run."""
+    made = write_tiny_bundle(tmp_path / "before")
+    return made.rename(tmp_path / "before" / "base")
+
+
+def test_against_a_baseline(bundle, base, capsys):
+    """One line in the terminal; the page has the section and the sentence."""
+    analyze(bundle, against=[base])
+    lines = capsys.readouterr().out.splitlines()
+    (line,) = [line for line in lines if line.startswith("against ")]
+    assert "end_to_end 0.0 %, measured once (1.00 µs → 1.00 µs)" in line.replace("\xa0", " ")
+    page = (bundle / "report.html").read_text(encoding="utf-8")
+    assert '<section id="comparison"' in page
+
+
+def test_against_a_folder_takes_all_its_other_runs(bundle, base, capsys):
+    """Every bundle in it is the baseline, but the run itself."""
+    base.rename(bundle.parent / "base")
+    (bundle.parent / "base").joinpath("report.html").unlink(missing_ok=True)
+    analyze(bundle, against=[bundle.parent], no_html=True)
+    assert "\nagainst " in capsys.readouterr().out
+
+
+def test_against_itself_is_no_comparison(bundle):
+    """A run is no baseline of itself."""
+    with pytest.raises(InputError, match=r"--against names only .* itself: give another run"):
+        analyze(bundle, against=[bundle])
+
+
+def test_against_what_is_not_there(bundle, tmp_path):
+    """Refused before anything is written."""
+    with pytest.raises(InputError, match="does not exist"):
+        analyze(bundle, against=[tmp_path / "nowhere"])
+    assert not (bundle / "report.html").exists()
+
+
+def test_a_damaged_run_is_not_compared(bundle, base, capsys):
+    """Its report is written, without a comparison, and the error names the file."""
+    path = next(bundle.glob("001_*.pb"))
+    path.write_bytes(path.read_bytes()[:-5])
+    with pytest.raises(InputError, match="is not whole"):
+        analyze(bundle, against=[base])
+    out = capsys.readouterr().out
+    assert "\nnot compared: files of this run are damaged" in out
+    assert '<section id="comparison"' not in (bundle / "report.html").read_text(encoding="utf-8")

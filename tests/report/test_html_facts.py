@@ -6,8 +6,10 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.selection import Selection
 from profiler.events import Loss
-from profiler.report.facts import asynchronous, details, headline, key_facts
+from profiler.report.facts import details, key_facts
+from profiler.report.headline import asynchronous, headline
 from profiler.report.patterns import by_pattern, pattern
 from profiler.report.units import count, counted, duration, percent, size
 from profiler.trace.manifest import RunInfo
@@ -73,15 +75,70 @@ def test_sizes_and_counts():
 
 
 def test_headline_answers():
-    """The headline says how long the steps took and which submodules took it."""
+    """How long the steps took, which submodules took it, the first role of the first of them, and
+    how idle each device was."""
     text = plain(headline(analyze(tiny_run()), 1000))
-    assert text == "2 steps in 1.00 µs: transformer 50 %, text_encoder 9.0 %, vae 8.0 %"
+    assert text == (
+        "2 steps in 1.00 µs: 50 % transformer (of which 57 % attention), 9.0 % text_encoder, "
+        "8.0 % vae; devices idle: rbln:0 52 %, rbln:1 93 %"
+    )
+
+
+def one_submodule(*devices):
+    """A run of 100 ns, 90 of it the transformer, on these devices one after the other; 60 ns are
+    attention."""
+    commands = [
+        Command(i, device, "q", "compute", "attn", 90 * i, 60, "SDPA")
+        for i, device in enumerate(devices)
+    ]
+    commands += [
+        Command(i, device, "q", "compute", "ff.net.0", 90 * i + 60, 20, "MatMul")
+        for i, device in enumerate(devices)
+    ]
+    calls = [
+        make_call(i, "transformer", 90 * i, 90 * (i + 1), step=i, device=device)
+        for i, device in enumerate(devices)
+    ]
+    end = 90 * len(devices) + 10
+    spans = [make_span("pipeline", "P", 0, end), make_span("stage", "denoise", 0, end)]
+    return make_run(calls, commands, spans)
+
+
+def test_headline_of_one_submodule():
+    """Where one submodule takes nearly all, it alone is named, with its role and the device."""
+    text = plain(headline(analyze(one_submodule("cpu:0")), 100))
+    assert (
+        text
+        == "1 step in 100 ns: 90 % transformer, of which 75 % attention; device cpu:0 idle 20 %"
+    )
+
+
+def test_headline_of_many_devices():
+    """Of more than three devices it says how idle the least and the most are."""
+    devices = [f"rbln:{number}" for number in range(4)]
+    text = plain(headline(analyze(one_submodule(*devices)), 100))
+    assert text.endswith("; 4 devices idle 78 % to 78 %")
+
+
+def test_headline_without_roles():
+    """Where most of the device time has no role, none is named; nor where calls were not traced,
+    whose device counts as busy while they last."""
+    calls = [make_call(0, "transformer", 0, 90, step=0, device="cpu:0", traced=False)]
+    spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
+    text = plain(headline(analyze(make_run(calls, [], spans)), 100))
+    assert text == "1 step in 100 ns: 90 % transformer; device cpu:0 idle 10 %"
+
+
+def test_headline_of_a_selection():
+    """Roles and idle time are those of the selection, so the headline leaves them out."""
+    chosen = analyze(one_submodule("cpu:0"), Selection(step=("0",)))
+    assert plain(headline(chosen, 100)) == "1 step in 100 ns: 90 % transformer"
 
 
 def test_headline_of_a_foreign_trace():
-    """Without calls the headline names the devices that were busy."""
+    """Without calls the headline says how idle devices were."""
     run = make_run(commands=[Command(-1, "cuda:0", "stream 7", "compute", "k", 0, 50)])
-    assert plain(headline(analyze(run), 100)) == "1 command in 100 ns: cuda:0 50 %"
+    assert plain(headline(analyze(run), 100)) == "1 command in 100 ns: device cuda:0 idle 50 %"
 
 
 def test_headline_of_nothing():
@@ -183,6 +240,6 @@ def test_a_call_that_returns_before_its_device_is_done_is_said_so():
     )
     analysis = analyze(run)
     assert asynchronous(analysis) == [("vae", 100, 350)]
-    assert "vae 35 %" in plain(headline(analysis, 1000))
+    assert "35 % vae" in plain(headline(analysis, 1000))
     (fact,) = [fact for fact in key_facts(analysis, 1000) if fact.label == "vae"]
     assert "100 ns in its calls" in plain(fact.note)

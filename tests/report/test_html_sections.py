@@ -16,6 +16,7 @@ from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.report.page.content import Part, Section, Shown, table
 from profiler.report.page.findings import finding_html
+from profiler.report.page.header import facts_html
 from profiler.report.page.markup import sections_html
 from profiler.report.page.sections import page_of
 from profiler.table.columns import Column
@@ -45,22 +46,27 @@ def sections(page):
     return re.findall(r'<section id="(\w+)"', page.sections)
 
 
+def english(html):
+    """`html` without the other languages of its texts."""
+    return re.sub(r"<span data-ko[^>]*>(.*?)</span>", r"\1", html)
+
+
 def titles(page):
-    return re.findall(r"<h3>(.*?)</h3>", page.sections)
+    return re.findall(r"<h3>(.*?)</h3>", english(page.sections))
 
 
-def test_sections_have_the_order_of_the_terminal(everything):
-    """Time, steps, waiting, changes, guidance, operators, roles, roofline, memory; then calls."""
+def test_sections_go_from_the_whole_to_its_parts(everything):
+    """Stages and devices, steps, operators, roles, memory, roofline, critical path, guidance,
+    calls."""
     assert sections(everything) == [
         "time",
         "steps",
-        "waiting",
-        "changes",
-        "guidance",
         "operators",
         "roles",
-        "roofline",
         "memory",
+        "roofline",
+        "waiting",
+        "guidance",
         "calls",
     ]
 
@@ -69,7 +75,7 @@ def test_the_contents_lead_to_every_section(everything):
     """Each section has a link, the timeline and what ran too, and no link leads nowhere."""
     links = re.findall(r'href="#(\w+)"', everything.contents)
     assert links == [
-        *re.findall(r'<section id="(\w+)"', everything.findings),
+        *re.findall(r'<section id="(\w+)"', everything.first),
         "timeline",
         *sections(everything),
         "ran",
@@ -88,14 +94,14 @@ def test_every_table_of_the_analysis_is_shown(everything):
     assert {"matrix", "memory", "idle", "path", "roles"} <= set(everything.figures["light"])
 
 
-def test_a_run_without_anything_has_its_accounting_alone():
-    """Sections, tables and figures with nothing to show are not there."""
+def test_a_run_without_anything_has_no_sections():
+    """What has nothing to show is not there, and the header says why there is no accounting."""
     page = page_of(analyze(make_run()), EPOCH)
-    assert sections(page) == ["time"]
-    assert "No accounting of the whole time" in page.sections
+    assert sections(page) == []
+    assert "No accounting of the whole time" in facts_html(analyze(make_run()), 0)
     assert page.tables == {}
     assert page.figures == {"light": {}, "dark": {}}
-    assert re.search(r"None: \d+ rules found no evidence", page.findings)
+    assert re.search(r"None: \d+ rules found no evidence", page.first)
 
 
 def test_places_and_data_belong_together(everything):
@@ -150,8 +156,8 @@ def test_a_finding_has_its_numbers_and_links():
     where = Where("vae", "decoder.<conv>", None, None, 3, tuple(range(8)))
     evidence = {"busy_ns": 1_500_000, "busy_share": 0.25, "kind": "a <b>", "gaps": 1414}
     finding = Finding("r", "Title & more", evidence, "hazard", "remedy", where, 2_000_000, "high")
-    text = finding_html(finding).replace("\N{NO-BREAK SPACE}", " ")
-    assert '<article class="finding high" data-rule="r">' in text
+    text = english(finding_html(finding)).replace("\N{NO-BREAK SPACE}", " ")
+    assert '<article class="finding high" data-rule="r"' in text
     assert "<strong>Title &amp; more</strong>" in text
     assert "saves at most 2.00 ms" in text
     assert "<dt>busy</dt><dd>1.50 ms</dd>" in text
@@ -168,9 +174,10 @@ def test_findings_come_first():
     """The section stands apart from the others, first in the contents, in the order given."""
     given = tuple(Finding(rule, rule, {}, "h", "r") for rule in ("worst", "other"))
     page = page_of(replace(analyze(tiny_run()), findings=given), EPOCH)
-    assert re.findall(r'data-rule="(\w+)"', page.findings) == ["worst", "other"]
-    assert "2 findings, worst first." in page.findings.replace("\N{NO-BREAK SPACE}", " ")
-    assert page.contents.startswith('<a href="#findings">Findings</a><a href="#timeline">')
+    assert re.findall(r'data-rule="(\w+)"', page.first) == ["worst", "other"]
+    assert "2 findings, worst first." in page.first.replace("\N{NO-BREAK SPACE}", " ")
+    contents = english(page.contents)
+    assert contents.startswith('<a href="#findings">Findings</a><a href="#timeline">')
 
 
 def test_columns_that_say_nothing_are_left_out():
@@ -200,7 +207,7 @@ def test_hostile_names_stay_text(everything):
     """No name opens an element in any section."""
     for name in HOSTILE:
         if "<" in name:
-            assert name not in everything.sections + everything.findings
+            assert name not in everything.sections + everything.first
 
 
 def test_a_device_that_took_no_time():

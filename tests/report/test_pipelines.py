@@ -6,7 +6,8 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.report import charts
-from profiler.report.facts import at_once, headline, key_facts
+from profiler.report.facts import key_facts
+from profiler.report.headline import at_once, headline
 from profiler.report.html import html_page
 from profiler.report.page.sections import page_tables
 from profiler.report.timeline import timeline_of
@@ -30,7 +31,7 @@ def guided_run(branches=("uncond", "cond", "skip_layers")):
 def test_the_terminal_says_that_they_overlapped():
     """Wall time and sum stand in the answer and below the accounting, each call in its own row."""
     text = text_of(two_at_once())
-    assert text.startswith("2 pipeline calls, 2 steps in 130 ns (200 ns in sum): d 45 %, t 10 %")
+    assert text.startswith("2 pipeline calls, 2 steps in 130 ns (200 ns in sum): 45 % d, 10 % t;")
     sentence = (
         "at once 2 of 2 pipeline calls ran at the same time as another: "
         "130 ns passed, 200 ns in sum; times and shares are of the sum"
@@ -111,7 +112,7 @@ def test_stages_of_pipeline_calls_at_once_have_lanes_of_their_own():
 
 def test_branches_stand_below_their_submodule():
     """A denoiser that is called for three branches has a row for each; the step names them."""
-    text = text_of(guided_run())
+    text = text_of(guided_run(), width=120)
     rows = section(text, "Submodules")[1:]
     assert [row.split()[0] for row in rows] == ["transformer", "uncond", "cond", "skip_layers"]
     tables = page_tables(analyze(guided_run()), EPOCH)
@@ -121,5 +122,5 @@ def test_branches_stand_below_their_submodule():
 @pytest.mark.parametrize("branches", [("batched",), ("prompt", "negative_prompt")])
 def test_a_single_branch_and_prompts_have_no_rows(branches):
     """One branch is its submodule; encoders do the same for every prompt."""
-    rows = section(text_of(guided_run(branches)), "Submodules")[1:]
+    rows = section(text_of(guided_run(branches), width=120), "Submodules")[1:]
     assert [row.split()[0] for row in rows] == ["transformer"]

@@ -82,7 +82,7 @@ def test_colours_are_factors_of_the_median():
     shades = chart["data"][0]["z"][-1]
     assert shades == pytest.approx([0, 0, 0, 1, 1, -1, math.log(1.2) / math.log(1.5)], abs=0.005)
     text = chart["data"][0]["text"][-1][3].replace("\N{NO-BREAK SPACE}", " ")
-    assert text == "step 3: 150 ns, 1.50 x"
+    assert text == "3: 150 ns, 1.50 x"
 
 
 def test_a_run_without_steps_has_an_empty_chart():

@@ -8,6 +8,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.comparison.measure import Measurement
+from profiler.messages import Said, said
 
 __all__ = ["notes_on"]
 
@@ -27,17 +28,17 @@ def notes_on(base: _Side, new: _Side, calibrated: Sequence[str]) -> Iterator[str
     yield from _tracing(base, new, calibrated)
     yield from _asynchronous(base, new)
     identity: tuple[tuple[str, _Of], ...] = (
-        ("pipeline", lambda run: run.info.pipeline),
-        ("model", lambda run: run.info.model),
-        ("devices", lambda run: ", ".join(run.devices)),
+        (said("pipeline"), lambda run: run.info.pipeline),
+        (said("model"), lambda run: run.info.model),
+        (said("devices"), lambda run: ", ".join(run.devices)),
         ("CPU", lambda run: run.info.hardware.get("cpu")),
     )
     for noun, of in identity:
         left, right = _told(base, of), _told(new, of)
         if left and right and left != right:
-            yield f"not the same {noun}: {left} → {right}"
-    yield from _mappings("setting", base, new, lambda run: run.info.settings)
-    yield from _mappings("version", base, new, lambda run: run.info.versions)
+            yield said("not the same {what}: {left} → {right}", what=noun, left=left, right=right)
+    yield from _mappings(said("settings differ"), base, new, lambda run: run.info.settings)
+    yield from _mappings(said("versions differ"), base, new, lambda run: run.info.versions)
 
 
 def _same(base: _Side, new: _Side) -> Iterator[str]:
@@ -45,42 +46,54 @@ def _same(base: _Side, new: _Side) -> Iterator[str]:
     ids = {run.run_id for run in new} - {""}
     both = [run_id for run_id in dict.fromkeys(run.run_id for run in base) if run_id in ids]
     if both:
-        yield (
-            f"{', '.join(both)} is on both sides: a run that is compared with itself differs in "
-            "nothing; give another"
+        yield said(
+            "{runs} is on both sides: a run that is compared with itself differs in nothing; give "
+            "another",
+            runs=", ".join(both),
         )
 
 
 def _repetition(base: _Side, new: _Side) -> Iterator[str]:
     fewest, most = sorted((len(base), len(new)))
     if most == 1:
-        yield (
+        yield said(
             "one run a side: intervals know how its steps or pipeline calls scatter, not how runs "
-            f"do; record {_FEWEST} or more of each side"
+            "do; record {fewest} or more of each side",
+            fewest=_FEWEST,
         )
     elif fewest == 1:
-        side = "base" if len(base) == 1 else "new"
-        yield f"one {side} run: it is taken to scatter as the runs of the other side do"
+        side = said("base") if len(base) == 1 else said("new")
+        yield said(
+            "one {side} run: it is taken to scatter as the runs of the other side do", side=side
+        )
     if 1 < most < _FEWEST:
-        yield f"{most} runs hardly tell noise from difference: record {_FEWEST} or more a side"
+        yield said(
+            "{runs} runs hardly tell noise from difference: record {fewest} or more a side",
+            runs=most,
+            fewest=_FEWEST,
+        )
 
 
 def _tracing(base: _Side, new: _Side, calibrated: Sequence[str]) -> Iterator[str]:
     if calibrated:
-        yield f"calibrated to untraced calls: {', '.join(calibrated)}"
+        yield said("calibrated to untraced calls: {submodules}", submodules=", ".join(calibrated))
     traced = [_traced(side) for side in (base, new)]
     names = [*dict.fromkeys([*traced[0], *traced[1]])]
     raw = [name for name in names if name not in calibrated]
-    for at, side in enumerate(("base", "new")):
+    for at, side in enumerate((said("base"), said("new"))):
         alone = [name for name in raw if traced[at].get(name, 0) and traced[1 - at].get(name) == 0]
         if alone:
-            yield (
-                f"operators were traced in {side} only, which makes its calls longer: "
-                f"{', '.join(alone)}"
+            yield said(
+                "operators were traced in {side} only, which makes its calls longer: {submodules}",
+                side=side,
+                submodules=", ".join(alone),
             )
     both = [name for name in raw if all(side.get(name, 0) for side in traced)]
     if both:
-        yield f"as traced, with what tracing operators cost on both sides: {', '.join(both)}"
+        yield said(
+            "as traced, with what tracing operators cost on both sides: {submodules}",
+            submodules=", ".join(both),
+        )
 
 
 def _traced(side: _Side) -> dict[str, int]:
@@ -95,7 +108,7 @@ def _traced(side: _Side) -> dict[str, int]:
 
 def _asynchronous(base: _Side, new: _Side) -> Iterator[str]:
     """Submodules whose calls return before their device is done."""
-    for name, side in (("base", base), ("new", new)):
+    for name, side in ((said("base"), base), (said("new"), new)):
         late: dict[str, None] = {}
         for run in side:
             traced = run.calls.filter("traced").group_by("submodule", maintain_order=True)
@@ -103,9 +116,11 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[str]:
             rows = sums.filter(pl.col("busy_ns") > _LATE * pl.col("value_ns"))
             late |= dict.fromkeys(rows["submodule"])
         if late:
-            yield (
-                f"calls of {', '.join(late)} return before their device is done in {name}: compare "
-                "busy times and roles"
+            yield said(
+                "calls of {submodules} return before their device is done in {side}: compare busy "
+                "times and roles",
+                submodules=", ".join(late),
+                side=name,
             )
 
 
@@ -115,7 +130,7 @@ def _told(side: _Side, of: _Of) -> str:
     return " or ".join(value for value in values if value)
 
 
-def _mappings(noun: str, base: _Side, new: _Side, of: _Of) -> Iterator[str]:
+def _mappings(that: Said, base: _Side, new: _Side, of: _Of) -> Iterator[str]:
     """The keys that both sides have with different values."""
     left, right = _merged(base, of), _merged(new, of)
     differing = [
@@ -124,7 +139,7 @@ def _mappings(noun: str, base: _Side, new: _Side, of: _Of) -> Iterator[str]:
         if key in right and left[key] != right[key] and key not in _UNTOLD
     ]
     if differing:
-        yield f"{noun}s differ: {'; '.join(differing)}"
+        yield said("{that}: {pairs}", that=that, pairs="; ".join(differing))
 
 
 def _merged(side: _Side, of: _Of) -> dict[str, str]:

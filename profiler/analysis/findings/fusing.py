@@ -17,6 +17,7 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 
 __all__ = ["data_movement", "elementwise_chains", "norm_chains", "unfused_attention"]
 
@@ -27,22 +28,28 @@ _MOVES = pl.col("role") == "data_movement"
 _MOVED_OF_RUN = 0.02
 _NAMED = 3
 
-_IN_ORDER = "Chains are found by shapes and order, and their saving is an upper bound"
-_WAITS = "; where the device waits for the host anyway, the run gains less"
-
 
 def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
     """Attention writes its scores to memory: product, softmax and product are commands each."""
     return tuple(
         Finding(
             rule="unfused_attention",
-            title=f"Attention of {chains.submodule} is not fused: {chains.figure}",
+            title=said(
+                "Attention of {submodule} is not fused: {figure}",
+                submodule=chains.submodule,
+                figure=chains.figure,
+            ),
             evidence=chains.evidence,
-            hazard=f"{_IN_ORDER}{_WAITS}. Fused kernels need a mask that they support, head sizes "
-            "that fit, and round differently.",
-            remedy="Use scaled_dot_product_attention (flash or memory-efficient kernel), an "
-            "attention processor that does, or ONNX Runtime's attention fusions; check that no "
-            "dense bias or float32 softmax keeps the fused kernel away.",
+            hazard=said(
+                "Chains are found by shapes and order, and their saving is an upper bound; "
+                "where the device waits for the host anyway, the run gains less. Fused kernels "
+                "need a mask that they support, head sizes that fit, and round differently."
+            ),
+            remedy=said(
+                "Use scaled_dot_product_attention (flash or memory-efficient kernel), an "
+                "attention processor that does, or ONNX Runtime's attention fusions; check "
+                "that no dense bias or float32 softmax keeps the fused kernel away."
+            ),
             where=calls_of(analysis, chains.submodule, layer=chains.layer),
             cost_ns=chains.saved_ns,
             severity=chains.severity,
@@ -56,11 +63,22 @@ def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             rule="norm_chains",
-            title=f"Norms of {chains.submodule} are chains of operators: {chains.figure}",
+            title=said(
+                "Norms of {submodule} are chains of operators: {figure}",
+                submodule=chains.submodule,
+                figure=chains.figure,
+            ),
             evidence=chains.evidence,
-            hazard=f"{_IN_ORDER}{_WAITS}. A fused norm may accumulate in another type.",
-            remedy="Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of one "
-            "by hand, compile the block, or a kernel for norm, shift and scale together.",
+            hazard=said(
+                "Chains are found by shapes and order, and their saving is an upper bound; "
+                "where the device waits for the host anyway, the run gains less. A fused norm "
+                "may accumulate in another type."
+            ),
+            remedy=said(
+                "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of "
+                "one by hand, compile the block, or a kernel for norm, shift and scale "
+                "together."
+            ),
             where=calls_of(analysis, chains.submodule, layer=chains.layer),
             cost_ns=chains.saved_ns,
             severity=chains.severity,
@@ -74,12 +92,21 @@ def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(
         Finding(
             rule="elementwise_chains",
-            title=f"Elementwise operators of {chains.submodule} are not fused: {chains.figure}",
+            title=said(
+                "Elementwise operators of {submodule} are not fused: {figure}",
+                submodule=chains.submodule,
+                figure=chains.figure,
+            ),
             evidence=chains.evidence,
-            hazard=f"{_IN_ORDER}{_WAITS}. Compiling costs time at the first call and at each new "
-            "shape.",
-            remedy="torch.compile the submodule; in ONNX export activations as one operator (Gelu "
-            "instead of its formula) and let the optimizer fuse them.",
+            hazard=said(
+                "Chains are found by shapes and order, and their saving is an upper bound; "
+                "where the device waits for the host anyway, the run gains less. Compiling "
+                "costs time at the first call and at each new shape."
+            ),
+            remedy=said(
+                "torch.compile the submodule; in ONNX export activations as one operator (Gelu "
+                "instead of its formula) and let the optimizer fuse them."
+            ),
             where=calls_of(analysis, chains.submodule, layer=chains.layer),
             cost_ns=chains.saved_ns,
             severity=chains.severity,
@@ -110,8 +137,11 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="data_movement",
-                title=f"{as_percent(row['share'])} of the computing time of {row['submodule']} "
-                "moves data and computes nothing",
+                title=said(
+                    "{share} of the computing time of {submodule} moves data and computes nothing",
+                    share=as_percent(row["share"]),
+                    submodule=row["submodule"],
+                ),
                 evidence={
                     "busy_ns": round(row["busy_ns"]),
                     "compute_time_share": row["share"],
@@ -120,11 +150,15 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
                     "op_types": types,
                     "longest_layer": layer,
                 },
-                hazard="The cost is an upper bound, as if all of it could go. Some is needed: a "
-                "transpose may be what makes the product behind it fast.",
-                remedy="Keep one type and layout from end to end (no casts around norms, "
-                "channels-last for convolutions), avoid .contiguous(), concatenate less, export "
-                "with fixed shapes.",
+                hazard=said(
+                    "The cost is an upper bound, as if all of it could go. Some is needed: a "
+                    "transpose may be what makes the product behind it fast."
+                ),
+                remedy=said(
+                    "Keep one type and layout from end to end (no casts around norms, "
+                    "channels-last for convolutions), avoid .contiguous(), concatenate less, "
+                    "export with fixed shapes."
+                ),
                 where=calls_of(analysis, row["submodule"], layer=layer or None),
                 cost_ns=round(row["busy_ns"]),
             )
@@ -166,10 +200,11 @@ def _chains(analysis: Analysis, what: tuple[str, ...]) -> Iterator[_Chains]:
         }
         if saved is not None:
             evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
+        part = as_percent(share(busy if saved is None else saved, total))
         figure = (
-            f"its chains take {as_percent(share(busy, total))} of the run"
+            said("its chains take {share} of the run", share=part)
             if saved is None
-            else f"at most {as_percent(share(saved, total))} of the run to save"
+            else said("at most {share} of the run to save", share=part)
         )
         cost = None if saved is None else round(saved)
         severity: Severity = "medium" if share(busy, total) >= _BUSY_MEDIUM else "low"

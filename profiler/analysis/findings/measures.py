@@ -8,6 +8,7 @@ import polars as pl
 
 from profiler.analysis.findings.finding import Where
 from profiler.analysis.result import Analysis
+from profiler.messages import Said, said
 
 __all__ = [
     "MATERIAL",
@@ -43,9 +44,10 @@ def as_percent(ratio: float) -> str:
     return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
 
 
-def times(number: int) -> str:
+def times(number: int) -> Said:
     """`"once"`, `"twice"`, `"1,200 times"`."""
-    return {1: "once", 2: "twice"}.get(number, f"{number:,} times")
+    few = {1: said("once"), 2: said("twice")}
+    return few.get(number) or said("{number} times", number=f"{number:,}")
 
 
 def is_accelerator(device: str | None) -> bool:

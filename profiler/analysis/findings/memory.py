@@ -9,6 +9,7 @@ import polars as pl
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.measures import as_percent, calls_of, share
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 
 __all__ = ["decode_peak", "little_headroom"]
 
@@ -27,10 +28,17 @@ def little_headroom(analysis: Analysis) -> tuple[Finding, ...]:
             continue
         over, part = left < 0, as_percent(share(left, size))
         title = (
-            f"The run needs {as_percent(share(row['needed_bytes'], size))} of the memory of "
-            f"{row['device']}: it does not fit"
+            said(
+                "The run needs {share} of the memory of {device}: it does not fit",
+                share=as_percent(share(row["needed_bytes"], size)),
+                device=row["device"],
+            )
             if over
-            else f"At its peak {row['device']} has {part} of its memory left"
+            else said(
+                "At its peak {device} has {share} of its memory left",
+                device=row["device"],
+                share=part,
+            )
         )
         found.append(
             Finding(
@@ -41,12 +49,16 @@ def little_headroom(analysis: Analysis) -> tuple[Finding, ...]:
                     "size_bytes": size,
                     "headroom_bytes": left,
                     "headroom_share": share(left, size),
-                    "peak_in": row["submodule"] or "no call",
+                    "peak_in": row["submodule"] or said("no call"),
                 },
-                hazard="Counters see tensors: fragmentation, contexts of the driver and libraries, "
-                "and a second request need memory that is not counted.",
-                remedy="Place submodules on other devices, quantize the largest, offload encoders "
-                "when they are done, or decode in tiles where the peak is there.",
+                hazard=said(
+                    "Counters see tensors: fragmentation, contexts of the driver and "
+                    "libraries, and a second request need memory that is not counted."
+                ),
+                remedy=said(
+                    "Place submodules on other devices, quantize the largest, offload encoders "
+                    "when they are done, or decode in tiles where the peak is there."
+                ),
                 where=_at_peak(analysis, row),
                 severity="high" if over else "medium",
             )
@@ -77,13 +89,21 @@ def decode_peak(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="decode_peak",
-                title=f"The peak of {row['device']} is in {row['submodule']}: its activations are "
-                f"{as_percent(share(activations, needed))} of it",
+                title=said(
+                    "The peak of {device} is in {submodule}: its activations are {share} of it",
+                    device=row["device"],
+                    submodule=row["submodule"],
+                    share=as_percent(share(activations, needed)),
+                ),
                 evidence=evidence,
-                hazard="Tiles take longer and may show seams; a VAE in float16 may overflow "
-                "(bfloat16 or a fixed VAE does not).",
-                remedy="Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
-                "16 bits, or after the denoiser's weights have left the device.",
+                hazard=said(
+                    "Tiles take longer and may show seams; a VAE in float16 may overflow "
+                    "(bfloat16 or a fixed VAE does not)."
+                ),
+                remedy=said(
+                    "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
+                    "16 bits, or after the denoiser's weights have left the device."
+                ),
                 where=_at_peak(analysis, row),
                 severity="medium" if size else "low",
             )

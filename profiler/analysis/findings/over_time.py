@@ -15,6 +15,7 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.messages import Said, joined, said
 
 __all__ = ["first_call", "outlier_steps", "slow_start", "step_drift"]
 
@@ -44,8 +45,13 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="first_call",
-                title=f"The first call of {row['submodule']} takes {ratio:.1f} times a later one, "
-                f"{as_percent(share(excess, total))} of the run more",
+                title=said(
+                    "The first call of {submodule} takes {ratio} times a later one, {share} of "
+                    "the run more",
+                    submodule=row["submodule"],
+                    ratio=f"{ratio:.1f}",
+                    share=as_percent(share(excess, total)),
+                ),
                 evidence={
                     "first_ns": row["first_ns"],
                     "later_median_ns": row["median_ns"],
@@ -53,11 +59,15 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
                     "excess_share": share(excess, total),
                     "later_calls": row["calls"] - 1,
                 },
-                hazard="Means and totals of this submodule hold its initialization (allocations, "
-                "kernel selection, compilation): they say little of a warm process. A first call "
-                "on larger inputs takes longer, too.",
-                remedy="Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
-                "the same shapes, and keep the process alive between requests.",
+                hazard=said(
+                    "Means and totals of this submodule hold its initialization (allocations, "
+                    "kernel selection, compilation): they say little of a warm process. A "
+                    "first call on larger inputs takes longer, too."
+                ),
+                remedy=said(
+                    "Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
+                    "the same shapes, and keep the process alive between requests."
+                ),
                 where=calls_of(analysis, row["submodule"]),
                 cost_ns=excess,
             )
@@ -75,17 +85,22 @@ def slow_start(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="slow_start",
-        title=f"The first {row['warmup_steps']} steps are slower than the later ones by "
-        f"{as_percent(share(row['warmup_ns'], total))} of the run",
+        title=said(
+            "The first {warmup_steps} steps are slower than the later ones by {share} of the run",
+            warmup_steps=row["warmup_steps"],
+            share=as_percent(share(row["warmup_ns"], total)),
+        ),
         evidence={
             "warmup_steps": row["warmup_steps"],
             "warmup_ns": row["warmup_ns"],
             "warmup_share": share(row["warmup_ns"], total),
             "later_median_ns": row["median_ns"],
         },
-        hazard="The mean of the steps is no step's time; short runs compare warm-up.",
-        remedy="Run at least as many steps before recording (--warmup), compare medians; look for "
-        "compilation or allocation in the first steps.",
+        hazard=said("The mean of the steps is no step's time; short runs compare warm-up."),
+        remedy=said(
+            "Run at least as many steps before recording (--warmup), compare medians; look for "
+            "compilation or allocation in the first steps."
+        ),
         where=calls_of(analysis, step=0),
         cost_ns=row["warmup_ns"],
     )
@@ -103,8 +118,10 @@ def step_drift(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="step_drift",
-        title="Steps become slower: the last takes "
-        f"{as_percent(share(over_run, median))} of a median step more than the first",
+        title=said(
+            "Steps become slower: the last takes {share} of a median step more than the first",
+            share=as_percent(share(over_run, median)),
+        ),
         evidence={
             "drift_per_step_ns": row["drift_ns"],
             "drift_low_ns": row["drift_low_ns"],
@@ -113,9 +130,11 @@ def step_drift(analysis: Analysis) -> Finding | None:
             "median_ns": median,
             "drift_share": share(over_run, median),
         },
-        hazard="A short run looks faster than a service is that runs for hours.",
-        remedy="Watch clocks, temperature and power while it runs (throttling), memory that grows, "
-        "and what else the machine does; measure again when it is warm.",
+        hazard=said("A short run looks faster than a service is that runs for hours."),
+        remedy=said(
+            "Watch clocks, temperature and power while it runs (throttling), memory that "
+            "grows, and what else the machine does; measure again when it is warm."
+        ),
         where=calls_of(analysis, step=int(analysis.steps["step"].max() or 0)),  # type: ignore[arg-type]
         cost_ns=round(over_run * row["steps"] / 2),
     )
@@ -144,31 +163,62 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
         "median_ns": worst["busy_ns"] - worst["excess_ns"],
         "cause": _cause(worst),
     }
-    one = f"Step {worst['step']}" + f" of pipeline call {worst['pipeline']}" * several
-    subject = f"{one} takes" if len(rows) == 1 else f"{len(rows)} steps take"
+    part = as_percent(excess_share)
     return Finding(
         rule="outlier_steps",
-        title=f"{subject} longer than the median step, by {as_percent(excess_share)} of the run",
+        title=_longer(worst, len(rows), part, several=several),
         evidence=evidence,
-        hazard="An outlier that other programs cause is not the pipeline's; work that overlaps it "
-        "need not be its cause.",
+        hazard=said(
+            "An outlier that other programs cause is not the pipeline's; work that overlaps it "
+            "need not be its cause."
+        ),
         remedy=_FIRST_STEPS if _all_first(analysis) else _REMEDIES.get(worst["cause"], _AGAIN),
         where=calls_of(analysis, pipeline=worst["pipeline"], step=worst["step"]),
         cost_ns=excess,
     )
 
 
+def _longer(worst: dict[str, Any], steps: int, part: str, *, several: bool) -> Said:
+    """The title: one step by its name, or how many there are."""
+    if steps > 1:
+        return said(
+            "{steps} steps take longer than the median step, by {share} of the run",
+            steps=steps,
+            share=part,
+        )
+    if several:
+        return said(
+            "Step {step} of pipeline call {pipeline} takes longer than the median step, by {share} "
+            "of the run",
+            step=worst["step"],
+            pipeline=worst["pipeline"],
+            share=part,
+        )
+    return said(
+        "Step {step} takes longer than the median step, by {share} of the run",
+        step=worst["step"],
+        share=part,
+    )
+
+
 _REMEDIES = {
-    "overlap": "Keep what overlaps off this device (other requests, saving of images), or off "
-    "these steps.",
-    "host work": "Look at the host work of this step in the timeline: move it out of the loop.",
-    "idle": "Nothing was recorded in the excess: garbage collection, I/O, other threads?",
-    "commands": "It runs other commands than the others: look for changed shapes or guidance.",
-    "first step": "It is the first step of its pipeline call: look at what that call loads or "
-    "allocates before it, and record again to see whether it does so each time.",
+    "overlap": said(
+        "Keep what overlaps off this device (other requests, saving of images), or off these steps."
+    ),
+    "host work": said(
+        "Look at the host work of this step in the timeline: move it out of the loop."
+    ),
+    "idle": said("Nothing was recorded in the excess: garbage collection, I/O, other threads?"),
+    "commands": said(
+        "It runs other commands than the others: look for changed shapes or guidance."
+    ),
+    "first step": said(
+        "It is the first step of its pipeline call: look at what that call loads or allocates "
+        "before it, and record again to see whether it does so each time."
+    ),
 }
-_FIRST_STEPS = "The first step of each pipeline call pays for something: prepare it before."
-_AGAIN = (
+_FIRST_STEPS = said("The first step of each pipeline call pays for something: prepare it before.")
+_AGAIN = said(
     "Record again on a quiet machine; if the same steps stand out, look at them in the timeline."
 )
 
@@ -188,9 +238,9 @@ def _all_first(analysis: Analysis) -> bool:
 def _cause(row: dict[str, Any]) -> str:
     """What explains the worst outlier, `"none found"` where no track does."""
     if row["cause"] is None:
-        return "none found"
+        return said("none found")
     by = [row[f"cause_{name}"] for name in ("device", "track", "layer")]
-    return " ".join([row["cause"], *(str(name) for name in by if name)])
+    return joined(" ", [said(row["cause"]), *(str(name) for name in by if name)])
 
 
 def _step_row(analysis: Analysis) -> dict[str, Any] | None:

@@ -14,6 +14,7 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 
 __all__ = ["provider_switches", "stranded_nodes"]
 
@@ -39,8 +40,12 @@ def stranded_nodes(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="stranded_nodes",
-                title=f"Nodes of {submodule} run on the host, and copies to and fro: "
-                f"{as_percent(share(cost, total))} of the run",
+                title=said(
+                    "Nodes of {submodule} run on the host, and copies to and fro: {share} of "
+                    "the run",
+                    submodule=submodule,
+                    share=as_percent(share(cost, total)),
+                ),
                 evidence={
                     "layers": len(nodes),
                     "nodes": int(nodes["nodes"].sum()),
@@ -49,10 +54,15 @@ def stranded_nodes(analysis: Analysis) -> tuple[Finding, ...]:
                     "op_types": ", ".join(types.head(_NAMED)),
                     "longest_layer": nodes["layer"][0],
                 },
-                hazard="Moving one node of a row of them changes nothing: the copies stay until "
-                "all have moved. Arithmetic on shapes belongs on the host.",
-                remedy="Find why the provider refuses them (verbose session log): opset, type, "
-                "dynamic shape; export with another opset, replace the operator, or fold it away.",
+                hazard=said(
+                    "Moving one node of a row of them changes nothing: the copies stay until "
+                    "all have moved. Arithmetic on shapes belongs on the host."
+                ),
+                remedy=said(
+                    "Find why the provider refuses them (verbose session log): opset, type, "
+                    "dynamic shape; export with another opset, replace the operator, or fold "
+                    "it away."
+                ),
                 where=calls_of(analysis, str(submodule), layer=nodes["layer"][0]),
                 cost_ns=round(cost),
             )
@@ -83,13 +93,22 @@ def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="provider_switches",
-                title=f"{row['submodule']} switches providers {each:.0f} times a call: "
-                f"{as_percent(share(row['cost_ns'], total))} of the run for copies and gaps",
+                title=said(
+                    "{submodule} switches providers {each} times a call: {share} of the run "
+                    "for copies and gaps",
+                    submodule=row["submodule"],
+                    each=f"{each:.0f}",
+                    share=as_percent(share(row["cost_ns"], total)),
+                ),
                 evidence=evidence,
-                hazard="Times of nodes on asynchronous providers are those of launching: the wait "
-                "shows in the copy behind them.",
-                remedy="Give the second provider larger pieces: fewer unsupported operators, a "
-                "minimum size of subgraphs, or the whole submodule on one provider.",
+                hazard=said(
+                    "Times of nodes on asynchronous providers are those of launching: the wait "
+                    "shows in the copy behind them."
+                ),
+                remedy=said(
+                    "Give the second provider larger pieces: fewer unsupported operators, a "
+                    "minimum size of subgraphs, or the whole submodule on one provider."
+                ),
                 where=calls_of(analysis, row["submodule"]),
                 cost_ns=round(row["cost_ns"]),
             )

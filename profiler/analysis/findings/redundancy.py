@@ -16,6 +16,7 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 
 __all__ = ["known_ahead", "recomputed"]
 
@@ -30,13 +31,21 @@ def recomputed(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="recomputed",
-                title=f"{submodule} computes the same again: {as_percent(part)} of the run",
+                title=said(
+                    "{submodule} computes the same again: {part} of the run",
+                    submodule=submodule,
+                    part=as_percent(part),
+                ),
                 evidence=_evidence(rows, saved, part),
-                hazard="Rules about names, classes and shapes decide, not values: hold the outputs "
-                "of two steps against each other before hoisting them.",
-                remedy="Compute it once before the loop and pass it in (projected text, rotary "
-                "tables, keys and values of the text); export with fixed shapes, so that "
-                "arithmetic on shapes folds away.",
+                hazard=said(
+                    "Rules about names, classes and shapes decide, not values: hold the "
+                    "outputs of two steps against each other before hoisting them."
+                ),
+                remedy=said(
+                    "Compute it once before the loop and pass it in (projected text, rotary "
+                    "tables, keys and values of the text); export with fixed shapes, so that "
+                    "arithmetic on shapes folds away."
+                ),
                 where=calls_of(analysis, submodule, layer=rows["layer"][0]),
                 cost_ns=round(saved),
             )
@@ -52,13 +61,22 @@ def known_ahead(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="known_ahead",
-                title=f"{submodule} projects each timestep in its step, all are known before: at "
-                f"most {as_percent(part)} of the run",
+                title=said(
+                    "{submodule} projects each timestep in its step, all are known before: at "
+                    "most {part} of the run",
+                    submodule=submodule,
+                    part=as_percent(part),
+                ),
                 evidence=_evidence(rows, saved, part),
-                hazard="An upper bound: one batch of all steps takes longer than one step. The "
-                "tables take memory, and hold for one schedule, and pooled text where it is added.",
-                remedy="Compute shift, scale and gate of all steps as one batch before the loop, "
-                "and index them by step.",
+                hazard=said(
+                    "An upper bound: one batch of all steps takes longer than one step. The "
+                    "tables take memory, and hold for one schedule, and pooled text where it "
+                    "is added."
+                ),
+                remedy=said(
+                    "Compute shift, scale and gate of all steps as one batch before the loop, "
+                    "and index them by step."
+                ),
                 where=calls_of(analysis, submodule, layer=rows["layer"][0]),
                 cost_ns=round(saved),
             )

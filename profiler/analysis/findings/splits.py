@@ -14,6 +14,7 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 
 __all__ = ["device_imbalance", "track_imbalance"]
 
@@ -33,13 +34,19 @@ def track_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
     )
     return _uneven(
         analysis,
-        rows.with_columns(parts="tracks"),
+        rows.with_columns(
+            parts="tracks", mean_ns=pl.col("parallel_efficiency") * pl.col("wall_union_ns")
+        ),
         "track_imbalance",
         "tracks",
-        "The part of the busiest track beyond the mean is what an even split saves, if the work "
-        "can be divided evenly at all; commands that wait for data look busy.",
-        "Divide by a size that is a multiple of the number of tracks (heads, channels, tokens), "
-        "give the odd rest to no single one, or run such operators on fewer tracks.",
+        said(
+            "The part of the busiest track beyond the mean is what an even split saves, if the "
+            "work can be divided evenly at all; commands that wait for data look busy."
+        ),
+        said(
+            "Divide by a size that is a multiple of the number of tracks (heads, channels, "
+            "tokens), give the odd rest to no single one, or run such operators on fewer tracks."
+        ),
     )
 
 
@@ -54,13 +61,19 @@ def device_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
     rows = analysis.geometry.filter(pl.col("part") == "whole").join(devices, on=keys)
     return _uneven(
         analysis,
-        rows.filter(pl.col("kinds") == 1).with_columns(imbalance="device_imbalance"),
+        rows.filter(pl.col("kinds") == 1).with_columns(
+            imbalance="device_imbalance", mean_ns=pl.col("busy_sum_ns") / pl.col("parts")
+        ),
         "device_imbalance",
         "devices",
-        "Devices of different speed, or one that also serves others, look the same; transfers "
-        "between them are not counted here.",
-        "Divide heads or channels evenly over the devices, give the slower one less, or move whole "
-        "submodules instead of parts of operators.",
+        said(
+            "Devices of different speed, or one that also serves others, look the same; transfers "
+            "between them are not counted here."
+        ),
+        said(
+            "Divide heads or channels evenly over the devices, give the slower one less, or move "
+            "whole submodules instead of parts of operators."
+        ),
     )
 
 
@@ -69,7 +82,7 @@ def _uneven(
 ) -> tuple[Finding, ...]:
     """One finding a submodule; `rows` are split operators, their `imbalance` that of `parts`.
 
-    Lost is what the busiest part takes beyond the mean of them.
+    Lost is what the busiest part takes beyond `mean_ns`, the mean of them.
     """
     total = total_ns(analysis)
     uneven = rows.filter(
@@ -77,7 +90,7 @@ def _uneven(
         pl.col("parts") > 1,
         pl.col("imbalance") >= _UNEVEN,
         pl.col("busy_sum_ns") >= _AT_ONCE * pl.col("wall_union_ns"),
-    ).with_columns(lost_ns=(pl.col("imbalance") - 1) * pl.col("busy_sum_ns") / pl.col("parts"))
+    ).with_columns(lost_ns=(pl.col("imbalance") - 1) * pl.col("mean_ns"))
     found = []
     rows = scaled(analysis, uneven, "lost_ns").sort("lost_ns", "layer", descending=[True, False])
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
@@ -88,8 +101,12 @@ def _uneven(
         found.append(
             Finding(
                 rule=rule,
-                title=f"Operators of {submodule} are split unevenly over {over}: "
-                f"{as_percent(share(lost, total))} of the run",
+                title=said(
+                    "Operators of {submodule} are split unevenly over {over}: {share} of the run",
+                    submodule=submodule,
+                    over=said(over),
+                    share=as_percent(share(lost, total)),
+                ),
                 evidence={
                     "operators": len(some),
                     "lost_ns": round(lost),

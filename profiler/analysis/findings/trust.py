@@ -9,6 +9,7 @@ from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import as_percent, share, total_ns
 from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 
 __all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time"]
 
@@ -38,11 +39,18 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
         evidence[name] = sum(loss.count for loss in known if loss.unit == unit)
     return Finding(
         rule="incomplete_trace",
-        title=f"The trace lacks part of what ran: {worst.kind.replace('_', ' ')} in {worst.where}",
+        title=said(
+            "The trace lacks part of what ran: {kind} in {where}",
+            kind=worst.kind.replace("_", " "),
+            where=worst.where,
+        ),
         evidence=evidence,
-        hazard="Sums and shares are of what is left; idle time may be work not recorded.",
-        remedy="Read the losses in the head of the report. Copy cut or missing files again, else "
-        "record again: fewer calls with operators, or fewer pipeline calls, where events dropped.",
+        hazard=said("Sums and shares are of what is left; idle time may be work not recorded."),
+        remedy=said(
+            "Read the losses in the head of the report. Copy cut or missing files again, else "
+            "record again: fewer calls with operators, or fewer pipeline calls, where events "
+            "dropped."
+        ),
         severity="high" if worst.kind in _BREAKS else "medium",
     )
 
@@ -58,13 +66,19 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
         return None
     operators, hooks = finite_number(overhead, "operators_ns"), finite_number(overhead, "hooks_ns")
     title = (
-        f"Tracing took {as_percent(found)} of the run"
+        said(
+            "Tracing took {share} of the run: operator times are not to be trusted",
+            share=as_percent(found),
+        )
         if found < 1
-        else "What tracing took is estimated at more than the run itself"
+        else said(
+            "What tracing took is estimated at more than the run itself: operator times are not "
+            "to be trusted"
+        )
     )
     return Finding(
         rule="tracing_overhead",
-        title=f"{title}: operator times are not to be trusted",
+        title=title,
         evidence={
             "overhead_share": found,
             "overhead_low_share": low,
@@ -72,10 +86,14 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
             "hooks_ns": round(hooks or 0),
             "operator_events": round(finite_number(overhead, "operator_events") or 0),
         },
-        hazard="Each recorded operator costs about the same, so short ones look longer than they "
-        "are, and a device may wait for a host that is busy recording.",
-        remedy="Believe calls and steps before operators. Trace fewer calls (--ops every:4), leave "
-        "some untraced (--calibrate) and compare the untraced column.",
+        hazard=said(
+            "Each recorded operator costs about the same, so short ones look longer than they "
+            "are, and a device may wait for a host that is busy recording."
+        ),
+        remedy=said(
+            "Believe calls and steps before operators. Trace fewer calls (--ops every:4), "
+            "leave some untraced (--calibrate) and compare the untraced column."
+        ),
         severity="high" if found >= _OVERHEAD_HIGH else "medium",
     )
 
@@ -87,17 +105,24 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="unaccounted_time",
-        title=f"{as_percent(account.residual_share)} of the run is in no stage, or in several",
+        title=said(
+            "{share} of the run is in no stage, or in several",
+            share=as_percent(account.residual_share),
+        ),
         evidence={
             "residual_share": account.residual_share,
             "between_stages_ns": account.gap_ns,
             "outside_its_stage_ns": account.outside_ns,
             "in_several_stages_ns": account.overlap_ns,
         },
-        hazard="Shares of stages are off by as much; work of the pipeline's own that no hook sees "
-        "hides in the gaps.",
-        remedy="Look at the timeline between the stages. Give own submodules and host work to "
-        "profile(submodules=…), or record overlapping pipeline calls one after the other.",
+        hazard=said(
+            "Shares of stages are off by as much; work of the pipeline's own that no hook sees "
+            "hides in the gaps."
+        ),
+        remedy=said(
+            "Look at the timeline between the stages. Give own submodules and host work to "
+            "profile(submodules=…), or record overlapping pipeline calls one after the other."
+        ),
         severity="medium" if account.residual_share >= _RESIDUAL_MEDIUM else "low",
     )
 

@@ -16,7 +16,15 @@ from profiler.analysis.findings.measures import (
     times,
     total_ns,
 )
+from profiler.analysis.findings.waiting_words import (
+    FIND_OUT,
+    KEEP_THERE,
+    SLOWER,
+    SLOWER_WITH_STACKS,
+    WAITED_FOR,
+)
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 
 __all__ = [
     "host_between_steps",
@@ -36,48 +44,6 @@ _SYNC_STEPS = 0.5  # of the steps: what waits in fewer is not the loop's habit
 _SYNC_WAIT = 0.02  # of the device's span
 _BUSY_DEVICE = 0.5  # of the run
 _IDLE_DEVICE = 0.1  # of the run
-_KEEP_THERE = (
-    "Keep latents, guidance and scheduler on the device, and sigmas and timesteps there from the "
-    "start; drop callbacks and progress bars; or compile the whole step."
-)
-_FIND_OUT = (
-    "Find out what runs there, for most of it was not recorded: callbacks, progress bars, garbage "
-    "collection, locks, other threads."
-)
-_LARGEST = {  # column of the idle table: what it waits for, and what to do about it
-    "host_ns": (
-        "the host, in calls",
-        (
-            "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
-            "allocation, graph breaks, lazy loading."
-        ),
-    ),
-    "queued_ns": (
-        "launched commands to begin",
-        (
-            "The host had launched the next command: look for what holds it back, events of other "
-            "streams, other processes on the device, changes of clocks."
-        ),
-    ),
-    "between_ns": (
-        "the next call",
-        (
-            "Look at what the host does between calls: scheduler, guidance, callbacks, "
-            "post-processing; or let other requests fill the gaps."
-        ),
-    ),
-    "other_device_ns": (
-        "another device",
-        (
-            "Give it work meanwhile: independent calls at the same time, several requests at once; "
-            "profile-sd3 predict compares placements."
-        ),
-    ),
-    "data_ns": (
-        "data",
-        "Copy ahead of need from pinned memory on a stream of its own, and keep weights resident.",
-    ),
-}
 _IN_CALLS = ("host_ns", "queued_ns")
 _SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_scalar_dense)$"
 
@@ -97,19 +63,22 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             **_launches(analysis, device),
         }
         if stacks:
-            evidence["recorded"] = "with Python stacks"
+            evidence["recorded"] = said("with Python stacks")
         found.append(
             Finding(
                 rule="host_bound",
-                title=f"{device} waits for the host in its calls for "
-                f"{as_percent(share(wait, row['span_ns']))} of the time",
+                title=said(
+                    "{device} waits for the host in its calls for {share} of the time",
+                    device=device,
+                    share=as_percent(share(wait, row["span_ns"])),
+                ),
                 evidence=evidence,
-                hazard="Recording slows the host"
-                + (", Python stacks most of all" if stacks else "")
-                + ": without the profiler the device waits less. Faster kernels gain nothing "
-                "while it waits.",
-                remedy="Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger "
-                "batches, fused nodes. Record once with call spans only to see how much is left.",
+                hazard=SLOWER_WITH_STACKS if stacks else SLOWER,
+                remedy=said(
+                    "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger "
+                    "batches, fused nodes. Record once with call spans only to see how much is "
+                    "left."
+                ),
                 where=calls_of(analysis, _longest_wait(analysis, device), device=device),
                 cost_ns=wait,
             )
@@ -128,16 +97,21 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
         gaps, length = row["long_gaps"], row["long_gap_ns"]
         if share(length, row["span_ns"]) < _GAPS or share(length, total) < 2 * MATERIAL:
             continue
-        largest = max(_LARGEST, key=lambda name: row[name])
-        most, remedy = _LARGEST[largest]
+        largest = max(WAITED_FOR, key=lambda name: row[name])
+        most, remedy = WAITED_FOR[largest]
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None
         found.append(
             Finding(
                 rule="idle_gaps",
-                title=f"{row['device']} stands still for over 100 µs {times(gaps)}, "
-                f"{as_percent(share(length, row['span_ns']))} of its time: it waits most for "
-                f"{most}",
+                title=said(
+                    "{device} stands still for over 100 µs {times}, {share} of its time: it "
+                    "waits most for {most}",
+                    device=row["device"],
+                    times=times(gaps),
+                    share=as_percent(share(length, row["span_ns"])),
+                    most=most,
+                ),
                 evidence={
                     "gaps": gaps,
                     "gap_ns": length,
@@ -146,8 +120,10 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
                     "waits_most_for": most,
                     "waits_most_ns": row[largest],
                 },
-                hazard="What it waits most for is of all its waiting, shorter gaps included. A gap "
-                "that other requests fill costs nothing.",
+                hazard=said(
+                    "What it waits most for is of all its waiting, shorter gaps included. A "
+                    "gap that other requests fill costs nothing."
+                ),
                 remedy=remedy,
                 where=where or Where(device=row["device"]),
                 cost_ns=length,
@@ -175,7 +151,10 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
     host_work = int(steps["host_ns"].sum())
     return Finding(
         rule="host_between_steps",
-        title=f"{as_percent(share(between, duration))} of the steps' time lies between calls",
+        title=said(
+            "{share} of the steps' time lies between calls",
+            share=as_percent(share(between, duration)),
+        ),
         evidence={
             "between_ns": between,
             "between_share": share(between, duration),
@@ -184,9 +163,11 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
             "longest_host_work": longest,
             "longest_host_work_ns": longest_ns,
         },
-        hazard="What is not recorded may be callbacks, progress bars or other threads. Part of the "
-        "host work may be arithmetic that has to run somewhere.",
-        remedy=_KEEP_THERE if host_work >= between / 2 else _FIND_OUT,
+        hazard=said(
+            "What is not recorded may be callbacks, progress bars or other threads. Part of "
+            "the host work may be arithmetic that has to run somewhere."
+        ),
+        remedy=(KEEP_THERE if host_work >= between / 2 else FIND_OUT),
         where=Where(device=device),
         cost_ns=between,
     )
@@ -207,7 +188,9 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="scheduler_sync",
-        title=f"The host waits for {longest['device']} between the calls of most steps",
+        title=said(
+            "The host waits for {device} between the calls of most steps", device=longest["device"]
+        ),
         evidence={
             "operation": rows["layer"][0],
             "waits": int(rows["commands"].sum()),
@@ -215,10 +198,14 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
             "device_wait_ns": wait,
             "device_wait_share": share(wait, longest["span_ns"]),
         },
-        hazard="While the host waits it launches nothing, so the device stands still behind every "
-        "wait. The wait itself is the device's work, not lost time.",
-        remedy="Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
-        "nonzero() in the scheduler or a callback) and keep those values on the host.",
+        hazard=said(
+            "While the host waits it launches nothing, so the device stands still behind every "
+            "wait. The wait itself is the device's work, not lost time."
+        ),
+        remedy=said(
+            "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
+            "nonzero() in the scheduler or a callback) and keep those values on the host."
+        ),
         where=Where(layer=rows["layer"][0], device=longest["device"]),
         cost_ns=longest["between_ns"],
     )
@@ -237,19 +224,26 @@ def transfers_exposed(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="transfers_exposed",
-                title=f"{row['device']} waits for transfers for "
-                f"{as_percent(share(wait, row['span_ns']))} of its time",
+                title=said(
+                    "{device} waits for transfers for {share} of its time",
+                    device=row["device"],
+                    share=as_percent(share(wait, row["span_ns"])),
+                ),
                 evidence={
                     "data_wait_ns": wait,
                     "data_wait_share": share(wait, row["span_ns"]),
                     "transfer_ns": row["transfer_ns"],
                     "hidden_share": hidden,
                 },
-                hazard="Transfers ahead of need take memory for a second buffer; from pageable "
-                "memory they do not overlap at all.",
-                remedy="Pin host memory and copy on a stream of its own ahead of need; keep "
-                "weights resident instead of offloading; leave tensors on the device between "
-                "submodules.",
+                hazard=said(
+                    "Transfers ahead of need take memory for a second buffer; from pageable "
+                    "memory they do not overlap at all."
+                ),
+                remedy=said(
+                    "Pin host memory and copy on a stream of its own ahead of need; keep "
+                    "weights resident instead of offloading; leave tensors on the device "
+                    "between submodules."
+                ),
                 where=Where(device=row["device"]),
                 cost_ns=wait,
             )
@@ -273,8 +267,13 @@ def idle_device(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="idle_device",
-        title=f"Calls on {least} take {as_percent(used[least][0])} of the run, those on {busiest} "
-        f"{as_percent(used[busiest][0])}",
+        title=said(
+            "Calls on {least} take {share} of the run, those on {busiest} {share_2}",
+            least=least,
+            share=as_percent(used[least][0]),
+            busiest=busiest,
+            share_2=as_percent(used[busiest][0]),
+        ),
         evidence={
             "devices": len(used),
             "idle_device_calls_ns": used[least][1],
@@ -282,10 +281,14 @@ def idle_device(analysis: Analysis) -> Finding | None:
             "busy_device": busiest,
             "busy_device_share": used[busiest][0],
         },
-        hazard="A placement that was chosen for memory is no mistake; work that is divided over "
-        "devices pays for transfers.",
-        remedy="Run the branches of guidance or several requests on both devices, or encode the "
-        "next request there meanwhile; profile-sd3 predict compares placements.",
+        hazard=said(
+            "A placement that was chosen for memory is no mistake; work that is divided over "
+            "devices pays for transfers."
+        ),
+        remedy=said(
+            "Run the branches of guidance or several requests on both devices, or encode the "
+            "next request there meanwhile; profile-sd3 predict compares placements."
+        ),
         where=Where(device=least),
     )
 
@@ -324,7 +327,9 @@ def _longest_host_work(analysis: Analysis) -> tuple[str, int]:
     often = pl.col("calls") >= 0.5 * max(len(analysis.steps), 1)
     rows = analysis.operators.filter("host", pl.col("submodule").is_null(), often)
     rows = rows.sort("wall_union_ns")
-    return (str(rows["layer"][-1]), int(rows["wall_union_ns"][-1])) if len(rows) else ("none", 0)
+    return (
+        (str(rows["layer"][-1]), int(rows["wall_union_ns"][-1])) if len(rows) else (said("none"), 0)
+    )
 
 
 def _denoiser_device(analysis: Analysis) -> str | None:

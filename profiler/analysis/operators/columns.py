@@ -10,6 +10,8 @@ __all__ = ["GEOMETRY", "OPERATORS"]
 
 _TEXT, _FLAG = pl.String(), pl.Boolean()
 _INT64, _REAL = pl.Int64(), pl.Float64()
+_EFFICIENCY = "of the tracks that compute, else of all: busy sum / (wall union * tracks)"
+_IMBALANCE = "of the tracks that compute, else of all: busiest track / mean of the tracks"
 
 OPERATORS: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule of its calls; null for host work in no call", True),
@@ -27,8 +29,8 @@ OPERATORS: tuple[Column, ...] = (
     Column("wall_union_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
     Column("busy_sum_ns", _INT64, "ns", "sum of its commands' durations"),
     Column("gap_ns", _INT64, "ns", "time between its commands of a call, where none of them ran"),
-    Column("parallel_efficiency", _REAL, "ratio", "busy sum / (wall union * tracks)", True),
-    Column("imbalance", _REAL, "ratio", "busiest track / mean of the tracks", True),
+    Column("parallel_efficiency", _REAL, "ratio", _EFFICIENCY, True),
+    Column("imbalance", _REAL, "ratio", _IMBALANCE, True),
     Column("share", _REAL, "ratio", "busy_sum_ns / that of all with the same `host`", True),
     Column("first_ns", _INT64, "ns", "wall union in the first call it ran in"),
     Column("median_ns", _INT64, "ns", "median wall union of the later calls, else first_ns"),
@@ -46,7 +48,7 @@ GEOMETRY: tuple[Column, ...] = (
     Column("wall_union_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
     Column("busy_sum_ns", _INT64, "ns", "sum of its commands' durations"),
     Column("gap_ns", _INT64, "ns", "time between its commands of a call, where none ran"),
-    Column("parallel_efficiency", _REAL, "ratio", "busy sum / (wall union * tracks)", True),
-    Column("imbalance", _REAL, "ratio", "busiest track / mean of the tracks", True),
+    Column("parallel_efficiency", _REAL, "ratio", _EFFICIENCY, True),
+    Column("imbalance", _REAL, "ratio", _IMBALANCE, True),
     Column("device_imbalance", _REAL, "ratio", "of the whole: busiest device / mean of them", True),
 )

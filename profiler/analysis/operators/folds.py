@@ -7,16 +7,22 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, dense_codes, text_codes
 from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by, stretches
 from profiler.analysis.intervals import group_heads, union_sorted
 from profiler.analysis.pipelines import step_keys
+from profiler.events import CATEGORIES
 
 __all__ = ["SUMS", "Folds", "fold", "fold_by"]
 
-SUMS = ("key", "call", "commands", "wall", "extent", "busy", "tracks", "busiest")
+SUMS = (
+    *("key", "call", "commands", "wall", "extent", "busy"),
+    *("tracks", "working_tracks", "working_busy", "busiest"),
+)
+_COMPUTE = CATEGORIES.index("compute")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -25,8 +31,10 @@ class Folds:
 
     `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
     `host`; `call` is a row of the frame of calls, -1 for work of no call. The rest are int64 sums
-    over the fold's commands; `extent` is from the first's begin to the last's end. `of_command` is
-    the key of each command.
+    over the fold's commands; `extent` is from the first's begin to the last's end. The working tracks
+    are those on which its compute commands ran, all of its tracks where it has none; `working_busy`
+    is the busy sum on all of them, `busiest` that on the busiest. `of_command` is the key of each
+    command.
     """
 
     key: Codes
@@ -36,6 +44,8 @@ class Folds:
     extent: Times
     busy: Times
     tracks: Times
+    working_tracks: Times
+    working_busy: Times
     busiest: Times
     submodules: list[str | None]
     layers: list[str]
@@ -65,7 +75,8 @@ def fold_by(
         busy = np.add.reduceat(duration, heads)
         place = commands.device[rows] * np.int64(len(names) + 1) + track[rows]
         first, count = rows[heads], np.diff(heads, append=len(rows))
-        per_track = _per_track(place, places, duration, heads, busy)
+        computes = commands.category[rows] == _COMPUTE
+        per_track = _per_track(place, places, duration, computes, heads, busy)
         extent = np.maximum.reduceat(end, heads) - start[heads]
         wall = union_sorted(start, end, heads)
         parts.append((key[first], commands.call[first], count, wall, extent, busy, *per_track))
@@ -145,23 +156,35 @@ def _keys(
 
 
 def _per_track(
-    place: Times, places: int, duration: Times, heads: Times, busy: Times
-) -> tuple[Times, Times]:
-    """Number of tracks of each fold, and the busy sum of its busiest track.
+    place: Times,
+    places: int,
+    duration: Times,
+    computes: npt.NDArray[np.bool_],
+    heads: Times,
+    busy: Times,
+) -> tuple[Times, Times, Times, Times]:
+    """Tracks, working tracks, their busy sum and that of the busiest of them, of each fold.
 
-    `place` is device and track of each row, below `places`; `heads` are the first rows of the
-    folds, `busy` their sums of `duration`.
+    `place` is device and track of each row, below `places`; `computes` whether it is a compute
+    command; `heads` are the first rows of the folds, `busy` their sums of `duration`.
     """
-    tracks, busiest = np.ones(len(heads), dtype=np.int64), busy.copy()
+    ones = np.ones(len(heads), dtype=np.int64)
+    tracks, working, working_busy, busiest = ones, ones.copy(), busy.copy(), busy.copy()
     split = np.minimum.reduceat(place, heads) != np.maximum.reduceat(place, heads)
     fold = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(place)))
     rows = np.flatnonzero(split[fold])
     if not len(rows):
-        return tracks, busiest
+        return tracks, working, working_busy, busiest
     rows = rows[order_by(place[rows], places)]
     rows = rows[order_by(fold[rows], len(heads))]
     cells = group_heads(fold[rows], place[rows])
     folds = group_heads(fold[rows][cells])
-    tracks[split] = np.diff(folds, append=len(cells))
-    busiest[split] = np.maximum.reduceat(np.add.reduceat(duration[rows], cells), folds)
-    return tracks, busiest
+    sizes = np.diff(folds, append=len(cells))
+    works = np.logical_or.reduceat(computes[rows], cells)
+    works |= np.repeat(~np.logical_or.reduceat(works, folds), sizes)
+    of_cell = np.where(works, np.add.reduceat(duration[rows], cells), 0)
+    tracks[split] = sizes
+    working[split] = np.add.reduceat(works.astype(np.int64), folds)
+    working_busy[split] = np.add.reduceat(of_cell, folds)
+    busiest[split] = np.maximum.reduceat(of_cell, folds)
+    return tracks, working, working_busy, busiest

@@ -92,8 +92,8 @@ def _refolded(
 
 def _row_of(folded: pl.DataFrame, part: int | pl.Expr) -> pl.DataFrame:
     """The folds of single calls added up: one row a key and code, numbered as a `part`."""
-    even = pl.col("busy") / pl.col("tracks")
-    possible = (pl.col("wall") * pl.col("tracks")).sum()
+    even = pl.col("working_busy") / pl.col("working_tracks")
+    possible = (pl.col("wall") * pl.col("working_tracks")).sum()
     number = part if isinstance(part, pl.Expr) else pl.lit(part, pl.Int64)
     return (
         folded.with_columns(pl.col(name).cast(pl.Int64) for name in SUMS)
@@ -105,7 +105,7 @@ def _row_of(folded: pl.DataFrame, part: int | pl.Expr) -> pl.DataFrame:
             wall_union_ns=pl.col("wall").sum(),
             busy_sum_ns=pl.col("busy").sum(),
             gap_ns=(pl.col("extent") - pl.col("wall")).sum(),
-            parallel_efficiency=ratio(pl.col("busy").sum(), possible),
+            parallel_efficiency=ratio(pl.col("working_busy").sum(), possible),
             imbalance=ratio(pl.col("busiest").sum(), even.sum()),
         )
         .with_columns(part=number)

@@ -3,13 +3,15 @@
 A command is folded with those of its call and layer; the layer's host commands (what launched
 the work) are folded apart from what ran on devices, so that a launch never lengthens an operator.
 Work of no call is folded by pipeline call and step instead. The folds of one submodule, layer and
-`host` then add up to one row. With w the wall union of a fold, b its busy sum, b_t its busy sum on
-track t and n the tracks it ran on:
+`host` then add up to one row. With w the wall union of a fold, n the tracks on which its compute
+commands ran (all of its tracks where it has none), b_t its busy sum on such a track t and b their
+sum:
 
     parallel_efficiency = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
 
-sums over the folds. One track: both are 1. Commands that lie within others on the same track
-count twice in the busy sum and can raise the efficiency above 1.
+sums over the folds. One track: both are 1. Tracks that only move data lengthen w and are no part
+of n: while they alone work, the computing ones wait. Commands that lie within others on the same
+track count twice in the busy sum and can raise the efficiency above 1.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from profiler.analysis.operators.folds import Folds
 from profiler.table.columns import schema
 
 __all__ = ["operator_table"]
+
+_SUMMED = ("commands", "busy", "gap", "working_busy", "possible", "busiest", "even")
 
 
 def operator_table(
@@ -43,16 +47,17 @@ def operator_table(
                 "commands": folds.commands,
                 "wall": folds.wall,
                 "busy": folds.busy,
-                "possible": folds.wall * folds.tracks,
+                "working_busy": folds.working_busy,
+                "possible": folds.wall * folds.working_tracks,
                 "gap": folds.extent - folds.wall,
                 "busiest": folds.busiest,
-                "even": folds.busy / folds.tracks,
+                "even": folds.working_busy / folds.working_tracks,
             }
         )
         .group_by("key", maintain_order=True)
         .agg(
             pl.len().alias("calls"),
-            pl.col("commands", "busy", "gap", "possible", "busiest", "even").sum(),
+            pl.col(*_SUMMED).sum(),
             wall_union_ns=pl.col("wall").sum(),
             first_ns=pl.col("wall").first(),
             median_ns=pl.coalesce(pl.col("wall").slice(1).median(), pl.col("wall").first()),
@@ -71,7 +76,7 @@ def operator_table(
             busy_sum_ns=pl.col("busy"),
             gap_ns=pl.col("gap"),
             commands_per_call=pl.col("commands") / pl.col("calls"),
-            parallel_efficiency=ratio(pl.col("busy"), pl.col("possible")),
+            parallel_efficiency=ratio(pl.col("working_busy"), pl.col("possible")),
             imbalance=ratio(pl.col("busiest"), pl.col("even")),
             share=ratio(pl.col("busy"), pl.col("busy").sum().over("host")),
             calibrated_ns=(pl.col("busy") * pl.col("calibration"))

@@ -19,7 +19,7 @@ from profiler.analysis.roles.of_kinds import STREAMS, roles_of
 from profiler.table.columns import Column, schema
 from profiler.table.run import Run
 
-__all__ = ["block_table", "role_table", "with_roles"]
+__all__ = ["block_roles", "block_table", "role_table", "with_roles"]
 
 
 def role_table(kinds: Kinds, roles: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataFrame:
@@ -67,12 +67,31 @@ def block_table(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
         .with_columns(
             norm_share=ratio(pl.col("norm_ns"), pl.col("busy_ns")),
             modulation_share=ratio(pl.col("modulation_ns"), pl.col("busy_ns")),
-            name=pl.col("block").str.replace(r"\d+$", ""),
-            number=pl.col("block").str.extract(r"(\d+)$").cast(pl.Int64, strict=False),
         )
-        .sort("submodule", "name", "number", "block", nulls_last=True)
+        .sort("submodule", *_block_order(), nulls_last=True)
     )
     return _declared(table, BLOCKS)
+
+
+def block_roles(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
+    """What the device time of each block is for: columns `submodule` and `block` (text), `role`
+    and `busy_ns` (int64), one row a role of a block, in the order of the blocks' numbers."""
+    return (
+        _with_role(kinds, roles)
+        .drop_nulls("block")
+        .group_by("submodule", "block", "role", maintain_order=True)
+        .agg(pl.col("busy_ns").sum().cast(pl.Int64))
+        .filter(pl.col("busy_ns") > 0)
+        .with_columns(pl.col("role").cast(pl.String))
+        .sort("submodule", *_block_order(), "role", nulls_last=True)
+    )
+
+
+def _block_order() -> tuple[pl.Expr, ...]:
+    """Sort keys of blocks: their name without its number, the number."""
+    block = pl.col("block")
+    number = block.str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
+    return block.str.replace(r"\d+$", ""), number, block
 
 
 def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None = None) -> Run:

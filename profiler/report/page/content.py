@@ -15,8 +15,10 @@ import polars as pl
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 from profiler.report.chart_style import Chart
 from profiler.report.palette import Theme
+from profiler.report.words import word
 from profiler.table.columns import Column
 
 __all__ = ["Figure", "Part", "Section", "Shown", "Table", "described", "table"]
@@ -25,8 +27,9 @@ __all__ = ["Figure", "Part", "Section", "Shown", "Table", "described", "table"]
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A column as the page shows it: `kind` says how `templates/tables.js` writes its values
-    (`text`, `list` of names, `layer`, `ns`, `count`, `number`, `bytes`, `ratio`, `share` with a
-    bar, `factor`, `flag`, `step`).
+    (`text`, `word` of `report.words`, `list` of names, `layer`, `ns`, `instant` of the run,
+    `count`, `number`, `bytes`, `ratio`, `share` with a bar, `factor`, `change` with its sign,
+    `flag`, `step`).
     `minor` ones stay away from paper. `meaning` is that of a column that no table declares."""
 
     name: str
@@ -98,6 +101,19 @@ _MAY_BE_ALL_ZERO = frozenset(
 )
 
 
+# Columns by which the page's choice filters rows, shown or not (`templates/choice.js`).
+_DIMENSIONS = {
+    "stage": "stage",
+    "submodule": "submodule",
+    "branch": "branch",
+    "step": "step",
+    "device": "device",
+    "role": "role",
+    "layer": "operator",
+    "call": "call",
+}
+
+
 def table(
     key: str,
     name: str,
@@ -114,14 +130,29 @@ def table(
         return None
     first = shown_columns[0]
     kept = [c for c in shown_columns if c is first or _says_something(frame[c.name])]
+    names = {column.name for column in kept}
+    keys = {
+        dimension: _plain(frame[name])
+        for name, dimension in _DIMENSIONS.items()
+        if name in frame.columns and name not in names
+    }
     document = {
-        "name": name,
+        "name": said(name),
         "columns": described(kept, declared),
         "values": {column.name: _plain(frame[column.name]) for column in kept},
         "shown": shown,
         "search": search,
+        "keys": keys,
     }
-    return Table(key, document | ({"sort": sort} if sort else {}))
+    words = _words(frame.select(column.name for column in kept if column.kind == "word"))
+    known = {"words": words} if words else {}
+    return Table(key, document | known | ({"sort": sort} if sort else {}))
+
+
+def _words(frame: pl.DataFrame) -> list[str]:
+    """Values of columns of words, each once: the page gets their languages with these."""
+    values = {str(value) for column in frame for value in column.drop_nulls().unique()}
+    return [word(value) for value in sorted(values)]
 
 
 def _says_something(column: pl.Series) -> bool:
@@ -150,9 +181,9 @@ def described(shown: Sequence[Shown], declared: Sequence[Column]) -> list[dict[s
     return [
         {
             "name": column.name,
-            "label": column.label,
+            "label": said(column.label),
             "kind": column.kind,
-            "meaning": column.meaning or meanings[column.name],
+            "meaning": said(column.meaning or meanings[column.name]),
             "minor": column.minor,
         }
         for column in shown

@@ -11,6 +11,7 @@ from profiler.analysis.denoise.columns import (
     STEP_OUTLIERS,
 )
 from profiler.analysis.result import Analysis
+from profiler.messages import said, sentence
 from profiler.report.excerpts import (
     HALF_OF_BATCH,
     again_notes,
@@ -24,7 +25,7 @@ from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, table
 from profiler.report.step_matrix import matrix_chart, matrix_of
 
-__all__ = ["change_section", "guidance_section"]
+__all__ = ["change_parts", "guidance_section"]
 
 _ROWS = 100  # of a table
 _PART = Shown("part", "part", "layer", meaning="layer and role, submodule, or step")
@@ -50,13 +51,13 @@ _OUTLIERS = (
     Shown("submodule", "submodule", "text", minor=True),
     Shown("busy_ns", "time", "ns"),
     Shown("excess_ns", "too long", "ns"),
-    Shown("cause", "cause", "text"),
+    Shown("cause", "cause", "word"),
     Shown("cause_ns", "of it", "ns"),
     Shown("place", "on", "text", meaning="device and track of the work that overlapped"),
     Shown("cause_layer", "running", "layer"),
 )
 _GUIDANCE = (
-    Shown("what", "what", "text"),
+    Shown("what", "what", "word"),
     Shown("submodule", "submodule", "text"),
     Shown("branch", "branch", "text"),
     Shown("calls", "calls", "count"),
@@ -65,36 +66,36 @@ _GUIDANCE = (
     Shown("busy_ns", "device time", "ns"),
     Shown("share", "share", "share"),
     Shown("estimated", "estimated", "flag"),
-    Shown("evidence", "evidence", "list", minor=True),
+    Shown("evidence", "evidence", "word", minor=True),
 )
 _INVARIANTS = (
     Shown("layer", "layer", "layer"),
     Shown("submodule", "submodule", "text"),
-    Shown("rule", "what", "text"),
-    Shown("same_over", "same over", "text"),
+    Shown("rule", "what", "word"),
+    Shown("same_over", "same over", "word"),
     Shown("calls", "calls", "count"),
     Shown("needed", "needed", "count"),
     Shown("busy_ns", "busy", "ns"),
     Shown("saved_ns", "saved", "ns"),
     Shown("estimated", "at most", "flag"),
-    Shown("evidence", "evidence", "list", minor=True),
+    Shown("evidence", "evidence", "word", minor=True),
 )
 
 
-def change_section(analysis: Analysis) -> Section:
+def change_parts(analysis: Analysis) -> tuple[Part, ...]:
     """The step matrix, its parts that change, and the outliers with their causes."""
-    parts = (*_matrix(analysis), *_changes(analysis), *_outliers(analysis))
-    return Section("changes", "From step to step", "Step matrix", parts)
+    return (*_matrix(analysis), *_changes(analysis), *_outliers(analysis))
 
 
 def _matrix(analysis: Analysis) -> tuple[Part, ...]:
     matrix = matrix_of(analysis)
     if matrix is None:
-        why = "Nothing to compare: operators were traced in fewer than two of the steps."
+        why = said("Nothing to compare: operators were traced in fewer than two of the steps.")
         return (Part(lead=why, always=True),) if len(analysis.steps) > 1 else ()
     return (
         Part(
-            lead=matrix.sentence,
+            said("Operators by step"),
+            matrix.sentence,
             figure=Figure("matrix", lambda _, theme: matrix_chart(matrix, theme)),
         ),
     )
@@ -111,7 +112,9 @@ def _changes(analysis: Analysis) -> tuple[Part, ...]:
     ).head(_ROWS)
     made = table("changes", "parts that change", _CHANGES, STEP_OPERATORS, rows, shown=15)
     shown = of_all(len(rows), len(changing))
-    title = f"What changes, {shown} parts with a warm-up, a drift beyond noise or outliers"
+    title = said(
+        "What changes, {shown} parts with a warm-up, a drift beyond noise or outliers", shown=shown
+    )
     return (Part(title, table=made),)
 
 
@@ -128,7 +131,10 @@ def _outliers(analysis: Analysis) -> tuple[Part, ...]:
     made = table("outliers", "outliers", shown, STEP_OUTLIERS, rows, shown=15)
     return (
         Part(
-            f"Outliers and what explains them, {of_all(len(rows), outlier_count(analysis))}",
+            said(
+                "Outliers and what explains them, {shown}",
+                shown=of_all(len(rows), outlier_count(analysis)),
+            ),
             table=made,
         ),
     )
@@ -142,15 +148,18 @@ def guidance_section(analysis: Analysis) -> Section:
     at_most = only_at_most(analysis)
     parts = (
         Part(
-            "What guidance costs",
+            said("What guidance costs"),
             table=table("guidance", "guidance", _GUIDANCE, GUIDANCE, guidance),
-            notes=(f"Estimated: {HALF_OF_BATCH.removeprefix('estimated: ')}.",) * estimated,
+            notes=(sentence(HALF_OF_BATCH),) * estimated,
         ),
         Part(
-            f"Computed again, {of_all(len(rows), len(again))} by what hoisting would save",
-            f"{again_notes(analysis)}.",
+            said(
+                "Computed again, {shown} by what hoisting would save",
+                shown=of_all(len(rows), len(again)),
+            ),
+            sentence(again_notes(analysis)),
             table=table("again", "computed again", _INVARIANTS, INVARIANTS, rows, shown=15),
-            notes=(f"{at_most[:1].upper()}{at_most[1:]}.",) * bool(at_most),
+            notes=(sentence(at_most),) * bool(at_most),
         ),
     )
-    return Section("guidance", "Guidance and redundancy", "Guidance", parts)
+    return Section("guidance", said("Guidance and redundancy"), said("Guidance"), parts)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from html import escape
 from itertools import groupby
 
+from profiler.report.language import spoken
 from profiler.report.page.content import Part, Section
 from profiler.report.page.findings import finding_html
 
@@ -14,7 +14,7 @@ __all__ = ["contents", "sections_html"]
 
 def contents(names: Iterable[tuple[str, str]]) -> str:
     """Links to the sections with these keys and names."""
-    return "".join(f'<a href="#{key}">{escape(name)}</a>' for key, name in names)
+    return "".join(f'<a href="#{key}">{spoken(name)}</a>' for key, name in names)
 
 
 def sections_html(sections: Sequence[Section], heights: Mapping[str, int]) -> str:
@@ -28,13 +28,13 @@ def _section(section: Section, heights: Mapping[str, int]) -> str:
     body = "".join(_rows(section.parts, heights))
     return (
         f'<section id="{key}" aria-labelledby="{key}-title">'
-        f'<h2 id="{key}-title">{escape(section.title)}</h2>{body}</section>'
+        f'<h2 id="{key}-title">{spoken(section.title)}</h2>{body}</section>'
     )
 
 
 def _rows(parts: Sequence[Part], heights: Mapping[str, int]) -> Iterator[str]:
     """Parts below each other, those that stand beside another in one row with it."""
-    starts = [i for i, part in enumerate(parts) if not part.beside]
+    starts = [i for i, part in enumerate(parts) if not part.beside or i == 0]
     row_of = {i: max(start for start in starts if start <= i) for i in range(len(parts))}
     for _, numbers in groupby(range(len(parts)), key=row_of.__getitem__):
         row = [_part(parts[i], heights) for i in numbers]
@@ -43,12 +43,12 @@ def _rows(parts: Sequence[Part], heights: Mapping[str, int]) -> Iterator[str]:
 
 def _part(part: Part, heights: Mapping[str, int]) -> str:
     pieces = [
-        f"<h3>{escape(part.title)}</h3>" if part.title else "",
-        f'<p class="lead">{escape(part.lead)}</p>' if part.lead else "",
+        f"<h3>{spoken(part.title)}</h3>" if part.title else "",
+        f'<p class="lead">{spoken(part.lead)}</p>' if part.lead else "",
         "".join(map(finding_html, part.findings)),
         _figure(part, heights),
         f'<div data-table="{part.table.key}"></div>' if part.table else "",
-        *(f'<p class="help">{escape(note)}</p>' for note in part.notes),
+        *(f'<p class="help">{spoken(note)}</p>' for note in part.notes),
     ]
     return f'<div class="part">{"".join(pieces)}</div>'
 

@@ -6,6 +6,7 @@ import polars as pl
 
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES
 from profiler.analysis.result import Analysis
+from profiler.messages import said, sentence
 from profiler.report import memory_chart
 from profiler.report.excerpts import UNCOUNTED_WEIGHTS
 from profiler.report.page.content import Figure, Part, Section, Shown, table
@@ -42,22 +43,22 @@ def memory_section(analysis: Analysis, begin_ns: int) -> Section:
     devices = analysis.memory_devices
     counted = devices.drop_nulls("peak_bytes")
     if counted.is_empty():
-        return Section("memory", "Memory", "Memory")
+        return Section("memory", said("Memory"), said("Memory"))
     relative = devices.with_columns(pl.col("peak_ns") - begin_ns)
     holders = analysis.memory.filter(pl.col("held_bytes").fill_null(0) > 0).with_columns(
         pl.col("submodule").fill_null("other")
     )
-    note = f"{UNCOUNTED_WEIGHTS[:1].upper()}{UNCOUNTED_WEIGHTS[1:]}."
+    note = sentence(UNCOUNTED_WEIGHTS)
     parts = (
         Part(
-            "Peak and head-room, whole run",
+            said("Peak and head-room, whole run"),
             figure=Figure("memory", memory_chart.memory),
             table=table("memory_devices", "memory", _DEVICES, MEMORY_DEVICES, relative),
             notes=() if counted["weights_counted"].all() else (note,),
         ),
         Part(
-            "Who held it at the peak",
+            said("Who held it at the peak"),
             table=table("memory", "holders", _HOLDERS, MEMORY, holders),
         ),
     )
-    return Section("memory", "Memory", "Memory", parts)
+    return Section("memory", said("Memory"), said("Memory"), parts)

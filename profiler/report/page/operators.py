@@ -6,14 +6,16 @@ import polars as pl
 
 from profiler.analysis.operators.columns import GEOMETRY, OPERATORS
 from profiler.analysis.result import Analysis
+from profiler.messages import joined, said
 from profiler.report import charts
 from profiler.report.excerpts import split_operators
 from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, Table, described, table
 from profiler.report.patterns import by_pattern
 from profiler.report.units import counted
+from profiler.table.columns import COMMANDS
 
-__all__ = ["call_columns", "operator_section"]
+__all__ = ["call_columns", "command_columns", "operator_section"]
 
 _SPLIT = 50  # operators
 _LAYERS = Shown(
@@ -38,7 +40,7 @@ _OPERATORS = (
 )
 _SPLIT_PARTS = (
     Shown("layer", "operator", "layer"),
-    Shown("part", "part", "text"),
+    Shown("part", "part", "word"),
     Shown("submodule", "submodule", "text"),
     Shown("device", "device", "text"),
     Shown("calls", "calls", "count", minor=True),
@@ -73,12 +75,36 @@ _IN_CALL = (
 )
 
 
+_LAYERS_OF = (
+    Shown("layer", "layer", "layer"),
+    Shown("commands", "commands", "count"),
+    Shown("calls", "calls", "count"),
+    Shown("busy_sum_ns", "busy sum", "ns"),
+)
+_COMMANDS = (
+    Shown("start_ns", "start", "instant"),
+    Shown("duration_ns", "duration", "ns"),
+    Shown("call", "call", "step"),
+    Shown("step", "step", "step"),
+    Shown("command_index", "index", "count"),
+    Shown("device", "device", "text"),
+    Shown("track", "track", "text"),
+    Shown("op_type", "op type", "text"),
+    Shown("bytes_read", "read", "bytes"),
+    Shown("bytes_written", "written", "bytes"),
+)
+
+
 def operator_section(analysis: Analysis) -> Section:
     """All operators of devices, the geometry of the split ones, and the work of the host."""
     operators = analysis.operators.filter(~pl.col("host"))
-    lead = f"{counted(len(operators), 'operator')}, by the sum of their commands' time on devices."
+    lead = said(
+        "{operators}, by the sum of their commands' time on devices.",
+        operators=counted(len(operators), "operator"),
+    )
     if analysis.operators["calibrated_ns"].is_not_null().any():
-        lead += " Calibrated: scaled to calls that ran without tracing operators."
+        calibrated = said("Calibrated: scaled to calls that ran without tracing operators.")
+        lead = joined(" ", [lead, calibrated])
     parts = (
         Part(
             lead=lead,
@@ -86,14 +112,23 @@ def operator_section(analysis: Analysis) -> Section:
             table=_operators(operators),
         ),
         _split(analysis.geometry),
-        Part("Host work", table=_host_work(analysis.operators.filter(pl.col("host")))),
+        Part(said("Host work"), table=_host_work(analysis.operators.filter(pl.col("host")))),
     )
-    return Section("operators", "Operators", "Operators", parts)
+    return Section("operators", said("Operators"), said("Operators"), parts)
 
 
 def call_columns() -> list[dict[str, object]]:
     """Columns of the table of one call's operators, which the page itself fills."""
     return described(_IN_CALL, OPERATORS)
+
+
+def command_columns() -> dict[str, list[dict[str, object]]]:
+    """Columns of the tables that a row of the table of operators unfolds to, which the page itself
+    fills: the layers that it stands for, and the commands of one of them."""
+    return {
+        "layers": described(_LAYERS_OF, OPERATORS),
+        "commands": described(_COMMANDS, COMMANDS),
+    }
 
 
 def _operators(operators: pl.DataFrame) -> Table | None:
@@ -114,8 +149,8 @@ def _operators(operators: pl.DataFrame) -> Table | None:
         return made
     names = [column["name"] for column in made.document["columns"]]
     variants = (
-        ("operation, blocks folded", made.document["values"]),
-        ("operator", {name: single[name].to_list() for name in names}),
+        (said("operation, blocks folded"), made.document["values"]),
+        (said("operator"), {name: single[name].to_list() for name in names}),
     )
     return Table(
         made.key,
@@ -128,8 +163,8 @@ def _operators(operators: pl.DataFrame) -> Table | None:
 
 def _split(geometry: pl.DataFrame) -> Part:
     rows, count = split_operators(geometry, _SPLIT)
-    title = f"Split operators, {of_all(min(_SPLIT, count), count)} by busy time"
-    lead = "Operators that ran on several tracks or devices, or moved data beside computing."
+    title = said("Split operators, {shown} by busy time", shown=of_all(min(_SPLIT, count), count))
+    lead = said("Operators that ran on several tracks or devices, or moved data beside computing.")
     made = table("split", "split operators", _SPLIT_PARTS, GEOMETRY, rows, shown=15, search=True)
     return Part(title, lead, table=made)
 

@@ -1,4 +1,4 @@
-"""What the device time is for: roles by submodule, norms and modulation by block."""
+"""What the device time is for: roles by submodule and by block, norms and modulation."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.roles.columns import BLOCKS, ROLES
-from profiler.report import role_chart
+from profiler.messages import said, sentence
+from profiler.report import block_chart, role_chart
 from profiler.report.excerpts import WITHOUT_CLASSES
 from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, table
@@ -49,17 +50,22 @@ def role_section(analysis: Analysis) -> Section:
         of_submodule, descending=True, maintain_order=True
     )
     shown = blocks.head(_BLOCKS)
+    largest = block_chart.submodule_of_blocks(analysis)
     parts = (
         Part(
             figure=Figure("roles", role_chart.roles),
             table=table(
                 "roles", "roles", _ROLES, ROLES, roles, shown=15, search=True, sort="busy_ns"
             ),
-            notes=() if known else (f"{WITHOUT_CLASSES[:1].upper()}{WITHOUT_CLASSES[1:]}.",),
+            notes=() if known else (sentence(WITHOUT_CLASSES),),
         ),
         Part(
-            f"Norms and modulation in blocks, {of_all(len(shown), len(blocks))}",
+            said("Roles by block of {submodule}", submodule=largest),
+            figure=Figure("blocks", block_chart.blocks) if largest else None,
+        ),
+        Part(
+            said("Norms and modulation in blocks, {shown}", shown=of_all(len(shown), len(blocks))),
             table=table("blocks", "blocks", _OF_BLOCKS, BLOCKS, shown, shown=15, search=True),
         ),
     )
-    return Section("roles", "What the device time is for", "Roles", parts)
+    return Section("roles", said("What the device time is for"), said("Roles"), parts)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
+from profiler.messages import said, sentence
 from profiler.report import roofline_chart
 from profiler.report.excerpts import roof_sentence, with_rates
 from profiler.report.lines import of_all
@@ -17,7 +18,7 @@ _RATES = (
     Shown("busy_ns", "busy", "ns"),
     Shown("attainable_ns", "attainable", "ns"),
     Shown("of_roof", "of roof", "share"),
-    Shown("verdict", "verdict", "text"),
+    Shown("verdict", "verdict", "word"),
     Shown("rate", "GFLOP/s", "number", meaning="flops / time of commands that have both"),
     Shown("bandwidth", "GB/s", "number", meaning="bytes / time of commands that have both"),
     Shown("intensity", "FLOPs/byte", "number"),
@@ -33,7 +34,7 @@ _OPERATORS = (
     *_RATES,
 )
 _FUSIONS = (
-    Shown("what", "what", "text"),
+    Shown("what", "what", "word"),
     Shown("op_types", "op types", "layer"),
     Shown("submodule", "submodule", "text"),
     Shown("device", "device", "text", minor=True),
@@ -41,7 +42,7 @@ _FUSIONS = (
     Shown("busy_ns", "busy", "ns"),
     Shown("saved_bytes", "saves traffic", "bytes"),
     Shown("saved_ns", "saves time", "ns"),
-    Shown("layer", "first", "layer", minor=True),
+    Shown("layer", "first layer", "layer", minor=True),
 )
 
 
@@ -50,20 +51,19 @@ def roofline_section(analysis: Analysis) -> Section:
     rows = analysis.roofline
     known = (rows["flops"].is_not_null() | rows["bytes"].is_not_null()).any()
     parts = (*(_verdicts(analysis) if known else ()), _fusions(analysis))
-    return Section("roofline", "Against the roof", "Roofline", parts)
+    return Section("roofline", said("Against the roof"), said("Roofline"), parts)
 
 
 def _verdicts(analysis: Analysis) -> tuple[Part, ...]:
     roles, operators = with_rates(analysis.roofline_roles), with_rates(analysis.roofline)
     shown = operators.head(_ROWS)
-    sentence = roof_sentence(analysis).replace("`", "")
     return (
         Part(
-            lead=f"{sentence[:1].upper()}{sentence[1:]}.",
+            lead=sentence(roof_sentence(analysis).changed(_without_ticks)),
             figure=Figure("roofline", roofline_chart.roofline),
         ),
         Part(
-            "Roles against the roof",
+            said("Roles against the roof"),
             table=table(
                 "roofline_roles",
                 "roles against the roof",
@@ -75,7 +75,10 @@ def _verdicts(analysis: Analysis) -> tuple[Part, ...]:
             ),
         ),
         Part(
-            f"Operators against the roof, {of_all(len(shown), len(operators))} by busy time",
+            said(
+                "Operators against the roof, {shown} by busy time",
+                shown=of_all(len(shown), len(operators)),
+            ),
             table=table(
                 "roofline",
                 "operators against the roof",
@@ -89,9 +92,16 @@ def _verdicts(analysis: Analysis) -> tuple[Part, ...]:
     )
 
 
+def _without_ticks(text: str) -> str:
+    return text.replace("`", "")
+
+
 def _fusions(analysis: Analysis) -> Part:
     shown = analysis.fusions.head(_ROWS)
-    title = f"What fusing would save at most, {of_all(len(shown), len(analysis.fusions))} by bytes"
+    title = said(
+        "What fusing would save at most, {shown} by bytes",
+        shown=of_all(len(shown), len(analysis.fusions)),
+    )
     return Part(
         title, table=table("fusions", "chains", _FUSIONS, FUSIONS, shown, shown=15, search=True)
     )

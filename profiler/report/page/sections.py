@@ -1,4 +1,5 @@
-"""All sections of the page, in the order of the terminal's report."""
+"""All sections of the page, in their order: findings and comparison first, then from the whole to
+its parts."""
 
 from __future__ import annotations
 
@@ -6,10 +7,13 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
+from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis
+from profiler.messages import said
 from profiler.report.chart_style import Chart
+from profiler.report.page.comparison import comparison_section
 from profiler.report.page.content import Part, Section
-from profiler.report.page.denoise import change_section, guidance_section
+from profiler.report.page.denoise import guidance_section
 from profiler.report.page.findings import finding_section
 from profiler.report.page.markup import contents, sections_html
 from profiler.report.page.memory import memory_section
@@ -27,24 +31,28 @@ _THEMES: tuple[Theme, Theme] = ("light", "dark")
 
 @dataclass(frozen=True, slots=True)
 class Page:
-    """The page below its header: HTML of its sections and of the list of contents, and as JSON
-    the `tables` by key and the `figures` by theme and key."""
+    """The page below its header: HTML of the list of contents, of what stands above the timeline
+    (`first`: findings, comparison) and of the other `sections`; as JSON the `tables` by key and the
+    `figures` by theme and key."""
 
     contents: str
-    findings: str
+    first: str
     sections: str
     tables: dict[str, Any]
     figures: dict[str, dict[str, Chart]]
 
 
-def page_of(analysis: Analysis, begin_ns: int) -> Page:
-    """Everything that the page shows of `analysis`; starts become relative to `begin_ns`."""
+def page_of(analysis: Analysis, begin_ns: int, against: Comparison | None = None) -> Page:
+    """Everything that the page shows of `analysis`, and how it compares; starts become relative to
+    `begin_ns`."""
     found = [finding_section(analysis)]
+    if against is not None:
+        found.append(comparison_section(against, selected=bool(analysis.run.selection)))
     after = _sections(analysis, begin_ns)
     figures: dict[str, dict[str, Chart]] = {
         theme: {
             figure.key: figure.draw(analysis, theme)
-            for section in after
+            for section in (*found, *after)
             for figure in section.figures()
         }
         for theme in _THEMES
@@ -53,12 +61,12 @@ def page_of(analysis: Analysis, begin_ns: int) -> Page:
     shown, first = _shown(after, drawn), _shown(found, drawn)
     heights = {key: figures["light"][key]["layout"]["height"] for key in drawn}
     names = [(section.key, section.contents) for section in (*first, *shown)]
-    names[len(first) : len(first)] = [("timeline", "Timeline")]
+    names[len(first) : len(first)] = [("timeline", said("Timeline"))]
     return Page(
-        contents=contents([*names, ("ran", "What ran")]),
-        findings=sections_html(first, heights),
+        contents=contents([*names, ("ran", said("Provenance"))]),
+        first=sections_html(first, heights),
         sections=sections_html(shown, heights),
-        tables=_tables(shown),
+        tables=_tables([*first, *shown]),
         figures={
             theme: {key: of_theme[key] for key in of_theme if key in drawn}
             for theme, of_theme in figures.items()
@@ -75,13 +83,12 @@ def _sections(analysis: Analysis, begin_ns: int) -> list[Section]:
     return [
         time_section(analysis, begin_ns),
         step_section(analysis),
-        waiting_section(analysis),
-        change_section(analysis),
-        guidance_section(analysis),
         operator_section(analysis),
         role_section(analysis),
-        roofline_section(analysis),
         memory_section(analysis, begin_ns),
+        roofline_section(analysis),
+        waiting_section(analysis),
+        guidance_section(analysis),
         call_section(analysis, begin_ns),
     ]
 

@@ -8,12 +8,14 @@ import polars as pl
 
 from profiler.analysis import columns
 from profiler.analysis.result import Analysis
+from profiler.messages import joined, said, sentence
 from profiler.report import charts
-from profiler.report.facts import at_once
+from profiler.report.headline import at_once
 from profiler.report.page.content import Figure, Part, Section, Shown, Table, table
+from profiler.report.page.denoise import change_parts
 from profiler.report.units import counted, duration, percent
 
-__all__ = ["call_section", "step_section", "time_section"]
+__all__ = ["accounting", "call_section", "step_section", "time_section"]
 
 _PIPELINES = (
     Shown("pipeline", "pipeline call", "count"),
@@ -100,7 +102,7 @@ _CALLS = (
 
 
 def time_section(analysis: Analysis, begin_ns: int) -> Section:
-    """The accounting and what it consists of; starts are relative to `begin_ns`."""
+    """Stages, pipeline calls, submodules and devices; starts are relative to `begin_ns`."""
     branches = analysis.branches.filter(pl.len().over("submodule") > 1)
     tables = (
         table("stages", "stages", _STAGES, columns.STAGES, analysis.stages),
@@ -109,18 +111,23 @@ def time_section(analysis: Analysis, begin_ns: int) -> Section:
         table("branches", "branches", _BRANCHES, columns.BRANCHES, branches),
         table("devices", "devices", _DEVICES, columns.DEVICES, analysis.devices),
     )
-    titles = ("Stages", "Pipeline calls", "Submodules", "Submodules by branch", "Devices")
+    titles = (
+        said("Stages"),
+        said("Pipeline calls"),
+        said("Submodules"),
+        said("Submodules by branch"),
+        said("Devices"),
+    )
     parts = (
-        Part(lead=_accounting(analysis), always=True),
-        Part("Stages: calls, host work, idle", figure=Figure("stages", charts.stages)),
+        Part(said("Stages: calls, host work, idle"), figure=Figure("stages", charts.stages)),
         Part(
-            "Devices: time by category of work",
+            said("Devices: time by category of work"),
             figure=Figure("devices", charts.devices),
             beside=True,
         ),
         *(Part(title, table=made) for title, made in zip(titles, tables, strict=True)),
     )
-    return Section("time", "Where the time went", "Time", parts)
+    return Section("time", said("Stages and devices"), said("Stages and devices"), parts)
 
 
 def _pipelines(analysis: Analysis, begin_ns: int) -> Table | None:
@@ -132,44 +139,60 @@ def _pipelines(analysis: Analysis, begin_ns: int) -> Table | None:
     return table("pipelines", "pipeline calls", _PIPELINES, columns.PIPELINES, relative)
 
 
-def _accounting(analysis: Analysis) -> str:
+def accounting(analysis: Analysis) -> str:
     """The accounting identity in one sentence, with its residual."""
-    return " ".join(_sentences(analysis))
+    return joined(" ", _sentences(analysis))
 
 
 def _sentences(analysis: Analysis) -> Iterator[str]:
     account = analysis.accounting
     if not account.possible:
-        yield f"No accounting of the whole time: {account.why_not}."
+        yield said("No accounting of the whole time: {why}.", why=account.why_not)
         return
     parts = (
         ("calls", sum(stage.calls_ns for stage in account.stages)),
-        ("host work between them", sum(stage.host_ns for stage in account.stages)),
+        ("host", sum(stage.host_ns for stage in account.stages)),
         ("idle", sum(stage.idle_ns for stage in account.stages)),
         ("residual", account.residual_ns),
     )
-    terms = " + ".join(f"{name} {duration(ns)}" for name, ns in parts)
-    residual = percent(account.residual_share)
-    yield f"End to end {duration(account.end_to_end_ns)} = {terms} ({residual})."
+    yield said(
+        "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "
+        "+ residual {residual} ({share}).",
+        total=duration(account.end_to_end_ns),
+        share=percent(account.residual_share),
+        **{name: duration(ns) for name, ns in parts},
+    )
     if account.overlapping:
-        yield f"{at_once(account)}."
+        yield sentence(at_once(account))
     if account.calls_outside:
-        calls = counted(account.calls_outside, "call")
-        took = duration(account.calls_outside_ns)
-        yield f"Not in it: {calls} in no pipeline call, {took}."
+        yield said(
+            "Not in it: {calls} in no pipeline call, {took}.",
+            calls=counted(account.calls_outside, "call"),
+            took=duration(account.calls_outside_ns),
+        )
 
 
 def step_section(analysis: Analysis) -> Section:
-    """How long each step took."""
+    """How long each step took, the matrix of its parts, what changes and what stands out."""
     steps = analysis.step_summary
-    found = f"Outliers: {', '.join(steps.outliers)}" if steps.outliers else "No outliers"
-    lead = (
-        f"{counted(steps.count, 'step')}, median {duration(steps.median_ns)}, mean "
-        f"{duration(steps.mean_ns)}. {found}."
+    found = said("No outliers")
+    if steps.outliers:
+        found = said("Outliers: {steps}", steps=", ".join(steps.outliers))
+    lead = said(
+        "{steps}, median {median}, mean {mean}. {outliers}.",
+        steps=counted(steps.count, "step"),
+        median=duration(steps.median_ns),
+        mean=duration(steps.mean_ns),
+        outliers=found,
     )
-    rule = f"Measured by {steps.measured_by}. An outlier is {steps.rule}."
+    rule = said(
+        "Measured by {measured_by}. An outlier is {rule}.",
+        measured_by=steps.measured_by,
+        rule=steps.rule,
+    )
     part = Part(lead=lead, figure=Figure("steps", charts.steps), notes=(rule,))
-    return Section("steps", "Steps", "Steps", (part,) if steps.count else ())
+    parts = (part, *change_parts(analysis)) if steps.count else ()
+    return Section("steps", said("Steps"), said("Steps"), parts)
 
 
 def call_section(analysis: Analysis, begin_ns: int) -> Section:
@@ -178,4 +201,4 @@ def call_section(analysis: Analysis, begin_ns: int) -> Section:
     several = len(analysis.pipelines) > 1
     shown = _CALLS if several else [c for c in _CALLS if c.name != "pipeline"]
     made = table("calls", "calls", shown, columns.CALLS, calls, shown=40, search=True)
-    return Section("calls", "Calls", "Calls", (Part(table=made),))
+    return Section("calls", said("Calls"), said("Calls"), (Part(table=made),))

@@ -6,6 +6,7 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.analysis.waiting.columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
+from profiler.messages import said, sentence
 from profiler.report import waiting_charts
 from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
 from profiler.report.lines import of_all
@@ -33,7 +34,7 @@ _IDLE = (
     Shown("overlap", "transfers hidden", "share"),
 )
 _PATH = (
-    Shown("part", "part", "text"),
+    Shown("part", "part", "word"),
     Shown("submodule", "submodule", "text"),
     Shown("device", "device", "text"),
     Shown("pieces", "pieces", "count"),
@@ -42,8 +43,8 @@ _PATH = (
 )
 _BOUNDARIES = (
     Shown("submodule", "submodule", "text"),
-    Shown("source", "from", "text"),
-    Shown("target", "to", "text"),
+    Shown("source", "from provider", "text"),
+    Shown("target", "to provider", "text"),
     Shown("calls", "calls", "count"),
     Shown("switches", "switches", "count"),
     Shown("copies", "copies", "count"),
@@ -64,13 +65,13 @@ _STRANDED_NODES = (
 def waiting_section(analysis: Analysis) -> Section:
     """Idle devices and the critical path of the whole run; what several providers cost."""
     parts = (*_idle(analysis), *_path(analysis), *_providers(analysis))
-    return Section("waiting", "Who waits for whom", "Waiting", parts)
+    return Section("waiting", said("Who waits for whom"), said("Waiting"), parts)
 
 
 def _idle(analysis: Analysis) -> tuple[Part, ...]:
-    title, why = "What devices waited for, whole run", why_no_waits(analysis)
+    title, why = said("What devices waited for, whole run"), why_no_waits(analysis)
     if why:
-        return (Part(title, lead=f"{why[:1].upper()}{why[1:]}.", always=True),)
+        return (Part(title, lead=sentence(why), always=True),)
     made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle)
     figure = Figure("idle", waiting_charts.idle)
     return (Part(title, figure=figure, table=made),)
@@ -92,12 +93,14 @@ def _providers(analysis: Analysis) -> tuple[Part, ...]:
     edges = analysis.boundaries.with_columns(short)
     return (
         Part(
-            "Switches between providers",
+            said("Switches between providers"),
             table=table("boundaries", "switches", _BOUNDARIES, BOUNDARIES, edges),
         ),
         Part(
-            f"Stranded on the host between copies, {of_all(len(stranded), len(analysis.stranded))} "
-            "by busy time",
+            said(
+                "Stranded on the host between copies, {shown} by busy time",
+                shown=of_all(len(stranded), len(analysis.stranded)),
+            ),
             table=table("stranded", "stranded nodes", _STRANDED_NODES, STRANDED, stranded),
         ),
     )

@@ -4,6 +4,7 @@ class Details {
   constructor(timeline) {
     this.timeline = timeline;
     this.place = document.getElementById("timeline-details");
+    this.offer = () => null; // what a shown event adds to its card
   }
 
   clear() {
@@ -17,8 +18,8 @@ class Details {
       this.clear();
       this.timeline.selected = null;
       this.timeline.draw();
-    } }, "Close");
-    const parts = [element("div", { class: "card" }, closing, this.card(found, false))];
+    } }, say("Close"));
+    const parts = [element("div", { class: "card" }, closing, this.card(found, false), this.offer(found) ?? [])];
     if (found.lane.kind === "calls") {
       const holder = element("div", { class: "operators" });
       parts.push(holder);
@@ -50,19 +51,19 @@ class Details {
     const { spans } = this.timeline.tables;
     return [
       this.known(spans.name[at]),
-      ["stage", this.known(spans.stage[at])],
-      ["start", format.instant(spans.start[at])],
-      ["duration", format.duration(spans.duration[at])],
+      [say("stage"), this.known(spans.stage[at])],
+      [say("start"), format.instant(spans.start[at])],
+      [say("duration"), format.duration(spans.duration[at])],
     ];
   }
 
   ofCounter(lane, at) {
     return [
       lane.track,
-      ["value", counted(lane, lane.value(at - lane.first))],
-      ["from", format.instant(lane.start(at - lane.first))],
-      ["highest", counted(lane, lane.most)],
-      ["device", lane.device],
+      [say("value"), counted(lane, lane.value(at - lane.first))],
+      [say("since"), format.instant(lane.start(at - lane.first))],
+      [say("highest"), counted(lane, lane.most)],
+      [say("device"), lane.device],
     ];
   }
 
@@ -71,11 +72,11 @@ class Details {
     const call = modules.call[at];
     return [
       this.known(modules.name[at]),
-      ["duration", format.duration(modules.duration[at])],
-      ["start", format.instant(modules.start[at])],
-      ["submodule", this.known(calls.submodule[call])],
-      ["call", String(calls.call[call])],
-      ["device", lane.device],
+      [say("duration"), format.duration(modules.duration[at])],
+      [say("start"), format.instant(modules.start[at])],
+      [say("submodule"), this.known(calls.submodule[call])],
+      [say("call"), String(calls.call[call])],
+      [say("device"), lane.device],
     ];
   }
 
@@ -83,15 +84,15 @@ class Details {
     const { calls } = this.timeline.tables;
     return [
       this.known(calls.submodule[at]),
-      ["call", String(calls.call[at])],
-      ["duration", format.duration(calls.duration[at])],
-      ["start", format.instant(calls.start[at])],
-      ["stage", this.known(calls.stage[at])],
-      ["step", calls.step[at] < 0 ? "" : String(calls.step[at])],
-      ["branch", this.known(calls.branch[at])],
-      ["device", lane.device],
-      ["commands", calls.traced[at] ? "" : "not traced"],
-      ["inputs", this.known(calls.input_shapes[at])],
+      [say("call"), String(calls.call[at])],
+      [say("duration"), format.duration(calls.duration[at])],
+      [say("start"), format.instant(calls.start[at])],
+      [say("stage"), this.known(calls.stage[at])],
+      [say("step"), calls.step[at] < 0 ? "" : String(calls.step[at])],
+      [say("branch"), this.known(calls.branch[at])],
+      [say("device"), lane.device],
+      [say("commands"), calls.traced[at] ? "" : say("not traced")],
+      [say("inputs"), this.known(calls.input_shapes[at])],
     ];
   }
 
@@ -103,25 +104,25 @@ class Details {
     const of = (column, show) => (commands[column][at] < 0 ? "" : show(commands[column][at]));
     return [
       this.known(commands.layer[at]),
-      ["op type", this.known(commands.op_type[at])],
-      ["role", this.known(commands.role[at])],
-      ["command index", String(commands.index[at])],
-      ["duration", commands.duration[at] < 0 ? "never closed" : format.duration(commands.duration[at])],
-      ["start", format.instant(commands.start[at])],
-      ["submodule", call < 0 ? "no call" : this.known(calls.submodule[call])],
-      ["call", call < 0 ? "" : String(calls.call[call])],
-      ["stage", this.known(commands.stage[at])],
-      ["step", of("step", String)],
-      ["branch", call < 0 ? "" : this.known(calls.branch[call])],
-      ["device", lane.device],
-      ["track", lane.track],
-      ["category", lane.category],
-      ["read", of("bytes_read", format.size)],
-      ["written", of("bytes_written", format.size)],
-      ["work", of("flops", format.flops)],
-      ["waits for", earlier ? `${format.count(earlier)} commands` : ""],
-      ["needed by", flows.length > earlier ? `${format.count(flows.length - earlier)} commands` : ""],
-      ["shapes", this.known(commands.shapes[at])],
+      [say("op type"), this.known(commands.op_type[at])],
+      [say("role"), this.known(commands.role[at])],
+      [say("command index"), String(commands.index[at])],
+      [say("duration"), commands.duration[at] < 0 ? say("never closed") : format.duration(commands.duration[at])],
+      [say("start"), format.instant(commands.start[at])],
+      [say("submodule"), call < 0 ? say("no call") : this.known(calls.submodule[call])],
+      [say("call"), call < 0 ? "" : String(calls.call[call])],
+      [say("stage"), this.known(commands.stage[at])],
+      [say("step"), of("step", String)],
+      [say("branch"), call < 0 ? "" : this.known(calls.branch[call])],
+      [say("device"), lane.device],
+      [say("track"), lane.track],
+      [say("category"), lane.category],
+      [say("read"), of("bytes_read", format.size)],
+      [say("written"), of("bytes_written", format.size)],
+      [say("FLOPs"), of("flops", format.flops)],
+      [say("waits for"), earlier ? say("{number} commands", { number: format.count(earlier) }) : ""],
+      [say("needed by"), flows.length > earlier ? say("{number} commands", { number: format.count(flows.length - earlier) }) : ""],
+      [say("shapes"), this.known(commands.shapes[at])],
     ];
   }
 
@@ -137,18 +138,19 @@ class Details {
       }
     }
     if (!events.length) {
-      holder.append(element("p", { class: "lead" }, "No commands were recorded for this call."));
+      holder.append(element("p", { class: "lead" }, say("No commands were recorded for this call.")));
       return;
     }
     const single = this.rows(events, (layer) => layer), folded = this.rows(events, pattern);
     const several = folded.layer.length < single.layer.length;
     new DataTable(holder, {
-      name: "operators of this call",
+      name: message("operators of this call"),
       columns: page.call_columns.filter(({ name }) => single[name].some((value) => value !== "")),
       values: several ? folded : single,
       sort: "busy_sum_ns", shown: 10, search: true,
       variants: several && [
-        { label: "operation, blocks folded", values: folded }, { label: "operator", values: single },
+        { label: message("operation, blocks folded"), values: folded },
+        { label: message("operator"), values: single },
       ],
     });
   }

@@ -9,9 +9,14 @@ class Explorer {
     this.tip = document.getElementById("tip");
     this.status = document.getElementById("timeline-status");
     this.picker = document.getElementById("timeline-call");
+    this.movers = [];
     timeline.changed = () => this.report();
     this.calls = this.callsInOrder();
     this.fillPicker();
+    whenSpoken(() => {
+      this.fillPicker();
+      this.report();
+    });
     this.listen();
     this.report();
   }
@@ -23,6 +28,9 @@ class Explorer {
       .flatMap((lane) => Array.from({ length: lane.count }, (_, i) => ({ lane, i })));
     return found.sort((a, b) => a.lane.start(a.i) - b.lane.start(b.i));
   }
+
+  // `mover` runs after each drawing, when the window may be another.
+  followMoves(mover) { this.movers.push(mover); }
 
   // The call with a number of the run, undefined where the page does not have it.
   callNumbered(number) {
@@ -37,11 +45,11 @@ class Explorer {
       return element("option", { value: String(at) }, `${calls.call[lane.first + i]}  ${name}`);
     });
     const count = this.calls.length;
-    const hint = count ? `Zoom into a call (${format.count(count)})` : "No calls in this trace";
+    const hint = count ? say("Zoom into a call ({count})", { count: format.count(count) }) : say("No calls in this trace");
     const more = count - options.length;
     this.picker.replaceChildren(element("option", { value: "" }, hint), ...options);
     if (more > 0) {
-      const rest = `${format.count(more)} more: use the table of calls`;
+      const rest = say("{count} more: use the table of calls", { count: format.count(more) });
       this.picker.append(element("option", { disabled: true }, rest));
     }
     this.picker.disabled = !count;
@@ -242,13 +250,47 @@ class Explorer {
       ArrowRight: () => this.pan(0.15), d: () => this.pan(0.15),
       ArrowUp: () => this.zoom(0.6), w: () => this.zoom(0.6), "+": () => this.zoom(0.6), "=": () => this.zoom(0.6),
       ArrowDown: () => this.zoom(1.7), s: () => this.zoom(1.7), "-": () => this.zoom(1.7),
-      "0": () => this.reset(), Home: () => this.reset(), Escape: () => this.reset(),
+      "0": () => this.reset(), Home: () => this.reset(),
       "]": () => this.toCall(1), "[": () => this.toCall(-1),
     };
     const action = actions[event.key];
     if (!action) return;
     event.preventDefault();
     action();
+  }
+
+  // Select an event and bring it into the window, as close as it needs to be seen.
+  visit(found) {
+    const { view, width, canvas } = this.timeline, length = view.end - view.begin;
+    const start = found.lane.start(found.i), end = found.lane.end(found.i), duration = Math.max(end - start, 1);
+    this.select(found, false);
+    const seen = (duration / length) * width >= 3 && duration <= length;
+    const wanted = seen ? length : duration * 12;
+    if (!seen || start < view.begin || end > view.end) {
+      const middle = (start + end) / 2;
+      this.go(middle - wanted / 2, middle + wanted / 2);
+    }
+    const { top, bottom } = canvas.getBoundingClientRect();
+    if (bottom < 0 || top > innerHeight) document.getElementById("timeline").scrollIntoView();
+  }
+
+  // How many commands of a row stand in the pixel of an event that has none for itself, else 0.
+  companions({ lane, i }) {
+    const { view, width } = this.timeline, pixel = (view.end - view.begin) / width;
+    if (lane.kind !== "commands" || lane.end(i) - lane.start(i) >= THIN * pixel) return 0;
+    let count = -1;
+    const begin = lane.start(i) - pixel / 2;
+    lane.pyramids[lane.row[i]].visit(begin, begin + pixel, 0, () => (count += 1));
+    return Math.max(count, 0);
+  }
+
+  // The card of what is under the pointer.
+  tipOf(found) {
+    const parts = this.details.card(found, true), count = this.companions(found);
+    if (count) parts.push(element("p", { class: "together" }, say(
+      "The longest here: drawn together with {count} others. Zoom in to part them.", { count: format.count(count) },
+    )));
+    return parts;
   }
 
   // The event at a place of the canvas: the longest within two pixels.
@@ -264,17 +306,14 @@ class Explorer {
     const row = Math.min(Math.max(Math.floor((y - placed.y - 1) / placed.row), 0), lane.rows - 1);
     const slack = (2 * (timeline.view.end - timeline.view.begin)) / timeline.width;
     const time = timeline.time(x);
-    const [from, to] = lane.window(time - slack, time + slack);
     let best = null, bestDistance = Infinity, longest = -1;
-    for (let i = from; i < to; i++) {
-      if (lane.row[i] !== row) continue;
+    lane.pyramids[row].visit(time - slack, time + slack, 0, (i) => {
       const start = lane.start(i), end = lane.end(i);
       const distance = Math.max(start - time, time - end, 0);
-      if (distance > slack) continue;
       if (distance < bestDistance || (distance === bestDistance && end - start > longest)) {
         [best, bestDistance, longest] = [{ lane, i }, distance, end - start];
       }
-    }
+    });
     return best;
   }
 
@@ -284,7 +323,7 @@ class Explorer {
     if (before?.lane !== found?.lane || before?.i !== found?.i) {
       this.timeline.hovered = found;
       this.timeline.draw();
-      if (found) this.tip.replaceChildren(...this.details.card(found, true));
+      if (found) this.tip.replaceChildren(...this.tipOf(found));
     }
     this.timeline.canvas.classList.toggle("over", Boolean(found));
     this.tip.hidden = !found;
@@ -297,14 +336,23 @@ class Explorer {
   }
 
   report() {
-    const { view, inView, tables, span } = this.timeline;
+    const { view, inView, together, tables, span } = this.timeline;
     const begin = Math.max(view.begin, 0), end = Math.min(view.end, span);
     const total = page.timeline.commands, here = tables.commands.rows;
-    const left = here < total
-      ? ` This page holds the ${format.count(here)} longest of ${format.count(total)} commands.` : "";
-    const text = `${format.instant(begin)} to ${format.instant(end)} (${format.duration(end - begin)}), ` +
-      `${format.count(inView ?? 0)} commands in view.${left}`;
+    const sentences = [say("{from} to {to} ({length}), {count} commands in view.", {
+      from: format.instant(begin), to: format.instant(end), length: format.duration(end - begin),
+      count: format.count(inView ?? 0),
+    })];
+    if (together) sentences.push(say(
+      "{count} of them are thinner than {pixels} pixels: drawn together, as strongly as they cover their pixels.",
+      { count: format.count(together), pixels: THIN },
+    ));
+    if (here < total) sentences.push(say(
+      "This page holds the {here} longest of {total} commands.",
+      { here: format.count(here), total: format.count(total) },
+    ));
     clearTimeout(this.said);
-    this.said = setTimeout(() => (this.status.textContent = text), 60);
+    this.said = setTimeout(() => (this.status.textContent = sentences.join(" ")), 60);
+    for (const mover of this.movers) mover();
   }
 }

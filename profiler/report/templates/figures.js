@@ -1,5 +1,6 @@
 // The plotly figures. Running the library takes a second, so it waits until a figure comes into
-// view, the page is about to be printed, or nobody has touched anything for a while.
+// view, the page is about to be printed, or nobody has touched anything for a while. What of a
+// figure follows the choice is in linked.js.
 
 const QUIET = 1500; // ms without input
 const NARROW = 640; // pixels of a figure
@@ -27,8 +28,12 @@ async function startFigures() {
   const library = new TextDecoder().decode(await inflated("page-plotly"));
   document.head.append(element("script", {}, library));
   report.themed.push(drawFigures);
-  for (const place of document.querySelectorAll("[data-figure]")) {
+  whenSpoken(() => drawFigures(currentTheme()));
+  report.recounters.push(redrawFigures);
+  for (const rest = [...document.querySelectorAll("[data-figure]")]; rest.length;) {
+    const place = rest.splice(nearest(rest), 1)[0]; // what is looked at comes first
     await drawFigure(place, currentTheme());
+    startClicks(place);
     await new Promise((resolve) => setTimeout(resolve)); // the page stays alive between two
   }
   new ResizeObserver(() => resizeFigures()).observe(document.querySelector("main"));
@@ -36,12 +41,52 @@ async function startFigures() {
   document.documentElement.dataset.figures = "drawn";
 }
 
+function figureOf({ dataset: { figure } }, theme) {
+  return linkedChart(figure, spokenFigure(figure, page.figures[theme][figure]), theme);
+}
+
+// Which of `places` is in the window, or least far from it.
+function nearest(places) {
+  const away = places.map((place) => {
+    const { top, bottom } = place.getBoundingClientRect();
+    return Math.max(top - innerHeight, -bottom, 0);
+  });
+  return away.indexOf(Math.min(...away));
+}
+
 async function drawFigures(theme) {
   for (const place of document.querySelectorAll("[data-figure]")) await drawFigure(place, theme);
 }
 
+// After a change of the choice: what is in view at once, the rest one by one.
+async function redrawFigures() {
+  const asked = (report.redrawn = {}), places = [...document.querySelectorAll("[data-figure]")];
+  const inView = (place) => {
+    const { top, bottom } = place.getBoundingClientRect();
+    return bottom > 0 && top < innerHeight;
+  };
+  for (const place of [...places.filter(inView), ...places.filter((place) => !inView(place))]) {
+    await drawFigure(place, currentTheme());
+    await new Promise((resolve) => setTimeout(resolve));
+    if (report.redrawn !== asked) return;
+  }
+}
+
+// Below a figure, what it has to do with the choice.
+function drawFigureScope(place, scope) {
+  let line = place.nextElementSibling;
+  if (!line?.classList.contains("scope")) {
+    if (!scope) return;
+    place.after((line = element("p", { class: "scope" })));
+  }
+  line.textContent = scope;
+  line.hidden = !scope;
+}
+
 function drawFigure(place, theme) {
-  const { data, layout } = page.figures[theme][place.dataset.figure];
+  const { data, layout, scope } = figureOf(place, theme);
+  drawFigureScope(place, scope);
+  place.style.minHeight = `${layout.height}px`;
   const config = { displayModeBar: false, responsive: false }, width = place.clientWidth;
   return Plotly.react(place, fittedData(data, width), fitted(data, layout, width), config);
 }
@@ -50,7 +95,7 @@ function resizeFigures() {
   for (const place of document.querySelectorAll("[data-figure]")) {
     const width = place.clientWidth;
     if (!place.data || width === place.layout.width) continue;
-    const { data, layout } = page.figures[currentTheme()][place.dataset.figure];
+    const { data, layout } = figureOf(place, currentTheme());
     Plotly.react(place, fittedData(data, width), fitted(data, layout, width));
   }
 }

@@ -1,32 +1,48 @@
 // Lanes of the timeline: which events they hold, in which row each stands, what lies in a window.
+// Their pyramids are in pyramid.js.
 
 const MOST_ROWS = 12; // rows of one lane; deeper nesting shares the last and the label says so
 
-// Events of a lane are sorted by start. `reach[i]` is the latest end among events 0..i, so that a
-// binary search finds the first event that can touch a window.
+// Events of a lane are sorted by start; those that lie within others stand in rows below them.
 class Lane {
   constructor(description, table) {
     Object.assign(this, description);
     this.table = table;
     const { first, count } = description;
-    this.reach = new Float64Array(count);
     this.row = new Uint8Array(count);
     this.rows = 1;
     this.deepest = 1;
     const ends = [];
     if (this.kind === "counters") return this.measure();
-    for (let i = 0, reach = -Infinity; i < count; i++) {
+    for (let i = 0; i < count; i++) {
       const start = table.start[first + i];
       const end = start + Math.max(table.duration[first + i], 0);
       let row = 0;
       while (row < ends.length && ends[row] > start) row++;
       ends[row] = end;
       this.row[i] = Math.min(row, MOST_ROWS - 1);
-      this.reach[i] = reach = Math.max(reach, end);
     }
     this.deepest = Math.max(ends.length, 1);
     this.rows = Math.min(this.deepest, MOST_ROWS);
+    this.pyramids = this.byRow().map((events) => new Pyramid(this, events));
   }
+
+  // The events of each row, in order.
+  byRow() {
+    const sizes = new Uint32Array(this.rows);
+    for (let i = 0; i < this.count; i++) sizes[this.row[i]]++;
+    const rows = Array.from(sizes, (size) => new Uint32Array(size)), filled = new Uint32Array(this.rows);
+    for (let i = 0; i < this.count; i++) rows[this.row[i]][filled[this.row[i]]++] = i;
+    return rows;
+  }
+
+  // `matches[i]` of the lane's table tells which events were chosen, null that nothing was.
+  choose(matches) {
+    this.matches = matches;
+    for (const pyramid of this.pyramids ?? []) pyramid.choose(matches);
+  }
+
+  matched(i) { return !this.matches || this.matches[this.first + i] === 1; }
 
   // A counter has no rows; what matters is its highest value.
   measure() {
@@ -44,11 +60,7 @@ class Lane {
     return this.start(i) + Math.max(this.table.duration[this.first + i], 0);
   }
 
-  // [from, to) of the events that can touch [begin, end].
-  window(begin, end) {
-    return [firstAbove(this.reach, begin), this.startsBefore(end)];
-  }
-
+  // How many events start at `time` or before.
   startsBefore(time) {
     let low = 0, high = this.count;
     while (low < high) {
@@ -57,16 +69,6 @@ class Lane {
     }
     return low;
   }
-}
-
-// The first index of sorted `values` that is at least `limit`.
-function firstAbove(values, limit) {
-  let low = 0, high = values.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (values[middle] < limit) low = middle + 1; else high = middle;
-  }
-  return low;
 }
 
 // Where each lane stands: bands of devices, each with a heading and its lanes, from the top.
@@ -91,3 +93,8 @@ function laidOut(lanes, collapsed, { compact, counters }) {
   return { bands, height: y + 6 };
 }
 const RULER = 26, HEADING = 26, ROW = 18, CALL_ROW = 28, SPAN_ROW = 18, COUNTER_ROW = 34;
+
+// Lanes of calls, spans and modules have names of ours; tracks have those of their producers.
+function laneName({ kind, track }) {
+  return ["calls", "spans", "modules"].includes(kind) ? say(track) : track;
+}

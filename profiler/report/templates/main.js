@@ -2,7 +2,7 @@
 
 const THEMES = ["auto", "light", "dark"];
 const darkness = matchMedia("(prefers-color-scheme: dark)");
-const report = { theme: "auto", printing: false, timeline: null, themed: [] };
+const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], recounted: {}, recounters: [] };
 
 function currentTheme() {
   if (report.printing) return "light";
@@ -12,7 +12,9 @@ function currentTheme() {
 function applyTheme() {
   const theme = currentTheme();
   document.documentElement.dataset.theme = theme;
-  document.getElementById("theme").textContent = `Theme: ${report.theme}`;
+  document.getElementById("theme").textContent = {
+    auto: () => say("Theme: auto"), light: () => say("Theme: light"), dark: () => say("Theme: dark"),
+  }[report.theme]();
   for (const follow of report.themed) follow(theme);
 }
 
@@ -32,6 +34,7 @@ function startTheme() {
     applyTheme();
   });
   darkness.addEventListener("change", applyTheme);
+  whenSpoken(applyTheme);
   matchMedia("print").addEventListener("change", (event) => printed(event.matches));
   addEventListener("beforeprint", () => printed(true));
   addEventListener("afterprint", () => printed(false));
@@ -39,12 +42,12 @@ function startTheme() {
 }
 
 // The tables by key.
-function startTables(explorer) {
+function startTables(explorer, choice) {
   const tables = {};
   for (const holder of document.querySelectorAll("[data-table]")) {
     const key = holder.dataset.table, table = page.tables_shown[key];
     const action = key === "calls" && {
-      title: "Zoom into this call",
+      title: () => say("Zoom into this call"),
       run: (i) => {
         const found = explorer.callNumbered(table.values.call[i]);
         if (!found) return;
@@ -52,48 +55,68 @@ function startTables(explorer) {
         document.getElementById("timeline").scrollIntoView();
       },
     };
-    tables[key] = new DataTable(holder, { ...table, action });
+    const fold = ["operators", "host"].includes(key) && new Fold(explorer, { host: key === "host" });
+    tables[key] = new DataTable(holder, { ...table, action, fold, choice });
   }
+  startRecounts(tables, choice);
   return tables;
 }
 
-function startLegend() {
+// Entries of the legend choose what they stand for, where that can be chosen.
+function startLegend(choice) {
   const legend = document.getElementById("timeline-legend");
   const draw = () => {
+    const { mode } = report.timeline;
     const pairs = Object.entries(page.palette[
-      { submodule: "submodules", role: "roles", category: "categories" }[report.timeline.mode]
+      { submodule: "submodules", role: "roles", category: "categories" }[mode]
     ]);
     const present = new Set([
       ...page.timeline.strings, ...page.timeline.lanes.map((lane) => lane.category),
     ]);
     const wanted = pairs.filter(([name]) => present.has(name));
-    legend.replaceChildren(...wanted.map(([name, pair]) => element("li", {}, swatch(pair), name)));
+    const focused = [...legend.children].findIndex((entry) => entry.contains(document.activeElement));
+    legend.replaceChildren(...wanted.map(([name, pair]) => element("li", {},
+      DIMENSIONS.includes(mode) && choice.exists(mode, name)
+        ? pickButton(choice, { [mode]: name }, swatch(pair), name) : [swatch(pair), name])));
+    if (focused >= 0) legend.children[focused]?.querySelector("button")?.focus();
   };
   document.getElementById("timeline-colour").addEventListener("change", draw);
+  choice.follow(draw);
+  whenSpoken(draw);
   draw();
 }
 
 async function start() {
   startTheme();
+  startSpeech();
   startContents();
   const tables = await unpackedTables();
   report.timeline = new Timeline(tables, currentTheme());
   report.timeline.drawNow();
   window.profileReady = performance.now();
   document.documentElement.dataset.timeline = "drawn";
+  whenSpoken(() => report.timeline.arrange());
   report.themed.push((theme) => {
     report.timeline.setTheme(theme);
     report.timeline.draw();
   });
   const explorer = new Explorer(report.timeline, new Details(report.timeline));
-  startLegend();
-  startFindings(explorer, startTables(explorer));
-  window.profileReport = { timeline: report.timeline, explorer };
+  const choice = report.choice = new Choice(report.timeline);
+  const bar = new ChosenBar(choice, explorer);
+  explorer.details.offer = (found) => choiceButtons(choice, report.timeline, found);
+  startLegend(choice);
+  const shown = startTables(explorer, choice);
+  startPerfetto();
+  startFindings(explorer, shown, choice);
+  startKeys(bar, explorer);
+  explorer.address = new Address(choice, explorer);
+  window.profileReport = { timeline: report.timeline, explorer, choice, tables: shown };
+  window.profileUsable = performance.now();
 }
 
 const started = start();
 started.catch((error) => {
   document.getElementById("timeline-status").textContent =
-    `The timeline could not be drawn (${error.message}): open this page in a current browser.`;
+    say("The timeline could not be drawn ({error}): open this page in a current browser.", { error: error.message });
   throw error;
 });

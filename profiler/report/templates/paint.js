@@ -2,6 +2,7 @@
 // for each pixel and drawn as strongly as they cover it: nothing is left out at any zoom.
 
 const TINTS = [0, 0.14, 0.27]; // how far neighbouring commands of one colour go to the surface
+const PALE = 0.2; // what is left of the colour of events that were not chosen
 
 function mixed(colour, other, part) {
   const channel = (text, i) => parseInt(text.slice(i, i + 2), 16);
@@ -15,7 +16,9 @@ class Paints {
     this.tables = tables;
     this.theme = theme;
     this.fills = [];
+    this.pales = [];
     this.inks = [];
+    this.words = []; // the fills as a little-endian image has them, transparent
     this.known = new Map();
     const named = page.palette[mode === "submodule" ? "submodules" : mode === "role" ? "roles" : ""];
     const { calls, commands } = tables;
@@ -49,8 +52,11 @@ class Paints {
       this.known.set(colour, this.fills.length);
       for (const tint of TINTS) {
         const fill = mixed(colour, page.palette.surface[this.theme], tint);
+        const channel = (i) => parseInt(fill.slice(i, i + 2), 16);
         this.fills.push(fill);
+        this.pales.push(mixed(fill, page.palette.surface[this.theme], 1 - PALE));
         this.inks.push(readable(fill));
+        this.words.push(channel(1) | (channel(3) << 8) | (channel(5) << 16));
       }
     }
     return this.known.get(colour);
@@ -69,46 +75,65 @@ function readable(fill) {
   return luminance(fill) > 0.2 ? "#14171c" : "#ffffff";
 }
 
-// Sums of events narrower than a pixel, for the rows of one lane.
+// Sums of events narrower than a pixel, for rows of lanes: how much of each pixel they cover, and
+// what the longest of them is, of all events and of the chosen ones. Drawn as an image of a pixel's
+// height a row, which costs as much for a thousand events as for a million.
 class Cover {
   constructor(width, rows) {
     this.width = width;
-    this.part = new Float32Array(width * rows);
-    this.longest = new Float32Array(width * rows);
-    this.key = new Uint16Array(width * rows);
+    this.rows = rows;
+    const size = width * rows;
+    this.all = { part: new Float32Array(size), longest: new Float32Array(size), key: new Uint16Array(size) };
+    this.chosen = { part: new Float32Array(size), longest: new Float32Array(size), key: new Uint16Array(size) };
+    this.image = new OffscreenCanvas(Math.max(width, 1), Math.max(rows, 1));
+    this.context = this.image.getContext("2d");
+    this.pixels = this.context.createImageData(this.image.width, this.image.height);
+    this.colours = new Uint32Array(this.pixels.data.buffer);
   }
 
-  add(row, x0, x1, key) {
+  clear() {
+    for (const { part, longest } of [this.all, this.chosen]) {
+      part.fill(0);
+      longest.fill(0);
+    }
+  }
+
+  // Add `amount` pixels of events between x0 and x1; `longest` of them has the colour `key`.
+  add({ part, longest: best, key: keys }, row, x0, x1, amount, longest, key) {
     const first = Math.max(Math.floor(x0), 0), last = Math.min(Math.floor(x1), this.width - 1);
+    const length = x1 - x0;
     for (let x = first; x <= last; x++) {
-      const part = Math.min(x1, x + 1) - Math.max(x0, x);
-      const at = row * this.width + x;
-      this.part[at] += Math.max(part, 1e-6);
-      if (part >= this.longest[at]) {
-        this.longest[at] = part;
-        this.key[at] = key;
+      const here = length > 0 ? (Math.min(x1, x + 1) - Math.max(x0, x)) / length : 1;
+      const at = row * this.width + x, most = Math.min(longest, 1) * here;
+      part[at] += Math.max(amount * here, 1e-6);
+      if (most >= best[at]) {
+        best[at] = most;
+        keys[at] = key;
       }
     }
   }
 
-  draw(context, fills, top, height, pitch) {
-    for (let row = 0; row * this.width < this.part.length; row++) {
-      let from = 0, strength = 0, key = 0;
-      for (let x = 0; x <= this.width; x++) {
-        const at = row * this.width + x;
-        const part = x < this.width ? this.part[at] : 0;
-        const now = part === 0 ? 0 : Math.max(Math.round(Math.min(part, 1) * 12), 2);
-        if (now === strength && (now === 0 || this.key[at] === key) && x < this.width) continue;
-        if (strength) {
-          context.globalAlpha = strength / 12;
-          context.fillStyle = fills[key];
-          context.fillRect(from, top + row * pitch, x - from, height);
-        }
-        [from, strength, key] = [x, now, x < this.width ? this.key[at] : 0];
-      }
+  // Colours of all pixels; where something was chosen the rest is pale.
+  finish(words, choosing) {
+    const { all, chosen, colours } = this;
+    for (let at = 0; at < all.part.length; at++) {
+      if (all.part[at] === 0) colours[at] = 0;
+      else if (!choosing) colours[at] = words[all.key[at]] | (strength(all.part[at], 0.17) << 24);
+      else if (chosen.part[at] > 0) colours[at] = words[chosen.key[at]] | (strength(chosen.part[at], 0.5) << 24);
+      else colours[at] = words[all.key[at]] | ((strength(all.part[at], 0.17) * PALE) << 24);
     }
-    context.globalAlpha = 1;
+    this.context.putImageData(this.pixels, 0, 0);
   }
+
+  draw(context, row, top, height) {
+    context.imageSmoothingEnabled = false;
+    context.drawImage(this.image, 0, row, this.width, 1, 0, top, this.width, height);
+  }
+}
+
+// How strongly a pixel is drawn that is covered by `part`, 0 to 255: the least that exists is seen.
+function strength(part, least) {
+  return Math.round(255 * Math.max(Math.min(part, 1), least));
 }
 
 // Text in bars, measured once.

@@ -1,25 +1,34 @@
 // Tables: sorted by any column, searched in all texts, all times in one unit.
 
-const TEXTS = ["text", "list", "layer"];
+const TEXTS = ["text", "word", "list", "layer"];
 const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text is in the title
 
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
-  constructor(holder, { name, columns, values, sort, shown, search, action, variants }) {
-    Object.assign(this, { holder, name, columns, values, action, variants });
+  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys }) {
+    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys });
+    this.whole = { values, variants }; // of the run, whatever is chosen
+    this.recounted = false;
     this.step = this.limit = shown;
     this.order = { column: sort ?? null, down: true };
     this.query = "";
     this.measure();
     this.count = element("p", { class: "count", "aria-live": "polite" });
+    this.scope = element("p", { class: "scope", hidden: true });
     this.more = element("button", { type: "button", class: "quiet", onclick: () => this.grow() });
     this.head = element("tr");
-    this.rows = element("tbody");
-    const caption = element("caption", { class: "hidden" }, name);
-    const table = element("table", {}, caption, element("thead", {}, this.head), this.rows);
-    const tools = element("div", { class: "tools" }, this.searchBox(search), this.choice(variants), this.count);
+    this.rows = element("tbody", { onkeydown: (event) => this.walk(event) });
+    this.caption = element("caption", { class: "hidden" });
+    const table = element("table", {}, this.caption, element("thead", {}, this.head), this.rows);
+    const tools = element("div", { class: "tools" }, this.searchBox(search), this.variantPicker(variants), this.count);
     const foot = element("div", { class: "foot" }, this.more);
-    holder.append(search || variants ? tools : "", element("div", { class: "scroll" }, table), foot);
+    holder.append(search || variants ? tools : "", this.scope, element("div", { class: "scroll" }, table), foot);
+    choice?.follow(() => this.draw());
+    whenSpoken(() => {
+      this.speak();
+      this.draw();
+    }, holder);
+    this.speak();
     this.draw();
   }
 
@@ -28,8 +37,7 @@ class DataTable {
   searchBox(wanted) {
     if (!wanted) return null;
     return this.searched = element("input", {
-      type: "search", placeholder: `Search ${this.name}`, "aria-label": `Search ${this.name}`,
-      spellcheck: "false", autocomplete: "off",
+      type: "search", spellcheck: "false", autocomplete: "off",
       oninput: (event) => {
         this.query = event.target.value;
         this.limit = this.step;
@@ -38,21 +46,87 @@ class DataTable {
     });
   }
 
+  // What stands around the rows, in the reader's language.
+  speak() {
+    const name = say(this.name);
+    this.caption.textContent = name;
+    if (this.searched) {
+      this.searched.placeholder = say("Search {name}", { name });
+      this.searched.setAttribute("aria-label", this.searched.placeholder);
+    }
+    if (!this.chosen) return;
+    this.chosenLabel.textContent = say("One row a");
+    [...this.chosen.options].forEach((option, i) => (option.textContent = say(this.variants[i].label)));
+  }
+
   // Other rows for the same columns, such as operators one by one instead of folded.
-  choice(variants) {
+  variantPicker(variants) {
     if (!variants) return null;
-    const options = variants.map(({ label }, i) => element("option", { value: String(i) }, label));
+    const options = variants.map((_, i) => element("option", { value: String(i) }));
     this.chosen = element("select", { onchange: () => {
       this.take(Number(this.chosen.value));
       this.draw();
     } }, options);
-    return element("label", {}, "One row a ", this.chosen);
+    return element("label", {}, this.chosenLabel = element("span"), " ", this.chosen);
   }
 
   take(variant) {
     this.values = this.variants[variant].values;
     this.limit = this.step;
     this.measure();
+  }
+
+  // Other values for the same columns, counted from the commands that were chosen; null for those
+  // of the run again. `variants` are as in the constructor.
+  recount(found) {
+    this.recounted = Boolean(found);
+    const { values, variants } = found ?? this.whole, chosen = Number(this.chosen?.value ?? 0);
+    this.variants = variants;
+    this.values = variants ? variants[chosen].values : values;
+    this.measure();
+    this.draw();
+  }
+
+  // How rows tell a dimension of the choice: a column, or keys that are not shown; else undefined.
+  telling(dimension) {
+    if (!this.choice) return undefined;
+    const column = this.columns.find(({ name }) => dimensionOf(name) === dimension);
+    return column ? this.values[column.name] : this.keys?.[dimension];
+  }
+
+  // Whether row `i` is of what was chosen, as far as its columns tell.
+  kept(i) {
+    if (!this.choice?.active || this.recounted) return true;
+    for (const [dimension, chosen] of this.choice.values) {
+      const value = this.telling(dimension)?.[i];
+      if (value === undefined && !this.telling(dimension)) continue;
+      if (value === null || value === undefined) return false;
+      if (!chosen.some((other) => sameValue(dimension, value, other))) return false;
+    }
+    return true;
+  }
+
+  recountScope() {
+    const here = this.choice.timeline.tables.commands.rows, total = page.timeline.commands;
+    const counted = say("Counted anew from the commands that match: {choice}.", { choice: this.choice.sentence() });
+    const values = { here: format.count(here), total: format.count(total) };
+    return here < total ? `${counted} ${say("This page holds the {here} longest of {total} commands.", values)}` : counted;
+  }
+
+  // What of the choice the table follows, in words.
+  drawScope() {
+    this.scope.hidden = !this.choice?.active;
+    if (this.scope.hidden) return;
+    const told = DIMENSIONS.filter((dimension) => this.telling(dimension));
+    const followed = this.choice.sentence(told);
+    const others = this.choice.sentence(DIMENSIONS.filter((dimension) => !told.includes(dimension)));
+    let rows = 0;
+    for (let i = 0; i < this.size; i++) rows += this.kept(i);
+    const values = { count: format.count(rows), all: format.count(this.size), followed, others };
+    this.scope.textContent = this.recounted ? this.recountScope()
+      : !followed ? say("Whole run: this table does not tell {others}.", values)
+        : others ? say("{count} of {all} rows, by {followed}; not by {others}.", values)
+          : say("{count} of {all} rows, by {followed}.", values);
   }
 
   // Search for a text from elsewhere on the page, among all variants, and go there.
@@ -103,7 +177,7 @@ class DataTable {
     const words = this.query.toLowerCase().split(/\s+/).filter(Boolean);
     const rows = [];
     for (let i = 0; i < this.size; i++) {
-      if (words.every((word) => this.haystack[i].includes(word))) rows.push(i);
+      if (this.kept(i) && words.every((word) => this.haystack[i].includes(word))) rows.push(i);
     }
     const values = this.values[this.order.column], sign = this.order.down ? -1 : 1;
     if (!values) return rows;
@@ -115,30 +189,59 @@ class DataTable {
   }
 
   draw() {
-    const rows = this.found();
+    const rows = this.found(), focused = this.rows.contains(document.activeElement) && document.activeElement.dataset.pick;
+    this.drawScope();
     this.head.replaceChildren(...this.columns.map((column) => this.heading(column)));
-    this.rows.replaceChildren(...rows.slice(0, this.limit).map((row) => this.row(row)));
+    const lines = rows.slice(0, this.limit).map((row) => this.row(row));
+    this.rows.replaceChildren(...(this.fold ? lines.flatMap((line, at) => this.fold.foldable(this, rows[at], line)) : lines));
     const drawn = Math.min(this.limit, rows.length);
-    const of = rows.length === this.size ? "" : ` found of ${format.count(this.size)}`;
-    this.count.textContent = `${format.count(drawn)} of ${format.count(rows.length)}${of}`;
+    const counts = { drawn: format.count(drawn), found: format.count(rows.length), all: format.count(this.size) };
+    this.count.textContent = rows.length === this.size || !this.query.trim()
+      ? say("{drawn} of {found}", counts) : say("{drawn} of {found} found of {all}", counts);
+    this.letIn(focused);
     this.more.hidden = drawn >= rows.length;
-    this.more.textContent = `Show more (${format.count(rows.length - drawn)} left)`;
+    this.more.textContent = say("Show more ({count} left)", { count: format.count(rows.length - drawn) });
   }
 
   heading({ name, label, kind, meaning, minor }) {
     const sorted = this.order.column === name;
     const unit = this.scales[name]?.unit ?? "";
     const button = element(
-      "button", { type: "button", "data-column": name, title: meaning, onclick: () => this.sortBy(name, kind) },
-      label, unit ? element("span", { class: "unit" }, ` ${unit}`) : null,
+      "button", { type: "button", "data-column": name, title: say(meaning), onclick: () => this.sortBy(name, kind) },
+      say(label), unit ? element("span", { class: "unit" }, ` ${unit}`) : null,
       element("span", { class: "arrow", "aria-hidden": "true" }, sorted ? (this.order.down ? "▾" : "▴") : ""),
     );
     const direction = sorted ? (this.order.down ? "descending" : "ascending") : "none";
     return element("th", { scope: "col", class: this.classes(kind, minor), "aria-sort": direction }, button);
   }
 
+  // The first of the cells that choose is a stop of Tab, or the one that had the focus; arrows lead
+  // to the others.
+  letIn(focused) {
+    const cells = [...this.rows.querySelectorAll("button.pick")];
+    const found = focused && cells.find(({ dataset }) => dataset.pick === focused);
+    for (const cell of cells) cell.tabIndex = -1;
+    if (cells.length) (found || cells[0]).tabIndex = 0;
+    if (found) found.focus({ preventScroll: true });
+  }
+
+  walk(event) {
+    const from = event.target.closest?.("button.pick");
+    const steps = { ArrowRight: [0, 1], ArrowLeft: [0, -1], ArrowDown: [1, 0], ArrowUp: [-1, 0] };
+    if (!from || !Object.hasOwn(steps, event.key)) return;
+    const [down, right] = steps[event.key], column = from.closest("td").cellIndex;
+    const all = [...this.rows.querySelectorAll("button.pick")], at = all.indexOf(from);
+    const next = right ? all[at + right]
+      : (down > 0 ? all.slice(at + 1) : all.slice(0, at).reverse()).find((cell) => cell.closest("td").cellIndex === column);
+    event.preventDefault();
+    if (!next) return;
+    from.tabIndex = -1;
+    next.tabIndex = 0;
+    next.focus();
+  }
+
   classes(kind, minor) {
-    const alignment = { layer: "layer", text: "text", list: "text" }[kind] ?? "number";
+    const alignment = { layer: "layer", text: "text", word: "text", list: "text" }[kind] ?? "number";
     return minor ? `${alignment} minor` : alignment;
   }
 
@@ -147,7 +250,7 @@ class DataTable {
     if (!this.action) return element("tr", {}, cells);
     const button = element("button", { type: "button", class: "link", onclick: () => this.action.run(i) });
     button.append(...cells[0].childNodes);
-    button.title = this.action.title;
+    button.title = this.action.title();
     cells[0].append(button);
     return element("tr", {}, cells);
   }
@@ -165,7 +268,16 @@ class DataTable {
     const text = this.shown(value, kind, name);
     const shown = kind === "layer" ? breakable(shortened(text, limit)) : shortened(text, limit);
     const colour = colourOf(name, value);
-    return element("td", properties, colour ? swatch(colour) : null, shown);
+    return element("td", properties, this.pickable(name, value, [colour ? swatch(colour) : null, shown]));
+  }
+
+  // The content of a cell, as a button where the whole page can follow its value.
+  pickable(name, value, content) {
+    const dimension = this.choice && dimensionOf(name), leads = this.action && name === this.columns[0].name;
+    if (!dimension || leads || !this.choice.exists(dimension, value)) return content;
+    const button = pickButton(this.choice, { [dimension]: value }, content.flat());
+    button.dataset.pick = `${dimension} ${value}`;
+    return button;
   }
 
   shown(value, kind, name) {
@@ -174,14 +286,18 @@ class DataTable {
       const options = { minimumFractionDigits: digits, maximumFractionDigits: digits };
       const least = 10 ** -digits / 2; // what is more than nothing never reads as nothing
       if (value > 0 && value / factor < least) return `<${(2 * least).toFixed(digits)}`;
-      return (value / factor).toLocaleString("en-US", options);
+      const text = Math.abs(value / factor).toLocaleString("en-US", options);
+      return value < 0 && /[1-9]/.test(text) ? `\u2212${text}` : text;
     }
     if (kind === "count") return format.count(value);
     if (kind === "bytes") return format.size(value);
     if (kind === "number") return format.number(value);
     if (kind === "ratio" || kind === "share") return format.percent(value);
+    if (kind === "instant") return format.instant(value);
+    if (kind === "change") return (value > 0 ? "+" : "") + format.percent(value);
     if (kind === "factor") return format.factor(value);
-    if (kind === "flag") return value ? "yes" : "no";
+    if (kind === "flag") return value ? say("yes") : say("no");
+    if (kind === "word") return say(value);
     if (kind === "step") return value < 0 ? NOTHING : String(value);
     return String(value);
   }

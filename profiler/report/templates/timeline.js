@@ -1,6 +1,7 @@
 // The timeline: a window of time over lanes, drawn on demand.
 
 const SHORTEST = 50; // ns; the shortest window
+const THIN = 1.5; // pixels; what is narrower is drawn with its neighbours
 
 class Timeline {
   constructor(tables, theme) {
@@ -17,6 +18,7 @@ class Timeline {
     this.view = this.whole();
     this.mode = "submodule";
     this.counters = false;
+    this.choosing = false;
     this.hovered = this.selected = null;
     this.changed = () => {};
     this.setTheme(theme);
@@ -37,6 +39,14 @@ class Timeline {
   setMode(mode) {
     this.mode = mode;
     this.setTheme(this.theme);
+    this.draw();
+  }
+
+  // Draw what does not match pale; `matches` holds a flag for each row of each table, or is null.
+  choose(matches) {
+    this.choosing = Boolean(matches);
+    for (const lane of this.lanes) lane.choose(matches?.[lane.kind] ?? null);
+    this.painted = null;
     this.draw();
   }
 
@@ -76,14 +86,16 @@ class Timeline {
       hardware ? element("span", { class: "hardware" }, hardware) : null,
     );
     const labels = band.lanes.map(({ lane, y, height }) => {
-      const hidden = lane.deepest - lane.rows;
-      const note = hidden ? `, ${hidden} deeper rows share the last` : "";
-      const about = lane.kind === "modules" ? "stretches of commands whose layers begin alike" : lane.category;
-      const title = about ? `${lane.track} (${about})${note}` : lane.track;
+      const hidden = lane.deepest - lane.rows, name = laneName(lane);
+      const about = lane.kind === "modules" ? say("stretches of commands whose layers begin alike") : lane.category;
+      const title = [
+        about ? `${name} (${about})` : name,
+        hidden && say("{count} deeper rows share the last", { count: hidden }),
+      ].filter(Boolean).join(", ");
       return element(
         "div",
         { class: `lane ${lane.kind}`, style: { top: `${y}px`, height: `${height}px` }, title },
-        element("span", {}, hidden ? `${lane.track} +${hidden}` : lane.track),
+        element("span", {}, hidden ? `${name} +${hidden}` : name),
       );
     });
     return element("div", {}, heading || null, labels);
@@ -126,10 +138,9 @@ class Timeline {
     context.textBaseline = "middle";
     this.labelWidths ??= new Labels(context);
     this.drawGround(context);
-    this.inView = 0;
-    for (const placed of this.placed) this.drawLane(context, placed);
+    this.drawLanes(context);
     this.drawMarks(context);
-    this.drawOverview();
+    drawOverview(this);
     this.changed();
   }
 
@@ -154,51 +165,97 @@ class Timeline {
   drawCounter(context, { lane, y, height }) {
     const tall = height - 18, ground = y + height - 4;
     context.fillStyle = this.inks.counter;
+    const bar = (left, right, high) => context.fillRect(left, ground - high, Math.max(right - left, 0.5), Math.max(high, 1));
+    let from = -1, highest = 0; // of samples that share a pixel the highest is drawn
     for (let i = Math.max(lane.startsBefore(this.view.begin) - 1, 0); i < lane.count; i++) {
       if (lane.start(i) > this.view.end) break;
       const left = Math.max(this.x(lane.start(i)), 0), right = Math.min(this.x(lane.end(i)), this.width);
       const high = lane.most > 0 ? (Math.max(lane.value(i), 0) / lane.most) * tall : 0;
-      context.fillRect(left, ground - high, Math.max(right - left, 0.5), Math.max(high, 1));
+      if (from < 0) from = left;
+      highest = Math.max(highest, high);
+      if (right - from < 1 && i + 1 < lane.count) continue;
+      bar(from, right, highest);
+      [from, highest] = [-1, 0];
     }
+    if (from >= 0) bar(from, from + 1, highest);
     context.fillStyle = this.inks.muted;
     context.textAlign = "right";
     context.fillText(counted(lane, lane.most), this.width - 6, y + 9);
     context.textAlign = "left";
   }
 
-  drawLane(context, placed) {
-    const { lane, y, row: pitch } = placed;
-    if (lane.kind === "counters") return this.drawCounter(context, placed);
-    const scale = this.width / (this.view.end - this.view.begin);
-    const [from, to] = lane.window(this.view.begin, this.view.end);
-    const bar = pitch - (pitch > 8 ? 2 : 1), top = y + 2;
-    const cover = new Cover(Math.ceil(this.width), lane.rows);
-    const labels = [];
-    let last = "";
-    for (let i = from; i < to; i++) {
-      const start = lane.start(i), end = lane.end(i);
-      if (end < this.view.begin) continue;
-      const x0 = (start - this.view.begin) * scale, x1 = (end - this.view.begin) * scale;
-      const key = this.keyOf(lane, i);
-      if (x1 - x0 < 1.5) {
-        cover.add(lane.row[i], x0, x1, key);
-        continue;
+  // Bars at least THIN pixels wide, by themselves; what is narrower goes into the cover.
+  drawBars(context, { lane, y, row: pitch }, coverRow, labels) {
+    const { begin, end } = this.view, scale = this.width / (end - begin), { all, chosen } = this.cover;
+    const bar = pitch - (pitch > 8 ? 2 : 1), top = y + 2, spans = lane.kind === "spans";
+    const { fills, pales } = this.paints, { cover } = this;
+    let last = "", row = 0, bars = 0, narrow = 0;
+    const one = (i) => {
+      const x0 = (lane.start(i) - begin) * scale, x1 = (lane.end(i) - begin) * scale, key = this.keyOf(lane, i);
+      const matched = lane.matched(i);
+      if (x1 - x0 < THIN) {
+        cover.add(all, coverRow + row, x0, x1, x1 - x0, x1 - x0, key);
+        if (lane.matches && matched) cover.add(chosen, coverRow + row, x0, x1, x1 - x0, x1 - x0, key);
+        narrow++;
+        return;
       }
-      const left = Math.max(x0, -4), right = Math.min(x1, this.width + 4);
-      const fill = lane.kind === "spans" ? this.inks.band : this.paints.fills[key];
+      bars++;
+      const left = Math.max(x0, -4), right = Math.min(x1, this.width + 4), at = top + row * pitch;
+      const fill = spans ? this.inks.band : (matched ? fills : pales)[key];
       if (fill !== last) context.fillStyle = last = fill;
-      const at = top + lane.row[i] * pitch;
       context.fillRect(left, at, right - left - (right - left > 3 ? 0.8 : 0), bar);
-      if (right - left > 22 && pitch > 10) labels.push([i, left, right, at, key]);
+      if (right - left > 22 && pitch > 10) labels.push([i, left, right, at + bar / 2 + 0.5, key]);
+    };
+    const many = (level, group) => {
+      const x0 = (level.begin[group] - begin) * scale, x1 = (level.end[group] - begin) * scale;
+      const key = this.keyOf(lane, level.longest[group]);
+      narrow += level.count[group];
+      cover.add(all, coverRow + row, x0, x1, level.time[group] * scale, level.most[group] * scale, key);
+      if (!lane.matches || level.chosen[group] < 0) return;
+      const chosenKey = this.keyOf(lane, level.chosen[group]);
+      cover.add(
+        chosen, coverRow + row, x0, x1, level.chosenTime[group] * scale, level.chosenMost[group] * scale, chosenKey,
+      );
+    };
+    for (; row < lane.rows; row++) lane.pyramids[row].visit(begin, end, 1 / scale, one, many);
+    if (lane.kind !== "commands") return;
+    this.inView += bars + narrow;
+    this.together += narrow;
+  }
+
+  // All lanes: bars, then narrower events of all lanes in one image, then names.
+  drawLanes(context) {
+    const shown = this.placed.filter(({ lane }) => lane.kind !== "counters");
+    const rows = shown.reduce((sum, { lane }) => sum + lane.rows, 0), labels = [];
+    if (this.cover?.width !== this.width || this.cover.rows !== rows) this.cover = new Cover(this.width, rows);
+    this.cover.clear();
+    this.inView = this.together = 0;
+    let coverRow = 0;
+    for (const placed of shown) {
+      const names = [];
+      this.drawBars(context, placed, coverRow, names);
+      labels.push([placed.lane, names]);
+      coverRow += placed.lane.rows;
     }
-    if (lane.kind === "commands") this.inView += to - from;
-    cover.draw(context, this.paints.fills, top, bar, pitch);
-    for (const [i, left, right, at, key] of labels) {
+    this.cover.finish(this.paints.words, this.choosing);
+    coverRow = 0;
+    for (const { lane, y, row: pitch } of shown) {
+      for (let row = 0; row < lane.rows; row++) {
+        this.cover.draw(context, coverRow++, y + 2 + row * pitch, pitch - (pitch > 8 ? 2 : 1));
+      }
+    }
+    for (const [lane, names] of labels) this.drawNames(context, lane, names);
+    for (const placed of this.placed) if (placed.lane.kind === "counters") this.drawCounter(context, placed);
+  }
+
+  drawNames(context, lane, names) {
+    for (const [i, left, right, middle, key] of names) {
       const begin = Math.max(left, 0) + 5, room = Math.min(right, this.width) - begin - 4;
       const label = this.labelWidths.fit(this.names(lane, i), room);
       if (!label) continue;
-      context.fillStyle = lane.kind === "spans" ? this.inks.muted : this.paints.inks[key];
-      context.fillText(label, begin, at + bar / 2 + 0.5);
+      const quiet = lane.kind === "spans" ? !this.choosing || !lane.matched(i) : !lane.matched(i);
+      context.fillStyle = quiet ? this.inks.muted : lane.kind === "spans" ? this.inks.text : this.paints.inks[key];
+      context.fillText(label, begin, middle);
     }
   }
 
@@ -221,10 +278,10 @@ class Timeline {
         ? [`${layer} · ${type}`, `${last} · ${type}`, last, type] : [layer, last];
     }
     if (lane.kind === "modules") return moduleNames(this.text[table.name[at]]);
-    const step = table.step[at];
-    if (lane.kind === "spans") return step < 0 ? [this.text[table.name[at]]] : [`step ${step}`, `${step}`];
+    const step = table.step[at], named = say("step {value}", { value: step });
+    if (lane.kind === "spans") return step < 0 ? [this.text[table.name[at]]] : [named, `${step}`];
     const name = this.text[table.submodule[at]], branch = this.text[table.branch[at]];
-    if (step >= 0) return [`${name} · step ${step}`, `step ${step}`, `${step}`];
+    if (step >= 0) return [`${name} · ${named}`, named, `${step}`];
     return branch ? [`${name} · ${branch}`, name] : [name];
   }
 
@@ -278,46 +335,5 @@ class Timeline {
       context.bezierCurveTo(from.right + bend, y0, to.left - bend, y1, to.left, y1);
       context.stroke();
     }
-  }
-
-  // The whole run on a strip of its own, painted once for each width and colouring.
-  paintWhole() {
-    const image = document.createElement("canvas");
-    image.width = this.overview.width;
-    image.height = this.overview.height;
-    const context = image.getContext("2d");
-    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    context.fillStyle = this.inks.surface;
-    context.fillRect(0, 0, this.width, 34);
-    const whole = this.whole();
-    const scale = this.width / (whole.end - whole.begin);
-    for (const lane of this.lanes) {
-      if (lane.kind !== (this.tables.calls.rows ? "calls" : "commands")) continue;
-      const cover = new Cover(Math.ceil(this.width), 1);
-      for (let i = 0; i < lane.count; i++) {
-        const x0 = (lane.start(i) - whole.begin) * scale, x1 = (lane.end(i) - whole.begin) * scale;
-        cover.add(0, x0, Math.max(x1 - 0.6, x0), this.keyOf(lane, i));
-      }
-      cover.draw(context, this.paints.fills, 9, 16, 16);
-    }
-    return image;
-  }
-
-  drawOverview() {
-    const context = this.overview.getContext("2d");
-    this.painted ??= this.paintWhole();
-    context.setTransform(1, 0, 0, 1, 0, 0);
-    context.drawImage(this.painted, 0, 0);
-    context.setTransform(this.ratio, 0, 0, this.ratio, 0, 0);
-    const whole = this.whole();
-    const scale = this.width / (whole.end - whole.begin);
-    const left = (this.view.begin - whole.begin) * scale;
-    const right = (this.view.end - whole.begin) * scale;
-    context.fillStyle = this.inks.veil;
-    context.fillRect(0, 4, left, 26);
-    context.fillRect(right, 4, this.width - right, 26);
-    context.strokeStyle = this.inks.muted;
-    context.lineWidth = 1;
-    context.strokeRect(left + 0.5, 4.5, Math.max(right - left - 1, 2), 25);
   }
 }

@@ -11,6 +11,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.finding import SEVERITIES, Finding
 from profiler.analysis.findings.rules import RULES, find
+from profiler.messages import Said
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     memory_cases,
     operator_cases,
@@ -88,7 +89,9 @@ def test_findings_are_plain_values():
             assert finding.cost_ns is None or (
                 type(finding.cost_ns) is int and finding.cost_ns >= 0
             )
-            assert all(type(value) in (int, float, str) for value in finding.evidence.values())
+            assert all(
+                type(value) in (int, float, str, Said) for value in finding.evidence.values()
+            )
             assert all(
                 type(value) is int
                 for key, value in finding.evidence.items()

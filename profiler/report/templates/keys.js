@@ -1,0 +1,51 @@
+// Keys that work wherever the reader is, and the card that lists them.
+
+function startKeys(bar, explorer) {
+  const card = keyCard();
+  document.body.append(card);
+  const actions = {
+    "/": () => bar.search.focus(),
+    f: () => bar.toMatch(1),
+    F: () => bar.toMatch(-1),
+    "?": () => showKeys(card),
+    Escape: () => {
+      if (bar.choice.active) bar.choice.clear();
+      else if (document.activeElement === explorer.timeline.canvas) explorer.reset();
+    },
+  };
+  document.addEventListener("keydown", (event) => {
+    if (event.ctrlKey || event.metaKey || event.altKey || event.defaultPrevented || card.open) return;
+    if (event.target.closest?.("input, select, textarea, [contenteditable]")) return;
+    const action = Object.hasOwn(actions, event.key) && actions[event.key];
+    if (!action) return;
+    event.preventDefault();
+    action();
+  });
+  return () => showKeys(card);
+}
+
+function keyCard() {
+  return element("dialog", { id: "keys", onclick: (event) => event.target.id === "keys" && event.target.close() });
+}
+
+function showKeys(card) {
+  const rows = [
+    ["/", say("search for something to choose")],
+    ["f  F", say("next, previous match in the timeline")],
+    ["Esc", say("nothing chosen, the whole run")],
+    ["?", say("these keys")],
+    ["← →  A D", say("timeline: earlier, later")],
+    ["↑ ↓  W S  + −", say("timeline: closer, farther")],
+    ["0", say("timeline: the whole run")],
+    ["[  ]", say("timeline: previous, next call")],
+    [say("Shift + click"), say("choose it beside what is chosen")],
+  ];
+  const title = say("Keys");
+  card.setAttribute("aria-label", title);
+  card.replaceChildren(
+    element("h2", {}, title),
+    element("dl", {}, rows.map(([key, meaning]) => element("div", {}, element("dt", {}, key), element("dd", {}, meaning)))),
+    element("button", { type: "button", onclick: () => card.close() }, say("Close")),
+  );
+  if (!card.open) card.showModal();
+}

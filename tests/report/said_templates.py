@@ -1,0 +1,159 @@
+"""Every message template in the source: what catalogues of languages hold, no more, no less."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import json
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import profiler
+from profiler.report.language import template_messages
+from profiler.report.page.content import Shown
+
+PACKAGE = Path(profiler.__file__).parent
+SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')
+LETTER = re.compile(r"[^\W\d_]")
+PLACE = re.compile(r"\{(\w+)\}")
+
+
+def needs_words(template: str) -> bool:
+    """Whether anything but values and signs stands in `template`."""
+    return bool(LETTER.search(PLACE.sub("", template)))
+
+
+def python_templates() -> Iterator[tuple[str, str]]:
+    """Template and place of each `said` and `counted` with literals, and of evidence's names."""
+    for path in sorted(PACKAGE.rglob("*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        in_findings = path.parent.name == "findings" and path.parent.parent.name == "analysis"
+        for node in ast.walk(tree):
+            place = f"{path.relative_to(PACKAGE)}:{getattr(node, 'lineno', 0)}"
+            for template in _templates(node, in_page=_on_page(path)):
+                yield template, place
+            if in_findings:
+                for key in _evidence_keys(node):
+                    yield evidence_name(key), place
+
+
+def _on_page(path: Path) -> bool:
+    """Whether what a module counts may stand on the page; the terminal is English."""
+    return not path.stem.endswith(("predict_text", "notebook")) and "query" not in path.parts
+
+
+def _templates(node: ast.AST, *, in_page: bool) -> Iterator[str]:
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Name):
+        return
+    if node.func.id == "said" and node.args and isinstance(node.args[0], ast.Constant):
+        yield node.args[0].value
+    if node.func.id == "counted" and len(node.args) > 1 and in_page:
+        for noun in ast.walk(node.args[1]):
+            if isinstance(noun, ast.Constant) and isinstance(noun.value, str):
+                yield f"{{number}} {noun.value}"
+                yield f"{{number}} {noun.value}s"
+
+
+def _evidence_keys(node: ast.AST) -> Iterator[str]:
+    """Literal keys of a mapping that is, or becomes part of, a finding's evidence."""
+    if isinstance(node, ast.keyword) and node.arg == "evidence":
+        yield from _keys(node.value)
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if isinstance(target, ast.Name) and target.id == "evidence" and node.value:
+                yield from _keys(node.value)
+            elif ast.unparse(target).startswith("evidence["):
+                yield from _constants(target)
+    if isinstance(node, ast.FunctionDef) and node.name in ("_evidence", "_launches"):
+        for part in ast.walk(node):
+            if isinstance(part, ast.Return) and part.value:
+                yield from _keys(part.value)
+
+
+def _constants(value: ast.AST) -> Iterator[str]:
+    for part in ast.walk(value):
+        if isinstance(part, ast.Constant) and isinstance(part.value, str):
+            yield part.value
+
+
+def _keys(value: ast.AST) -> Iterator[str]:
+    for part in ast.walk(value):
+        if isinstance(part, ast.Dict):
+            for key in part.keys:
+                if isinstance(key, ast.Constant):
+                    yield key.value
+                if isinstance(key, ast.JoinedStr):  # worst_{over}
+                    yield from ("worst_tracks", "worst_devices")
+
+
+def evidence_name(key: str) -> str:
+    for suffix in ("_ns", "_bytes"):
+        key = key.removesuffix(suffix)
+    return key.replace("_", " ")
+
+
+def table_templates() -> Iterator[tuple[str, str]]:
+    """Labels and meanings of the columns that the page shows, and names of its tables."""
+    for path in sorted((PACKAGE / "report" / "page").glob("*.py")):
+        names = vars(importlib.import_module(f"profiler.report.page.{path.stem}"))
+        for value in [*names.values()]:
+            for column in _shown(value):
+                yield column.label, path.name
+                yield column.meaning, path.name
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("table", "described"):
+                place = f"page/{path.name}:{node.lineno}"
+                for template in _of_table(node, names):
+                    yield template, place
+                if len(node.args) > 2 and isinstance(node.args[1], ast.Constant):
+                    yield node.args[1].value, place
+
+
+def _of_table(node: ast.Call, names: dict[str, object]) -> Iterator[str]:
+    """The meanings of columns of a `table(key, name, shown, declared, …)` or `described(shown,
+    declared)`; where `shown` is chosen at run time, of all tables that could be meant."""
+    *_, shown, declared = node.args[: 4 if ast.unparse(node.func) == "table" else 2]
+    try:
+        columns = eval(ast.unparse(declared), {}, dict(names))
+    except NameError:
+        return
+    meanings = {column.name: column.meaning for column in columns}
+    tables = [
+        *map(
+            _shown,
+            [names.get(ast.unparse(shown))]
+            if ast.unparse(shown) in names
+            else [value for value in names.values() if isinstance(value, tuple)],
+        )
+    ]
+    for table in map(list, tables):
+        if all(column.meaning or column.name in meanings for column in table):
+            yield from (meanings[column.name] for column in table if not column.meaning)
+
+
+def _shown(value: object) -> Iterator[Shown]:
+    if isinstance(value, Shown):
+        yield value
+    elif isinstance(value, tuple):
+        yield from (item for item in value if isinstance(item, Shown))
+
+
+def script_templates() -> Iterator[tuple[str, str]]:
+    """What the page's scripts say, and its frame."""
+    frame = PACKAGE / "report" / "templates" / "report.html"
+    for text in template_messages(frame.read_text(encoding="utf-8")):
+        yield text, frame.name
+    for path in sorted((PACKAGE / "report" / "templates").glob("*.js")):
+        for text in SAY.findall(path.read_text(encoding="utf-8")):
+            yield json.loads(f'"{text}"'), path.name
+
+
+def all_templates() -> dict[str, str]:
+    """Every template that needs words, and a place where it stands."""
+    found: dict[str, str] = {}
+    for template, place in (*python_templates(), *table_templates(), *script_templates()):
+        if needs_words(template):
+            found.setdefault(template, place)
+    return found

@@ -1,0 +1,108 @@
+"""What points of charts and rows of tables stand for, which the page's choice follows."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.report import charts, role_chart, roofline_chart, step_matrix, waiting_charts
+from profiler.report.chart_style import picking
+from profiler.report.html import html_page
+from profiler.report.page.content import Shown, table
+from profiler.report.patterns import pattern
+from profiler.table.load import load
+from tests.report.generated import write_generated_bundle
+
+DIMENSIONS = {"stage", "submodule", "branch", "step", "device", "role", "operator"}
+DRAWN = (
+    charts.stages,
+    charts.devices,
+    charts.operators,
+    charts.steps,
+    role_chart.roles,
+    roofline_chart.roofline,
+    waiting_charts.idle,
+    waiting_charts.path,
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    return load(write_generated_bundle(tmp_path_factory.mktemp("picks"), steps=3))
+
+
+@pytest.fixture(scope="module")
+def analysis(run):
+    return analyze(run)
+
+
+def known(run):
+    """By dimension the values that the run has."""
+    layers = run.commands.select(layer=pl.col("layer").cast(pl.String)).unique()
+    found = {
+        name: set(run.calls[name].cast(pl.String).to_list())
+        for name in ("stage", "submodule", "branch", "device")
+    }
+    found["device"] |= set(run.commands["device"].cast(pl.String).to_list())
+    return found | {
+        "step": set(run.calls["step"].to_list()),
+        "role": set(run.commands["role"].cast(pl.String).to_list()),
+        "operator": set(layers["layer"]) | set(layers.select(pattern(pl.col("layer")))["layer"]),
+    }
+
+
+@pytest.mark.parametrize("draw", DRAWN)
+def test_every_point_stands_for_something_of_the_run(draw, analysis, run):
+    """Each bar and point has a pick, of dimensions and values that the page can choose."""
+    traces = [trace for trace in draw(analysis)["data"] if "picks" in trace]
+    assert traces
+    values = known(run)
+    for trace in traces:
+        assert len(trace["picks"]) == len(trace["x"])
+        for pick in trace["picks"]:
+            assert pick
+            assert set(pick) <= DIMENSIONS
+            for dimension, value in pick.items():
+                assert value in values[dimension], (dimension, value)
+
+
+def test_rows_and_columns_of_the_matrix_stand_for_operators_and_steps(analysis, run):
+    """The heat map's rows are operators of submodules, its columns steps."""
+    (trace,) = step_matrix.matrix_chart(step_matrix.matrix_of(analysis))["data"]
+    picks, values = trace["picks"], known(run)
+    assert len(picks["rows"]) == len(trace["y"])
+    assert picks["columns"] == [{"step": step} for step in range(3)]
+    assert picks["rows"][:2] == [{}, {"submodule": "transformer"}]
+    for pick in picks["rows"][2:]:
+        assert pick["submodule"] == "transformer"
+        assert pick["operator"] in values["operator"]
+
+
+def test_a_pick_leaves_out_what_is_unknown():
+    """A dimension that is None is no part of what a point stands for."""
+    assert picking({"x": [1]}, [{"stage": "denoise", "submodule": None}])["picks"] == [
+        {"stage": "denoise"}
+    ]
+
+
+def test_columns_that_are_not_shown_filter_rows_too():
+    """A table keeps what its rows are of where no column shows it, and nothing twice."""
+    frame = pl.DataFrame({"part": ["a b"], "layer": ["a"], "role": ["b"], "step": [3]})
+    shown = (
+        Shown("part", "part", "layer", meaning="what"),
+        Shown("step", "step", "step", meaning="which"),
+    )
+    made = table("key", "name", shown, (), frame)
+    assert made is not None
+    assert made.document["keys"] == {"operator": ["a"], "role": ["b"]}
+
+
+def test_scripts_of_the_page_share_no_name(analysis, run):
+    """All scripts run as one: a function of one must not replace that of another."""
+    page = html_page(run, analysis)
+    names = re.findall(r"^(?:async )?(?:function|class|const|let) (\w+)", page, re.MULTILINE)
+    assert len(names) > 100
+    assert sorted(names) == sorted(set(names))

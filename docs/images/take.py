@@ -1,6 +1,8 @@
 """Take `report.png`, the picture of the page in the README, from a bundle.
 
 python docs/images/take.py traces/20261121-093000-StableDiffusion3Pipeline
+
+The button for Korean needs a font of it: Debian's fonts-nanum.
 """
 
 from __future__ import annotations

@@ -1,0 +1,136 @@
+"""What the site has beside the pages of this folder; `mkdocs.yml` names it as its hook.
+
+- `reference/cli.md`: every command with its options, from the command line itself;
+- `decisions/index.md`: all decisions by number, which are also in the navigation;
+- `contributing.md`, `changelog.md`: the files of the repository's root;
+- links that leave this folder: to those two pages where they lead there, else their text alone,
+  since the site holds no sources.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import re
+import sys
+from html import escape
+from pathlib import Path
+from typing import Any
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
+_LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\]\[]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
+
+
+def on_config(config: Any) -> Any:
+    """Put every decision into the navigation, in the place of their folder."""
+    pages = ["decisions/index.md", *(f"decisions/{path.name}" for path in decisions())]
+    config.nav = [
+        {"Decisions": pages} if isinstance(entry, dict) and "Decisions" in entry else entry
+        for entry in config.nav
+    ]
+    return config
+
+
+def on_files(files: Any, config: Any) -> Any:
+    """Add the pages that are made here."""
+    from mkdocs.structure.files import File
+
+    pages = {"reference/cli.md": command_line(), "decisions/index.md": decision_list()}
+    for source, page in ROOT_PAGES.items():
+        pages[page] = (REPOSITORY / source).read_text(encoding="utf-8")
+    for name, text in pages.items():
+        files.append(File.generated(config, name, content=text))
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, **_: Any) -> str:
+    """Turn links that leave the folder into what the site can offer."""
+    name = page.file.src_uri
+    source = next((root for root, made in ROOT_PAGES.items() if made == name), f"docs/{name}")
+    return _LINK.sub(lambda found: _link(found, source), markdown)
+
+
+def _link(found: re.Match[str], source: str) -> str:
+    path, mark, anchor = found["target"].partition("#")
+    if "://" in path or not path:
+        return found[0]
+    target = posixpath.normpath(posixpath.join(posixpath.dirname(source), path))
+    if target in ROOT_PAGES:
+        target = f"docs/{ROOT_PAGES[target]}"
+    elif not target.startswith("docs/") or (REPOSITORY / target).is_dir():
+        return found["text"]
+    home = "docs" if source in ROOT_PAGES else posixpath.dirname(source)
+    return f"[{found['text']}]({posixpath.relpath(target, home)}{mark}{anchor})"
+
+
+def decisions() -> list[Path]:
+    """The files of the decisions, by number."""
+    return sorted((REPOSITORY / "docs" / "decisions").glob("0*.md"))
+
+
+def decision_list() -> str:
+    """The page that names them all by their titles."""
+    lines = [
+        "# Decisions",
+        "",
+        "What could have been chosen otherwise, and why it is as it is.",
+        "",
+    ]
+    for path in decisions():
+        number, _, title = path.open(encoding="utf-8").readline().strip("# \n").partition(". ")
+        lines.append(f"- {number}: [{title}]({path.name})")
+    return "\n".join(lines) + "\n"
+
+
+def command_line() -> str:
+    """The page of all commands, in Markdown."""
+    import typer.main
+
+    if str(REPOSITORY) not in sys.path:  # mkdocs is a program of its own
+        sys.path.insert(0, str(REPOSITORY))
+    from profiler.cli.main import app
+
+    root: Any = typer.main.get_command(app)
+    lines = [
+        "# Command line",
+        "",
+        "Made from the commands themselves: `profile-sd3 COMMAND --help` says the same.",
+        "Exit codes: 0 done; 1 the answer is no, as of a gate that failed; 2 the input or an",
+        "option cannot be used, said in one sentence on stderr; 130 interrupted; 141 who read",
+        "the output closed it.",
+        "",
+    ]
+    return "\n".join(lines + _command(root, "profile-sd3"))
+
+
+def _command(command: Any, name: str) -> list[str]:
+    """A command's section, or those of a group's commands."""
+    context = command.make_context(name, [], resilient_parsing=True)
+    if hasattr(command, "list_commands"):
+        found = [command.get_command(context, each) for each in command.list_commands(context)]
+        return [line for each in found for line in _command(each, f"{name} {each.name}")]
+    usage = " ".join(command.collect_usage_pieces(context))
+    lines = [f"## {name}", "", _text(command.help), "", "```text", f"{name} {usage}", "```", ""]
+    rows = [record for each in command.get_params(context) if (record := _row(each, context))]
+    return [*lines, "| option or argument | meaning |", "|---|---|", *rows, ""] if rows else lines
+
+
+def _row(parameter: Any, context: Any) -> str | None:
+    """An option or argument: how it is written, what it does."""
+    if parameter.name == "help":
+        return None
+    record = parameter.get_help_record(context)
+    if record is None:
+        return None
+    return f"| <code>{_cell(escape(record[0]))}</code> | {_cell(_text(record[1]))} |"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "&#124;")
+
+
+def _text(text: str | None) -> str:
+    """Help as Markdown: what looks like markup there is none."""
+    paragraphs = (text or "").replace("\b", "").split("\n\n")
+    joined = "\n\n".join(" ".join(paragraph.split()) for paragraph in paragraphs)
+    return re.sub(r"([*_\[\]`])", r"\\\1", escape(joined, quote=False))

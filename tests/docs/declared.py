@@ -1,0 +1,70 @@
+"""What the runner of the docs' commands must know beside them; each entry gives its reason."""
+
+from __future__ import annotations
+
+__all__ = ["ELSEWHERE", "ENDS_WITH", "NEEDS", "PRELUDES", "SKETCHES", "WITHOUT_INPUTS"]
+
+_CI = "a fresh environment: .ci/run"
+_NOISE = "equal code, recorded twice: noise decides on a busy machine"
+_NPU = "needs an NPU, or files that RBLN's profiler wrote"
+
+ELSEWHERE = {
+    "$ python3 -m venv": _CI,
+    "$ .venv/bin/": _CI,
+    "$ .venv-optimum/bin/": _CI,
+    "$ .ci/run": _CI,
+    "$ pip install": "needs a package index: .ci/run installs the same extras",
+    "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
+    "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",
+    "$ profile-sd3 graph view": "serves until Ctrl-C: tests/browser/test_netron.py opens it",
+    "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/test_rbln_shards.py",
+}
+"""Commands that begin so do not run here: why, and what does instead."""
+
+_TORCH = ("torch", "diffusers", "transformers", "onnxscript")
+
+NEEDS = {
+    "profile-sd3 query": ("duckdb",),
+    "profile-sd3 graph export": _TORCH,
+    "stable-diffusion-3.5/": _TORCH,
+}
+"""Packages of extras that a page needs which says so; without them it is skipped."""
+
+ENDS_WITH: dict[str, tuple[set[int], str]] = {
+    "$ profile-sd3 diff main1/ main2/ main3/ --against branch/": ({0, 1}, _NOISE),
+    "$ profile-sd3 diff baselines/ --against new/": ({0, 1}, _NOISE),
+    "$ profile-sd3 graph check legacy.onnx\n": ({1}, "the fault is an error"),
+    "$ profile-sd3 graph check unet/model.onnx vae/": ({1}, "the models have dynamic shapes"),
+    "$ profile-sd3 graph check sd3-onnx/ --target qnn --static": ({1}, "so has this one"),
+}
+"""Exit codes other than 0 that commands which begin so may have, and why."""
+
+_PIPE = """
+import profiler
+from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+from profiler.pipelines.tiny import default_model_folder
+pipe = StableDiffusion3Pipeline.from_folder(default_model_folder())
+"""
+_ANALYSIS = """
+import profiler
+analysis = profiler.analyze("sample_traces/tiny_two_devices")
+"""
+
+PRELUDES = {
+    "README.md": _PIPE,
+    "docs/capture.md": _PIPE,
+    "docs/capture-ops.md": _PIPE,
+    "docs/rbln.md": _PIPE,
+    "docs/diff.md": "import profiler\n",
+    "docs/findings.md": "import profiler\n",
+    "docs/html-report.md": _ANALYSIS,
+}
+"""What a reader of the page has before its Python begins: a pipeline, an analysis."""
+
+WITHOUT_INPUTS = {"docs/start.md"}
+"""Pages that start from nothing, whatever they name."""
+
+SKETCHES = {
+    "docs/decisions/": "designs as they were decided",
+}
+"""Pages whose Python blocks are no programs."""

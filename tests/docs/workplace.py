@@ -1,0 +1,245 @@
+"""What the commands of the docs find in their folder, made once a session, and how they run.
+
+workplace = Workplace(folder)
+work = workplace.folder_for(page)        # with the inputs that the page's commands name
+workplace.run("profile-sd3 analyze traces/", work)
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from textwrap import dedent
+
+import numpy as np
+import onnx
+from onnx import TensorProto, helper
+from onnx.numpy_helper import from_array
+
+from tests.capture.switched_on import Environment
+from tests.docs.declared import PRELUDES, WITHOUT_INPUTS
+from tests.docs.pages import REPOSITORY, Page
+from tests.graph.test_fix import legacy_layernorms
+from tests.importers.rbln_generator import write_sd3
+from tests.importers.traces import flux
+
+__all__ = ["Ended", "Workplace"]
+
+_PATIENCE_S = 300  # until a command counts as hanging
+_COMPARED = 4  # runs that are there to be compared
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A command that has ended; `out` is what it wrote to stdout and stderr, in their order."""
+
+    code: int
+    out: str
+
+
+class Workplace:
+    """A folder of inputs, of which each page gets copies, and a shell in an environment of its own.
+
+    `profile-sd3` and `python` are this Python with the start-up files of an installation.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._inputs = folder / "inputs"
+        self._inputs.mkdir(parents=True)
+        self._folder = folder
+        self._environment = Environment(folder)
+        self._bin = Path(self._environment.python).parent
+        self._script("profile-sd3", f'exec {self._environment.python} -m profiler "$@"')
+        self._script("less", "exec cat")  # what it is without a terminal
+
+    def _script(self, name: str, text: str) -> None:
+        (self._bin / name).write_text(f"#!/bin/sh\n{text}\n", encoding="utf-8")
+        (self._bin / name).chmod(0o755)
+
+    def folder_for(self, page: Page) -> Path:
+        """A new folder with every input that a command or a Python block of the page names, and
+        with the files that it shows."""
+        work = self._folder / re.sub(r"\W", "_", page.name)
+        work.mkdir()
+        blocks = [block.text for block in page.blocks if block.language in ("console", "python")]
+        text = "\n".join((*blocks, PRELUDES.get(page.name, "")))
+        for name, make in INPUTS.items() if page.name not in WITHOUT_INPUTS else ():
+            if re.search(rf"(?<![\w/.-]){re.escape(name)}", text):
+                self._copy(name, make, work)
+        for block in page.blocks:
+            if block.file:
+                (work / block.file).write_text(block.text, encoding="utf-8")
+        return work
+
+    def _copy(self, name: str, make: Callable[[Workplace, Path], None], work: Path) -> None:
+        made = self._inputs / name.rstrip("/")
+        if not made.exists():
+            make(self, made)
+        if made.is_dir():
+            shutil.copytree(made, work / made.name)
+        else:
+            shutil.copy(made, work / made.name)
+
+    def run(self, text: str, work: Path) -> Ended:
+        """What a shell makes of a command line; a command that hangs raises TimeoutExpired."""
+        path = f"{self._bin}{os.pathsep}{os.environ['PATH']}"
+        settings = {"PATH": path, "COLUMNS": None, "GITHUB_STEP_SUMMARY": "summary.md"}
+        done = subprocess.run(
+            ["bash", "-o", "pipefail", "-c", text],
+            cwd=work,
+            env=self._environment.variables({**settings, "OMP_NUM_THREADS": "2"}),
+            check=False,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            timeout=_PATIENCE_S,
+        )
+        return Ended(done.returncode, done.stdout)
+
+    def must(self, text: str, work: Path) -> None:
+        """Run what an input is made by."""
+        ended = self.run(text, work)
+        assert ended.code == 0, f"{text}: {ended.out}"
+
+    def record(self, made: Path, *, steps: int, options: str = "") -> None:
+        """A run of the embedded pipeline, in the folder of bundles `made`."""
+        small = f"--steps {steps} --warmup 1 --height 128 --width 128"
+        self.must(f"profile-sd3 run {small} --out {made} {options}", made.parent)
+
+
+def _traces(place: Workplace, made: Path) -> None:
+    """A run on two devices, with what a step costs measured."""
+    place.record(made, steps=16, options="--device text_encoder_3=cpu:1 --calibrate")
+
+
+def _runs(*numbers: int) -> Callable[[Workplace, Path], None]:
+    """Some of the runs that are there to be compared, which are recorded once."""
+
+    def make(place: Workplace, made: Path) -> None:
+        recorded = made.parent / "recorded"
+        for number in range(_COMPARED if not recorded.exists() else 0):
+            place.record(recorded, steps=8, options=f"--name run{number}")
+        for number in numbers:
+            shutil.copytree(recorded / f"run{number}", made / f"run{number}")
+
+    return make
+
+
+def _models(_: Workplace, made: Path) -> None:
+    from profiler.pipelines.tiny import default_model_folder
+
+    shutil.copytree(default_model_folder(), made)
+
+
+def _model_of(part: str) -> Callable[[Workplace, Path], None]:
+    def make(_: Workplace, made: Path) -> None:
+        from profiler.pipelines.tiny import default_model_folder
+
+        source = default_model_folder() / part
+        shutil.copy(source, made) if source.is_file() else shutil.copytree(source, made)
+
+    return make
+
+
+def _diffusers(place: Workplace, made: Path) -> None:
+    """A tiny pipeline as diffusers saves one."""
+    program = "import sys; sys.path.insert(0, sys.argv[1]); "
+    program += "from tests.capture.tiny_diffusers import sd3; sd3().save_pretrained(sys.argv[2])"
+    place.must(f"python -W ignore -c {shlex.quote(program)} {REPOSITORY} {made}", made.parent)
+
+
+def _large_model(_: Workplace, made: Path) -> None:
+    """y = x W, W float32[1536,2048]: 12 MiB of weights."""
+    weight = np.random.default_rng(0).standard_normal((1536, 2048), np.float32)
+    x = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["batch", 1536])
+    y = helper.make_tensor_value_info("y", TensorProto.FLOAT, ["batch", 2048])
+    node = helper.make_node("MatMul", ["x", "weight"], ["y"], name="proj")
+    graph = helper.make_graph([node], "g", [x], [y], [from_array(weight, "weight")])
+    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
+    model.ir_version = 8
+    onnx.save(model, str(made))
+
+
+def _settings(_: Workplace, made: Path) -> None:
+    made.write_text('{"ops": "first,last"}', encoding="utf-8")
+
+
+def _device_profiles(_: Workplace, made: Path) -> None:
+    """Rates of a CPU in two types, as of a machine that computes float16."""
+    rates = {"float32": 1e11, "float16": 2e11}
+    profile = {"device": "cpu", "peak_flops": rates, "memory_bandwidth": 2e10}
+    document = {"device_profiles": 1, "devices": [profile]}
+    made.write_text(json.dumps(document), encoding="utf-8")
+
+
+def _samples(_: Workplace, made: Path) -> None:
+    shutil.copytree(REPOSITORY / "sample_traces", made)
+
+
+def _kineto(_: Workplace, made: Path) -> None:
+    flux(guided=True).write(made.parent, made.name)
+
+
+def _rbln(_: Workplace, made: Path) -> None:
+    write_sd3(made, steps=28)
+
+
+def _legacy(_: Workplace, made: Path) -> None:
+    onnx.save(legacy_layernorms(), str(made))
+
+
+def _script(_: Workplace, made: Path) -> None:
+    """A script with one ONNX Runtime session, which needs no torch."""
+    script = """
+        import numpy as np
+        import onnxruntime
+        from profiler.pipelines.tiny import default_model_folder
+
+        model = default_model_folder() / "text_encoder" / "model.onnx"
+        session = onnxruntime.InferenceSession(model, providers=["CPUExecutionProvider"])
+        session.run(None, {session.get_inputs()[0].name: np.ones((1, 77), np.int64)})
+    """
+    made.write_text(dedent(script), encoding="utf-8")
+
+
+def _pipeline_file(_: Workplace, made: Path) -> None:
+    """The description that docs/rbln.md shows."""
+    page = Page.read(REPOSITORY / "docs" / "rbln.md")
+    made.write_text(next(b.text for b in page.blocks if b.language == "yaml"), encoding="utf-8")
+
+
+INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
+    "traces/": _traces,
+    "baseline/": _runs(0),
+    "baselines/": _runs(0, 1),
+    "old/": _runs(0),
+    "new/": _runs(2, 3),
+    "main1/": _runs(0),
+    "main2/": _runs(1),
+    "main3/": _runs(2),
+    "branch/": _runs(3),
+    "branch1/": _runs(2),
+    "branch2/": _runs(3),
+    "sample_traces/": _samples,
+    "sd35.json.gz": _kineto,
+    "rbln_traces/": _rbln,
+    "sd3-onnx/": _models,
+    "stable-diffusion-3.5/": _diffusers,
+    "unet/": _model_of("transformer"),
+    "vae/": _model_of("vae_decoder"),
+    "model.onnx": _large_model,
+    "legacy.onnx": _legacy,
+    "inference.py": _script,
+    "device_profiles.json": _device_profiles,
+    "settings.json": _settings,
+    "mine.yaml": _pipeline_file,
+}
+"""What pages may name, by name; a folder ends in a slash. Each page that names it gets a copy."""

@@ -137,7 +137,7 @@ SUBMODULES: tuple[Column, ...] = (
         "calibration",
         _REAL,
         "ratio",
-        "median untraced / median traced steady call; null below 3 of either kind",
+        "untraced / traced median of steady calls; 1 within noise, null below 3 of either kind",
         True,
     ),
 )

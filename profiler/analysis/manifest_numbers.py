@@ -36,11 +36,18 @@ def byte_count(mapping: object, key: str) -> int | None:
 
 
 def calibration_factors(submodules: Mapping[str, Any]) -> dict[str, float]:
-    """What capture measured, from `RunInfo.submodules`: untraced over traced time by submodule."""
+    """What capture measured, from `RunInfo.submodules`: untraced over traced time by submodule. 1
+    where the measured interval holds 1: that tells no cost of tracing from none, and to multiply
+    with its middle would add noise."""
     found = {}
     for name, known in submodules.items():
         calibration = known.get("calibration") if isinstance(known, Mapping) else None
         factor = finite_number(calibration, "factor")
         if factor is not None and 1 / _MOST_FACTOR <= factor <= _MOST_FACTOR:
-            found[name] = factor
+            found[name] = 1.0 if _holds_one(calibration) else factor
     return found
+
+
+def _holds_one(calibration: object) -> bool:
+    low, high = finite_number(calibration, "low"), finite_number(calibration, "high")
+    return low is not None and high is not None and low <= 1 <= high

@@ -5,8 +5,6 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
-from itertools import chain, islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,7 +17,6 @@ from profiler.errors import InputError, OutputError
 if TYPE_CHECKING:
     from polars import DataFrame
 
-    from profiler.report.query.database import Database
     from profiler.table.run import Run
 
 __all__ = ["query"]
@@ -89,25 +86,11 @@ def query(
     for note in notes:
         typer.echo(note, err=True)
     with Database(runs) as database:
-        with progress("answering"):
-            batches = _begun(database, sql)
+        batches = database.ask(sql).batches()
         if wanted:
             _write(batches, wanted)
         else:
             _print(batches, rows)
-
-
-def _begun(database: Database, sql: str) -> Iterator[DataFrame]:
-    """The batches of the answer; the query has run as far as to its first rows, in a thread of its
-    own, so that this one hears Ctrl-C."""
-    batches = database.ask(sql).batches()
-    with ThreadPoolExecutor(1) as worker:
-        first = worker.submit(lambda: list(islice(batches, 2)))  # the very first has no rows
-        try:
-            return chain(first.result(), batches)
-        except KeyboardInterrupt:
-            database.interrupt()
-            raise
 
 
 def _split(words: list[str], file: Path | None) -> tuple[list[Path], str]:

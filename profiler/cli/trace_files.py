@@ -14,13 +14,24 @@ if TYPE_CHECKING:
 __all__ = ["check_output", "damaged_files", "load_whole", "runs_at"]
 
 _DAMAGE = ("truncated_file", "missing_file", "changed_file")
-_OURS = ("manifest.json", "run.json")
 
 
 def check_output(path: Path | None) -> None:
-    """Raises OutputError where `path` names what is a trace and no report."""
-    if path is not None and (path.suffix == ".pb" or path.name in _OURS):
+    """Raises OutputError where `path` names what is a trace and no report: a `.pb`, a manifest, or
+    a file of a run that was written as Parquet."""
+    if path is None:
+        return
+    if path.suffix == ".pb" or path.name == "manifest.json" or _of_parquet_run(path):
         raise OutputError(f"{path} is part of a trace: give another file to write to")
+
+
+def _of_parquet_run(path: Path) -> bool:
+    """Whether `write_parquet` wrote the file of that name."""
+    if path.suffix not in (".json", ".parquet"):
+        return False
+    from profiler.table.parquet import FILES, is_parquet_run
+
+    return path.name in FILES and is_parquet_run(path.parent)
 
 
 def damaged_files(run: Run) -> list[Loss]:

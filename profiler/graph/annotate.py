@@ -127,7 +127,8 @@ def annotate_model(
 ) -> Annotation:
     """Write what was measured on the nodes of `model`, in place; what an earlier run wrote goes.
 
-    `layer_of` gives the layer of a node by its name and op type, as capture names layers.
+    `layer_of` gives the layer of a node by its name, of one without by the first value it writes,
+    and its op type, as capture names layers.
     `executed` are the nodes that were executed, in that order, and `values` all values of their
     graph; None where that is not known.
     """
@@ -135,7 +136,7 @@ def annotate_model(
     for node in nodes:
         for key in MEASURED:
             node.metadata_props.pop(key, None)
-    layers = {node: layer_of(node.name or "", node.op_type) for node in nodes}
+    layers = {node: layer_of(_key(node), node.op_type) for node in nodes}
     if executed is None:
         candidates = [(layers[node], node.op_type, Origins(node)) for node in nodes]
     else:
@@ -145,6 +146,10 @@ def annotate_model(
             for node, origin in zip(executed, origins, strict=True)
         ]
     return _Placing(measured, layers, candidates, ordered=executed is not None).write()
+
+
+def _key(node: ir.Node) -> str:
+    return node.name or next((value.name for value in node.outputs if value.name), "")
 
 
 class _Placing:

@@ -23,6 +23,7 @@ from profiler.graph.model_file import read_graph
 __all__ = ["ExecutedNode", "Origins", "executed_nodes", "optimized_graph", "origins_of"]
 
 _CHANNELS_LAST = "_nchwc"  # ONNX Runtime names what has its own layout after the value
+_CASTS = ("InsertedPrecisionFreeCast_", "InsertedCast_")  # and what has another precision
 _WITH_ACTIVATION = "fused "
 
 
@@ -75,7 +76,8 @@ def executed_nodes(
 ) -> tuple[list[ExecutedNode], frozenset[str]]:
     """The nodes of an optimized graph in order of execution, and every value that exists in it.
 
-    `layer_of` gives the layer of a node by its name and op type.
+    `layer_of` gives the layer of a node by its name, of one without by the first value it writes,
+    and its op type.
     """
     graph = read_graph(optimized).graph
     values = {value.name or "" for value in graph.inputs} | set(graph.initializers)
@@ -83,7 +85,8 @@ def executed_nodes(
     for node in graph.all_nodes():
         outputs = tuple(value.name or "" for value in node.outputs)
         name = node.name or ""
-        found.append(ExecutedNode(name, node.op_type, layer_of(name, node.op_type), outputs))
+        layer = layer_of(name or next(filter(None, outputs), ""), node.op_type)
+        found.append(ExecutedNode(name, node.op_type, layer, outputs))
         values.update(outputs)
     for inner in graph.subgraphs():
         values |= {str(name) for name in inner.initializers}
@@ -123,11 +126,18 @@ def _counted_at(
         if name in by_name:
             return by_name[name]
         name = name.rpartition("/")[0]
-    written = (*node.outputs, *(value.removesuffix(_CHANNELS_LAST) for value in node.outputs))
+    written = (*node.outputs, *map(_original, node.outputs))
     for value in (*written, node.name.removesuffix(_CHANNELS_LAST)):
         if value in writer:
             return writer[value]
     return None
+
+
+def _original(value: str) -> str:
+    """The value that one of ONNX Runtime's holds in another layout or precision."""
+    for prefix in _CASTS:
+        value = value.removeprefix(prefix)
+    return value.removesuffix(_CHANNELS_LAST)
 
 
 def _fused(
@@ -139,7 +149,7 @@ def _fused(
 ) -> list[ir.Node]:
     """What leads to the outputs of an executed node, back to values that exist without it and to
     nodes that are `taken`."""
-    pending = [value.removesuffix(_CHANNELS_LAST) for value in node.outputs]
+    pending = [_original(value) for value in node.outputs]
     own, seen = set(pending), set(pending)
     found: list[ir.Node] = []
     while pending:

@@ -113,28 +113,59 @@ def _role(analysis: Analysis, submodules: tuple[str, ...]) -> str:
 
 
 def _idle(analysis: Analysis, span_ns: int) -> str:
-    """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran, or none of its calls
-    where these were not traced; "" where the tables are of a selection."""
+    """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran. Where calls of a
+    device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`. "" where
+    the tables are of a selection."""
     total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns or span_ns
     if analysis.run.selection or not total:
         return ""
-    columns = analysis.devices.select("device", "calls_ns", "busy_ns", "idle_ns").rows()
-    active = sorted(
-        (max(1 - (calls_ns if idle_ns is None else busy_ns) / total, 0.0), device)
-        for device, calls_ns, busy_ns, idle_ns in columns
-        if calls_ns or busy_ns
-    )
-    if not active:
-        return ""
-    if len(active) == 1:
-        (share, device), *_ = active
+    idle, without_call = [], []
+    for device, calls_ns, busy_ns, idle_ns in analysis.devices.select(
+        "device", "calls_ns", "busy_ns", "idle_ns"
+    ).rows():
+        if idle_ns is not None:
+            idle.append((max(1 - busy_ns / total, 0.0), device))
+        elif calls_ns:
+            without_call.append((max(1 - calls_ns / total, 0.0), device))
+    parts = []
+    if idle:
+        parts.append(_devices_idle(sorted(idle)))
+    if without_call:
+        parts.append(_devices_without_call(sorted(without_call)))
+    return joined("; ", parts) if parts else ""
+
+
+def _devices_idle(shares: list[tuple[float, str]]) -> str:
+    """One device, a few by name, or of many the least and the most."""
+    if len(shares) == 1:
+        (share, device), *_ = shares
         return said("device {device} idle {share}", device=device, share=percent(share))
-    if len(active) > _MOST:
-        low, high = percent(active[0][0]), percent(active[-1][0])
-        number = counted(len(active), "device")
-        return said("{devices} idle {low} to {high}", devices=number, low=low, high=high)
-    each = (said("{device} {share}", device=d, share=percent(share)) for share, d in active)
-    return said("devices idle: {devices}", devices=joined(", ", each))
+    if len(shares) > _MOST:
+        return said("{devices} idle {low} to {high}", **_range(shares))
+    return said("devices idle: {devices}", devices=_each(shares))
+
+
+def _devices_without_call(shares: list[tuple[float, str]]) -> str:
+    if len(shares) == 1:
+        (share, device), *_ = shares
+        return said(
+            "device {device} without a call for {share}", device=device, share=percent(share)
+        )
+    if len(shares) > _MOST:
+        return said("{devices} without a call for {low} to {high}", **_range(shares))
+    return said("devices without a call: {devices}", devices=_each(shares))
+
+
+def _each(shares: list[tuple[float, str]]) -> str:
+    return joined(
+        ", ",
+        [said("{device} {share}", device=d, share=percent(share)) for share, d in shares],
+    )
+
+
+def _range(shares: list[tuple[float, str]]) -> dict[str, str]:
+    low, high = percent(shares[0][0]), percent(shares[-1][0])
+    return {"devices": counted(len(shares), "device"), "low": low, "high": high}
 
 
 def at_once(account: Accounting) -> str:

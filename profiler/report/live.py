@@ -25,13 +25,6 @@ _ROWS = 12  # submodules; a screen has no more room
 
 
 @dataclass(slots=True)
-class _Submodule:
-    """The calls of a submodule so far."""
-
-    durations: list[int] = field(default_factory=list)
-
-
-@dataclass(slots=True)
 class LiveRun:
     """The calls of a run that have returned, in the order in which they did; `last_end_ns` is the
     end of the latest."""
@@ -42,7 +35,7 @@ class LiveRun:
     last_end_ns: int = 0
     _pipeline: int = -1
     _stage: str = ""
-    _submodules: dict[str, _Submodule] = field(default_factory=dict)
+    _durations: dict[str, list[int]] = field(default_factory=dict)  # of each submodule's calls
     _begins: dict[int, dict[int, int]] = field(
         default_factory=dict
     )  # pipeline → step → first begin
@@ -56,8 +49,7 @@ class LiveRun:
             self._first_ns = min(self._first_ns, call.start_ns)
             self.last_end_ns = max(self.last_end_ns, call.start_ns + max(call.duration_ns, 0))
             self._pipeline, self._stage = max(self._pipeline, call.pipeline), call.stage
-            found = self._submodules.setdefault(call.submodule, _Submodule())
-            found.durations.append(max(call.duration_ns, 0))
+            self._durations.setdefault(call.submodule, []).append(max(call.duration_ns, 0))
             if call.step != NO_STEP:
                 begins = self._begins.setdefault(call.pipeline, {})
                 begins[call.step] = min(begins.get(call.step, call.start_ns), call.start_ns)
@@ -103,16 +95,16 @@ class LiveRun:
         return [max(end - start, 0) for start, end in zip(starts, ends, strict=True)]
 
     def _table(self, width: int) -> Group:
-        rows = sorted(self._submodules.items(), key=lambda item: -sum(item[1].durations))
+        rows = sorted(self._durations.items(), key=lambda item: -sum(item[1]))
         shown = rows[:_ROWS]
-        total = sum(sum(found.durations) for _, found in rows)
-        sums = [sum(found.durations) for _, found in shown]
+        total = sum(sum(durations) for _, durations in rows)
+        sums = [sum(durations) for _, durations in shown]
         columns = [
             texts("submodule", [name for name, _ in shown], shrink=12),
-            numbers("calls", [len(found.durations) for _, found in shown]),
+            numbers("calls", [len(durations) for _, durations in shown]),
             times("total", sums),
-            times("median", [int(median(found.durations)) for _, found in shown], rank=1),
-            times("last", [found.durations[-1] for _, found in shown], rank=2),
+            times("median", [int(median(durations)) for _, durations in shown], rank=1),
+            times("last", [durations[-1] for _, durations in shown], rank=2),
             percents("share", [part / total if total else None for part in sums]),
         ]
         left = len(rows) - len(shown)

@@ -39,6 +39,7 @@ def operator_sections(operators: pl.DataFrame, top: int, width: int) -> Iterator
 
 def _operators(operators: pl.DataFrame, width: int) -> Table:
     calibrated = operators["calibrated_ns"]
+    differs = (calibrated != operators["busy_sum_ns"]).any()
     longest = max(operators["busy_sum_ns"], default=0)
     split = (operators["tracks"] > 1).any()  # else union and busy, efficiency and 1 are the same
     layers = [numbers("layers", operators["layers"])] if "layers" in operators.columns else []
@@ -59,7 +60,7 @@ def _operators(operators: pl.DataFrame, width: int) -> Table:
         numbers("commands", operators["commands"], rank=3 if layers else 0),
         times("union", operators["wall_union_ns"], rank=0 if split else 1, like_ns=longest),
         times("busy", operators["busy_sum_ns"], like_ns=longest),
-        *([times("untraced", calibrated, rank=2)] if calibrated.is_not_null().any() else []),
+        *([times("untraced", calibrated, rank=2)] if differs else []),
         times("median", operators["median_ns"], rank=8),
         ratios("parallel", operators["parallel_efficiency"], rank=0 if split else 2),
         ratios("imbalance", operators["imbalance"], rank=3),

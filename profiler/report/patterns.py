@@ -24,8 +24,8 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
 
     Adds `layers`, how many layers a row stands for; `op_types` are those of the longest of them.
     Times, commands and shares are sums; `calls` is the largest; `tracks` too; the parallel
-    efficiency is the mean over their wall unions. Imbalance does not add up and is null. A row that stands for
-    one layer keeps its name and its imbalance.
+    efficiency is the mean over their wall unions. Imbalance does not add up and is null. A row that
+    stands for one layer keeps its name and its imbalance.
     """
     worked = pl.col("parallel_efficiency") * pl.col("wall_union_ns")
     devices = pl.col("devices").str.split(", ").explode().unique().sort().str.join(", ")
@@ -37,9 +37,7 @@ def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
             devices,
             pl.col("op_types", "track_names").first(),
             pl.col("tracks", "calls").max(),
-            pl.col(
-                "commands", "wall_union_ns", "busy_sum_ns", "gap_ns", "share", "_worked"
-            ).sum(),
+            pl.col("commands", "wall_union_ns", "busy_sum_ns", "gap_ns", "share", "_worked").sum(),
             pl.col("first_ns", "median_ns").sum(),
             layer=pl.when(pl.len() == 1)
             .then(pl.col("layer").first())

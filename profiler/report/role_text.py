@@ -33,7 +33,7 @@ def role_sections(analysis: Analysis, width: int) -> Iterator[tuple[str, list[Ta
 def _roles(roles: pl.DataFrame, width: int) -> Table:
     longest = max(roles["busy_ns"], default=0)
     streams = roles["image_ns"].is_not_null().any()
-    calibrated = roles["calibrated_ns"].is_not_null().any()
+    calibrated = (roles["calibrated_ns"] != roles["busy_ns"]).any()
     columns = [
         texts("submodule", roles["submodule"], shrink=12),
         texts("role", roles["role"]),

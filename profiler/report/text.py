@@ -9,6 +9,7 @@ Every string that came from a trace is stripped of control characters on its way
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 from textwrap import wrap
 
 import polars as pl
@@ -223,9 +224,15 @@ def _with_branches(submodules: pl.DataFrame, branches: pl.DataFrame) -> pl.DataF
 
 
 def _calibration(submodules: pl.DataFrame) -> list[Column]:
-    """Untraced over traced time, where calls of both kinds exist."""
-    known = submodules["calibration"].is_not_null().any()
-    return [ratios("untraced/traced", submodules["calibration"], rank=3)] if known else []
+    """Untraced over traced time, where calls of both kinds exist; exactly 1 is what the analysis
+    makes of a cost within noise."""
+    factors = submodules["calibration"]
+    if factors.is_null().all():
+        return []
+    column = ratios("untraced/traced", factors, rank=3)
+    cells = zip(column.cells, factors, strict=True)
+    noisy = tuple("within noise" if factor == 1 else cell for cell, factor in cells)
+    return [replace(column, cells=noisy)]
 
 
 def _steps(analysis: Analysis, width: int) -> Iterator[Table | Text]:

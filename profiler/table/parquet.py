@@ -15,10 +15,11 @@ from profiler.table.columns import ARGS, TABLES, Column, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
 
-__all__ = ["is_parquet_run", "read_parquet", "write_parquet"]
+__all__ = ["FILES", "is_parquet_run", "read_parquet", "write_parquet"]
 
 _RUN_NAME = "run.json"
 _ARGS_NAME = "args.parquet"
+FILES = frozenset({_RUN_NAME, _ARGS_NAME, *(f"{name}.parquet" for name in TABLES)})
 _WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
 _UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)
 

@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from profiler.analysis import batches
 from profiler.analysis.analyze import analyze
+from profiler.trace.manifest import RunInfo
 from tests.runs import Command, make_call, make_run, tiny_run
 
 
@@ -145,6 +146,29 @@ def test_calibrated_to_untraced_calls():
     commands = [_compute(i, "mlp", times[i][0], 50) for i in range(4)]
     row = _row(make_run(calls, commands), "mlp")
     assert (row["busy_sum_ns"], row["calibrated_ns"]) == (200, 160)
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "calibrated_ns"),
+    [(0.7, 1.1, 200), (0.7, 0.9, 160), (1.0, 1.2, 200), (1.1, 1.2, 160)],
+)
+def test_a_calibration_within_noise_leaves_times_as_traced(low, high, calibrated_ns):
+    """The interval of the factor 0.8 holds 1: nobody knows whether tracing cost anything, and the
+    medians of the calls, 80 and 100 ns, do not tell either."""
+    measured = {"factor": 0.8, "low": low, "high": high}
+    info = RunInfo("capture", submodules={"t": {"calibration": measured}})
+    starts = range(0, 900, 100)
+    traced = [n < 5 for n in range(9)]
+    calls = [
+        make_call(n, "t", start, start + (100 if of else 80), traced=of)
+        for n, (start, of) in enumerate(zip(starts, traced, strict=True))
+    ]
+    commands = [_compute(n, "mlp", 100 * n, 50) for n in range(4)]
+    found = analyze(make_run(calls, commands, info=info))
+    within_noise = calibrated_ns == 200
+    assert found.submodules["calibration"].item() == (1.0 if within_noise else 0.8)
+    assert found.operators["calibrated_ns"].item() == calibrated_ns
+    assert found.roles["calibrated_ns"].sum() == calibrated_ns
 
 
 def test_run_without_commands_has_no_operators():

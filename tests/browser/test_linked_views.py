@@ -19,6 +19,7 @@ from profiler.table.load import load
 from tests.browser.report_page import ReportPage, opened, page_of, with_figures
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
+from tests.runs import Command, make_call, make_run, make_span
 
 pytestmark = pytest.mark.browser
 
@@ -170,6 +171,58 @@ def test_operators_are_counted_as_in_python(report, run, pick, selection):
             assert row[name] == wanted[name], (row["layer"], name)
         for name in (*ratios, "median_ns"):
             assert row[name] == (None if wanted[name] is None else pytest.approx(wanted[name]))
+
+
+def moving_run():
+    """Three steps of two blocks: a layer in parts on two tracks, with copies on tracks that only
+    copy, that compute for another layer, and that compute for it; a layer that only moves data; and
+    one that computes on other tracks in each step."""
+    tracks = {"C0": "compute", "C1": "compute", "DMA": "dma", "Mixed": "copy"}
+    calls, commands = [], []
+    for step in range(3):
+        begin = 1000 * step
+        calls.append(make_call(step, "transformer", begin, begin + 1000, step=step))
+        for block in range(2):
+            at = begin + 400 * block
+            pieces = [
+                *(
+                    ("ff", track, kind, 20 * i, 40 + 7 * i)
+                    for i, (track, kind) in enumerate(tracks.items())
+                ),
+                ("ff", "C1", "copy", 110, 25),
+                ("norm", "Mixed", "compute", 150, 30),
+                ("load", "DMA", "dma", 200, 60),
+                ("load", "Mixed", "copy", 230, 20),
+                ("sum", f"C{step % 2}", "compute", 300, 10 + step),
+                ("sum", "DMA", "dma", 320, 15),
+            ]
+            commands += [
+                Command(step, "rbln:0", track, kind, f"blocks.{block}.{layer}", at + a, length)
+                for layer, track, kind, a, length in pieces
+            ]
+    spans = [make_span("pipeline", "P", 0, 3000), make_span("stage", "denoise", 0, 3000)]
+    return with_roles(make_run(calls, commands, spans))
+
+
+def test_operators_that_move_data_are_counted_as_in_python(chromium, tmp_path):
+    """Which tracks compute is told by the operator's own commands, on the page as in Python."""
+    run = moving_run()
+    with opened(chromium, page_of(run, tmp_path)) as report:
+        for pick, selection in (
+            ({"step": 1}, Selection(step=("1",))),
+            ({"step": [0, 1]}, Selection(step=("0", "1"))),
+        ):
+            choose(report, **pick)
+            operators = analyze(run, selection).operators.filter(~pl.col("host"))
+            names = ("tracks", "wall_union_ns", "parallel_efficiency", "imbalance")
+            expected = {row["layer"]: row for row in by_pattern(operators).to_dicts()}
+            found = values(report, "operators", "layer", *names)
+            assert {row["layer"] for row in found} == set(expected)
+            for row in found:
+                wanted = {name: expected[row["layer"]][name] for name in ("layer", *names)}
+                assert row == pytest.approx(wanted)
+            assert expected["blocks.*.sum"]["parallel_efficiency"] < 0.5
+            assert expected["blocks.*.norm"]["parallel_efficiency"] == 1
 
 
 def test_roles_are_counted_as_in_python(report, run):

@@ -221,3 +221,19 @@ def test_imported_layers_that_are_scripts_stay_text(chromium, tmp_path):
         text = report.page.locator("main").inner_text()
         assert "<img src=x onerror=window.hacked=1>" in text
         assert all(url.startswith(("file:", "data:", "blob:")) for url in report.requests)
+
+
+def test_tables_for_a_second_look_open_by_key_and_on_paper(pointing):
+    """Folded to its title a table opens by Enter; on paper all are open, and as before later."""
+    parts = pointing.page.locator("details.part")
+    tables = parts.locator("table")
+    assert parts.count() >= 2
+    assert not any(table.is_visible() for table in tables.all())
+    parts.first.locator("summary").press("Enter")
+    assert tables.first.is_visible()
+    pointing.page.emulate_media(media="print")
+    pointing.page.wait_for_selector("html.printing", state="attached")
+    assert all(table.is_visible() for table in tables.all())
+    pointing.page.emulate_media(media="screen")
+    pointing.page.wait_for_selector("html:not(.printing)", state="attached")
+    assert [table.is_visible() for table in tables.all()] == [True] + [False] * (tables.count() - 1)

@@ -17,6 +17,7 @@ from profiler.cli.analyze import analyze
 from profiler.cli.main import app
 from profiler.errors import InputError, OutputError
 from profiler.events import Loss
+from profiler.table.parquet import write_parquet
 from profiler.trace import schema
 from tests.runs import write_tiny_bundle
 
@@ -190,6 +191,29 @@ def test_files_of_the_trace_are_not_written_over(bundle, option, name, capsys):
         analyze(bundle, **{option: bundle / name})
     assert (bundle / name).read_bytes() == before
     assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("name", ["run.json", "commands.parquet", "args.parquet"])
+def test_files_of_a_parquet_run_are_not_written_over(bundle, tmp_path, name):
+    """In the folder that `write_parquet` wrote they are the run."""
+    folder = tmp_path / "parquet"
+    write_parquet(profiler.load(bundle), folder)
+    before = (folder / name).read_bytes()
+    with pytest.raises(OutputError, match=f"{name} is part of a trace: give another file"):
+        analyze(folder, json_file=folder / name)
+    assert (folder / name).read_bytes() == before
+
+
+def test_elsewhere_run_json_is_a_name_like_any_other(bundle, tmp_path, monkeypatch):
+    """Beside a Parquet run's folder, in a folder of reports and without a folder."""
+    write_parquet(profiler.load(bundle), tmp_path / "parquet")
+    monkeypatch.chdir(tmp_path)
+    for path in (Path("run.json"), tmp_path / "traces" / "run.json"):
+        analyze(bundle, json_file=path, no_html=True)
+        assert json.loads(path.read_text())["run"]["calls"] == 4
+    report = tmp_path / "parquet" / "report.json"
+    analyze(tmp_path / "parquet", json_file=report, no_html=True)
+    assert report.is_file()
 
 
 def test_cut_file_is_reported_and_then_an_error(bundle, capsys):

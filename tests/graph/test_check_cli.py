@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from pathlib import Path
@@ -115,6 +116,21 @@ def test_names_cannot_steer_the_terminal(
     out = capsys.readouterr().out
     assert "duplicate_node_name: ?[31mred?" in out
     assert "\x1b" not in out
+
+
+@pytest.mark.parametrize("encoding", ["ascii", "utf-8"])
+def test_json_in_any_encoding(
+    encoding: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What stdout has no characters for is written as JSON escapes it."""
+    model = graph("float[2] x", "float[2] y", "a = Relu(x) y = Relu(a)")
+    for node in model.graph.node:
+        node.name = "Aufmerksamkeit é"
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
+    assert run(monkeypatch, save(model, tmp_path), "--json", "-") == 1
+    text = written.getvalue().decode(encoding)
+    assert json.loads(text)["models"][0]["findings"][0]["node"] == "Aufmerksamkeit é"
 
 
 @pytest.mark.parametrize(

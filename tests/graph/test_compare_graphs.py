@@ -109,9 +109,9 @@ def test_what_it_prints(cli, fused):
     code, text, _ = cli(TRANSFORMER, fused)
     lines = text.splitlines()
     assert code == 0
-    assert lines[0].startswith("transformer: 507 → 401 nodes, 2.88 MiB → ")
-    assert "Nodes by type, 14 of 14 that differ; 25 in all" in lines
-    assert "Layers that differ, 4 of 4; 37 in all" in lines
+    assert lines[0].startswith("transformer: 515 → 409 nodes, 2.88 MiB → ")
+    assert "Nodes by type, 14 of 14 that differ; 26 in all" in lines
+    assert "Layers that differ, 4 of 4; 39 in all" in lines
     row = next(line for line in lines if line.startswith("transformer_blocks.*.attn "))
     assert row.split()[1:3] == ["134", "80"]
     assert row.endswith("more")

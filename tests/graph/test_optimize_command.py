@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import sys
 
+import numpy as np
+import onnx_ir as ir
 import pytest
 
 from profiler.cli.main import main
 from tests.graph.models import graph, save
+from tests.graph.split_models import make_model, numbers
 
 
 @pytest.fixture
@@ -91,3 +94,17 @@ def test_never_over_an_input(cli, model, tmp_path):
     assert code == 2
     assert "is not a readable ONNX model" in err
     assert not (tmp_path / "o.onnx").exists()
+
+
+def test_what_an_optimizer_breaks_is_not_written(cli, tmp_path):
+    """ONNX Runtime writes out a float16 Gelu in two types: one sentence, without a temporary path,
+    names the way out."""
+    feeds = {"x": numbers(2, 4).astype(np.float16)}
+    ir.save(make_model([("Gelu", ["x"], "y", {})], feeds, opset=20), tmp_path / "gelu.onnx")
+    out = tmp_path / "out" / "fused.onnx"
+    code, _, sentence = cli(tmp_path / "gelu.onnx", out)
+    assert code == 2
+    assert "what ort wrote" in sentence
+    assert "choose another optimizer by --with" in sentence
+    assert ".fused.onnx." not in sentence
+    assert not out.exists()

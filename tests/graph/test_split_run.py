@@ -90,8 +90,8 @@ def test_geometry_tells_computing_from_moving(runs):
 
 
 def test_copies_are_no_track_that_stands_still(runs):
-    """Parts run one after the other on one track: the whole is even, and its efficiency is the share
-    of its time in which they computed, well above one half."""
+    """Parts run one after the other on one track: the whole is even, and its efficiency is the
+    share of its time in which they computed, well above one half."""
     analysis = runs[1][1]
     both = ["whole", "compute"]
     of_split = analysis.geometry.filter(pl.col("part").is_in(both))

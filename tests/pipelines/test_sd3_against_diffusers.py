@@ -89,16 +89,18 @@ def test_without_guidance(torch_stack, reference, shared_pipeline):
     assert_same(ours, theirs)
 
 
-def test_an_oblong_image(torch_stack, reference, shared_pipeline):
-    """Height and width are not mixed up, and positions are cropped as diffusers crops them."""
+@pytest.mark.parametrize(("height", "width"), [(96, 512), (48, 80), (144, 64)])
+def test_an_oblong_image(torch_stack, reference, shared_pipeline, height, width):
+    """Height and width are not mixed up, and positions are cropped as diffusers crops them, where
+    the number of patches is odd too."""
     ours, theirs = run_both(
         torch_stack.torch,
         reference,
         shared_pipeline,
         PROMPT,
-        noise(1, 96, 512),
-        height=96,
-        width=512,
+        noise(1, height, width),
+        height=height,
+        width=width,
         num_inference_steps=4,
         max_sequence_length=64,
     )

@@ -121,12 +121,62 @@ def test_headline_of_many_devices():
 
 
 def test_headline_without_roles():
-    """Where most of the device time has no role, none is named; nor where calls were not traced,
-    whose device counts as busy while they last."""
+    """Where most of the device time has no role, none is named; nor where calls were not traced, of
+    whose device nobody knows but that it had no call."""
     calls = [make_call(0, "transformer", 0, 90, step=0, device="cpu:0", traced=False)]
     spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
     text = plain(headline(analyze(make_run(calls, [], spans)), 100))
-    assert text == "1 step in 100 ns: 90 % transformer; device cpu:0 idle 10 %"
+    assert text == "1 step in 100 ns: 90 % transformer; device cpu:0 without a call for 10 %"
+
+
+def untraced_in_part(*devices, traced):
+    """A run of 100 ns: on each device one traced call with a command of 10 ns from 0 to 40, and a
+    call of 50 ns, which is `traced` too or not."""
+    calls, commands = [], []
+    for number, device in enumerate(devices):
+        name = f"transformer_{number}"
+        calls += [
+            make_call(2 * number, name, 0, 40, step=0, device=device),
+            make_call(2 * number + 1, name, 40, 90, step=1, device=device, traced=traced),
+        ]
+        commands.append(Command(2 * number, device, "q", "compute", "attn", 0, 10))
+    return make_run(calls, commands, [make_span("pipeline", "P", 0, 100)])
+
+
+def test_headline_of_calls_that_were_not_traced():
+    """What a device did in a call that was not traced nobody knows: it is not called idle, and the
+    table of what devices waited for, which is in the same report, has no row either."""
+    run = untraced_in_part("rocm:2", traced=False)
+    assert plain(headline(analyze(run), 100)).endswith("; device rocm:2 without a call for 10 %")
+    assert analyze(run).idle.is_empty()
+    known = untraced_in_part("rocm:2", traced=True)
+    assert plain(headline(analyze(known), 100)).endswith("; device rocm:2 idle 90 %")
+    assert len(analyze(known).idle) == 1
+
+
+def test_headline_of_several_devices_that_were_not_traced():
+    """A few by name, many as a range."""
+    two = plain(headline(analyze(untraced_in_part("rocm:0", "rocm:1", traced=False)), 100))
+    assert two.endswith("; devices without a call: rocm:0 10 %, rocm:1 10 %")
+    many = untraced_in_part(*(f"rocm:{number}" for number in range(4)), traced=False)
+    text = plain(headline(analyze(many), 100))
+    assert text.endswith("; 4 devices without a call for 10 % to 10 %")
+
+
+def test_headline_tells_idle_devices_from_those_without_a_call():
+    """One device was traced wholly, the other in part: each has what is known of it."""
+    calls = [
+        make_call(0, "transformer", 0, 40, step=0, device="rocm:0"),
+        make_call(1, "transformer", 40, 90, step=1, device="rocm:0", traced=False),
+        make_call(2, "vae", 90, 100, stage="decode", device="cuda:0"),
+    ]
+    work = [
+        Command(0, "rocm:0", "q", "compute", "attn", 0, 10),
+        Command(2, "cuda:0", "q", "compute", "conv", 90, 10),
+    ]
+    run = make_run(calls, work, [make_span("pipeline", "P", 0, 100)])
+    text = plain(headline(analyze(run), 100))
+    assert text.endswith("; device cuda:0 idle 90 %; device rocm:0 without a call for 10 %")
 
 
 def test_headline_of_a_selection():

@@ -11,6 +11,7 @@ from profiler.analysis.selection import Selection
 from profiler.events import Loss
 from profiler.report.text import print_report
 from profiler.table.load import load
+from profiler.trace.manifest import RunInfo
 from tests.report.generated import write_generated_bundle
 from tests.runs import TINY_CALLS, TINY_INFO, Command, make_call, make_run, make_span, tiny_run
 
@@ -215,6 +216,29 @@ def test_untraced_calls_calibrate():
     text = _text(make_run(calls, commands), 120)
     assert "untraced ns" in text
     assert "untraced/traced" in text
+
+
+def test_a_calibration_within_noise_is_said():
+    """Its submodule has no factor and its operators the times as traced; beside another that is
+    calibrated they are in the same column, alone there is none."""
+    unclear = {"calibration": {"factor": 0.9, "low": 0.8, "high": 1.1}}
+    clear = {"calibration": {"factor": 0.8, "low": 0.7, "high": 0.9}}
+    calls = [make_call(i, name, 100 * i, 100 * i + 100) for i, name in enumerate("ab")]
+    commands = [Command(i, "a:0", "q", "compute", f"mlp {i}", 100 * i, 50) for i in range(2)]
+
+    def sections(info):
+        text = _text(make_run(calls, commands, info=RunInfo("capture", submodules=info)), 160)
+        return (_section(text, "Submodules"), _section(text, "Operators"))
+
+    submodules, operators = sections({"a": unclear, "b": clear})
+    assert ["within noise" in line for line in submodules[1:3]] == [True, False]
+    assert "0.80" in submodules[2]
+    assert "busy ns untraced ns median ns" in operators[0]
+    assert operators[1].startswith("mlp 0 a - 1 1 1 50 50 50 50 ")
+    assert operators[2].startswith("mlp 1 b - 1 1 1 50 50 40 50 ")
+    submodules, operators = sections({"a": unclear, "b": unclear})
+    assert ["within noise" in line for line in submodules[1:3]] == [True, True]
+    assert "untraced" not in operators[0]
 
 
 def test_plain_when_it_is_no_terminal():

@@ -49,7 +49,10 @@ _SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_sc
 
 
 def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
-    """A device waits for the host to launch its next command, within calls."""
+    """A device waits for the host to launch its next command, within calls. Silent where clocks of
+    devices are not aligned: when the host had called is not known on its clock."""
+    if _unaligned(analysis):
+        return ()
     total = total_ns(analysis)
     found = []
     for row in _accelerators(analysis).to_dicts():
@@ -133,9 +136,10 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def host_between_steps(analysis: Analysis) -> Finding | None:
-    """Between the calls of the steps the host (scheduler, guidance, callbacks) takes its time."""
+    """Between the calls of the steps the host (scheduler, guidance, callbacks) takes its time.
+    Silent where clocks of devices are not aligned: where steps end is not known."""
     steps = analysis.steps
-    if steps.is_empty():
+    if steps.is_empty() or _unaligned(analysis):
         return None
     between = int((steps["host_ns"] + steps["idle_ns"]).sum())
     duration = int(steps["duration_ns"].sum())
@@ -174,9 +178,10 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
 
 
 def scheduler_sync(analysis: Analysis) -> Finding | None:
-    """The host waits for its device between the calls of most steps."""
+    """The host waits for its device between the calls of most steps. Silent where clocks of devices
+    are not aligned."""
     steps, waits = len(analysis.steps), _accelerators(analysis)
-    if waits.is_empty():
+    if waits.is_empty() or _unaligned(analysis):
         return None
     often = pl.col("calls") > 1 + _SYNC_STEPS * steps  # what is in no step counts as one
     of_steps = pl.col("submodule").is_null() & often
@@ -252,7 +257,10 @@ def transfers_exposed(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def idle_device(analysis: Analysis) -> Finding | None:
-    """One device works for most of the run, another one like it hardly ever."""
+    """One device works for most of the run, another one like it hardly ever. Silent where clocks of
+    devices are not aligned: how long the run took is not known."""
+    if _unaligned(analysis):
+        return None
     wall = analysis.accounting.wall_ns or total_ns(analysis)
     used = {
         row["device"]: (share(row["calls_ns"], wall), row["calls_ns"])

@@ -31,10 +31,10 @@ class Folds:
 
     `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
     `host`; `call` is a row of the frame of calls, -1 for work of no call. The rest are int64 sums
-    over the fold's commands; `extent` is from the first's begin to the last's end. The working tracks
-    are those on which its compute commands ran, all of its tracks where it has none; `working_busy`
-    is the busy sum on all of them, `busiest` that on the busiest. `of_command` is the key of each
-    command.
+    over the fold's commands; `extent` is from the first's begin to the last's end. The working
+    tracks are those on which its compute commands ran, all of its tracks where it has none;
+    `working_busy` is the busy sum on all of them, `busiest` that on the busiest. `of_command` is
+    the key of each command.
     """
 
     key: Codes

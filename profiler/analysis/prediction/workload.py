@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.prediction.held_memory import activations_of, kept_of, weights_of
 from profiler.analysis.prediction.pieces import HOST_TIME, Piece, PipelinePieces, pieces_of
@@ -199,17 +197,9 @@ def _calls_in(pieces: PipelinePieces) -> Iterator[int]:
 
 def _calibration(analysis: Analysis) -> dict[str, float]:
     """Untraced over traced time by submodule: what capture measured, else where enough calls of
-    both kinds tell. A factor whose measured interval holds 1 is none: it would add noise."""
+    both kinds tell."""
     rows = analysis.submodules.select("submodule", "calibration").drop_nulls()
-    unclear = {name for name, known in analysis.run.submodules.items() if _holds_one(known)}
-    return {n: f for n, f in rows.iter_rows() if 0 < f < float("inf") and n not in unclear}
-
-
-def _holds_one(submodule: Mapping[str, Any]) -> bool:
-    """Whether capture measured a calibration that tells no cost of tracing from none."""
-    measured = submodule.get("calibration")
-    low, high = finite_number(measured, "low"), finite_number(measured, "high")
-    return low is not None and high is not None and low <= 1 <= high
+    return {name: factor for name, factor in rows.iter_rows() if 0 < factor < float("inf")}
 
 
 def _steps_of(cut: Sequence[PipelinePieces]) -> dict[str, float]:

@@ -28,14 +28,23 @@ def echo(text: str) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write `document` to `path`, or to stdout for `-`. Raises OutputError where it cannot be."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
     if path == STDOUT:
-        sys.stdout.write(text)
+        sys.stdout.write(_json(document, sys.stdout.encoding))
         return
     try:
-        path.write_text(text, encoding="utf-8")
+        path.write_text(_json(document, "utf-8"), encoding="utf-8")
     except OSError as error:
         raise OutputError(f"cannot write {path} ({error.strerror or error})") from error
+
+
+def _json(document: Any, encoding: str) -> str:
+    """The document as text: in ASCII where the encoding lacks a character of its names."""
+    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
+    return text
 
 
 def grouped(

@@ -103,7 +103,8 @@ def _print(file: SplitFile, show_all: bool) -> None:
     parts = sum(operation.parts for operation in result.split)
     left = [f"{len(result.whole)} cannot be split"] if result.whole else []
     left += [f"{result.small} small enough"] if result.small else []
-    done = f"{counted(len(result.split), 'operation')} split into {parts} parts" if parts else "copied"
+    count = counted(len(result.split), "operation")
+    done = f"{count} split into {parts} parts" if parts else "copied"
     echo(f"{file.out}: {', '.join([done, *left])}")
     for operations in grouped(result.split, _kind, each=show_all):
         first = operations[0]

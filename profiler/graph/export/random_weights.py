@@ -1,7 +1,9 @@
 """Random weights that depend on a seed and each parameter's name alone, in memory or in a file.
 
 Matrices keep the variance of what passes through them, norms are about one, biases near zero: so
-activations of deep models stay finite in float16, too.
+activations of deep models stay finite in float16, too. T5 does not scale its attention but
+initializes its queries smaller; so do these, else each softmax would choose one token alone and a
+rounding error another.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ def fill_parameters(module: Any, seed: int) -> None:
 
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            _fill(parameter, name, seed)
+            _fill(parameter, name, seed, _shrink(module, name))
 
 
 def map_parameters(module: Any, file: Path, seed: int, dtype: Any) -> int:
@@ -46,7 +48,7 @@ def map_parameters(module: Any, file: Path, seed: int, dtype: Any) -> int:
             tensor = torch.empty(0, dtype=kept)
             start = offset // kept.itemsize
             tensor.set_(storage, start, shape, torch.empty(shape, device="meta").stride())
-            _fill(tensor, name, seed)
+            _fill(tensor, name, seed, _shrink(module, name))
             owner, _, attribute = name.rpartition(".")
             fresh = torch.nn.Parameter(tensor, requires_grad=False)
             setattr(module.get_submodule(owner), attribute, fresh)
@@ -59,12 +61,18 @@ def _stays_float32(module: Any, name: str) -> bool:
     return bool(set(name.split(".")) & set(kept))
 
 
-def _fill(tensor: Any, name: str, seed: int) -> None:
+def _shrink(module: Any, name: str) -> float:
+    """The factor of T5's queries in `T5PreTrainedModel._init_weights`; 1 for all else."""
+    width = getattr(getattr(module, "config", None), "d_kv", 0)
+    return float(width**-0.5) if width and name.endswith("SelfAttention.q.weight") else 1.0
+
+
+def _fill(tensor: Any, name: str, seed: int, factor: float) -> None:
     import torch
 
     flat, position = tensor.view(-1), 0
     for values in random_values(tuple(tensor.shape), name, seed):
-        flat[position : position + values.size] = torch.from_numpy(values)
+        flat[position : position + values.size] = torch.from_numpy(factor * values)
         position += values.size
 
 

@@ -123,7 +123,13 @@ def _optimize(
             _take_in(optimized)
 
         def check(written: Path) -> tuple[OutputDifference, ...]:
-            return tuple(verify(path, written, inputs, what=f"{out}: the optimized model"))
+            try:
+                return tuple(verify(path, written, inputs, what=f"{out}: the optimized model"))
+            except InputError as error:
+                if str(written) not in str(error):
+                    raise
+                text = str(error).replace(str(written), f"what {optimizer.name} wrote")
+                raise InputError(f"{path}: {text}; choose another optimizer by --with") from error
 
         differences = write_model(
             optimized, out, sources=[path, *data], check=check, external=bool(data)

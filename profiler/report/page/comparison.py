@@ -64,7 +64,7 @@ def comparison_section(comparison: Comparison, *, selected: bool = False) -> Sec
         Part(
             lead=said("{headline}.", headline=headline(comparison)),
             figure=Figure("comparison", lambda _, theme: changes(comparison, theme)),
-            table=table("comparison", "parts", _WHOLE, METRICS, whole, shown=15, search=True),
+            table=table("comparison", "parts", _WHOLE, METRICS, whole, shown=10, search=True),
             notes=(_rule(), *_of_whole_runs(selected), *map(sentence, comparison.notes)),
             always=True,
         ),
@@ -99,7 +99,7 @@ def _part(title: Said, key: str, rows: pl.DataFrame, shown: tuple[Shown, ...]) -
     )
     if key == "comparison_steps":
         heading = title
-    made = table(key, title, shown, METRICS, first, shown=15, search=len(first) > 15)
+    made = table(key, title, shown, METRICS, first, shown=10, search=len(first) > 10)
     return Part(heading, table=made)
 
 

@@ -28,8 +28,8 @@ __all__ = ["Figure", "Part", "Section", "Shown", "Table", "described", "table"]
 class Shown:
     """A column as the page shows it: `kind` says how `templates/tables.js` writes its values
     (`text`, `word` of `report.words`, `list` of names, `layer`, `ns`, `instant` of the run,
-    `count`, `number`, `bytes`, `ratio`, `share` with a bar, `factor`, `change` with its sign,
-    `flag`, `step`).
+    `count`, `number`, `bytes`, `ratio`, `share` with a bar, `factor`, `calibration` with
+    1 as within noise, `change` with its sign, `flag`, `step`).
     `minor` ones stay away from paper. `meaning` is that of a column that no table declares."""
 
     name: str
@@ -72,6 +72,7 @@ class Part:
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
     beside: bool = False
+    folded: bool = False  # only its title is seen until a click
     always: bool = False  # worth its sentence alone
 
 
@@ -95,7 +96,7 @@ _MAY_BE_ALL_ZERO = frozenset(
     {
         *("dma_ns", "copy_ns", "sync_ns", "other_ns", "host_ns", "data_ns", "other_device_ns"),
         *("queued_ns", "transfer_ns", "overlapped_ns", "unknown_ns", "modulation_ns"),
-        *("long_gaps", "long_gap_ns"),
+        *("long_gaps", "long_gap_ns", "warmup_steps", "warmup_ns"),
         "modulation_share",
     }
 )
@@ -121,7 +122,7 @@ def table(
     declared: Sequence[Column],
     frame: pl.DataFrame,
     *,
-    shown: int = 20,
+    shown: int = 10,
     search: bool = False,
     sort: str = "",
 ) -> Table | None:

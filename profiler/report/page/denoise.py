@@ -110,7 +110,7 @@ def _changes(analysis: Analysis) -> tuple[Part, ...]:
         drift_low=changing["drift_low_ns"] * later,
         drift_high=changing["drift_high_ns"] * later,
     ).head(_ROWS)
-    made = table("changes", "parts that change", _CHANGES, STEP_OPERATORS, rows, shown=15)
+    made = table("changes", "parts that change", _CHANGES, STEP_OPERATORS, rows, shown=10)
     shown = of_all(len(rows), len(changing))
     title = said(
         "What changes, {shown} parts with a warm-up, a drift beyond noise or outliers", shown=shown
@@ -128,7 +128,7 @@ def _outliers(analysis: Analysis) -> tuple[Part, ...]:
         cause=pl.col("cause").fill_null("no other track explains it"),
     )
     shown = [column for column in _OUTLIERS if several or column.name != "pipeline"]
-    made = table("outliers", "outliers", shown, STEP_OUTLIERS, rows, shown=15)
+    made = table("outliers", "outliers", shown, STEP_OUTLIERS, rows, shown=10)
     return (
         Part(
             said(
@@ -136,6 +136,7 @@ def _outliers(analysis: Analysis) -> tuple[Part, ...]:
                 shown=of_all(len(rows), outlier_count(analysis)),
             ),
             table=made,
+            folded=True,
         ),
     )
 
@@ -158,7 +159,7 @@ def guidance_section(analysis: Analysis) -> Section:
                 shown=of_all(len(rows), len(again)),
             ),
             sentence(again_notes(analysis)),
-            table=table("again", "computed again", _INVARIANTS, INVARIANTS, rows, shown=15),
+            table=table("again", "computed again", _INVARIANTS, INVARIANTS, rows, shown=10),
             notes=(sentence(at_most),) * bool(at_most),
         ),
     )

@@ -42,15 +42,18 @@ def _rows(parts: Sequence[Part], heights: Mapping[str, int]) -> Iterator[str]:
 
 
 def _part(part: Part, heights: Mapping[str, int]) -> str:
+    heading = f"<h3>{spoken(part.title)}</h3>" if part.title else ""
     pieces = [
-        f"<h3>{spoken(part.title)}</h3>" if part.title else "",
         f'<p class="lead">{spoken(part.lead)}</p>' if part.lead else "",
         "".join(map(finding_html, part.findings)),
         _figure(part, heights),
         f'<div data-table="{part.table.key}"></div>' if part.table else "",
         *(f'<p class="help">{spoken(note)}</p>' for note in part.notes),
     ]
-    return f'<div class="part">{"".join(pieces)}</div>'
+    body = "".join(pieces)
+    if part.folded:
+        return f'<details class="part"><summary>{heading}</summary>{body}</details>'
+    return f'<div class="part">{heading}{body}</div>'
 
 
 def _figure(part: Part, heights: Mapping[str, int]) -> str:

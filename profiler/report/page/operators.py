@@ -102,7 +102,7 @@ def operator_section(analysis: Analysis) -> Section:
         "{operators}, by the sum of their commands' time on devices.",
         operators=counted(len(operators), "operator"),
     )
-    if analysis.operators["calibrated_ns"].is_not_null().any():
+    if (operators["calibrated_ns"] != operators["busy_sum_ns"]).any():
         calibrated = said("Calibrated: scaled to calls that ran without tracing operators.")
         lead = joined(" ", [lead, calibrated])
     parts = (
@@ -141,7 +141,7 @@ def _operators(operators: pl.DataFrame) -> Table | None:
         _OPERATORS,
         OPERATORS,
         folded,
-        shown=25,
+        shown=15,
         search=True,
         sort="busy_sum_ns",
     )
@@ -165,7 +165,7 @@ def _split(geometry: pl.DataFrame) -> Part:
     rows, count = split_operators(geometry, _SPLIT)
     title = said("Split operators, {shown} by busy time", shown=of_all(min(_SPLIT, count), count))
     lead = said("Operators that ran on several tracks or devices, or moved data beside computing.")
-    made = table("split", "split operators", _SPLIT_PARTS, GEOMETRY, rows, shown=15, search=True)
+    made = table("split", "split operators", _SPLIT_PARTS, GEOMETRY, rows, shown=10, search=True)
     return Part(title, lead, table=made)
 
 

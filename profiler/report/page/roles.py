@@ -55,7 +55,7 @@ def role_section(analysis: Analysis) -> Section:
         Part(
             figure=Figure("roles", role_chart.roles),
             table=table(
-                "roles", "roles", _ROLES, ROLES, roles, shown=15, search=True, sort="busy_ns"
+                "roles", "roles", _ROLES, ROLES, roles, shown=10, search=True, sort="busy_ns"
             ),
             notes=() if known else (sentence(WITHOUT_CLASSES),),
         ),
@@ -65,7 +65,8 @@ def role_section(analysis: Analysis) -> Section:
         ),
         Part(
             said("Norms and modulation in blocks, {shown}", shown=of_all(len(shown), len(blocks))),
-            table=table("blocks", "blocks", _OF_BLOCKS, BLOCKS, shown, shown=15, search=True),
+            table=table("blocks", "blocks", _OF_BLOCKS, BLOCKS, shown, shown=10, search=True),
+            folded=True,
         ),
     )
     return Section("roles", said("What the device time is for"), said("Roles"), parts)

@@ -70,7 +70,7 @@ def _verdicts(analysis: Analysis) -> tuple[Part, ...]:
                 _ROLES,
                 ROOFLINE_ROLES,
                 roles,
-                shown=15,
+                shown=10,
                 search=True,
             ),
         ),
@@ -85,9 +85,10 @@ def _verdicts(analysis: Analysis) -> tuple[Part, ...]:
                 _OPERATORS,
                 ROOFLINE,
                 shown,
-                shown=15,
+                shown=10,
                 search=True,
             ),
+            folded=True,
         ),
     )
 
@@ -103,5 +104,7 @@ def _fusions(analysis: Analysis) -> Part:
         shown=of_all(len(shown), len(analysis.fusions)),
     )
     return Part(
-        title, table=table("fusions", "chains", _FUSIONS, FUSIONS, shown, shown=15, search=True)
+        title,
+        table=table("fusions", "chains", _FUSIONS, FUSIONS, shown, shown=10, search=True),
+        folded=True,
     )

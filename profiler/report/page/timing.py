@@ -69,7 +69,7 @@ _SUBMODULES = (
     Shown("busy_ns", "device time", "ns"),
     Shown("commands", "commands", "count"),
     Shown("operators", "operators", "count", minor=True),
-    Shown("calibration", "calibration", "factor", minor=True),
+    Shown("calibration", "calibration", "calibration", minor=True),
 )
 _BRANCHES = (
     Shown("submodule", "submodule", "text"),
@@ -125,7 +125,10 @@ def time_section(analysis: Analysis, begin_ns: int) -> Section:
             figure=Figure("devices", charts.devices),
             beside=True,
         ),
-        *(Part(title, table=made) for title, made in zip(titles, tables, strict=True)),
+        *(
+            Part(title, table=made, folded=made is not None and made.key == "branches")
+            for title, made in zip(titles, tables, strict=True)
+        ),
     )
     return Section("time", said("Stages and devices"), said("Stages and devices"), parts)
 
@@ -200,5 +203,5 @@ def call_section(analysis: Analysis, begin_ns: int) -> Section:
     calls = analysis.calls.with_columns(pl.col("start_ns") - begin_ns)
     several = len(analysis.pipelines) > 1
     shown = _CALLS if several else [c for c in _CALLS if c.name != "pipeline"]
-    made = table("calls", "calls", shown, columns.CALLS, calls, shown=40, search=True)
+    made = table("calls", "calls", shown, columns.CALLS, calls, shown=15, search=True)
     return Section("calls", said("Calls"), said("Calls"), (Part(table=made),))

@@ -90,10 +90,6 @@ class Database:
                 if not self._make_missing(str(error)):
                     raise self._failed(self._located(sql, error)) from error
 
-    def interrupt(self) -> None:
-        """End the query that another thread runs."""
-        self._connection.interrupt()
-
     def _check(self, sql: str) -> None:
         try:
             statements = self._connection.extract_statements(sql)

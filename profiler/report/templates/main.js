@@ -23,9 +23,19 @@ function printed(printing) {
   if (report.printing === printing) return;
   report.printing = printing;
   document.documentElement.classList.toggle("printing", printing);
+  unfoldParts(printing);
   applyTheme();
   report.timeline?.arrange();
   report.timeline?.drawNow();
+}
+
+// On paper nothing can be unfolded: what is closed opens for as long as it is printed.
+function unfoldParts(printing) {
+  const found = printing ? "details.part:not([open])" : "details.part[data-unfolded]";
+  for (const part of document.querySelectorAll(found)) {
+    part.open = printing;
+    part.toggleAttribute("data-unfolded", printing);
+  }
 }
 
 function startTheme() {

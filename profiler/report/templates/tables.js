@@ -295,7 +295,8 @@ class DataTable {
     if (kind === "ratio" || kind === "share") return format.percent(value);
     if (kind === "instant") return format.instant(value);
     if (kind === "change") return (value > 0 ? "+" : "") + format.percent(value);
-    if (kind === "factor") return format.factor(value);
+    if (kind === "calibration" && value === 1) return say("within noise");
+    if (kind === "factor" || kind === "calibration") return format.factor(value);
     if (kind === "flag") return value ? say("yes") : say("no");
     if (kind === "word") return say(value);
     if (kind === "step") return value < 0 ? NOTHING : String(value);

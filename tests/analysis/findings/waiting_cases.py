@@ -4,17 +4,25 @@ from profiler.events import Loss
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 from tests.runs import Command, make_call, make_span
 
+UNALIGNED = (Loss("unaligned_clock", "cuda:1", 1, "clocks", "placed by the order of calls"),)
 
-def _two_commands(first, second, end=1000, **more):
+
+def _two_commands(first, second, end=1000, losses=(), **more):
     """One call from 0 to `end`; commands from 0 to `first` and from `second` to `end`."""
     commands = [command(0, 0, first, **more), command(0, second, end, **more)]
     device = more.get("device", "cuda:0")
-    return analyzed([gpu_call(0, 0, end, device=device)], commands, end=end)
+    return analyzed([gpu_call(0, 0, end, device=device)], commands, end=end, losses=losses)
 
 
 @triggers("host_bound", host_wait_ns=100, host_wait_share=0.1, commands=2, mean_command_ns=450)
 def a_tenth_of_the_span():
     return _two_commands(450, 550)
+
+
+@misses("host_bound")
+def a_tenth_of_the_span_on_another_clock():
+    """Nothing relates the device's clock to the host's."""
+    return _two_commands(450, 550, losses=UNALIGNED)
 
 
 @misses("host_bound")
@@ -48,7 +56,7 @@ def one_long_gap_for_another_device():
 @misses("idle_gaps")
 def one_long_gap_between_clocks():
     """Nobody knows how far apart the calls of both devices were."""
-    return _by_turns(Loss("unaligned_clock", "cuda:1", 1, "clocks", "placed by the order of calls"))
+    return _by_turns(*UNALIGNED)
 
 
 def _by_turns(*losses):
@@ -73,7 +81,7 @@ def one_long_gap_in_a_long_run():
     return _two_commands(1_000_000, 1_199_999, 4_000_000)
 
 
-def _steps_of(call_ns, device="cpu:0", busy_ns=0):
+def _steps_of(call_ns, device="cpu:0", busy_ns=0, losses=()):
     """Two steps of 500 ns, each with a call that its caller has back after `call_ns`, while its
     device computes for `busy_ns`."""
     spans = [make_span("step", f"step {i}", 500 * i, 500 * (i + 1), i) for i in range(2)]
@@ -85,7 +93,7 @@ def _steps_of(call_ns, device="cpu:0", busy_ns=0):
         for i in range(2)
     ]
     busy = [command(i, 500 * i, 500 * i + busy_ns, device=device) for i in range(2)]
-    return analyzed(calls, [*host, *(busy if busy_ns else ())], spans=spans)
+    return analyzed(calls, [*host, *(busy if busy_ns else ())], spans=spans, losses=losses)
 
 
 @triggers(
@@ -100,6 +108,12 @@ def a_twentieth_between_calls():
 
 
 @misses("host_between_steps")
+def a_twentieth_between_calls_on_other_clocks():
+    """The last step ends where a call of another device begins, wherever that was placed."""
+    return _steps_of(475, losses=UNALIGNED)
+
+
+@misses("host_between_steps")
 def less_than_a_twentieth_between_calls():
     return _steps_of(476)
 
@@ -110,7 +124,7 @@ def a_device_that_works_on():
     return _steps_of(120, "cuda:0", 500)
 
 
-def _waits(steps):
+def _waits(steps, losses=()):
     """Four steps of a GPU that computes 90 of 100 ns; in `steps` of them the host waits for it."""
     spans = [make_span("step", f"step {i}", 100 * i, 100 * (i + 1), i) for i in range(4)]
     calls = [gpu_call(i, 100 * i, 100 * i + 50) for i in range(4)]
@@ -121,12 +135,17 @@ def _waits(steps):
         )
         for i in range(steps)
     ]
-    return analyzed(calls, [*work, *waits], spans=spans, end=400)
+    return analyzed(calls, [*work, *waits], spans=spans, end=400, losses=losses)
 
 
 @triggers("scheduler_sync", operation="cudaStreamSynchronize", waits=4, host_ns=180)
 def a_wait_in_every_step():
     return _waits(4)
+
+
+@misses("scheduler_sync")
+def a_wait_in_every_step_on_another_clock():
+    return _waits(4, losses=UNALIGNED)
 
 
 @misses("scheduler_sync")
@@ -157,19 +176,25 @@ def a_transfer_half_of_which_is_hidden():
     return _transfer(100, 50)
 
 
-def _turns(border, *, shared=False, kinds=("cuda:0", "cuda:1")):
+def _turns(border, *, shared=False, kinds=("cuda:0", "cuda:1"), losses=()):
     first, second = kinds
     calls = [
         gpu_call(0, 0, border, device=first),
         make_call(1, "vae", border, 1000, stage="decode", device=second),
     ]
     note = "cores 0-3, shared with cpu:0" if shared else "its own"
-    return analyzed(calls, devices={second: {"description": note}})
+    return analyzed(calls, devices={second: {"description": note}}, losses=losses)
 
 
 @triggers("idle_device", devices=2, idle_device_calls_ns=100, idle_device_share=0.1)
 def a_device_for_a_tenth_of_the_run():
     return _turns(900)
+
+
+@misses("idle_device")
+def a_device_for_a_tenth_of_a_run_of_two_clocks():
+    """Where its call was placed decides how long the run took."""
+    return _turns(900, losses=UNALIGNED)
 
 
 @misses("idle_device")

@@ -123,6 +123,19 @@ def test_a_calibration_within_noise_is_none():
     assert by_name(found.step)[1] == ("transformer.cond", [300], [[200]])
 
 
+def test_analysis_and_prediction_take_the_same_calibration():
+    """What `analyze` shows for a submodule is what a prediction counts with, within noise too."""
+    for low, high in ((0.8, 1.1), (0.8, 0.95)):
+        measured = {"factor": 0.9, "low": low, "high": high}
+        info = replace(WARM, submodules={"transformer": {"calibration": measured}})
+        run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
+        analysis = analyze(run)
+        shown = dict(analysis.submodules.select("submodule", "calibration").drop_nulls().rows())
+        found = workload_of(run, analysis)
+        assert {name: f for name, f in shown.items() if f != 1} == found.calibration
+        assert shown == {"transformer": 1.0 if high > 1 else 0.9}
+
+
 def test_few_traced_and_untraced_calls_calibrate_nothing():
     """Two of a kind differ by chance."""
     run = stepped_run([[_ONE, _TWO, _ONE, _TWO]])

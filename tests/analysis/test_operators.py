@@ -129,6 +129,14 @@ def test_operator_that_only_moves_data_is_of_all_its_tracks():
     assert (row["parallel_efficiency"], row["imbalance"]) == (0.5, 30 / 25)
 
 
+def test_computation_that_took_no_time_counts_no_tracks():
+    """A node below the clock's resolution says nothing of how its track was used: all count."""
+    call = make_call(0, "t", 0, 100)
+    copy = Command(0, "rbln:0", "Copy", "copy", "mlp", 50, 20)
+    row = _row(make_run([call], [_compute(0, "mlp", 50, 0), copy]), "mlp")
+    assert (row["parallel_efficiency"], row["imbalance"]) == (0.5, 2.0)
+
+
 def test_command_that_never_closed_has_no_duration():
     """-1 counts as nothing, and ratios of nothing are null."""
     call = make_call(0, "t", 0, 100)
@@ -231,7 +239,8 @@ def _expected(commands):
         busy = [sum(c.duration for c in part) for part in tracks.values()]
         sums = found.setdefault((layer, host), [0, 0, 0, 0, 0, 0.0])
         computing = [any(c.category == "compute" for c in part) for part in tracks.values()]
-        works = [b for b, computes in zip(busy, computing, strict=True) if computes] or busy
+        works = [b for b, computes in zip(busy, computing, strict=True) if computes]
+        works = works if sum(works) else busy
         parts = (len(covered), sum(busy), sum(works), len(covered) * len(works), max(works))
         for i, part in enumerate((*parts, sum(works) / len(works))):
             sums[i] += part

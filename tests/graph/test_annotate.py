@@ -163,6 +163,24 @@ def test_a_fused_node_counts_at_the_node_that_names_it(tmp_path):
     assert props(model)["bias"]["profile_sd3.counted_at"] == "m"
 
 
+def test_what_has_another_precision_counts_at_what_it_was(tmp_path):
+    """ONNX Runtime computes a float16 Softmax in float32, by nameless nodes: the last one, and the
+    cast of its output, count at the Softmax."""
+    text = graph(
+        "float16[2,4] x",
+        "float16[4,2] y",
+        "[soft] t = Softmax(x)  [turn] y = Transpose(t)",
+    )
+    path = save(text, tmp_path)
+    with optimized_graph(path) as optimized:
+        executed, values = executed_nodes(optimized, by_name)
+    origins = origins_of(read_graph(path), executed, values)
+    named = [None if o.counted_at is None else o.counted_at.name for o in origins]
+    types = [node.op_type for node in executed]
+    assert types == ["Cast", "ReduceMax", "Sub", "Exp", "ReduceSum", "Div", "Cast", "Transpose"]
+    assert named == [None, None, None, None, None, "soft", "soft", "turn"]
+
+
 @pytest.mark.parametrize("part", PARTS)
 def test_every_executed_node_counts_once(part):
     """Of the tiny model's parts, each executed node that keeps its name is placed at the node of

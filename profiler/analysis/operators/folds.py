@@ -32,9 +32,9 @@ class Folds:
     `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
     `host`; `call` is a row of the frame of calls, -1 for work of no call. The rest are int64 sums
     over the fold's commands; `extent` is from the first's begin to the last's end. The working
-    tracks are those on which its compute commands ran, all of its tracks where it has none;
-    `working_busy` is the busy sum on all of them, `busiest` that on the busiest. `of_command` is
-    the key of each command.
+    tracks are those on which its compute commands ran, all of its tracks where nothing took time
+    on these; `working_busy` is the busy sum on all of them, `busiest` that on the busiest.
+    `of_command` is the key of each command.
     """
 
     key: Codes
@@ -181,8 +181,10 @@ def _per_track(
     folds = group_heads(fold[rows][cells])
     sizes = np.diff(folds, append=len(cells))
     works = np.logical_or.reduceat(computes[rows], cells)
-    works |= np.repeat(~np.logical_or.reduceat(works, folds), sizes)
-    of_cell = np.where(works, np.add.reduceat(duration[rows], cells), 0)
+    of_cell = np.add.reduceat(duration[rows], cells)
+    nothing = np.add.reduceat(np.where(works, of_cell, 0), folds) == 0
+    works |= np.repeat(nothing, sizes)
+    of_cell[~works] = 0
     tracks[split] = sizes
     working[split] = np.add.reduceat(works.astype(np.int64), folds)
     working_busy[split] = np.add.reduceat(of_cell, folds)

@@ -4,8 +4,8 @@ A command is folded with those of its call and layer; the layer's host commands 
 the work) are folded apart from what ran on devices, so that a launch never lengthens an operator.
 Work of no call is folded by pipeline call and step instead. The folds of one submodule, layer and
 `host` then add up to one row. With w the wall union of a fold, n the tracks on which its compute
-commands ran (all of its tracks where it has none), b_t its busy sum on such a track t and b their
-sum:
+commands ran (all of its tracks where it has none, or nothing took time there), b_t its busy sum on
+such a track t and b their sum:
 
     parallel_efficiency = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
 

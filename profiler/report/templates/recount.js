@@ -125,12 +125,9 @@ class Recount {
       if (computes[at]) computing.add(lane);
       onLane[lane] += time;
     }
-    const working = computing.size ? computing : used;
-    let worked = 0, busiest = 0;
-    for (const lane of working) {
-      worked += onLane[lane];
-      busiest = Math.max(busiest, onLane[lane]);
-    }
+    const times = (some) => [...some].map((lane) => onLane[lane]), total = (of) => of.reduce((sum, time) => sum + time, 0);
+    const working = total(times(computing)) ? computing : used;
+    const worked = total(times(working)), busiest = Math.max(...times(working));
     sums.wall += wall;
     sums.busy += busy;
     sums.worked += worked;

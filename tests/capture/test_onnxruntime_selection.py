@@ -78,7 +78,7 @@ def test_what_is_left_out_by_choice_is_not_lost(run):
 
 def test_both_kinds_measure_the_cost_of_tracing(run):
     """The transformer's cost is measured on its three steady calls of either kind, and its
-    operators are calibrated by the very factor that the manifest states."""
+    operators are calibrated by the very factor that the manifest states, unless that is noise."""
     measured = run.info.overhead["measured"]
     assert set(measured) == {"transformer"}
     cost = measured["transformer"]
@@ -88,7 +88,8 @@ def test_both_kinds_measure_the_cost_of_tracing(run):
     assert calibration["low"] <= calibration["factor"] <= calibration["high"]
     analysis = analyze(run)
     row = analysis.submodules.row(by_predicate=pl.col("submodule") == "transformer", named=True)
-    assert row["calibration"] == calibration["factor"]
+    noise = calibration["low"] <= 1 <= calibration["high"]
+    assert row["calibration"] == (1 if noise else calibration["factor"])
     facts = {fact.label: fact for fact in key_facts(analysis, 0)}
     note = facts["Cost of tracing"].note
     assert note.startswith("of end to end, measured: transformer ")

@@ -21,12 +21,15 @@ _CHUNK = 1 << 24  # values that are drawn at once
 
 
 def fill_parameters(module: Any, seed: int) -> None:
-    """Give the module's parameters their random values, in place."""
+    """Give the module's parameters their random values, in place.
+
+    T5's queries are not made smaller here: the embedded model ships with weights without it.
+    """
     import torch
 
     with torch.no_grad():
         for name, parameter in module.named_parameters():
-            _fill(parameter, name, seed, _shrink(module, name))
+            _fill(parameter, name, seed, 1.0)
 
 
 def map_parameters(module: Any, file: Path, seed: int, dtype: Any) -> int:

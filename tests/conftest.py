@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from pathlib import Path
 
 import pytest
 from hypothesis import settings
@@ -16,6 +17,8 @@ settings.load_profile("project")
 # In CI nothing may be skipped for want of a package, a browser or a sample: see .ci/run.
 REQUIRE_ALL = os.environ.get("PROFILE_SD3_REQUIRE_ALL") == "1"
 
+_BROWSER = Path(__file__).parent / "browser"
+
 
 def pytest_addoption(parser):
     parser.addoption(
@@ -23,6 +26,14 @@ def pytest_addoption(parser):
         action="store_true",
         help="write what the code gives today into the golden files, to be read in the diff",
     )
+
+
+def pytest_collection_modifyitems(items):
+    """A process takes whole files, for what their fixtures make, and all of tests/browser: only one
+    Perfetto UI can have the port from which it fetches traces."""
+    for item in items:
+        group = "browser" if _BROWSER in item.path.parents else item.nodeid.split("::")[0]
+        item.add_marker(pytest.mark.xdist_group(group))
 
 
 @pytest.fixture

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 
 import pytest
 from hypothesis import settings
+from xdist.scheduler import LoadFileScheduling
 
 # Reproducible everywhere, and blind to how fast the machine is.
 settings.register_profile("project", deadline=None, derandomize=True)
@@ -17,8 +17,6 @@ settings.load_profile("project")
 # In CI nothing may be skipped for want of a package, a browser or a sample: see .ci/run.
 REQUIRE_ALL = os.environ.get("PROFILE_SD3_REQUIRE_ALL") == "1"
 
-_BROWSER = Path(__file__).parent / "browser"
-
 
 def pytest_addoption(parser):
     parser.addoption(
@@ -28,12 +26,17 @@ def pytest_addoption(parser):
     )
 
 
-def pytest_collection_modifyitems(items):
-    """A process takes whole files, for what their fixtures make, and all of tests/browser: only one
-    Perfetto UI can have the port from which it fetches traces."""
-    for item in items:
-        group = "browser" if _BROWSER in item.path.parents else item.nodeid.split("::")[0]
-        item.add_marker(pytest.mark.xdist_group(group))
+class _Portions(LoadFileScheduling):
+    """A process takes whole files, for what their fixtures make, and one all of tests/browser: only
+    one Perfetto UI can have the port from which it fetches traces."""
+
+    def _split_scope(self, nodeid):
+        file = super()._split_scope(nodeid)
+        return "tests/browser" if file.startswith("tests/browser/") else file
+
+
+def pytest_xdist_make_scheduler(config, log):
+    return _Portions(config, log)
 
 
 @pytest.fixture

@@ -88,6 +88,14 @@ def recounted(report):
     )
 
 
+def redrawn(report):
+    """Wait until every figure shows what is chosen now; they follow the choice one by one."""
+    report.page.wait_for_function(
+        """() => { const { recounted, redrawn } = document.documentElement.dataset;
+          return recounted !== undefined && recounted === redrawn; }"""
+    )
+
+
 def choose(report, **pick):
     """Choose without a view, for tests of what follows."""
     report.page.evaluate("(pick) => profileReport.choice.pick(pick)", pick)
@@ -259,7 +267,8 @@ def test_letting_go_brings_the_whole_run_back(report):
     report.page.wait_for_function(f"() => {bars} < {count}")
     report.page.get_by_role("button", name="Clear").click()
     recounted(report)
-    report.page.wait_for_function(f"() => {bars} === {count}")
+    redrawn(report)
+    assert report.page.evaluate(bars) == count
     assert values(report, "operators", "layer", "commands", "share") == before
     assert chips(report) == []
     assert report.page.locator(".scope:visible").count() == 0

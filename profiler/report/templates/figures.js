@@ -60,7 +60,7 @@ async function drawFigures(theme) {
 
 // After a change of the choice: what is in view at once, the rest one by one.
 async function redrawFigures() {
-  const asked = (report.redrawn = {}), places = [...document.querySelectorAll("[data-figure]")];
+  const asked = (report.redrawing = {}), places = [...document.querySelectorAll("[data-figure]")];
   const inView = (place) => {
     const { top, bottom } = place.getBoundingClientRect();
     return bottom > 0 && top < innerHeight;
@@ -68,8 +68,9 @@ async function redrawFigures() {
   for (const place of [...places.filter(inView), ...places.filter((place) => !inView(place))]) {
     await drawFigure(place, currentTheme());
     await new Promise((resolve) => setTimeout(resolve));
-    if (report.redrawn !== asked) return;
+    if (report.redrawing !== asked) return;
   }
+  document.documentElement.dataset.redrawn = document.documentElement.dataset.recounted;
 }
 
 // Below a figure, what it has to do with the choice.

@@ -40,6 +40,18 @@ def pytest_xdist_make_scheduler(config, log):
 
 
 @pytest.fixture
+def cli(capsys):
+    """Run the command line in this process; returns exit code, stdout and stderr."""
+    from tests.command_line import run_command
+
+    def run(*arguments):
+        code = run_command(*arguments)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+@pytest.fixture
 def golden(request):
     """Compares lines with a golden file, or writes it anew under --refresh-goldens."""
 

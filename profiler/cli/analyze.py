@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.documents import STDOUT, check_documents, write_json
+from profiler.cli.options import DeviceProfileFile
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import check_output, damaged_files, load_whole, runs_at
+from profiler.cli.trace_files import damaged_files, load_whole, runs_at
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -94,14 +96,7 @@ def analyze(
             "bundle; beside a single .pb under its name]",
         ),
     ] = None,
-    device_profile: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="What calibrate-device measured.  [default: device_profiles.json in the bundle or "
-            "beside it; else published figures]",
-        ),
-    ] = None,
+    device_profile: DeviceProfileFile = None,
     device_memory: Annotated[
         list[str] | None,
         typer.Option(
@@ -289,23 +284,24 @@ class _Outputs:
     @property
     def only_json(self) -> bool:
         """Whether the JSON document is all that goes to stdout."""
-        return self.json == Path("-")
+        return self.json == STDOUT
 
     def check(self) -> None:
         """Refuse, before any work, to write over what is a trace and no report."""
-        for path in (self.json, self.html):
-            check_output(path)
-        if self.json is not None and self.json == self.html:
-            raise OutputError(f"--json and --html both name {self.json}: give two files")
+        if self.html == STDOUT:
+            raise OutputError("--html - is not there: the page goes to a file")
+        check_documents({"--json": self.json, "--html": self.html})
 
     def write(self, run: Run, analysis: Analysis) -> list[Path]:
         """Write what was asked for; returns what was written to disk."""
         from profiler.analysis.roles.tables import with_roles
+        from profiler.report.document import to_json
         from profiler.report.tables import write_csv_tables, write_parquet_tables
 
         written: list[Path] = []
         if self.json is not None:
-            written.extend(_write_json(analysis, self.json))
+            write_json(self.json, to_json(analysis))
+            written += [] if self.only_json else [self.json]
         if self.csv is not None:
             write_csv_tables(analysis, self.csv)
             written.append(self.csv)
@@ -314,18 +310,6 @@ class _Outputs:
             write_parquet_tables(filled, analysis, self.parquet)
             written.append(self.parquet)
         return written
-
-
-def _write_json(analysis: Analysis, path: Path) -> list[Path]:
-    from profiler.report.document import to_json
-    from profiler.trace.storage import write_atomically
-
-    text = to_json(analysis)
-    if path == Path("-"):
-        sys.stdout.write(text)
-        return []
-    write_atomically(path, text.encode())
-    return [path]
 
 
 def _write_page(

@@ -39,12 +39,13 @@ def calibrate_device(
         ),
     ] = None,
     seconds: Annotated[
-        float, typer.Option(min=0.01, max=60, help="Seconds for each rate that is measured.")
+        float,
+        typer.Option(metavar="N", min=0.01, max=60, help="Seconds for each rate that is measured."),
     ] = 1.0,
 ) -> None:
-    """Measure peak matrix product, copy and launch rates, for analyze to hold runs against.
+    """Measure peak matrix product, copy and launch rates.
 
-    Measure while nothing else runs.
+    For analyze to hold runs against. Measure while nothing else runs.
     """
     from profiler.analysis.roofline.device_profiles import FILE_NAME, profiles_text, read_profiles
     from profiler.trace.storage import write_atomically

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import check_output, load_whole, runs_at
-from profiler.errors import InputError, OutputError
+from profiler.cli.trace_files import load_whole, runs_at
+from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
@@ -19,8 +19,6 @@ if TYPE_CHECKING:
     from profiler.analysis.comparison.measure import Measurement
 
 __all__ = ["diff"]
-
-_STDOUT = Path("-")
 
 
 def diff(
@@ -71,7 +69,7 @@ def diff(
     from profiler.analysis.comparison.gate import check_gate, parse_limit
 
     base, new = _sides(runs, against or [])
-    _check_outputs(json_file, markdown_file)
+    check_documents({"--json": json_file, "--markdown": markdown_file})
     if metric and fail_over is None:
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
     limit = None if fail_over is None else parse_limit(fail_over)
@@ -83,7 +81,7 @@ def diff(
     if limit is not None:
         gates = [check_gate(comparison, name, limit) for name in metric or ["end_to_end"]]
     _write(comparison, gates, json_file, markdown_file, top)
-    if _STDOUT not in (json_file, markdown_file):
+    if STDOUT not in (json_file, markdown_file):
         _print(comparison, gates, top)
     if any(gate.failed for gate in gates):
         raise typer.Exit(1)
@@ -99,14 +97,6 @@ def _sides(runs: list[Path], against: list[Path]) -> tuple[list[Path], list[Path
             "give --against before each new one"
         )
     return runs[:1], runs[1:]
-
-
-def _check_outputs(json_file: Path | None, markdown_file: Path | None) -> None:
-    """Refuse, before any work, to write over what is a trace and no report."""
-    for path in (json_file, markdown_file):
-        check_output(path)
-    if json_file is not None and json_file == markdown_file:
-        raise OutputError(f"--json and --markdown both name {json_file}: give two files")
 
 
 def _measured(paths: list[Path], say: Callable[[str], None]) -> list[Measurement]:
@@ -131,18 +121,9 @@ def _write(
     from profiler.report.diff_text import markdown
 
     if json_file is not None:
-        _put(json_file, diff_to_json(comparison, gates))
+        write_json(json_file, diff_to_json(comparison, gates))
     if markdown_file is not None:
-        _put(markdown_file, markdown(comparison, gates, top=top))
-
-
-def _put(path: Path, text: str) -> None:
-    from profiler.trace.storage import write_atomically
-
-    if path == _STDOUT:
-        sys.stdout.write(text)
-        return
-    write_atomically(path, text.encode())
+        write_text(markdown_file, markdown(comparison, gates, top=top))
 
 
 def _print(comparison: Comparison, gates: list[Gate], top: int) -> None:

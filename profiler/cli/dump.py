@@ -12,14 +12,14 @@ __all__ = ["dump"]
 
 
 def dump(
-    file: Annotated[Path, typer.Argument(help="Any Perfetto trace (.pb).")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any Perfetto trace (.pb).")],
     limit: Annotated[
-        int | None, typer.Option(min=0, help="Lines to print.  [default: all]")
+        int | None, typer.Option(metavar="N", min=0, help="Lines to print.  [default: all]")
     ] = None,
 ) -> None:
-    """Print a trace as text: one line per event, in file order.
+    """Print a trace as text, one line per event.
 
-    Each line: packet number, packet sequence, time in ns, kind, then what the event holds.
+    In file order. Each line: packet number, packet sequence, time in ns, kind, then what the event holds.
     """
     from profiler.trace.text import dump_lines
 

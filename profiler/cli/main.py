@@ -25,7 +25,7 @@ from profiler.cli.predict import predict
 from profiler.cli.query import query
 from profiler.cli.record import record
 from profiler.cli.run import run
-from profiler.cli.terminal import printable
+from profiler.cli.terminal import plain_characters, printable
 from profiler.cli.view import view
 from profiler.errors import ProfilerError
 
@@ -35,7 +35,14 @@ _CLOSED_PIPE = 141  # 128 + SIGPIPE
 
 
 class _Commands(TyperGroup):
-    """All commands; typer would end with 1 where who reads stdout has closed it."""
+    """All commands: what they print is for any encoding, and typer's end with 1 where who reads
+    stdout has closed it is mended."""
+
+    def main(self, *args: Any, **options: Any) -> Any:
+        """Run a command; what stdout or stderr lack in characters is written as others."""
+        plain_characters(sys.stdout)
+        plain_characters(sys.stderr)
+        return super().main(*args, **options)
 
     def invoke(self, ctx: Any) -> Any:
         """Raises SystemExit(141), as a shell shows a program that SIGPIPE ended, for that."""

@@ -24,9 +24,9 @@ def merge(
         ),
     ],
 ) -> None:
-    """Write merged.pb anew from the files of a run, and its manifest where that is missing.
+    """Write merged.pb anew from the files of a run.
 
-    What a rebuilt run lacks is said on stderr.
+    And its manifest where that is missing: what a rebuilt run lacks is said on stderr.
     """
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest
     from profiler.trace.merge import merge_bundle

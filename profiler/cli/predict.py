@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, cast
 
 import typer
 
+from profiler.cli.documents import STDOUT, check_documents, write_json
+from profiler.cli.options import DeviceProfileFile
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import check_output, load_whole
+from profiler.cli.trace_files import load_whole
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,8 +18,6 @@ if TYPE_CHECKING:
     from profiler.analysis.prediction.result import Prediction
 
 __all__ = ["predict"]
-
-_STDOUT = Path("-")
 
 
 def predict(
@@ -74,14 +73,7 @@ def predict(
             "repeated.",
         ),
     ] = None,
-    device_profile: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="What calibrate-device measured.  [default: device_profiles.json in the bundle or "
-            "beside it; else published figures]",
-        ),
-    ] = None,
+    device_profile: DeviceProfileFile = None,
     pipeline: Annotated[
         int | None,
         typer.Option(
@@ -119,7 +111,7 @@ def predict(
         devices=_names("--devices", devices),
         memory=device_sizes(device_memory or ()),
     )
-    check_output(json_file)
+    check_documents({"--json": json_file})
     source = place_of(path)
     profiles = read_profiles(device_profile) if device_profile else find_profiles(source)
     with progress(f"reading {source}") as say:
@@ -146,15 +138,12 @@ def _names(option: str, texts: list[str] | None) -> tuple[str, ...]:
 
 
 def _write(prediction: Prediction, json_file: Path | None) -> None:
-    from profiler.report.predict_document import prediction_to_json
-    from profiler.trace.storage import write_atomically
-
-    if json_file == _STDOUT:
-        sys.stdout.write(prediction_to_json(prediction))
-        return
     if json_file is not None:
-        write_atomically(json_file, prediction_to_json(prediction).encode())
-    from profiler.cli.terminal import terminal
-    from profiler.report.predict_text import print_prediction
+        from profiler.report.predict_document import prediction_to_json
 
-    print_prediction(terminal(), prediction)
+        write_json(json_file, prediction_to_json(prediction))
+    if json_file != STDOUT:
+        from profiler.cli.terminal import terminal
+        from profiler.report.predict_text import print_prediction
+
+        print_prediction(terminal(), prediction)

@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import check_output, damaged_files
+from profiler.cli.trace_files import damaged_files
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -117,12 +118,9 @@ def _read(file: Path) -> str:
 
 
 def _check(files: dict[str, Path]) -> None:
-    for path in files.values():
-        check_output(path)
-    if files.get("parquet") == _STDIN:
+    if files.get("parquet") == STDOUT:
         raise OutputError("--parquet - is not there: Parquet goes to a file")
-    if len(set(files.values())) < len(files):
-        raise OutputError("two formats name one file: give each its own")
+    check_documents({f"--{form}": path for form, path in files.items()})
 
 
 def _runs(paths: list[Path], notes: list[str], *, every: bool) -> Iterator[tuple[str, Run]]:
@@ -164,8 +162,8 @@ def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
     written = write_answer(batches, files, sys.stdout.buffer)
     sys.stdout.flush()
     for path in files.values():
-        if path != _STDIN:
-            typer.echo(f"wrote {path}: {written:,} rows", err=_STDIN in files.values())
+        if path != STDOUT:
+            typer.echo(f"wrote {path}: {written:,} rows", err=STDOUT in files.values())
 
 
 def _print(batches: Iterator[DataFrame], rows: int | None) -> None:

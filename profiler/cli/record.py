@@ -21,16 +21,26 @@ def record(
     command: Annotated[
         list[str],
         typer.Argument(
-            metavar="-- COMMAND...",
+            metavar="-- COMMAND",
             help="What to run: `python inference.py …`, or `inference.py …`, or `-m module …`.",
         ),
     ],
     out: Annotated[
-        Path | None, typer.Option(help="Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]")
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]"
+        ),
     ] = None,
-    name: Annotated[str | None, typer.Option(help="Name of the run.  [default: its time]")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the run.  [default: its time]")
+    ] = None,
     ops: Annotated[
-        str | None, typer.Option(help="Calls whose operators are traced.  [default: all]")
+        str | None,
+        typer.Option(
+            metavar="[SUBMODULE=]CALLS",
+            help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
+            "or several with commas or spaces.  [default: all]",
+        ),
     ] = None,
     calibrate: Annotated[
         bool,
@@ -40,15 +50,21 @@ def record(
         ),
     ] = False,
     config: Annotated[
-        str | None, typer.Option(help="Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG.")
+        str | None,
+        typer.Option(
+            metavar="JSON", help="Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG."
+        ),
     ] = None,
     compress: Annotated[
-        str | None, typer.Option(help="Pack the packets of all files: none, deflate or zstd.")
+        str | None,
+        typer.Option(
+            metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."
+        ),
     ] = None,
 ) -> None:
-    """Run a command and profile the pipelines and ONNX Runtime sessions in it.
+    """Run a command and profile the pipelines in it.
 
-    The same as setting RBLN_PROFILER=1 for it. Signals are passed on, the command's exit code is
+    ONNX Runtime sessions outside of pipelines are profiled as well. The same as setting RBLN_PROFILER=1 for it. Signals are passed on, the command's exit code is
     returned, and at the end it is said where the bundles are.
     """
     import tempfile

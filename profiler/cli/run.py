@@ -23,21 +23,33 @@ def run(
     model: Annotated[
         Path | None,
         typer.Option(
-            help="Folder in the diffusers/optimum ONNX layout.  [default: the embedded tiny model]"
+            metavar="DIR",
+            help="Folder in the diffusers/optimum ONNX layout.  [default: the embedded tiny model]",
         ),
     ] = None,
-    prompt: Annotated[str, typer.Option(help="What the image shall show.")] = (
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the image shall show.")] = (
         "a photograph of an astronaut riding a horse"
     ),
-    negative_prompt: Annotated[str, typer.Option(help="What it shall not show.")] = "",
-    steps: Annotated[int, typer.Option(min=1, help="Denoising steps.")] = 28,
-    height: Annotated[int | None, typer.Option(help="Pixels.  [default: the model's]")] = None,
-    width: Annotated[int | None, typer.Option(help="Pixels.  [default: the model's]")] = None,
-    guidance: Annotated[float, typer.Option(help="Guidance scale; 1 or less: none.")] = 7.0,
-    seed: Annotated[int, typer.Option(help="Seed of the noise.")] = 0,
+    negative_prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="What it shall not show.")
+    ] = "",
+    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Denoising steps.")] = 28,
+    height: Annotated[
+        int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")
+    ] = None,
+    guidance: Annotated[
+        float, typer.Option(metavar="SCALE", help="Guidance scale; 1 or less: none.")
+    ] = 7.0,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the noise.")] = 0,
     device: Annotated[
         list[str] | None,
-        typer.Option(help="SUBMODULE=DEVICE, such as text_encoder_3=cpu:1; may be repeated."),
+        typer.Option(
+            metavar="SUBMODULE=DEVICE",
+            help="Where it runs, such as text_encoder_3=cpu:1; may be repeated.  [default: cpu:0]",
+        ),
     ] = None,
     ops: Annotated[
         list[str] | None,
@@ -54,21 +66,29 @@ def run(
             help="Leave every fourth step untraced, to measure what tracing costs.",
         ),
     ] = False,
-    out: Annotated[Path, typer.Option(help="Folder of bundles; the run gets its own.")] = Path(
-        "traces"
-    ),
-    image: Annotated[Path | None, typer.Option(help="Write the image here, as PNG.")] = None,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of bundles; the run gets its own.")
+    ] = Path("traces"),
+    image: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the image here, as PNG.")
+    ] = None,
     warmup: Annotated[
-        int, typer.Option(min=0, help="Steps to run first, kept out of the run; 0: none.")
+        int,
+        typer.Option(metavar="N", min=0, help="Steps to run first, kept out of the run; 0: none."),
     ] = 2,
-    name: Annotated[str | None, typer.Option(help="Name of the run.  [default: its time]")] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the run.  [default: its time]")
+    ] = None,
     compress: Annotated[
-        str, typer.Option(help="Pack the packets of all files: none, deflate or zstd.")
+        str,
+        typer.Option(
+            metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."
+        ),
     ] = "none",
 ) -> None:
-    """Run Stable Diffusion 3 on ONNX Runtime, and write one trace per submodule call.
+    """Run Stable Diffusion 3 on ONNX Runtime and profile it.
 
-    Ends with the report, its HTML page beside the traces.
+    Writes one trace per submodule call, and ends with the report, its HTML page beside the traces.
     """
     from profiler.capture.profile import profile
     from profiler.trace.compression import check_compression

@@ -5,7 +5,6 @@ from __future__ import annotations
 import codecs
 import io
 import shutil
-import sys
 from typing import TYPE_CHECKING, TextIO
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ def terminal() -> Console:
         def on_broken_pipe(self) -> None:  # rich would exit with 1, which says that a gate failed
             raise BrokenPipeError
 
-    plain_characters(sys.stdout)
     console = Terminal(highlight=False, markup=False, emoji=False, soft_wrap=False)
     if console.is_dumb_terminal:  # rich would take it for 80 columns
         columns, lines = shutil.get_terminal_size()

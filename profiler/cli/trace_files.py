@@ -1,37 +1,19 @@
-"""Files of a trace as the commands take them: whole where times count, and never written over."""
+"""Runs as the commands take them: whole where times count."""
 
 from __future__ import annotations
 
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from profiler.errors import InputError, OutputError
+from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.events import Loss
     from profiler.table.run import Run
 
-__all__ = ["check_output", "damaged_files", "load_whole", "runs_at"]
+__all__ = ["damaged_files", "load_whole", "runs_at"]
 
 _DAMAGE = ("truncated_file", "missing_file", "changed_file")
-
-
-def check_output(path: Path | None) -> None:
-    """Raises OutputError where `path` names what is a trace and no report: a `.pb`, a manifest, or
-    a file of a run that was written as Parquet."""
-    if path is None:
-        return
-    if path.suffix == ".pb" or path.name == "manifest.json" or _of_parquet_run(path):
-        raise OutputError(f"{path} is part of a trace: give another file to write to")
-
-
-def _of_parquet_run(path: Path) -> bool:
-    """Whether `write_parquet` wrote the file of that name."""
-    if path.suffix not in (".json", ".parquet"):
-        return False
-    from profiler.table.parquet import FILES, is_parquet_run
-
-    return path.name in FILES and is_parquet_run(path.parent)
 
 
 def damaged_files(run: Run) -> list[Loss]:

@@ -32,9 +32,9 @@ def view(
         bool, typer.Option("--no-browser", help="Open no browser: print the address.")
     ] = False,
 ) -> None:
-    """Open the merged trace in the Perfetto UI, served by this machine to itself.
+    """Open the merged trace in the Perfetto UI, offline.
 
-    Needs the perfetto extra and no network. Ends with Ctrl-C.
+    Served by this machine to itself: needs the perfetto extra and no network. Ends with Ctrl-C.
     """
     from profiler.report.perfetto.server import TraceServer
     from profiler.report.perfetto.source import served_trace

@@ -168,7 +168,7 @@ def _devices(devices: pl.DataFrame, width: int) -> Table:
         percents("busy of span", devices["utilization"]),
     ]
     if (devices["weight_bytes"] > 0).any():
-        columns.append(sizes("weights", devices["weight_bytes"], rank=4))
+        columns.append(sizes("weights", devices["weight_bytes"], rank=5))
     return table(columns, width)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import errno
 import os
+import stat
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -73,9 +74,14 @@ def begin_file(path: Path, chunks: Iterable[bytes], begun: int) -> int:
 @contextmanager
 def appearing(path: Path, *, sync: bool = False, begun: int = 0) -> Iterator[BinaryIO]:
     """A file that gets the name `path` once it is complete, and is removed when it is not. It
-    stands behind the `begun` bytes that `begin_file` has written."""
+    stands behind the `begun` bytes that `begin_file` has written. What is there and no file, such
+    as a pipe or /dev/null, is written to and stays."""
     part = _part_of(path)
     try:
+        if _stays(path):
+            with path.open("wb") as file:
+                yield file
+            return
         with _opened(part, begun) as file:
             yield file
             if sync:
@@ -88,6 +94,15 @@ def appearing(path: Path, *, sync: bool = False, begun: int = 0) -> Iterator[Bin
         if isinstance(error, OSError):
             raise not_writable(path, error) from error
         raise
+
+
+def _stays(path: Path) -> bool:
+    """Whether a name is that of a pipe or a device, which a rename would take away."""
+    try:
+        mode = path.stat().st_mode
+    except FileNotFoundError:
+        return False
+    return not stat.S_ISREG(mode) and not stat.S_ISDIR(mode)
 
 
 def _part_of(path: Path) -> Path:

@@ -10,24 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.main import main
 from profiler.pipelines.tiny import default_model_folder
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devices"
-
-
-@pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run the command line in this process; returns exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["profile-sd3", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
 
 
 def refused(result, *words):

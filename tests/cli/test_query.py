@@ -76,7 +76,7 @@ def test_outputs(run, tmp_path: Path) -> None:
         (("{bundle}", "SELEC"), 'syntax error at or near "SELEC" (line 1, column 1)'),
         (("{bundle}", "SELECT 1", "--parquet", "-"), "Parquet goes to a file"),
         (("{bundle}", "SELECT 1", "--csv", "{bundle}/merged.pb"), "is part of a trace"),
-        (("{bundle}", "SELECT 1", "--csv", "x", "--json", "x"), "two formats name one file"),
+        (("{bundle}", "SELECT 1", "--csv", "x", "--json", "x"), "--csv and --json both name x"),
         (("{bundle}", "--file", "{bundle}/none.sql"), "cannot read"),
         (("nowhere", "SELECT 1"), "nowhere does not exist"),
     ],

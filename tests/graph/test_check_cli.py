@@ -144,7 +144,7 @@ def test_json_in_any_encoding(
         (["model.onnx", "--json", "model.onnx"], "model.onnx is an input"),
         (
             ["model.onnx", "--fix", "o.onnx", "--json", "o.onnx"],
-            "--json and --fix both name o.onnx",
+            "--fix and --json both name o.onnx",
         ),
         (["model.onnx", "model.onnx", "--fix", "o.onnx"], "--fix takes one model or one folder"),
         (["model.onnx", "--fix", "o.onnx", "--size", "N"], "--size N is no NAME=N"),

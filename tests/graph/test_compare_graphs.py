@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 
 import polars as pl
 import pytest
 
 import profiler
-from profiler.capture import paired_models
 from profiler.capture.paired_models import submodule_name
-from profiler.cli.main import main
 from profiler.graph.optimize.files import optimize_files
 from profiler.graph.optimize.optimizers import Optimizer
 from profiler.graph.split.files import split_files
 from profiler.graph.split.portions import Target
+from profiler.workbench import comparing
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.graph.models import graph, save
 from tests.graph.optimized_models import TINY
@@ -24,18 +23,10 @@ TRANSFORMER = TINY / "transformer" / "model.onnx"
 
 
 @pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run the command line in this process; returns exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["profile-sd3", "graph", "compare", *map(str, arguments)])
-        monkeypatch.setenv("COLUMNS", "100")
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
+def cli(cli, monkeypatch):
+    """Run `graph compare` in a terminal of 100 columns; returns exit code, stdout and stderr."""
+    monkeypatch.setenv("COLUMNS", "100")
+    return partial(cli, "graph", "compare")
 
 
 @pytest.fixture(scope="module")
@@ -201,7 +192,7 @@ def test_the_gate(cli, small, tmp_path, monkeypatch, limit, code):
         write_steps(tmp_path / side, f"20270115-080000-{side}", steps)
         for side, steps in (("base", BASE), ("new", SLOWER))
     ]
-    monkeypatch.setattr(paired_models, "profile_in_turn", lambda *_, **__: tuple(runs))
+    monkeypatch.setattr(comparing, "profile_in_turn", lambda *_, **__: tuple(runs))
     gate = ("--run", "--fail-over", limit, "--metric")
     found, text, _ = cli(*small, *gate, "denoise.step")
     assert found == code

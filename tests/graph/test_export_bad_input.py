@@ -4,35 +4,27 @@ from __future__ import annotations
 
 import json
 import shutil
-import sys
 
 import pytest
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 
-from profiler.cli.main import main
+from tests import command_line
 from tests.graph.export_sources import source_folder
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
 
 @pytest.fixture
-def refused(monkeypatch, capsys, tmp_path):
+def refused(cli, tmp_path):
     """Run `graph export SOURCE OUT …`; the one sentence on stderr, after checks of the rest."""
 
     def run(source, *options, out=None):
         before = sorted(tmp_path.rglob("*"))
         target = tmp_path / "out" if out is None else out
-        arguments = ["graph", "export", str(source), str(target), *map(str, options)]
-        monkeypatch.setattr(sys, "argv", ["profile-sd3", *arguments])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        assert stopped.value.code == 2
+        sentence = command_line.refused(cli("graph", "export", source, target, *options))
         assert sorted(tmp_path.rglob("*")) == before
-        error = capsys.readouterr().err
-        assert error.startswith("profile-sd3: ")
-        assert error.count("\n") == 1
-        return error
+        return sentence
 
     return run
 
@@ -164,4 +156,4 @@ def test_sizes_of_whole_patches(refused):
 def test_json_in_the_new_folder(refused, tmp_path):
     """The result is not written into the folder that is to appear."""
     said = refused(source_folder("sd3"), "--json", tmp_path / "out" / "result.json")
-    assert "is to be a new folder" in said
+    assert "out is no folder: make it, or give another" in said

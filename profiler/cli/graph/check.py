@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.graph.numbers import parse_sizes
-from profiler.cli.graph.output import STDOUT, echo, grouped, named, write_json
+from profiler.cli.graph.output import echo, grouped, named, write_json
 from profiler.cli.progress import progress
 from profiler.errors import InputError
 from profiler.graph.checks.targets import TARGETS
@@ -75,7 +76,7 @@ def check(
 
     sizes = parse_sizes(size or [])
     sources = list(_sources(models))
-    _check_json(json_file, sources, fix)
+    check_documents({"--json": json_file}, inputs=sources, outputs={"--fix": fix})
     _check_sizes(sources, sizes, fix)
     results: list[CheckResult] = []
     fixed: list[FixResult] = []
@@ -103,16 +104,6 @@ def _sources(models: list[Path]) -> Iterator[Path]:
     from profiler.graph.model_file import model_files
 
     yield from dict.fromkeys(path for model in models for path in model_files(model))
-
-
-def _check_json(json_file: Path | None, sources: list[Path], out: Path | None) -> None:
-    """Refuse, before any work, to write the findings over a model."""
-    from profiler.graph.output_file import refuse_over_input
-
-    if json_file is not None and json_file == out:
-        raise InputError(f"--json and --fix both name {out}: give two files")
-    if json_file is not None and json_file != STDOUT:
-        refuse_over_input([json_file], sources)
 
 
 def _check_sizes(sources: list[Path], sizes: dict[str, int], out: Path | None) -> None:

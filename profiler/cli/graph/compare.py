@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.graph.numbers import parse_sizes
-from profiler.cli.graph.output import STDOUT, write_json
+from profiler.cli.graph.output import write_json
 from profiler.cli.progress import progress
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.comparison.gate import Gate
-    from profiler.analysis.comparison.graph_nodes import GraphPair, GraphSide
+    from profiler.workbench.comparing import GraphComparison, TimeComparison
 
 __all__ = ["compare"]
 
@@ -82,8 +82,8 @@ def compare(
     With --run both are profiled on the same random inputs, A B A B, into two bundles, which are
     compared by role and layer as `profile-sd3 diff` does, with confidence intervals.
     """
-    from profiler.graph.output_file import refuse_over_input
-    from profiler.graph.random_inputs import refuse_unknown_sizes
+    from profiler.graph.model_file import model_files
+    from profiler.workbench.comparing import compare_graphs
 
     if not run and (fail_over is not None or metric):
         raise InputError("--fail-over and --metric are about times: give --run with them")
@@ -91,22 +91,15 @@ def compare(
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
     limit = _limit(fail_over)
     sizes = parse_sizes(size or [])
-    pairs, alone = _pairs(base, new)
-    if json_file is not None and json_file != STDOUT:
-        refuse_over_input([json_file], [path for _, *both in pairs for path in both])
-    refuse_unknown_sizes([path for _, *both in pairs for path in both], sizes)
+    check_documents({"--json": json_file}, inputs=[*model_files(base), *model_files(new)])
     with progress("reading graphs") as say:
-        graphs = [_graphs(name, a, b, sizes, say) for name, a, b in pairs]
-    bundles: tuple[Path, Path] | None = None
-    comparison: Comparison | None = None
-    gates: list[Gate] = []
-    if run:
-        bundles, comparison = _measured(pairs, sizes, repeats, out)
-        gates = _gates(comparison, limit, metric or [f"submodule.{name}" for name, *_ in pairs])
+        graphs = compare_graphs(base, new, sizes=sizes, say=say)
+    times = _timed(graphs, repeats, out) if run else None
+    gates = _gates(graphs, times, limit, metric)
     if json_file is not None:
-        write_json(json_file, _document(graphs, alone, bundles, comparison, gates))
+        write_json(json_file, _document(graphs, times, gates))
     if json_file != STDOUT:
-        _print(graphs, alone, bundles, comparison, gates, top)
+        _print(graphs, times, gates, top)
     if any(gate.failed for gate in gates):
         raise typer.Exit(1)
 
@@ -117,94 +110,12 @@ def _limit(fail_over: str | None) -> float | None:
     return None if fail_over is None else parse_limit(fail_over)
 
 
-def _pairs(base: Path, new: Path) -> tuple[list[tuple[str, Path, Path]], dict[str, list[str]]]:
-    """Name and models of each pair, and the names that only one side has."""
-    from profiler.capture.paired_models import submodule_name
-    from profiler.graph.model_file import model_files
+def _timed(graphs: GraphComparison, repeats: int, out: Path) -> TimeComparison:
+    from profiler.capture.paired_models import calls_of
+    from profiler.workbench.comparing import compare_times
 
-    files = model_files(base), model_files(new)
-    if base.is_dir() != new.is_dir():
-        raise InputError(f"{base} and {new} are a file and a folder: give two of a kind")
-    if base.is_file():
-        name = base.parent.name if base.stem == "model" and base.parent.name else base.stem
-        return [(submodule_name(name), base, new)], {"base": [], "new": []}
-    named = [
-        {path.relative_to(side): path for path in found}
-        for side, found in zip((base, new), files, strict=True)
-    ]
-    both = [key for key in named[0] if key in named[1]]
-    if not both:
-        raise InputError(f"{base} and {new} have no model of the same name: give two models")
-    pairs = [(submodule_name(_part(key)), named[0][key], named[1][key]) for key in both]
-    alone = [[str(key) for key in side if key not in both] for side in named]
-    return pairs, {"base": alone[0], "new": alone[1]}
-
-
-def _part(relative: Path) -> str:
-    """`vae_decoder` of `vae_decoder/model.onnx`, `unet.lora` of `unet/lora.onnx`."""
-    folder = ".".join(relative.parent.parts)
-    return (
-        folder if relative.stem == "model" and folder else ".".join(relative.with_suffix("").parts)
-    )
-
-
-def _graphs(
-    name: str, base: Path, new: Path, sizes: Mapping[str, int], say: Callable[[str], None]
-) -> GraphPair:
-    from profiler.analysis.comparison.graph_nodes import GraphPair
-
-    say(f"reading graphs of {name}")
-    return GraphPair(name, _side(name, base, sizes), _side(name, new, sizes))
-
-
-def _side(name: str, path: Path, sizes: Mapping[str, int]) -> GraphSide:
-    from profiler.analysis.comparison.graph_nodes import GraphSide, PlainNode, node_table
-    from profiler.graph.inventory import inventory
-
-    try:
-        found = inventory(path, sizes)
-    except InputError as error:
-        raise InputError(str(error) if str(path) in str(error) else f"{path}: {error}") from error
-    nodes = [PlainNode(n.layer, n.op_type, n.type, n.category, n.shapes) for n in found.nodes]
-    return GraphSide(
-        path=str(path),
-        file_bytes=found.file_bytes,
-        weight_bytes=found.weight_bytes,
-        inputs=found.inputs,
-        nodes=node_table(name, nodes, found.classes),
-    )
-
-
-def _measured(
-    pairs: list[tuple[str, Path, Path]], sizes: Mapping[str, int], repeats: int, out: Path
-) -> tuple[tuple[Path, Path], Comparison]:
-    """The bundles of both sides, and what differs between them."""
-    from profiler.analysis.comparison.compare import compare as compare_measurements
-    from profiler.analysis.comparison.measure import measure
-    from profiler.capture.paired_models import ModelPair, calls_of, profile_in_turn
-    from profiler.cli.trace_files import load_whole
-
-    asked = [ModelPair(name, a, b, _inputs(a, sizes)) for name, a, b in pairs]
-    titles = ("graph-base", "graph-new")
-    with _run_progress(2 * calls_of(repeats) * len(asked)) as advance:
-        bundles = profile_in_turn(asked, out, titles, repeats=repeats, on_run=advance)
-    sides = [[measure(load_whole(path))] for path in bundles]
-    return bundles, compare_measurements(*sides)
-
-
-def _inputs(path: Path, sizes: Mapping[str, int]) -> Callable[[], dict[str, Any]]:
-    """Makes the inputs that both models of a pair run on."""
-
-    def made() -> dict[str, Any]:
-        from profiler.graph.model_file import read_model
-        from profiler.graph.random_inputs import random_inputs
-
-        try:
-            return random_inputs(read_model(path), sizes)
-        except InputError as error:
-            raise InputError(f"{path}: {error}") from error
-
-    return made
+    with _run_progress(2 * calls_of(repeats) * len(graphs.pairs)) as advance:
+        return compare_times(graphs, repeats=repeats, out=out, on_run=advance)
 
 
 def _run_progress(total: int) -> AbstractContextManager[Callable[[], None]]:
@@ -236,38 +147,34 @@ def _run_progress(total: int) -> AbstractContextManager[Callable[[], None]]:
     return shown()
 
 
-def _gates(comparison: Comparison, limit: float | None, metrics: list[str]) -> list[Gate]:
+def _gates(
+    graphs: GraphComparison,
+    times: TimeComparison | None,
+    limit: float | None,
+    metrics: list[str] | None,
+) -> list[Gate]:
     from profiler.analysis.comparison.gate import check_gate
 
-    return [] if limit is None else [check_gate(comparison, name, limit) for name in metrics]
+    if times is None or limit is None:
+        return []
+    names = metrics or [f"submodule.{pair.submodule}" for pair in graphs.pairs]
+    return [check_gate(times.comparison, name, limit) for name in names]
 
 
 def _document(
-    graphs: list[GraphPair],
-    alone: Mapping[str, list[str]],
-    bundles: tuple[Path, Path] | None,
-    comparison: Comparison | None,
-    gates: list[Gate],
+    graphs: GraphComparison, times: TimeComparison | None, gates: list[Gate]
 ) -> dict[str, Any]:
     from profiler.report.diff_document import diff_document
 
-    document: dict[str, Any] = {
-        "graphs": [pair.to_json() for pair in graphs],
-        "only_in": dict(alone),
-    }
-    if bundles is not None and comparison is not None:
-        document["bundles"] = {"base": str(bundles[0]), "new": str(bundles[1])}
-        document["diff"] = diff_document(comparison, gates)
+    document = graphs.to_json()
+    if times is not None:
+        document["bundles"] = {"base": str(times.base), "new": str(times.new)}
+        document["diff"] = diff_document(times.comparison, gates)
     return document
 
 
 def _print(
-    graphs: list[GraphPair],
-    alone: Mapping[str, list[str]],
-    bundles: tuple[Path, Path] | None,
-    comparison: Comparison | None,
-    gates: list[Gate],
-    top: int,
+    graphs: GraphComparison, times: TimeComparison | None, gates: list[Gate], top: int
 ) -> None:
     from profiler.cli.terminal import terminal
     from profiler.report.diff_text import print_diff
@@ -275,15 +182,15 @@ def _print(
     from profiler.report.layout import clean
 
     console = terminal()
-    for pair in graphs:
+    for pair in graphs.pairs:
         print_graphs(console, pair, top=top)
         console.print()
-    for side, names in alone.items():
+    for side, names in graphs.only_in.items():
         if names:
             console.print(clean(f"only in {side}: {', '.join(names)}"), soft_wrap=True)
             console.print()
-    if bundles is not None and comparison is not None:
-        print_diff(console, comparison, gates, top=top)
+    if times is not None:
+        print_diff(console, times.comparison, gates, top=top)
         console.print()
-        for side, path in zip(("base", "new"), bundles, strict=True):
+        for side, path in (("base", times.base), ("new", times.new)):
             console.print(clean(f"{side} run: {path}"), soft_wrap=True)

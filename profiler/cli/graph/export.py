@@ -11,9 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.graph.output import STDOUT, echo, write_json
+from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.graph.output import echo, write_json
+from profiler.cli.options import ResultFile
 from profiler.cli.progress import progress
-from profiler.errors import InputError, OutputError
+from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.graph.export.options import ExportOptions
@@ -72,10 +74,7 @@ def export(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show each output, not the one that differs most.")
     ] = False,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the result as JSON; -: to stdout."),
-    ] = None,
+    json_file: ResultFile = None,
 ) -> None:
     """Export a diffusers pipeline (SD3, SD3.5, FLUX, Qwen-Image) to ONNX, offline.
 
@@ -95,9 +94,12 @@ def export(
         layernorm_fix=layernorm_fix,
         parts=tuple(filter(None, (name.strip() for name in parts.split(",")))),
     )
-    _check_json(json_file, out)
+    check_documents({"--json": json_file}, outputs={"OUT": out})
     quiet = json_file == STDOUT
-    with _source_folder(source, random_weights) as folder, progress(f"exporting {source}"):
+    with (
+        _source_folder(source, random_weights, quiet=quiet) as folder,
+        progress(f"exporting {source}"),
+    ):
         exported = export_pipeline(
             folder, out, options, done=lambda part: None if quiet else _print(part, show_all)
         )
@@ -107,20 +109,8 @@ def export(
         echo(f"{out}: {_next_step(out, options)}")
 
 
-def _check_json(json_file: Path | None, out: Path) -> None:
-    """Refuse, before any work, a result in the folder that is not there yet."""
-    if (
-        json_file is not None
-        and json_file != STDOUT
-        and json_file.resolve().is_relative_to(out.resolve())
-    ):
-        raise OutputError(
-            f"--json {json_file} lies in {out}, which is to be a new folder: give another"
-        )
-
-
 @contextmanager
-def _source_folder(source: str, random_weights: bool) -> Iterator[Path]:
+def _source_folder(source: str, random_weights: bool, *, quiet: bool) -> Iterator[Path]:
     """The folder, or what is known by that name, written to a temporary one."""
     from profiler.graph.export.known import CONFIGURATIONS, write_configuration
 
@@ -144,6 +134,8 @@ def _source_folder(source: str, random_weights: bool) -> Iterator[Path]:
         else:
             write_configuration(source, folder)
             _lend_tokenizers(folder)
+            if not quiet:
+                echo("tokenizers: those of the tiny model, for random weights know no words")
         yield folder
 
 
@@ -164,7 +156,6 @@ def _lend_tokenizers(folder: Path) -> None:
 
     for name in ("tokenizer", "tokenizer_2", "tokenizer_3"):
         shutil.copytree(default_model_folder() / name, folder / name)
-    echo("tokenizers: those of the tiny model, for random weights know no words")
 
 
 def _print(part: ExportedPart, show_all: bool) -> None:

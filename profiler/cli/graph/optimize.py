@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.graph.numbers import parse_sizes
-from profiler.cli.graph.output import STDOUT, echo, write_json
+from profiler.cli.graph.output import echo, write_json
+from profiler.cli.options import ModelPath, OutPath, ResultFile, Sizes
 from profiler.cli.progress import progress
 from profiler.errors import InputError
 from profiler.report.units import counted
@@ -20,8 +21,8 @@ __all__ = ["optimize"]
 
 
 def optimize(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, or a folder of them.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="File, or folder, to write.")],
+    model: ModelPath,
+    out: OutPath,
     optimizer: Annotated[
         str,
         typer.Option(
@@ -47,21 +48,11 @@ def optimize(
             "in config.json or on the nodes]",
         ),
     ] = None,
-    size: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=N",
-            help="A symbolic dimension of the inputs that outputs are compared on; may be "
-            "repeated.  [default: 2 for a batch, 8 for others]",
-        ),
-    ] = None,
+    size: Sizes = None,
     show_all: Annotated[
         bool, typer.Option("--all", help="Show types whose number is the same, and every output.")
     ] = False,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the result as JSON; -: to stdout."),
-    ] = None,
+    json_file: ResultFile = None,
 ) -> None:
     """Run an optimizer, and show the nodes before and after by type.
 
@@ -71,15 +62,13 @@ def optimize(
     """
     from profiler.graph.optimize.files import optimize_files
     from profiler.graph.optimize.optimizers import Optimizer
-    from profiler.graph.output_file import refuse_over_input
 
     if level is not None and optimizer != "ort":
         raise InputError(f"--level belongs to --with ort: leave it out with {optimizer}")
     if model_type is not None and optimizer != "ort-transformers":
         raise InputError(f"--model-type belongs to --with ort-transformers, not to {optimizer}")
     sizes = parse_sizes(size or [])
-    if json_file is not None and json_file != STDOUT:
-        refuse_over_input([json_file], [model])
+    check_documents({"--json": json_file}, inputs=[model], outputs={"OUT": out})
     chosen = Optimizer(optimizer, level or "basic", model_type or "")
     with progress(f"optimizing {model}"):
         files = optimize_files(model, out, chosen, sizes=sizes)

@@ -3,48 +3,30 @@
 from __future__ import annotations
 
 import json
-import sys
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
 import typer
 
-from profiler.cli.terminal import plain_characters, printable
-from profiler.errors import OutputError
+from profiler.cli import documents
+from profiler.cli.terminal import printable
 
-__all__ = ["STDOUT", "echo", "grouped", "named", "write_json"]
+__all__ = ["echo", "grouped", "named", "write_json"]
 
 _Entry = TypeVar("_Entry")
-STDOUT = Path("-")
 _NAMED = 3  # nodes of a group that are named
 
 
 def echo(text: str) -> None:
     """Write a line without what a terminal would act on: names are the model's."""
-    plain_characters(sys.stdout)
     typer.echo(printable(text))
 
 
 def write_json(path: Path, document: Any) -> None:
     """Write `document` to `path`, or to stdout for `-`. Raises OutputError where it cannot be."""
-    if path == STDOUT:
-        sys.stdout.write(_json(document, sys.stdout.encoding))
-        return
-    try:
-        path.write_text(_json(document, "utf-8"), encoding="utf-8")
-    except OSError as error:
-        raise OutputError(f"cannot write {path} ({error.strerror or error})") from error
-
-
-def _json(document: Any, encoding: str) -> str:
-    """The document as text: in ASCII where the encoding lacks a character of its names."""
-    text = json.dumps(document, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
-    try:
-        text.encode(encoding)
-    except UnicodeEncodeError:
-        text = json.dumps(document, indent=2, allow_nan=False) + "\n"
-    return text
+    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
+    documents.write_json(path, text + "\n")
 
 
 def grouped(

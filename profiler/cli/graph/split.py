@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.graph.numbers import parse_bytes, parse_sizes
-from profiler.cli.graph.output import STDOUT, echo, grouped, named, write_json
+from profiler.cli.graph.output import echo, grouped, named, write_json
+from profiler.cli.options import ModelPath, OutPath, ResultFile
 from profiler.cli.progress import progress
 from profiler.errors import InputError
 from profiler.report.units import counted
@@ -22,8 +23,8 @@ __all__ = ["split"]
 
 
 def split(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, or a folder of them.")],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="File, or folder, to write.")],
+    model: ModelPath,
+    out: OutPath,
     max_bytes: Annotated[
         str | None,
         typer.Option(
@@ -57,10 +58,7 @@ def split(
     show_all: Annotated[
         bool, typer.Option("--all", help="Show every operation, not three of a kind.")
     ] = False,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write the result as JSON; -: to stdout."),
-    ] = None,
+    json_file: ResultFile = None,
 ) -> None:
     """Split large MatMul, Gemm, Conv and attention into commands, as compilers of NPUs do.
 
@@ -68,15 +66,13 @@ def split(
     operation's layer and have a command_index: a profiled run of OUT shows split operators, which
     analyze folds back. OUT is written once its outputs are those of MODEL on random inputs.
     """
-    from profiler.graph.output_file import refuse_over_input
     from profiler.graph.split.files import split_files
     from profiler.graph.split.model import OPERATION_TYPES
 
     target = _target(max_bytes, parts)
     types = [name.strip() for name in op_types.split(",")] if op_types else OPERATION_TYPES
     sizes = parse_sizes(size or [])
-    if json_file is not None and json_file != STDOUT:
-        refuse_over_input([json_file], [model])
+    check_documents({"--json": json_file}, inputs=[model], outputs={"OUT": out})
     with progress(f"splitting {model}"):
         files = split_files(model, out, target, op_types=types, nodes=node or [], sizes=sizes)
     if json_file is not None:

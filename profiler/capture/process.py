@@ -28,11 +28,16 @@ from profiler.capture.process_end import ProcessEnd
 from profiler.capture.settings import Settings
 from profiler.errors import InputError
 
-__all__ = ["SwitchedOn", "open_session"]
+__all__ = ["OWN", "SwitchedOn", "open_session"]
 
 _DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # where DiffusionPipeline is defined
 _ONNXRUNTIME = "onnxruntime.capi.onnxruntime_inference_collection"  # and InferenceSession
-_OWN = "profiler.pipelines.sd3"
+OWN = {
+    "profiler.pipelines.sd3": "StableDiffusion3Pipeline",
+    "profiler.pipelines.flux": "FluxPipeline",
+    "profiler.pipelines.qwen_image": "QwenImagePipeline",
+}
+"""Modules of our own pipelines, and the class in each."""
 _NO_STEPS = (
     "this chooses steps of a pipeline alone, and a session outside of pipelines has none: "
     "its calls are recorded without operators"
@@ -60,9 +65,13 @@ class SwitchedOn:
         self._libraries: dict[str, Callable[[Any], None]] = {
             _DIFFUSERS: self._pipelines.watch_diffusers,
             _ONNXRUNTIME: self._sessions.watch,
-            _OWN: lambda module: self._pipelines.watch_class(module.StableDiffusion3Pipeline),
         }
+        for module, name in OWN.items():
+            self._libraries[module] = self._watch_own(name)
         self._end = ProcessEnd(self.close, self._forked)
+
+    def _watch_own(self, name: str) -> Callable[[Any], None]:
+        return lambda module: self._pipelines.watch_class(getattr(module, name))
 
     def switch_on(self, settings: Settings, *, by_environment: bool = False) -> None:
         """Watch for pipelines and sessions; nothing is written before the first is used."""

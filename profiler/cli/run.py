@@ -1,4 +1,4 @@
-"""`profile-sd3 run`: run Stable Diffusion 3 on ONNX Runtime and profile it."""
+"""`profile-sd3 run`: run a text-to-image pipeline on ONNX Runtime and profile it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from profiler.cli.progress import note
 from profiler.cli.terminal import is_drawn_on
 
 if TYPE_CHECKING:
-    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+    from profiler.pipelines.onnx_pipeline import OnnxPipeline
 
 __all__ = ["run"]
 
@@ -24,7 +24,8 @@ def run(
         Path | None,
         typer.Option(
             metavar="DIR",
-            help="Folder in the diffusers/optimum ONNX layout.  [default: the embedded tiny model]",
+            help="Folder in the diffusers/optimum ONNX layout: SD3, SD3.5, FLUX or Qwen-Image.  "
+            "[default: the embedded tiny SD3]",
         ),
     ] = None,
     prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the image shall show.")] = (
@@ -41,8 +42,12 @@ def run(
         int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")
     ] = None,
     guidance: Annotated[
-        float, typer.Option(metavar="SCALE", help="Guidance scale; 1 or less: none.")
-    ] = 7.0,
+        float | None,
+        typer.Option(
+            metavar="SCALE",
+            help="Guidance scale; 1 or less: none.  [default: 7; FLUX 3.5, Qwen-Image 4]",
+        ),
+    ] = None,
     seed: Annotated[int, typer.Option(metavar="N", help="Seed of the noise.")] = 0,
     device: Annotated[
         list[str] | None,
@@ -86,7 +91,7 @@ def run(
         ),
     ] = "none",
 ) -> None:
-    """Run Stable Diffusion 3 on ONNX Runtime and profile it.
+    """Run Stable Diffusion 3, FLUX or Qwen-Image on ONNX Runtime and profile it.
 
     Writes one trace per submodule call, and ends with the report, its HTML page beside the traces.
     """
@@ -99,8 +104,7 @@ def run(
     pipeline = _pipeline(model, device or [])
     arguments: dict[str, Any] = {
         "prompt": prompt,
-        "negative_prompt": negative_prompt,
-        "guidance_scale": guidance,
+        **pipeline.guidance_arguments(guidance, negative_prompt),
         "height": height,
         "width": width,
         "seed": seed,
@@ -140,14 +144,14 @@ def _ended_by_sigterm() -> Iterator[None]:
         signal.signal(signal.SIGTERM, before)
 
 
-def _pipeline(model: Path | None, device: list[str]) -> StableDiffusion3Pipeline:
+def _pipeline(model: Path | None, device: list[str]) -> OnnxPipeline:
+    from profiler.pipelines.classes import pipeline_class
     from profiler.pipelines.devices import parse_device_options
-    from profiler.pipelines.loading import SUBMODULES
-    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
 
-    devices = parse_device_options(device, SUBMODULES)
-    return StableDiffusion3Pipeline.from_folder(model or default_model_folder(), devices=devices)
+    folder = model or default_model_folder()
+    kind = pipeline_class(folder)
+    return kind.from_folder(folder, devices=parse_device_options(device, kind.SUBMODULES))
 
 
 def _with_progress(pipeline: Any, arguments: dict[str, Any], steps: int) -> Any:

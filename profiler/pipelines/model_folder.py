@@ -13,7 +13,7 @@ from profiler.errors import InputError
 
 __all__ = ["ModelFolder", "Settings", "read_json"]
 
-_PIPELINE_CLASSES = ("StableDiffusion3Pipeline", "ORTStableDiffusion3Pipeline")
+_RUNTIME = "ORT"  # before the names of optimum's classes
 
 
 def read_json(path: Path) -> dict[str, object]:
@@ -70,13 +70,13 @@ class Settings:
 
 
 class ModelFolder:
-    """A Stable Diffusion 3 model folder.
+    """A model folder of the pipeline `class_name`, "" for any.
 
     Raises `InputError` if there is no such folder, or model_index.json is missing, malformed or
     of another pipeline.
     """
 
-    def __init__(self, path: Path | str) -> None:
+    def __init__(self, path: Path | str, class_name: str = "") -> None:
         """Read model_index.json; nothing else is opened."""
         self.path = Path(path)
         if not self.path.is_dir():
@@ -88,11 +88,15 @@ class ModelFolder:
                 "`optimum-cli export onnx --model … FOLDER` writes"
             )
         self.index = read_json(index_path)
-        pipeline = self.index.get("_class_name")
-        if pipeline not in _PIPELINE_CLASSES:
-            raise InputError(
-                f"{self.path} holds a {pipeline!r}; this pipeline runs {_PIPELINE_CLASSES[0]} only"
-            )
+        if class_name and self.pipeline_class != class_name:
+            held = str(self.index.get("_class_name"))[:80]
+            raise InputError(f"{self.path} holds a {held!r}; this pipeline runs {class_name} only")
+
+    @property
+    def pipeline_class(self) -> str:
+        """Its class as diffusers calls it, "" where model_index.json has no name."""
+        name = self.index.get("_class_name")
+        return name.removeprefix(_RUNTIME) if isinstance(name, str) else ""
 
     def has(self, component: str) -> bool:
         """Say whether model_index.json lists `component`, rather than null or nothing."""

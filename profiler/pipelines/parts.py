@@ -48,6 +48,7 @@ _DTYPES: Mapping[str, type[np.generic]] = MappingProxyType(
         "tensor(double)": np.float64,
         "tensor(int64)": np.int64,
         "tensor(int32)": np.int32,
+        "tensor(bool)": np.bool_,
     }
 )
 
@@ -210,8 +211,8 @@ class OnnxPart:
         missing = [name for name in declared if name not in feeds]
         if missing:
             raise InputError(
-                f"{self.name} ({self.model_path}) wants the input {', '.join(missing)}, which a "
-                "Stable Diffusion 3 pipeline does not give; export it with optimum-onnx's names"
+                f"{self.name} ({self.model_path}) wants the input {', '.join(missing)}, which its "
+                "pipeline does not give; export it with optimum-onnx's names"
             )
         return feeds
 
@@ -241,7 +242,8 @@ class OnnxVae:
         return self.decoder.config
 
     def decode(self, latents: Array) -> Array:
-        """Turn latents [batch, 16, height/8, width/8] into images [batch, 3, height, width].
+        """Turn latents [batch, 16, height/8, width/8] into images [batch, 3, height, width]; with
+        an axis of frames before the height, also of the images.
 
         Pixel values are about -1 to 1, in the graph's float type.
         """

@@ -1,4 +1,4 @@
-"""From prompts to the embeddings that Stable Diffusion 3's transformer takes.
+"""From prompts to the embeddings that transformers take, Stable Diffusion 3's above all.
 
 CLIP's two embeddings stand side by side, padded with zeros to T5's width; T5's follow as further
 tokens. Shapes and order are those of diffusers' `StableDiffusion3Pipeline.encode_prompt`.
@@ -17,6 +17,7 @@ __all__ = [
     "PromptEmbeddings",
     "as_prompts",
     "clip_embeddings",
+    "clip_pooled",
     "join_embeddings",
     "t5_embeddings",
 ]
@@ -73,6 +74,19 @@ def clip_embeddings(part: OnnxPart, ids: Array) -> tuple[Array, Array]:
             "CLIPTextModelWithProjection with output_hidden_states"
         )
     return hidden, pooled
+
+
+def clip_pooled(part: OnnxPart, ids: Array) -> Array:
+    """Run a CLIP text encoder on ids [batch, 77]; returns its pooled output [batch, width]. Raises
+    `InputError` if the export lacks it."""
+    outputs = part(input_ids=ids)
+    found = next((outputs[name] for name in reversed(_POOLED_NAMES) if name in outputs), None)
+    if found is None:
+        raise InputError(
+            f"{part.name} ({part.model_path}) gives {', '.join(outputs)}; FLUX needs "
+            "pooler_output, so export it as CLIPTextModel"
+        )
+    return found
 
 
 def _penultimate(outputs: Mapping[str, Array], layers: object) -> Array | None:

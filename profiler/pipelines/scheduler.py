@@ -106,11 +106,17 @@ class FlowMatchEulerDiscreteScheduler:
         slope = (self.config.number("max_shift", 1.15) - base) / (high - low)
         return image_tokens * slope + (base - slope * low)
 
-    def set_timesteps(self, num_inference_steps: int, mu: float | None = None) -> None:
+    def set_timesteps(
+        self,
+        num_inference_steps: int,
+        mu: float | None = None,
+        sigmas: Array | None = None,
+    ) -> None:
         """Lay out the schedule and start again at its first step.
 
-        `mu` is needed with dynamic shifting, see `mu`. Raises `InputError` if it is missing or
-        there are no steps.
+        `mu` is needed with dynamic shifting, see `mu`. `sigmas` [steps] takes the place of even
+        steps from the first sigma to the last; it is shifted in float32, as diffusers does. Raises
+        `InputError` if `mu` is missing or there are no steps.
         """
         if num_inference_steps < 1:
             raise InputError(
@@ -118,8 +124,12 @@ class FlowMatchEulerDiscreteScheduler:
                 "give num_inference_steps of 1 or more"
             )
         scale = self.num_train_timesteps
-        sigmas = np.linspace(self.sigma_max * scale, self.sigma_min * scale, num_inference_steps)
-        kept = self._respaced(self._shifted(sigmas / scale, mu)).astype(np.float32)
+        if sigmas is None:
+            first, last = self.sigma_max * scale, self.sigma_min * scale
+            given = np.linspace(first, last, num_inference_steps) / scale
+        else:
+            given = np.asarray(sigmas, np.float32)
+        kept = self._respaced(self._shifted(given, mu)).astype(np.float32)
         end = np.zeros(1, dtype=np.float32)
         if self.config.flag("invert_sigmas"):
             kept, end = 1 - kept, end + 1
@@ -127,7 +137,7 @@ class FlowMatchEulerDiscreteScheduler:
         self.sigmas = np.concatenate([kept, end])
         self.step_index = None
 
-    def _shifted(self, sigmas: NDArray[np.float64], mu: float | None) -> NDArray[np.float64]:
+    def _shifted(self, sigmas: Array, mu: float | None) -> Array:
         """Move the sigmas as shift, dynamic shifting and shift_terminal ask."""
         if self.use_dynamic_shifting:
             if mu is None:
@@ -148,10 +158,10 @@ class FlowMatchEulerDiscreteScheduler:
                     f"shift_terminal in {self.config.source} cannot stretch a schedule of one "
                     "step; use two steps or more"
                 )
-            sigmas = 1 - rest * (1 - terminal) / rest[-1]
+            sigmas = 1 - rest / (rest[-1] / (1 - terminal))
         return sigmas
 
-    def _respaced(self, sigmas: NDArray[np.float64]) -> NDArray[np.float64]:
+    def _respaced(self, sigmas: Array) -> Array:
         """Lay the sigmas out between their ends as Karras or exponential sigmas, if asked."""
         last, first, steps = float(sigmas[-1]), float(sigmas[0]), len(sigmas)
         if self.config.flag("use_karras_sigmas"):

@@ -1,22 +1,21 @@
-"""Stable Diffusion 3 text-to-image on ONNX Runtime and NumPy alone.
+"""Stable Diffusion 3 text-to-image on ONNX Runtime and NumPy alone."""
 
-The pipeline has the shape of diffusers' `StableDiffusion3Pipeline` (same attributes, same order
-of calls), so that whatever wraps that one can wrap this one.
-"""
-
-import math
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 from PIL import Image
 
 from profiler.errors import InputError
-from profiler.pipelines.devices import Placement, ProviderSpec
-from profiler.pipelines.image import ImageProcessor
-from profiler.pipelines.loading import Components, load_components
+from profiler.pipelines.loading import Components
+from profiler.pipelines.onnx_pipeline import (
+    OnnxPipeline,
+    PipelineOutput,
+    StepCallback,
+    check_request,
+    latents_of,
+    noise_source,
+)
 from profiler.pipelines.parts import Array, OnnxPart, pick
 from profiler.pipelines.prompts import (
     PromptEmbeddings,
@@ -25,88 +24,40 @@ from profiler.pipelines.prompts import (
     join_embeddings,
     t5_embeddings,
 )
+from profiler.pipelines.sizes import PatchedSizes
+from profiler.pipelines.tokenizer import clip_tokenizer, t5_tokenizer
 
-__all__ = ["PipelineOutput", "StableDiffusion3Pipeline", "StepCallback"]
-
-StepCallback = Callable[
-    ["StableDiffusion3Pipeline", int, float, dict[str, Array]], Mapping[str, Array] | None
-]
-"""Called after each step with pipeline, step, timestep and {"latents": …}; may return new ones."""
+__all__ = ["StableDiffusion3Pipeline"]
 
 
-@dataclass(frozen=True)
-class PipelineOutput:
-    """What a run made.
+class StableDiffusion3Pipeline(OnnxPipeline):
+    """Text to image, as diffusers' `StableDiffusion3Pipeline`; T5 may be absent."""
 
-    `images` is a list of PIL images (`pil`), float32 [batch, height, width, 3] from 0 to 1
-    (`np`), or float32 latents [batch, 16, height/8, width/8] (`latent`).
-    """
-
-    images: list[Image.Image] | NDArray[np.float32]
-
-
-class StableDiffusion3Pipeline:
-    """Text to image. Make one with `from_folder`; use it from one thread at a time."""
+    CLASS = "StableDiffusion3Pipeline"
+    SUBMODULES = ("text_encoder", "text_encoder_2", "text_encoder_3", "transformer", "vae")
+    OPTIONAL = frozenset({"text_encoder_3"})
 
     def __init__(self, components: Components) -> None:
         """Take loaded components."""
-        self.tokenizer = components.tokenizer
-        self.tokenizer_2 = components.tokenizer_2
-        self.tokenizer_3 = components.tokenizer_3
-        self.text_encoder = components.text_encoder
-        self.text_encoder_2 = components.text_encoder_2
-        self.text_encoder_3 = components.text_encoder_3
-        self.transformer = components.transformer
-        self.vae = components.vae
-        self.scheduler = components.scheduler
-        self.image_processor = ImageProcessor()
-        self.placement: Placement = components.placement
-        self.folder: Path = components.folder
-        self.sizes = components.sizes
+        super().__init__(components)
+        folder, parts = components.folder, components.parts
+        self.text_encoder: OnnxPart = parts["text_encoder"]
+        self.text_encoder_2: OnnxPart = parts["text_encoder_2"]
+        self.text_encoder_3: OnnxPart | None = parts.get("text_encoder_3")
+        self.tokenizer = clip_tokenizer(folder.path / "tokenizer")
+        self.tokenizer_2 = clip_tokenizer(folder.path / "tokenizer_2")
+        with_t5 = self.text_encoder_3 is not None
+        self.tokenizer_3 = t5_tokenizer(folder.path / "tokenizer_3") if with_t5 else None
+        self.sizes = PatchedSizes.read(folder)
         self._guidance_scale = 1.0
 
-    @classmethod
-    def from_folder(
-        cls,
-        path: Path | str,
-        devices: Mapping[str, str] | None = None,
-        providers: Sequence[ProviderSpec] | None = None,
-    ) -> "StableDiffusion3Pipeline":
-        """Load a folder in the diffusers/optimum ONNX layout; sessions open on first use.
-
-        `devices` maps submodules to `kind:index`. `providers` are the ONNX Runtime providers, in
-        order, for submodules that `devices` does not name (default: the CPU, `cpu:0`). Raises
-        `InputError` for a folder, device or provider that cannot be used.
-        """
-        return cls(load_components(path, devices or {}, providers))
-
-    @property
-    def name_or_path(self) -> str:
-        """The name of the model folder, as diffusers calls it."""
-        return self.folder.resolve().name
-
-    @property
-    def parts(self) -> dict[str, OnnxPart]:
-        """Submodule name → part, in the order in which a run calls them; `vae` is its decoder."""
-        named = {
-            "text_encoder": self.text_encoder,
-            "text_encoder_2": self.text_encoder_2,
-            "text_encoder_3": self.text_encoder_3,
-            "transformer": self.transformer,
-            "vae": self.vae.decoder,
-        }
-        return {name: part for name, part in named.items() if part is not None}
-
-    @property
-    def components(self) -> dict[str, object]:
-        """Component name → object, as diffusers has it: parts, VAE, tokenizers, scheduler."""
+    def guidance_arguments(
+        self, scale: float | None, negative_prompt: str | None
+    ) -> dict[str, object]:
+        """A guidance scale of 7 and an empty negative prompt, where not given."""
         return {
-            **self.parts,
-            "vae": self.vae,
-            "tokenizer": self.tokenizer,
-            "tokenizer_2": self.tokenizer_2,
-            "tokenizer_3": self.tokenizer_3,
-            "scheduler": self.scheduler,
+            "guidance_scale": 7.0 if scale is None else scale,
+            "negative_prompt": negative_prompt or "",
         }
 
     @property
@@ -143,9 +94,7 @@ class StableDiffusion3Pipeline:
         1 or less does without the negative prompt. Raises `InputError` for arguments that do not
         fit the model.
         """
-        _check_output(output_type, num_images_per_prompt)
-        if not math.isfinite(guidance_scale):
-            raise InputError(f"guidance_scale is {guidance_scale}; give a finite number")
+        check_request(output_type, num_images_per_prompt, guidance_scale=guidance_scale)
         prompts = as_prompts(prompt, "prompt")
         height, width = self.sizes.image_size(height, width)
         self._guidance_scale = guidance_scale
@@ -160,13 +109,21 @@ class StableDiffusion3Pipeline:
             len(prompts) * num_images_per_prompt,
             height,
             width,
-            generator=_generator(seed, generator),
+            generator=noise_source(seed, generator),
             latents=latents,
         )
         tokens = self.sizes.image_tokens(height, width)
         mu = self.scheduler.mu(tokens) if self.scheduler.use_dynamic_shifting else None
         self.scheduler.set_timesteps(num_inference_steps, mu=mu)
-        latents = self._denoise(latents, embeddings, callback_on_step_end)
+        context, pooled = embeddings.prompt_embeds, embeddings.pooled_prompt_embeds
+        if self.do_classifier_free_guidance:
+            context = _stacked(embeddings.negative_prompt_embeds, context)
+            pooled = _stacked(embeddings.negative_pooled_prompt_embeds, pooled)
+        latents = self._denoise(
+            latents,
+            lambda latents, timestep: self._predict(latents, context, pooled, timestep),
+            callback_on_step_end,
+        )
         return PipelineOutput(self._decode(latents, output_type))
 
     def encode_prompt(
@@ -222,40 +179,23 @@ class StableDiffusion3Pipeline:
 
         Raises `InputError` if given latents have another shape.
         """
-        shape = self.sizes.latent_shape(batch_size, height, width)
-        if latents is None:
-            source = generator if generator is not None else np.random.default_rng()
-            return source.standard_normal(shape, dtype=np.float32)
-        if latents.shape != shape:
-            raise InputError(
-                f"the given latents have shape {latents.shape}; this run needs {shape}"
-            )
-        return np.asarray(latents, dtype=np.float32)
+        return latents_of(self.sizes.latent_shape(batch_size, height, width), generator, latents)
 
-    def _denoise(
-        self, latents: Array, embeddings: PromptEmbeddings, callback: StepCallback | None
-    ) -> NDArray[np.float32]:
-        """Run the transformer and the scheduler over all timesteps."""
-        context, pooled = embeddings.prompt_embeds, embeddings.pooled_prompt_embeds
+    def _predict(
+        self, latents: Array, context: Array, pooled: Array, timestep: np.float32
+    ) -> Array:
+        """What the denoiser predicts, guided where both branches are stacked."""
+        batch = np.tile(latents, (len(context) // len(latents), 1, 1, 1))
+        outputs = self.transformer(
+            hidden_states=batch,
+            encoder_hidden_states=context,
+            pooled_projections=pooled,
+            timestep=np.full(len(batch), timestep, dtype=np.float32),
+        )
+        noise_pred = pick(outputs, "out_hidden_states", "out_sample", "sample")
         if self.do_classifier_free_guidance:
-            context = _stacked(embeddings.negative_prompt_embeds, context)
-            pooled = _stacked(embeddings.negative_pooled_prompt_embeds, pooled)
-        for step, timestep in enumerate(self.scheduler.timesteps):
-            batch = np.tile(latents, (len(context) // len(latents), 1, 1, 1))
-            outputs = self.transformer(
-                hidden_states=batch,
-                encoder_hidden_states=context,
-                pooled_projections=pooled,
-                timestep=np.full(len(batch), timestep, dtype=np.float32),
-            )
-            noise_pred = pick(outputs, "out_hidden_states", "out_sample", "sample")
-            if self.do_classifier_free_guidance:
-                noise_pred = self.apply_guidance(noise_pred, self._guidance_scale)
-            latents = self.scheduler.step(noise_pred, timestep, latents)
-            if callback is not None:
-                changed = callback(self, step, float(timestep), {"latents": latents}) or {}
-                latents = changed.get("latents", latents)
-        return latents
+            return self.apply_guidance(noise_pred, self._guidance_scale)
+        return noise_pred
 
     def _decode(
         self, latents: NDArray[np.float32], output_type: str
@@ -280,22 +220,3 @@ def _stacked(negative: Array | None, positive: Array) -> Array:
     """Return the negative half before the positive one, along the batch."""
     assert negative is not None
     return np.concatenate([negative, positive], axis=0)
-
-
-def _check_output(output_type: str, images: int) -> None:
-    """Refuse an unknown kind of output and a number of images below one."""
-    if output_type not in ("pil", "np", "latent"):
-        raise InputError(f"{output_type!r} is not an output type; use pil, np or latent")
-    if images < 1:
-        raise InputError(f"num_images_per_prompt is {images}; give 1 or more")
-
-
-def _generator(
-    seed: int | None, generator: np.random.Generator | None
-) -> np.random.Generator | None:
-    """Return the source of noise that the caller asked for, if any."""
-    if seed is not None and generator is not None:
-        raise InputError("both seed and generator are given; keep one")
-    if seed is not None and seed < 0:
-        raise InputError(f"the seed is {seed}; use 0 or more")
-    return np.random.default_rng(seed) if seed is not None else generator

@@ -1,4 +1,4 @@
-"""Tokenizers of Stable Diffusion 3: text to ids, with the `tokenizers` library alone.
+"""CLIP's and T5's tokenizers: text to ids, with the `tokenizers` library alone.
 
 CLIP's come from vocab.json and merges.txt (or tokenizer.json), T5's from tokenizer.json; the ids
 equal those of transformers' `CLIPTokenizer` and `T5TokenizerFast`.
@@ -17,7 +17,16 @@ from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_to
 from profiler.errors import InputError
 from profiler.pipelines.model_folder import Settings, read_json
 
-__all__ = ["PromptTokenizer", "clip_tokenizer", "t5_tokenizer"]
+__all__ = [
+    "PromptTokenizer",
+    "backend_from_json",
+    "byte_pairs",
+    "clip_tokenizer",
+    "special_tokens",
+    "t5_tokenizer",
+    "token_id",
+    "tokenizer_settings",
+]
 
 _log = logging.getLogger(__name__)
 
@@ -80,11 +89,11 @@ class PromptTokenizer:
 
 def clip_tokenizer(folder: Path) -> PromptTokenizer:
     """Load a CLIP tokenizer folder; raises `InputError` if a file is missing or malformed."""
-    special = _special_tokens(folder, _CLIP_DEFAULTS)
+    special = special_tokens(folder, _CLIP_DEFAULTS)
     if (folder / "vocab.json").is_file() and (folder / "merges.txt").is_file():
         backend = _clip_backend(folder, special["unk_token"].content)
     elif (folder / "tokenizer.json").is_file():
-        backend = _backend_from_json(folder / "tokenizer.json")
+        backend = backend_from_json(folder / "tokenizer.json")
     else:
         raise InputError(
             f"{folder} holds neither vocab.json with merges.txt nor tokenizer.json; "
@@ -101,8 +110,8 @@ def t5_tokenizer(folder: Path) -> PromptTokenizer:
             f"{path} is missing; save the tokenizer with transformers' T5TokenizerFast, which "
             "writes it"
         )
-    backend = _backend_from_json(path)
-    return _assemble(folder, backend, _special_tokens(folder, _T5_DEFAULTS), default_length=512)
+    backend = backend_from_json(path)
+    return _assemble(folder, backend, special_tokens(folder, _T5_DEFAULTS), default_length=512)
 
 
 def _assemble(
@@ -111,9 +120,9 @@ def _assemble(
     """Add the special tokens to `backend` and look their ids up."""
     backend.no_padding()
     backend.no_truncation()
-    ids = {key: _id_of(folder, backend, token) for key, token in special.items()}
+    ids = {key: token_id(folder, backend, token) for key, token in special.items()}
     backend.add_special_tokens(list(special.values()))
-    settings = _settings(folder)
+    settings = tokenizer_settings(folder)
     length = settings.integer("model_max_length", default_length)
     return PromptTokenizer(
         name=folder.name,
@@ -126,7 +135,7 @@ def _assemble(
     )
 
 
-def _id_of(folder: Path, backend: Tokenizer, token: AddedToken) -> int:
+def token_id(folder: Path, backend: Tokenizer, token: AddedToken) -> int:
     """Return the id of a special token; a vocabulary without it raises `InputError`."""
     found = backend.token_to_id(token.content)
     if found is None:
@@ -138,25 +147,7 @@ def _id_of(folder: Path, backend: Tokenizer, token: AddedToken) -> int:
 
 def _clip_backend(folder: Path, unknown: str) -> Tokenizer:
     """Build CLIP's byte-level BPE from vocab.json and merges.txt."""
-    vocabulary = read_json(folder / "vocab.json")
-    merges = list(_read_merges(folder / "merges.txt"))
-    numbered = {token: index for token, index in vocabulary.items() if isinstance(index, int)}
-    if len(numbered) != len(vocabulary):
-        raise InputError(f"{folder / 'vocab.json'} must map tokens to integers; fetch it again")
-    try:
-        model = models.BPE(
-            vocab=numbered,
-            merges=merges,
-            continuing_subword_prefix="",
-            end_of_word_suffix="</w>",
-            fuse_unk=False,
-            unk_token=unknown,
-        )
-    except Exception as error:  # the library raises nothing narrower
-        raise InputError(
-            f"{folder}: vocab.json and merges.txt do not fit ({error}); fetch both"
-        ) from error
-    backend = Tokenizer(model)
+    backend = Tokenizer(byte_pairs(folder, end_of_word_suffix="</w>", unk_token=unknown))
     backend.normalizer = normalizers.Sequence(
         [normalizers.NFC(), normalizers.Replace(Regex(r"\s+"), " "), normalizers.Lowercase()]
     )
@@ -167,6 +158,27 @@ def _clip_backend(folder: Path, unknown: str) -> Tokenizer:
         ]
     )
     return backend
+
+
+def byte_pairs(folder: Path, **options: str) -> models.BPE:
+    """The byte-pair encoding of vocab.json and merges.txt; raises `InputError` if they are none."""
+    vocabulary = read_json(folder / "vocab.json")
+    merges = list(_read_merges(folder / "merges.txt"))
+    numbered = {token: index for token, index in vocabulary.items() if isinstance(index, int)}
+    if len(numbered) != len(vocabulary):
+        raise InputError(f"{folder / 'vocab.json'} must map tokens to integers; fetch it again")
+    try:
+        return models.BPE(
+            vocab=numbered,
+            merges=merges,
+            continuing_subword_prefix="",
+            fuse_unk=False,
+            **options,
+        )
+    except Exception as error:  # the library raises nothing narrower
+        raise InputError(
+            f"{folder}: vocab.json and merges.txt do not fit ({error}); fetch both"
+        ) from error
 
 
 def _read_merges(path: Path) -> Iterable[tuple[str, str]]:
@@ -186,7 +198,7 @@ def _read_merges(path: Path) -> Iterable[tuple[str, str]]:
         yield pair[0], pair[1]
 
 
-def _backend_from_json(path: Path) -> Tokenizer:
+def backend_from_json(path: Path) -> Tokenizer:
     """Load tokenizer.json; raises `InputError` if it is malformed."""
     try:
         return Tokenizer.from_file(str(path))
@@ -194,15 +206,15 @@ def _backend_from_json(path: Path) -> Tokenizer:
         raise InputError(f"{path} is not a tokenizer ({error}); fetch it again") from error
 
 
-def _settings(folder: Path) -> Settings:
+def tokenizer_settings(folder: Path) -> Settings:
     """Return tokenizer_config.json, or nothing where it does not exist."""
     path = folder / "tokenizer_config.json"
     return Settings.read(path) if path.is_file() else Settings(path, {})
 
 
-def _special_tokens(folder: Path, defaults: Mapping[str, str]) -> dict[str, AddedToken]:
+def special_tokens(folder: Path, defaults: Mapping[str, str]) -> dict[str, AddedToken]:
     """Return role (`eos_token`, …) → token, from the folder's settings over `defaults`."""
-    settings = _settings(folder).values
+    settings = tokenizer_settings(folder).values
     map_path = folder / "special_tokens_map.json"
     fallback = read_json(map_path) if map_path.is_file() else {}
     found: dict[str, AddedToken] = {}

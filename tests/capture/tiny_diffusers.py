@@ -63,9 +63,9 @@ def clip(kind=transformers.CLIPTextModelWithProjection):
     return kind(config).eval()
 
 
-def t5():
+def t5(width=32):
     config = transformers.T5Config(
-        vocab_size=64, d_model=32, d_kv=8, d_ff=37, num_layers=1, num_heads=4
+        vocab_size=64, d_model=width, d_kv=8, d_ff=37, num_layers=1, num_heads=4
     )
     return transformers.T5EncoderModel(config).eval()
 
@@ -106,7 +106,7 @@ def sd3_parts(**transformer):
         "scheduler": flow_scheduler(),
         "text_encoder": clip(),
         "text_encoder_2": clip(),
-        "text_encoder_3": t5(),
+        "text_encoder_3": t5(transformer.get("joint_attention_dim", 32)),
         "tokenizer": clip_tokenizer(),
         "tokenizer_2": clip_tokenizer(),
         "tokenizer_3": t5_tokenizer(),

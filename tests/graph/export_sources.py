@@ -13,7 +13,9 @@ __all__ = ["source_folder"]
 
 _MAKERS = {
     "sd3": tiny_diffusers.sd3,
-    "sd35": lambda: tiny_diffusers.sd3(qk_norm="rms_norm", dual_attention_layers=(0,)),
+    "sd35": lambda: tiny_diffusers.sd3(
+        qk_norm="rms_norm", dual_attention_layers=(0,), joint_attention_dim=64
+    ),
     "flux": tiny_diffusers.flux,
     "qwen": tiny_diffusers.qwen_image,
 }

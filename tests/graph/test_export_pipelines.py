@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import sys
 
 import numpy as np
 import onnx_ir as ir
+import polars as pl
 import pytest
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 
-from profiler.cli.main import main
-from profiler.errors import InputError
+import profiler
 from profiler.graph.check import check_model
 from profiler.graph.export.options import ExportOptions, StaticSizes
 from profiler.graph.export.pipeline import export_pipeline
@@ -21,29 +20,25 @@ from profiler.graph.metadata import layer_of
 from profiler.graph.verification import run_model
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
+from tests.command_line import run_command
 from tests.graph.export_sources import source_folder
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
+BRANCHES = {  # of the transformer's calls in two steps of `run`
+    "sd35": ["batched"] * 2,
+    "flux": ["cond"] * 2,
+    "qwen": ["cond", "uncond"] * 2,
+}
 ALL_PARTS = ("text_encoder", "text_encoder_2", "text_encoder_3", "transformer", "vae_decoder")
-
-
-def command(*arguments):
-    before = sys.argv
-    sys.argv = ["profile-sd3", *map(str, arguments)]
-    try:
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return int(stopped.value.code or 0)
-    finally:
-        sys.argv = before
 
 
 @pytest.fixture(scope="module")
 def tiny(tmp_path_factory):
     """The tiny SD3 by its name, exported by the command line with its JSON beside it."""
     folder = tmp_path_factory.mktemp("tiny")
-    assert command("graph", "export", "tiny", folder / "out", "--json", folder / "out.json") == 0
+    out = folder / "out"
+    assert run_command("graph", "export", "tiny", out, "--json", folder / "out.json") == 0
     return folder
 
 
@@ -68,10 +63,8 @@ def test_odd_numbers_of_patches(tiny):
 
 def test_the_exported_sd3_is_profiled_by_module(tiny, tmp_path):
     """`run --model OUT` profiles it, and layers of operators are module paths."""
-    import profiler
-
     arguments = ("--model", tiny / "out", "--steps", 1, "--warmup", 0, "--height", 64)
-    assert command("run", *arguments, "--width", 64, "--out", tmp_path, "--name", "r") == 0
+    assert run_command("run", *arguments, "--width", 64, "--out", tmp_path, "--name", "r") == 0
     layers = set(profiler.load(tmp_path / "r").commands["layer"])
     assert "transformer_blocks.0.attn.to_q" in layers
 
@@ -157,7 +150,7 @@ def test_static_sizes_run_with_guidance(tmp_path):
 )
 def test_other_pipelines(name, layer, tmp_path, capsys):
     """SD3.5, FLUX and Qwen-Image export whole, are within the tolerance at two sizes, have module
-    paths, and are read by `graph check`."""
+    paths, are read by `graph check`, and `run` profiles them by module."""
     exported = export_pipeline(source_folder(name), tmp_path / "out")
     for part in exported:
         assert len(part.trials) == 2
@@ -167,9 +160,13 @@ def test_other_pipelines(name, layer, tmp_path, capsys):
     assert layer in {layer_of(node) for node in graph}
     assert (tmp_path / "out" / "tokenizer" / "tokenizer.json").is_file()
     assert (tmp_path / "out" / "scheduler" / "scheduler_config.json").is_file()
-    if name == "flux":  # `run` has no such pipeline, and says so
-        with pytest.raises(InputError, match="runs StableDiffusion3Pipeline only"):
-            StableDiffusion3Pipeline.from_folder(tmp_path / "out")
+    arguments = ("--steps", 2, "--warmup", 0, "--height", 32, "--width", 32)
+    options = (*arguments, "--out", tmp_path, "--name", "r")
+    assert run_command("run", "--model", tmp_path / "out", *options) == 0
+    run = profiler.load(tmp_path / "r")
+    assert layer in set(run.commands["layer"])
+    calls = run.calls.filter(pl.col("submodule").cast(pl.String) == "transformer")
+    assert calls["branch"].cast(pl.String).to_list() == BRANCHES[name]
 
 
 def test_qwens_transformer_takes_positions_of_any_size(tmp_path):

@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
@@ -75,3 +76,29 @@ def reference(torch_stack, torch_parts, torch_tokenizers):
     )
     pipe.set_progress_bar_config(disable=True)
     return pipe
+
+
+@pytest.fixture(scope="session")
+def run_both(torch_stack):
+    """Runs a pipeline of ours and diffusers' from the same latents; gives (ours, theirs), each
+    (latents of every step, images)."""
+    torch = torch_stack.torch
+
+    def run(pipeline, reference, prompt, latents, **options):
+        ours, theirs = [], []
+        options["output_type"] = "np"
+
+        def keep_ours(_pipe, _step, _timestep, values):
+            ours.append(values["latents"].copy())
+
+        def keep_theirs(_pipe, _step, _timestep, values):
+            theirs.append(values["latents"].numpy().copy())
+            return values
+
+        made = pipeline(prompt, latents=latents, callback_on_step_end=keep_ours, **options).images
+        options |= {"latents": torch.from_numpy(latents), "callback_on_step_end": keep_theirs}
+        with torch.no_grad():
+            expected = reference(prompt, **options).images
+        return (np.stack(ours), made), (np.stack(theirs), expected)
+
+    return run

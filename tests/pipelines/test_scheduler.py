@@ -62,6 +62,20 @@ def test_schedules_and_steps_equal_diffusers(torch_stack, config, steps):
 
 @pytest.mark.torch
 @pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize(("config", "steps"), CASES, ids=str)
+def test_given_sigmas_equal_diffusers(torch_stack, config, steps):
+    """A schedule of given sigmas, as FLUX and Qwen-Image have it, agrees for each setting."""
+    theirs = torch_stack.diffusers.FlowMatchEulerDiscreteScheduler(**config)
+    sigmas = np.linspace(1.0, 1 / steps, steps)
+    ours = FlowMatchEulerDiscreteScheduler(config)
+    ours.set_timesteps(steps, mu=0.7, sigmas=sigmas)
+    theirs.set_timesteps(steps, mu=0.7, sigmas=sigmas)
+    np.testing.assert_allclose(ours.timesteps, theirs.timesteps.numpy(), rtol=1e-6)
+    np.testing.assert_allclose(ours.sigmas, theirs.sigmas.numpy(), rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
 def test_mu_equals_diffusers(torch_stack):
     """The shift for a number of image tokens is the one diffusers' pipeline works out."""
     from diffusers.pipelines.stable_diffusion_3 import pipeline_stable_diffusion_3 as theirs

@@ -25,29 +25,9 @@ def noise(batch, height, width, seed=0):
     return np.random.default_rng(seed).standard_normal(shape, dtype=np.float32)
 
 
-def run_both(torch, reference, pipeline, prompt, start, **options):
-    """Run both pipelines; returns (ours, theirs), each (latents of every step, images)."""
-    ours, theirs = [], []
-
-    def keep_ours(_pipe, _step, _timestep, values):
-        ours.append(values["latents"].copy())
-
-    def keep_theirs(_pipe, _step, _timestep, values):
-        theirs.append(values["latents"].numpy().copy())
-        return values
-
-    our_images = pipeline(
-        prompt, latents=start, callback_on_step_end=keep_ours, output_type="np", **options
-    ).images
-    with torch.no_grad():
-        their_images = reference(
-            prompt,
-            latents=torch.from_numpy(start),
-            callback_on_step_end=keep_theirs,
-            output_type="np",
-            **options,
-        ).images
-    return (np.stack(ours), our_images), (np.stack(theirs), their_images)
+def sized(height, width, batch=1):
+    """The arguments of images of a size, with latents to start from."""
+    return {"latents": noise(batch, height, width), "height": height, "width": width}
 
 
 def assert_same(ours, theirs, latent_bound=1e-3, pixel_bound=2 / 255):
@@ -57,12 +37,11 @@ def assert_same(ours, theirs, latent_bound=1e-3, pixel_bound=2 / 255):
     assert np.abs(ours[1] - theirs[1]).max() < pixel_bound
 
 
-def test_a_whole_run_equals_diffusers(torch_stack, reference, shared_pipeline):
+def test_a_whole_run_equals_diffusers(run_both, reference, shared_pipeline):
     """After each of 28 steps latents differ by less than 1e-3, and the image by less than 2/255."""
     ours, theirs = run_both(
-        torch_stack.torch,
-        reference,
         shared_pipeline,
+        reference,
         PROMPT,
         noise(1, 384, 384),
         negative_prompt="low quality",
@@ -73,16 +52,13 @@ def test_a_whole_run_equals_diffusers(torch_stack, reference, shared_pipeline):
     assert_same(ours, theirs)
 
 
-def test_without_guidance(torch_stack, reference, shared_pipeline):
+def test_without_guidance(run_both, reference, shared_pipeline):
     """With a guidance scale of 1 the negative prompt plays no part and results are equal."""
     ours, theirs = run_both(
-        torch_stack.torch,
-        reference,
         shared_pipeline,
+        reference,
         PROMPT,
-        noise(1, 128, 128),
-        height=128,
-        width=128,
+        **sized(128, 128),
         num_inference_steps=5,
         guidance_scale=1.0,
     )
@@ -90,35 +66,29 @@ def test_without_guidance(torch_stack, reference, shared_pipeline):
 
 
 @pytest.mark.parametrize(("height", "width"), [(96, 512), (48, 80), (144, 64)])
-def test_an_oblong_image(torch_stack, reference, shared_pipeline, height, width):
+def test_an_oblong_image(run_both, reference, shared_pipeline, height, width):
     """Height and width are not mixed up, and positions are cropped as diffusers crops them, where
     the number of patches is odd too."""
     ours, theirs = run_both(
-        torch_stack.torch,
-        reference,
         shared_pipeline,
+        reference,
         PROMPT,
-        noise(1, height, width),
-        height=height,
-        width=width,
+        **sized(height, width),
         num_inference_steps=4,
         max_sequence_length=64,
     )
     assert_same(ours, theirs)
 
 
-def test_two_prompts_with_two_images_each(torch_stack, reference, shared_pipeline):
+def test_two_prompts_with_two_images_each(run_both, reference, shared_pipeline):
     """Prompts, negative prompts and images per prompt meet in the same order as in diffusers."""
     ours, theirs = run_both(
-        torch_stack.torch,
-        reference,
         shared_pipeline,
+        reference,
         [PROMPT, "a red fox in the snow"],
-        noise(4, 64, 128),
+        **sized(64, 128, batch=4),
         negative_prompt=["", "blurry text"],
         num_images_per_prompt=2,
-        height=64,
-        width=128,
         num_inference_steps=4,
         guidance_scale=4.5,
     )
@@ -141,7 +111,7 @@ def test_prompt_embeddings_equal_diffusers(torch_stack, reference, shared_pipeli
         np.testing.assert_allclose(mine, other.numpy(), atol=2e-5)
 
 
-def test_without_t5(torch_stack, reference, model_folder, tmp_path):
+def test_without_t5(run_both, torch_stack, reference, model_folder, tmp_path):
     """A folder whose text_encoder_3 is null gives zeros in T5's place, as diffusers does."""
     folder = tmp_path / "model"
     shutil.copytree(model_folder, folder)
@@ -160,21 +130,12 @@ def test_without_t5(torch_stack, reference, model_folder, tmp_path):
         **components, text_encoder_3=None, tokenizer_3=None
     )
     bare.set_progress_bar_config(disable=True)
-    ours, theirs = run_both(
-        torch_stack.torch,
-        bare,
-        pipeline,
-        PROMPT,
-        noise(1, 64, 64),
-        height=64,
-        width=64,
-        num_inference_steps=3,
-    )
+    ours, theirs = run_both(pipeline, bare, PROMPT, **sized(64, 64), num_inference_steps=3)
     assert list(pipeline.parts) == ["text_encoder", "text_encoder_2", "transformer", "vae"]
     assert_same(ours, theirs)
 
 
-def test_dynamic_shifting(torch_stack, reference, model_folder, tmp_path):
+def test_dynamic_shifting(run_both, reference, model_folder, tmp_path):
     """With use_dynamic_shifting the schedule depends on the image's size as in diffusers."""
     folder = tmp_path / "model"
     shutil.copytree(model_folder, folder)
@@ -185,16 +146,7 @@ def test_dynamic_shifting(torch_stack, reference, model_folder, tmp_path):
     before = reference.scheduler
     reference.scheduler = type(before).from_config(config)
     try:
-        ours, theirs = run_both(
-            torch_stack.torch,
-            reference,
-            pipeline,
-            PROMPT,
-            noise(1, 64, 96),
-            height=64,
-            width=96,
-            num_inference_steps=4,
-        )
+        ours, theirs = run_both(pipeline, reference, PROMPT, **sized(64, 96), num_inference_steps=4)
     finally:
         reference.scheduler = before
     assert_same(ours, theirs)
@@ -212,7 +164,7 @@ def unshare_resize_scales(graph):
             node.input[2] = copy.name
 
 
-def test_a_float16_folder(torch_stack, reference, model_folder, tmp_path):
+def test_a_float16_folder(run_both, reference, model_folder, tmp_path):
     """A float16 export runs with latents in float32, a fifth of their deviation off at most.
 
     The bound is loose because float16 rounds at every node (about 1e-3 of a value) and guidance
@@ -229,15 +181,7 @@ def test_a_float16_folder(torch_stack, reference, model_folder, tmp_path):
         onnx.save(convert_float_to_float16(model, keep_io_types=False), path)
     pipeline = StableDiffusion3Pipeline.from_folder(folder)
     ours, theirs = run_both(
-        torch_stack.torch,
-        reference,
-        pipeline,
-        PROMPT,
-        noise(1, 128, 128),
-        height=128,
-        width=128,
-        num_inference_steps=8,
-        guidance_scale=4.0,
+        pipeline, reference, PROMPT, **sized(128, 128), num_inference_steps=8, guidance_scale=4.0
     )
     declared = {value.type for value in pipeline.transformer.session.get_inputs()}
     assert declared == {"tensor(float16)"}
@@ -259,9 +203,7 @@ def test_a_folder_with_external_data(shared_pipeline, model_folder, tmp_path):
         )
         assert (folder / part / "weights.bin").stat().st_size > path.stat().st_size / 4
     options = {
-        "latents": noise(1, 64, 64),
-        "height": 64,
-        "width": 64,
+        **sized(64, 64),
         "num_inference_steps": 2,
         "output_type": "latent",
     }

@@ -9,9 +9,9 @@ import onnxruntime
 import pytest
 
 from profiler.errors import InputError
-from profiler.pipelines.loading import SUBMODULES
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 
+SUBMODULES = StableDiffusion3Pipeline.SUBMODULES
 SMALL = {"height": 64, "width": 96, "num_inference_steps": 2, "max_sequence_length": 16}
 
 

@@ -188,11 +188,6 @@ def _bytes(count: int) -> str:
 
 def _next_step(out: Path, options: ExportOptions) -> str:
     """What can be done with the folder; `profile-sd3 run` takes not all of them."""
-    from profiler.graph.export.source_folder import read_json
-
-    kind = read_json(out / "model_index.json")["_class_name"]
-    if kind != "StableDiffusion3Pipeline":
-        return f"verified; profile-sd3 run has no {kind}: the graphs are for other runtimes"
     if options.parts:
         return "verified; profile-sd3 run needs all parts of the pipeline"
     if options.dtype == "bf16":

@@ -15,9 +15,7 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Iterator
@@ -25,16 +23,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import checkout  # noqa: F401 - finds the project
+from chromium import WAIT, headless_chromium
 from html_frames import choose, moved
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page
 
 import profiler
 from profiler.analysis.analyze import analyze
 from profiler.report.html import write_html
 from tests.report.generated import write_generated_bundle
 
-ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]
-WAIT = 60_000  # ms for a page to show something
 STEPS = (28, 631)
 
 
@@ -90,18 +87,13 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
     options = parser.parse_args()
-    executable = shutil.which("chromium") or shutil.which("google-chrome")
-    if executable is None:
-        sys.exit("no Chromium on this machine: install chromium")
-    with tempfile.TemporaryDirectory() as folder, sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=executable, args=ARGUMENTS)
+    with tempfile.TemporaryDirectory() as folder, headless_chromium() as browser:
         load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
         print(f"Chromium {browser.version}, {os.cpu_count()} cores, load average {load}")
         for steps in options.steps if options.bundle is None else (0,):
             place = Path(folder) / str(steps)
             bundle = options.bundle or write_generated_bundle(place, steps=steps)
             measured(browser, bundle, Path(folder) / "report.html", options.rounds)
-        browser.close()
 
 
 if __name__ == "__main__":

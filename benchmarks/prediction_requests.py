@@ -105,8 +105,10 @@ class Server:
     """The embedded model placed on devices, ready for several requests at once."""
 
     def __init__(self, devices: Mapping[str, str], order: str, most: int) -> None:
-        components = load_components(default_model_folder(), devices, None)
         kind = EnsemblePipeline if order == "graph" else StableDiffusion3Pipeline
+        components = load_components(
+            default_model_folder(), kind.CLASS, kind.SUBMODULES, kind.OPTIONAL, devices, None
+        )
         self._threads = ThreadPoolExecutor(6 * most)
         self.pipelines = []
         for _ in range(most):

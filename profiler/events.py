@@ -75,6 +75,7 @@ NO_CALL = -1  # the call of a command that belongs to none: host work of the pip
 NO_PIPELINE = -1  # the pipeline call of what lies in none, or whose producer does not tell
 UNKNOWN = -1  # bytes, FLOPs or an end that nobody measured; null in the tables
 
+_OF_FILE_NAME = 100  # bytes of a submodule's or a branch's name
 _NO_FILE_NAME = re.compile(r"[^\w.+-]")  # a submodule's name may come from a foreign trace
 
 
@@ -126,8 +127,14 @@ class Call:
             label = f"step{self.step:03d}{branch}"
         else:
             label = self.branch or self.stage
-        name = _NO_FILE_NAME.sub("_", f"{self.submodule}.{label}".rstrip("."))
+        name = f"{_for_a_file(self.submodule)}.{_for_a_file(label)}".rstrip(".")
         return f"{self.index:03d}_{name}.pb"
+
+
+def _for_a_file(name: str) -> str:
+    """`name` as a part of a file's name, which has 255 bytes."""
+    safe = _NO_FILE_NAME.sub("_", name)
+    return safe.encode()[:_OF_FILE_NAME].decode(errors="ignore")
 
 
 @dataclass(frozen=True, slots=True)

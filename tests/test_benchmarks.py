@@ -11,7 +11,11 @@ from pathlib import Path
 import pytest
 
 BENCHMARKS = Path(__file__).resolve().parent.parent / "benchmarks"
-NEEDS = {"html_load": ("playwright",), "torch_capture": ("torch", "diffusers")}
+NEEDS = {
+    "html_load": ("playwright",),
+    "html_peers": ("playwright",),
+    "torch_capture": ("torch", "diffusers"),
+}
 SCRIPTS = sorted(
     path.stem for path in BENCHMARKS.glob("*.py") if '"__main__"' in path.read_text("utf-8")
 )

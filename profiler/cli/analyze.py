@@ -120,10 +120,11 @@ def analyze(
         ),
     ] = False,
 ) -> None:
-    """Report on a run: per stage, device, submodule, step and operator.
+    """Report where the time of a run went.
 
-    Prints the report and writes it as a self-contained page. Files of the trace itself are never
-    written over.
+    Per stage, device, submodule, step and operator, with findings and what lies behind them. Prints
+    the report and writes it as a self-contained page. Files of the trace itself are never written
+    over.
     """
     from profiler.analysis.analyze import analyze as find
     from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles

@@ -45,7 +45,7 @@ def calibrate_device(
 ) -> None:
     """Measure peak matrix product, copy and launch rates.
 
-    For analyze to hold runs against. Measure while nothing else runs.
+    `analyze` holds runs against them. Measure while nothing else runs.
     """
     from profiler.analysis.roofline.device_profiles import FILE_NAME, profiles_text, read_profiles
     from profiler.trace.storage import write_atomically

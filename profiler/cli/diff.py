@@ -64,7 +64,10 @@ def diff(
         ),
     ] = None,
 ) -> None:
-    """Compare runs, part by part; a difference is called where it exceeds noise."""
+    """Compare runs, part by part.
+
+    A difference is called one where it exceeds noise.
+    """
     from profiler.analysis.comparison.compare import compare
     from profiler.analysis.comparison.gate import check_gate, parse_limit
 

@@ -19,7 +19,8 @@ def dump(
 ) -> None:
     """Print a trace as text, one line per event.
 
-    In file order. Each line: packet number, packet sequence, time in ns, kind, then what the event holds.
+    In file order. Each line: packet number, packet sequence, time in ns, kind, then what the
+    event holds.
     """
     from profiler.trace.text import dump_lines
 

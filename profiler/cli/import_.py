@@ -59,8 +59,9 @@ def import_(
 ) -> None:
     """Import a trace that another profiler recorded.
 
-    Makes a run of it, with one file per submodule call. For torch, record with torch.profiler.profile(with_stack=True, record_shapes=True): submodule calls come
-    from the Python stacks.
+    Makes a run of it, with one file per submodule call. For torch, record with
+    torch.profiler.profile(with_stack=True, record_shapes=True): submodule calls come from the
+    Python stacks.
     """
     from profiler.trace.compression import check_compression
 

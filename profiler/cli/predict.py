@@ -89,9 +89,9 @@ def predict(
         ),
     ] = None,
 ) -> None:
-    """Predict what a request would take with other steps, devices, types or load.
+    """Predict a request with other steps, devices or load.
 
-    From the parts that a run measured; options combine.
+    What it would take, from the parts that a run measured; options combine.
     """
     from profiler.analysis.analyze import analyze
     from profiler.analysis.prediction.predict import predict as answer

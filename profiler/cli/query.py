@@ -5,6 +5,8 @@ from __future__ import annotations
 import shutil
 import sys
 from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -83,11 +85,14 @@ def query(
 
     notes: list[str] = []
     with progress("reading runs"):
-        runs = dict(_runs(paths, notes, every=every))
+        database = Database(dict(_runs(paths, notes, every=every)))
     for note in notes:
         typer.echo(note, err=True)
-    with Database(runs) as database:
-        batches = database.ask(sql).batches()
+    with database:
+        # No share of it: query_progress() may wait for the query, and Ctrl-C with it.
+        with progress("asking"):
+            batches = database.ask(sql).batches()
+            batches = chain([next(batches)], batches)
         if wanted:
             _write(batches, wanted)
         else:
@@ -159,7 +164,8 @@ def _places(paths: list[Path], notes: list[str], *, every: bool) -> Iterator[Pat
 def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
     from profiler.report.query.files import write_answer
 
-    written = write_answer(batches, files, sys.stdout.buffer)
+    with nullcontext() if STDOUT in files.values() else progress("writing"):
+        written = write_answer(batches, files, sys.stdout.buffer)
     sys.stdout.flush()
     for path in files.values():
         if path != STDOUT:
@@ -172,14 +178,14 @@ def _print(batches: Iterator[DataFrame], rows: int | None) -> None:
     terminal = sys.stdout.isatty()
     limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None
     for line in answer_lines(batches, limit, _width() if terminal else None):
-        typer.echo(line)
+        sys.stdout.write(f"{line}\n")  # typer.echo takes ASCII for a mistake, and writes UTF-8
 
 
 def _list_tables() -> None:
     from profiler.report.query.listing import table_lines
 
     for line in table_lines(_width() if sys.stdout.isatty() else 100):
-        typer.echo(line)
+        sys.stdout.write(f"{line}\n")
 
 
 def _width() -> int:

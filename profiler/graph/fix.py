@@ -10,7 +10,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from profiler.errors import InputError, OutputError
+from profiler.errors import InputError
 from profiler.graph.check import CheckResult, check_model
 from profiler.graph.checks.finding import CheckedModel, opset, place
 from profiler.graph.checks.inputs import OPTIONAL_INPUTS, meaningful_inputs
@@ -19,6 +19,7 @@ from profiler.graph.fixes.constants import fold_constants, share_duplicates
 from profiler.graph.fixes.definition import write_out_norms
 from profiler.graph.fixes.inputs import fill_empty_inputs
 from profiler.graph.fixes.names import name_nodes, number_names
+from profiler.graph.fixes.order import sort_nodes
 from profiler.graph.fixes.pairs import merge_pairs
 from profiler.graph.infer import infer_types
 from profiler.graph.model_file import external_files, read_model
@@ -29,8 +30,10 @@ from profiler.graph.verification import OutputDifference, verify
 
 __all__ = ["FIXES", "FixResult", "fix_folder", "fix_model"]
 
-# Rule → its repair; names last, for what was removed before needs none.
+# Rule → its repair; order first, for others follow it; names last, for what was removed before
+# needs none.
 FIXES: Mapping[str, Callable[[ir.Model], int]] = {
+    "unsorted_node": sort_nodes,
     "empty_input": fill_empty_inputs,
     "redundant_pair": merge_pairs,
     "constant_subgraph": fold_constants,
@@ -78,7 +81,10 @@ def fix_model(
     for found in invalid_node(CheckedModel(model)):
         raise InputError(f"{path}: {found.node}: {found.evidence}: {found.remedy}")
     infer_types(model)
-    inputs = random_inputs(model, sizes)
+    try:
+        inputs = random_inputs(model, sizes)
+    except InputError as error:
+        raise InputError(f"{path}: {error}") from error
     repaired = {rule: fix(model) for rule, fix in FIXES.items()}
     _refuse_what_cannot_run(path, model)
 
@@ -128,12 +134,7 @@ def fix_folder(source: Path, out: Path, models: list[Path], **asked: Any) -> lis
     with output_folder(source, out, without) as copy:
         for path in models:
             relative = path.relative_to(source)
-            try:
-                result = fix_model(path, copy / relative, **asked)
-            except OutputError as error:
-                raise OutputError(str(error).replace(str(copy), str(out))) from error
-            results.append((relative, result))
-    return [
-        replace(result, out=out / relative, left=replace(result.left, path=out / relative))
-        for relative, result in results
-    ]
+            result = fix_model(path, copy / relative, **asked)
+            left = replace(result.left, path=out / relative)
+            results.append(replace(result, out=out / relative, left=left))
+    return results

@@ -8,6 +8,7 @@ model_files(path)       the ONNX files of a folder
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -33,6 +34,8 @@ __all__ = [
 _MOST_GRAPH_BYTES = (1 << 31) - 1  # protobuf's limit of one message
 _MOST_VERSION = 1 << 31
 _MOST_BYTES = 1 << 50  # of one tensor: what claims more is damaged
+_MOST_LETTERS = 200  # of a name or reason in a sentence
+_TYPED_DATA = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +70,16 @@ def read_model(path: Path) -> ir.Model:
     """
     model = read_graph(path)
     for fault in data_faults(model):
-        raise InputError(f"{path}: tensor {fault.tensor!r} {fault.reason}: {fault.remedy}")
+        name = _short(fault.tensor)
+        raise InputError(f"{path}: tensor {name!r} {fault.reason}: {fault.remedy}")
     return model
 
 
 def read_graph(path: Path) -> ir.Model:
     """The model in the file; whether the data of its tensors is there is not looked at.
 
-    Raises InputError where the file is missing, no ONNX model, or larger than protobuf allows.
+    Raises InputError where the file is missing, no ONNX model, larger than protobuf allows, or has
+    sparse weights, which the IR does not keep.
     """
     import onnx
 
@@ -92,6 +97,10 @@ def read_graph(path: Path) -> ir.Model:
         raise InputError(_not_onnx(path, error)) from error
     if not proto.ir_version or not proto.HasField("graph"):
         raise InputError(_not_onnx(path, "it holds no graph"))
+    if proto.graph.sparse_initializer:
+        raise InputError(
+            f"{path} has sparse weights, which are not read: export it with dense ones"
+        )
     try:
         with quiet():
             model: ir.Model = ir.from_proto(proto)
@@ -119,10 +128,18 @@ def _check_form(model: ir.Model) -> None:
 
 
 def _not_onnx(path: Path, reason: object) -> str:
+    while isinstance(reason, Exception) and (reason.__cause__ or reason.__context__):
+        reason = reason.__cause__ or reason.__context__  # onnx_ir says the place around it first
     return (
-        f"{path} is not a readable ONNX model ({reason}): give another file, or export or copy it "
-        "again"
+        f"{path} is not a readable ONNX model ({_short(reason)}): give another file, or export or "
+        "copy it again"
     )
+
+
+def _short(text: object) -> str:
+    """The beginning of a text that comes from a model."""
+    found = " ".join(str(text)[: _MOST_LETTERS + 1].split())
+    return found if len(found) <= _MOST_LETTERS else f"{found[:_MOST_LETTERS]}…"
 
 
 def all_tensors(model: ir.Model) -> Iterator[Any]:
@@ -180,17 +197,26 @@ def _form_fault(tensor: Any) -> DataFault | None:
 
 def _inner_fault(tensor: Any) -> DataFault | None:
     """The fault of a tensor whose data stands in the model's own file."""
-    name = tensor.name or ""
-    if not isinstance(tensor, ir.TensorProtoTensor) or not tensor.raw.HasField("raw_data"):
+    if not isinstance(tensor, ir.TensorProtoTensor):
         return None
-    size = len(tensor.raw.raw_data)
-    if size == tensor.nbytes:
-        return None
-    return DataFault(
-        name,
-        f"has {size:,} bytes of data where its dims ask for {tensor.nbytes:,}",
-        "export or copy the model again",
-    )
+    name, remedy = tensor.name or "", "export or copy the model again"
+    if tensor.raw.HasField("raw_data"):
+        size = len(tensor.raw.raw_data)
+        reason = f"has {size:,} bytes of data where its dims ask for {tensor.nbytes:,}"
+        return None if size == tensor.nbytes else DataFault(name, reason, remedy)
+    count = sum(len(getattr(tensor.raw, field)) for field in _TYPED_DATA)
+    asked = _entries(tensor)
+    reason = f"has {count:,} entries of data where its dims ask for {asked:,}"
+    return None if count == asked else DataFault(name, reason, remedy)
+
+
+def _entries(tensor: ir.TensorProtoTensor) -> int:
+    """How many numbers hold the data of a tensor without raw data: complex ones are two each, of
+    less than 8 bits several are one."""
+    size = math.prod(tensor.shape.numpy())
+    if tensor.dtype in (ir.DataType.COMPLEX64, ir.DataType.COMPLEX128):
+        return 2 * size
+    return -(-size * min(int(tensor.dtype.bitwidth), 8) // 8)
 
 
 def _external_fault(
@@ -199,6 +225,8 @@ def _external_fault(
     """The fault of a tensor whose data lies in another file; `sizes` keeps what was found there."""
     name = tensor.name or ""
     location = os.fspath(tensor.location)
+    if not location:
+        return DataFault(name, "names no file of its external data", "export the model again")
     if location not in sizes:
         sizes[location] = _file_size(Path(tensor.base_dir), location)
     size = sizes[location]
@@ -209,14 +237,15 @@ def _external_fault(
     if offset < 0 or length != tensor.nbytes or length > _MOST_BYTES:
         return DataFault(
             name,
-            f"has {length:,} bytes at {offset:,} of {location} where its dims ask for "
+            f"has {length:,} bytes at {offset:,} of {_short(location)} where its dims ask for "
             f"{tensor.nbytes:,}",
             "export or copy the model again",
         )
     if offset + length > size:
         return DataFault(
             name,
-            f"needs {location} up to byte {offset + length:,}, but the file ends at {size:,}",
+            f"needs {_short(location)} up to byte {offset + length:,}, but the file ends at "
+            f"{size:,}",
             "copy the file again, whole",
         )
     return None
@@ -224,21 +253,23 @@ def _external_fault(
 
 def _file_size(folder: Path, location: str) -> int | DataFault:
     """The size of a file of external data, in bytes, or why it cannot be used."""
-    path = folder / location
+    path, said = folder / location, _short(location)
     try:
         root, real = folder.resolve(), path.resolve()
     except (OSError, ValueError, RuntimeError) as error:  # a loop of links, a zero byte
-        return DataFault("", f"lies in {location!r}, no usable path ({error})", "export it again")
+        return DataFault(
+            "", f"lies in {said!r}, no usable path ({_short(error)})", "export it again"
+        )
     if Path(location).is_absolute() or not real.is_relative_to(root) or ".." in path.parts:
         remedy = "only files inside the model's folder are read: copy it there"
-        return DataFault("", f"lies in {location}, outside the model's folder", remedy)
+        return DataFault("", f"lies in {said}, outside the model's folder", remedy)
     try:
         status = real.stat()
     except OSError:
-        return DataFault("", f"needs {location}, which is missing", f"copy it to {folder}")
+        return DataFault("", f"needs {said}, which is missing", f"copy it to {folder}")
     if not real.is_file():
-        return DataFault("", f"lies in {location}, which is no file", f"copy the file to {folder}")
+        return DataFault("", f"lies in {said}, which is no file", f"copy the file to {folder}")
     if status.st_nlink > 1:
         remedy = "copy it, for such files are not read: one could lead anywhere"
-        return DataFault("", f"lies in {location}, a file with several hard links", remedy)
+        return DataFault("", f"lies in {said}, a file with several hard links", remedy)
     return status.st_size

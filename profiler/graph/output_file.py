@@ -16,7 +16,7 @@ from typing import TypeVar
 
 import onnx_ir as ir
 
-from profiler.errors import InputError, OutputError
+from profiler.errors import InputError, OutputError, ProfilerError
 from profiler.graph.model_file import all_tensors, external_files
 
 __all__ = ["output_folder", "refuse_over_input", "save_model", "write_model"]
@@ -111,8 +111,8 @@ def _save(model: ir.Model, path: Path, data: str | None) -> None:
 def output_folder(source: Path, out: Path, without: Collection[Path]) -> Iterator[Path]:
     """A copy of the folder `source`, without the files `without`, to write models into.
 
-    It becomes `out` when the block ends; an error leaves nothing. Raises OutputError where `out`
-    is there and not an empty folder, or lies in `source`.
+    It becomes `out` when the block ends; an error leaves nothing, and says `out` where it names
+    the copy. Raises OutputError where `out` is there and not an empty folder, or lies in `source`.
     """
     if out.exists() and not (out.is_dir() and not any(out.iterdir())):
         raise OutputError(f"{out} exists already: give a folder that does not, or an empty one")
@@ -128,7 +128,10 @@ def output_folder(source: Path, out: Path, without: Collection[Path]) -> Iterato
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
             copy = Path(folder) / out.name
             shutil.copytree(source, copy, ignore=ignore)
-            yield copy
+            try:
+                yield copy
+            except ProfilerError as error:
+                raise type(error)(str(error).replace(str(copy), str(out))) from error
             copy.replace(out)  # takes the place of an empty folder
     except (OSError, shutil.Error) as error:
         raise OutputError(f"cannot write {out} ({getattr(error, 'strerror', error)})") from error

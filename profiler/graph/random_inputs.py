@@ -23,6 +23,7 @@ _BATCH = 2  # of symbolic dimensions named after a batch: two, so that broadcast
 _SIZE = 8  # of the other symbolic dimensions: even, as patches need, and small
 _MOST_ELEMENTS = 1 << 31
 _NAMED = 12  # symbolic dimensions that a sentence names
+_MOST_LETTERS = 80  # of each
 _PASSING = {  # operations whose output holds the values of their first input
     *("Cast", "Reshape", "Unsqueeze", "Squeeze", "Identity", "Flatten", "Transpose", "Expand"),
     *("Slice", "Tile", "Clip", "Split", "Concat"),
@@ -58,8 +59,13 @@ def refuse_unknown_sizes(models: Iterable[Path], sizes: Mapping[str, int]) -> No
     names = {name for path in models for name in _symbols(read_graph(path))}
     for name in sizes:
         if name not in names:
-            known = ", ".join(sorted(names)[:_NAMED]) or "no symbolic ones"
-            raise InputError(f"--size {name}: no dimension is called so: there are {known}")
+            own = sorted(known for known in names if known.isidentifier()) or sorted(names)
+            more = f" and {len(own) - _NAMED} more" if len(own) > _NAMED else ""
+            listed = ", ".join(known[:_MOST_LETTERS] for known in own[:_NAMED])
+            raise InputError(
+                f"--size {name}: no dimension is called so: "
+                + (f"give one of {listed}{more}" if own else "all are fixed, so leave it out")
+            )
 
 
 def _symbols(model: ir.Model) -> Iterator[str]:
@@ -76,12 +82,18 @@ def input_shape(value: ir.Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
 
     Raises InputError as `random_inputs`.
     """
+    name = (value.name or "")[:_MOST_LETTERS]
     if not isinstance(value.type, ir.TensorType) or value.shape is None:
-        raise InputError(f"input {value.name!r} is no tensor with a shape: export it as one")
+        raise InputError(f"input {name!r} is no tensor with a shape: export it as one")
     shape = tuple(_size(dim, sizes) for dim in value.shape)
     elements = int(np.prod(shape, dtype=np.float64)) if shape else 1
     if min(shape, default=0) < 0 or elements > _MOST_ELEMENTS:
-        raise InputError(f"input {value.name!r} has the impossible shape {list(shape)}")
+        remedy = (
+            "give smaller ones by --size"
+            if any(not isinstance(dim, int) for dim in value.shape) and min(shape) >= 0
+            else "export it with sizes from 0 on, of at most 2³¹ elements in all"
+        )
+        raise InputError(f"input {name!r} has the impossible shape {list(shape)}: {remedy}")
     return shape
 
 
@@ -97,7 +109,10 @@ def _size(dim: Any, sizes: Mapping[str, int]) -> int:
 def _array(value: ir.Value, shape: tuple[int, ...], random: np.random.Generator) -> Any:
     dtype = value.dtype
     if dtype is None or dtype in (ir.DataType.UNDEFINED, ir.DataType.STRING):
-        raise InputError(f"input {value.name!r} is of type {dtype}: only numbers can be made up")
+        raise InputError(
+            f"input {value.name!r} is of type {dtype}, and random inputs are numbers: export the "
+            "model without it"
+        )
     if dtype.is_floating_point():
         array = np.asarray(random.standard_normal(shape, dtype=np.float32))
         if any(node.op_type in _POSITIVE for node, _ in _uses(value)):

@@ -26,6 +26,7 @@ __all__ = [
 ]
 
 _BFLOAT16 = "tensor(bfloat16)"
+_MOST_LETTERS = 400  # of ONNX Runtime's own sentence
 _BFLOAT16_CODE = 16  # onnx.TensorProto.BFLOAT16
 # Largest allowed difference by dtype, relative to the output's largest magnitude; 0 for others.
 TOLERANCES = {"float64": 1e-7, "float32": 1e-4, "float16": 1e-2, "bfloat16": 1e-2}
@@ -172,7 +173,9 @@ def _session(model: Path | bytes) -> Any:
 
 
 def _first_line(error: Exception) -> str:
-    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
+    lines = str(error).strip()[: _MOST_LETTERS + 1].splitlines()
+    line = lines[0] if lines else type(error).__name__
+    return line if len(line) <= _MOST_LETTERS else f"{line[:_MOST_LETTERS]}…"
 
 
 def _difference(name: str, before: Any, after: Any) -> OutputDifference:

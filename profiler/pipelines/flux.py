@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 from profiler.errors import InputError
 from profiler.pipelines.loading import Components
 from profiler.pipelines.onnx_pipeline import (
-    OnnxPipeline,
     PipelineOutput,
     StepCallback,
     check_request,
     noise_source,
 )
-from profiler.pipelines.packed import even_sigmas, image_positions, packed_noise, unpack
+from profiler.pipelines.packed import image_positions, packed_noise, unpack
+from profiler.pipelines.packed_pipeline import PackedPipeline
 from profiler.pipelines.parts import Array, OnnxPart, pick
 from profiler.pipelines.prompts import as_prompts, clip_pooled, t5_embeddings
 from profiler.pipelines.sizes import PackedSizes, block_scale
@@ -33,7 +33,7 @@ class FluxEmbeddings(NamedTuple):
     text_ids: Array
 
 
-class FluxPipeline(OnnxPipeline):
+class FluxPipeline(PackedPipeline):
     """Text to image, as diffusers' `FluxPipeline`: dev, distilled for guidance, and schnell."""
 
     CLASS = "FluxPipeline"
@@ -109,10 +109,7 @@ class FluxPipeline(OnnxPipeline):
         height, width = self.sizes.image_size(height, width)
         self._guidance_scale = guidance_scale
         images, length = num_images_per_prompt, max_sequence_length
-        embeddings = [self.encode_prompt(prompts, images, length)]
-        if negative_prompt is not None and true_cfg_scale > 1:
-            negatives = as_prompts(negative_prompt, "negative_prompt", batch=len(prompts))
-            embeddings.append(self.encode_prompt(negatives, images, length))
+        embeddings = self._embeddings(prompts, negative_prompt, true_cfg_scale, images, length)
         latents, positions = self.prepare_latents(
             len(prompts) * images,
             height,
@@ -120,21 +117,14 @@ class FluxPipeline(OnnxPipeline):
             generator=noise_source(seed, generator),
             latents=latents,
         )
-        self.scheduler.set_timesteps(
+        latents = self._sample(
+            latents,
             num_inference_steps,
-            mu=self.scheduler.mu(latents.shape[1]),
-            sigmas=even_sigmas(num_inference_steps),
+            embeddings,
+            lambda latents, given, timestep: self._predict(latents, given, positions, timestep),
+            true_cfg_scale,
+            callback_on_step_end,
         )
-
-        def predict(latents: Array, timestep: np.float32) -> Array:
-            noise_pred, *negative = (
-                self._predict(latents, given, positions, timestep) for given in embeddings
-            )
-            if not negative:
-                return noise_pred
-            return self.apply_guidance(noise_pred, negative[0], true_cfg_scale)
-
-        latents = self._denoise(latents, predict, callback_on_step_end)
         if output_type == "latent":
             return PipelineOutput(latents)
         unpacked = unpack(latents, self.sizes.grid(height, width))

@@ -11,13 +11,13 @@ from profiler.graph.export.qwen_positions import position_ids
 from profiler.pipelines.loading import Components
 from profiler.pipelines.model_folder import Settings
 from profiler.pipelines.onnx_pipeline import (
-    OnnxPipeline,
     PipelineOutput,
     StepCallback,
     check_request,
     noise_source,
 )
-from profiler.pipelines.packed import even_sigmas, packed_noise, unpack
+from profiler.pipelines.packed import packed_noise, unpack
+from profiler.pipelines.packed_pipeline import PackedPipeline
 from profiler.pipelines.parts import Array, OnnxPart, pick
 from profiler.pipelines.prompts import as_prompts
 from profiler.pipelines.qwen_tokenizer import qwen_tokenizer
@@ -42,7 +42,7 @@ class QwenEmbeddings(NamedTuple):
     prompt_embeds_mask: Array
 
 
-class QwenImagePipeline(OnnxPipeline):
+class QwenImagePipeline(PackedPipeline):
     """Text to image, as diffusers' `QwenImagePipeline`."""
 
     CLASS = "QwenImagePipeline"
@@ -98,10 +98,7 @@ class QwenImagePipeline(OnnxPipeline):
         prompts = as_prompts(prompt, "prompt")
         height, width = self.sizes.image_size(height, width)
         images, length = num_images_per_prompt, max_sequence_length
-        embeddings = [self.encode_prompt(prompts, images, length)]
-        if negative_prompt is not None and true_cfg_scale > 1:
-            negatives = as_prompts(negative_prompt, "negative_prompt", batch=len(prompts))
-            embeddings.append(self.encode_prompt(negatives, images, length))
+        embeddings = self._embeddings(prompts, negative_prompt, true_cfg_scale, images, length)
         latents = self.prepare_latents(
             len(prompts) * images,
             height,
@@ -109,22 +106,15 @@ class QwenImagePipeline(OnnxPipeline):
             generator=noise_source(seed, generator),
             latents=latents,
         )
-        self.scheduler.set_timesteps(
-            num_inference_steps,
-            mu=self.scheduler.mu(latents.shape[1]),
-            sigmas=even_sigmas(num_inference_steps),
-        )
         grid = self.sizes.grid(height, width)
-
-        def predict(latents: Array, timestep: np.float32) -> Array:
-            noise_pred, *negative = (
-                self._predict(latents, given, grid, timestep) for given in embeddings
-            )
-            if not negative:
-                return noise_pred
-            return self.apply_guidance(noise_pred, negative[0], true_cfg_scale)
-
-        latents = self._denoise(latents, predict, callback_on_step_end)
+        latents = self._sample(
+            latents,
+            num_inference_steps,
+            embeddings,
+            lambda latents, given, timestep: self._predict(latents, given, grid, timestep),
+            true_cfg_scale,
+            callback_on_step_end,
+        )
         if output_type == "latent":
             return PipelineOutput(latents)
         frames = unpack(latents, grid)[:, :, None] * self._std + self._mean

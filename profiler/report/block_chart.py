@@ -83,18 +83,21 @@ def _layout(names: list[str], unit: str, theme: Theme) -> Chart:
 
 
 def _labels(names: list[str]) -> list[str]:
-    """The numbers of blocks; of each further kind of block the first has its name as well."""
-    found, before = [], _kind(names[0]) if names else ""
+    """The numbers of blocks; where there are several kinds, the first of each has its name too."""
+    found, before = [], _kind(names[0]) if len({*map(_kind, names)}) == 1 else ""
     for name in names:
         kind, number = _kind(name), _NUMBER.search(name)
         label = number[0] if number else name
-        found.append(label if kind == before else f"{label}\n{kind.rstrip('.')}")
+        named = kind == before or not number
+        found.append(label if named else f"{label}\n{kind.rstrip('.')}")
         before = kind
     return found
 
 
 def _title(names: list[str]) -> str:
-    return f"{_kind(names[0]).rstrip('.')}.*" if names else ""
+    """What all blocks are; names of several kinds stand at the axis."""
+    kinds = {*map(_kind, names)}
+    return f"{kinds.pop().rstrip('.')}.*" if len(kinds) == 1 else said("block")
 
 
 def _kind(name: str) -> str:

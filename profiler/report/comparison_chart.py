@@ -15,6 +15,9 @@ __all__ = ["changes"]
 _WHOLE = ("end_to_end", "stage", "step", "submodule")
 _ROLES = 8  # with the largest differences
 _ROWS = 24
+_LEAST = -110.0  # per cent: a part that is gone is at -100
+_LEAST_SPAN = 10.0  # per cent that an interval may go beyond all changes
+_SMALL = {"size": 11}
 _VERDICTS = {
     "slower": (PAGE["alert"], "triangle-right"),
     "faster": (ROLE_COLOURS["convolution"], "triangle-left"),
@@ -25,7 +28,8 @@ _VERDICTS = {
 
 def changes(comparison: Comparison, theme: Theme = "light") -> Chart:
     """A point a part: its change in per cent, with the interval that noise leaves it; the whole
-    first, then stages, steps, submodules and the roles that differ most."""
+    first, then stages, steps, submodules and the roles that differ most. Of an interval that goes
+    on far beyond all changes a text at the edge tells the end."""
     rows = _rows(comparison.metrics)
     data = []
     for verdict, (colour, symbol) in _VERDICTS.items():
@@ -89,12 +93,52 @@ def _text(row: dict[str, object]) -> str:
     )
 
 
+def _range(rows: list[dict[str, object]]) -> tuple[float, float] | None:
+    """Where the axis ends if an interval reaches much farther than all changes do, per cent; None
+    where all of them fit."""
+    changes = [0.0, *(_percent(row["change"]) for row in rows)]
+    ends = [
+        _percent(row[name]) for row in rows for name in ("low", "high") if row[name] is not None
+    ]
+    low, high = min(changes), max(changes)
+    beyond = max(high - low, _LEAST_SPAN)
+    edges = max(low - beyond, _LEAST), high + beyond
+    return edges if any(not edges[0] <= end <= edges[1] for end in ends) else None
+
+
+def _cut_off(rows: list[dict[str, object]], edges: tuple[float, float]) -> list[dict[str, object]]:
+    """Annotations at the ends of the axis: how far an interval goes on."""
+    found = []
+    for number, row in enumerate(rows):
+        for name, right in (("low", False), ("high", True)):
+            end = None if row[name] is None else _percent(row[name])
+            if end is None or edges[0] <= end <= edges[1]:
+                continue
+            text = f"{end:+,.0f} %".replace("-", "\N{MINUS SIGN}")
+            note = {
+                "text": f"{text} \u25b8" if right else f"\u25c2 {text}",
+                "xref": "paper",
+                "x": int(right),
+                "xanchor": "right" if right else "left",
+                "y": str(number),
+                "yshift": 9,
+                "showarrow": False,
+                "font": _SMALL,
+            }
+            found.append(note)
+    return found
+
+
 def _layout(rows: list[dict[str, object]], theme: Theme) -> Chart:
     keys = [str(number) for number in range(len(rows))]
     made = bars_layout(theme, keys, 0, row=26)
     labels = [escaped(shortened(_label(row))) for row in rows]
     made["yaxis"] |= {"tickvals": keys, "ticktext": labels}
+    edges = _range(rows)
     made["xaxis"].pop("range")
+    if edges is not None:
+        made["xaxis"]["range"] = [round(edge, 4) for edge in edges]
+        made["annotations"] = _cut_off(rows, edges)
     made["xaxis"] |= {
         "zeroline": True,
         "zerolinecolor": LINE.on(theme),

@@ -13,10 +13,9 @@ from profiler.report.excerpts import (
     HALF_OF_BATCH,
     again_notes,
     changing_parts,
+    explained_outliers,
     only_at_most,
     outlier_count,
-    part_names,
-    places,
 )
 from profiler.report.layout import clean, numbers, percents, table, texts, times
 from profiler.report.lines import of_all
@@ -42,7 +41,7 @@ def denoise_sections(
     if len(outliers):
         count = min(top, _ROWS, len(outliers))
         title = f"Outliers and what explains them, {of_all(count, outlier_count(analysis))}"
-        yield title, [_outliers(outliers.head(count), width)]
+        yield title, [_outliers(explained_outliers(outliers.head(count)), width)]
     if len(analysis.guidance):
         estimated = analysis.guidance["estimated"].any()
         notes = [Text(f"* {HALF_OF_BATCH}", style="dim")] if estimated else []
@@ -56,19 +55,18 @@ def denoise_sections(
 
 def _parts(parts: pl.DataFrame, width: int) -> Table:
     longest = max(parts["median_ns"], default=0)
-    steps = parts["steps"] - 1
     return table(
         [
-            texts("part", part_names(parts), shrink=24),
+            texts("part", parts["part"], shrink=24),
             texts("submodule", parts["submodule"], rank=4, shrink=11),
             numbers("steps", parts["steps"], rank=5),
             times("median", parts["median_ns"], like_ns=longest),
             percents("spread", parts["spread"], rank=3),
             numbers("warm-up", parts["warmup_steps"], rank=1),
             times("cost", parts["warmup_ns"], rank=2, like_ns=longest),
-            percents("drift", parts["drift_ns"] * steps / parts["median_ns"]),
-            percents("from", parts["drift_low_ns"] * steps / parts["median_ns"], rank=1),
-            percents("to", parts["drift_high_ns"] * steps / parts["median_ns"], rank=1),
+            percents("drift", parts["drift"]),
+            percents("from", parts["drift_low"], rank=1),
+            percents("to", parts["drift_high"], rank=1),
             numbers("outliers", parts["outliers"]),
         ],
         width,
@@ -82,12 +80,12 @@ def _outliers(rows: pl.DataFrame, width: int) -> Table:
         [
             *([numbers("call", rows["pipeline"])] if several else []),
             numbers("step", rows["step"]),
-            texts("part", part_names(rows), shrink=20),
+            texts("part", rows["part"], shrink=20),
             times("time", rows["busy_ns"], rank=2, like_ns=longest),
             times("too long", rows["excess_ns"], like_ns=longest),
-            texts("cause", rows["cause"].fill_null("no other track explains it")),
+            texts("cause", rows["cause"]),
             times("of it", rows["cause_ns"], rank=1, like_ns=longest),
-            texts("on", places(rows), rank=1, shrink=12),
+            texts("on", rows["place"], rank=1, shrink=12),
             texts("running", rows["cause_layer"], rank=1, shrink=12),
         ],
         width,

@@ -18,13 +18,12 @@ __all__ = [
     "WITHOUT_CLASSES",
     "again_notes",
     "changing_parts",
+    "explained_outliers",
     "only_at_most",
     "outlier_count",
-    "part_names",
     "path_by_part",
     "path_sentence",
     "path_wall_ns",
-    "places",
     "roles_shown",
     "roof_sentence",
     "split_operators",
@@ -49,16 +48,33 @@ _UPPER = said(
 
 def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
     """Of `step_operators` those of some size whose time changes: a warm-up, a drift that is none of
-    0, outliers."""
+    0, outliers. `part` is what a row is called; `drift`, `drift_low` and `drift_high` are the drift
+    from the first step to the last against the median, and the ends of its 95 % interval."""
     drifts = (pl.col("drift_low_ns") > 0) | (pl.col("drift_high_ns") < 0)
     whole = int(parts.filter(pl.col("level") == "step")["total_ns"].sum())
-    return parts.filter(
+    found = parts.filter(
         pl.col("total_ns") >= LEAST_SHARE * whole,
         (pl.col("warmup_steps") > 0) | drifts.fill_null(value=False) | (pl.col("outliers") > 0),
     )
+    later = (pl.col("steps") - 1) / pl.col("median_ns")
+    names = ("drift", "drift_low", "drift_high")
+    return found.with_columns(
+        pl.Series("part", _part_names(found), dtype=pl.String),
+        *((pl.col(f"{name}_ns") * later).alias(name) for name in names),
+    )
 
 
-def part_names(rows: pl.DataFrame) -> list[str]:
+def explained_outliers(rows: pl.DataFrame) -> pl.DataFrame:
+    """`step_outliers` with what each is called as `part`, device and track of what overlapped it as
+    `place` ("" where nothing did), and a `cause` each."""
+    return rows.with_columns(
+        pl.Series("part", _part_names(rows), dtype=pl.String),
+        pl.Series("place", _places(rows), dtype=pl.String),
+        pl.col("cause").fill_null("no other track explains it"),
+    )
+
+
+def _part_names(rows: pl.DataFrame) -> list[str]:
     """What a part of a step is called: its layer and role, its submodule, or `step`."""
     names = []
     for level, submodule, layer, role in rows.select(
@@ -74,8 +90,7 @@ def outlier_count(analysis: Analysis) -> int:
     return max(int(analysis.step_operators["outliers"].sum()), len(analysis.step_outliers))
 
 
-def places(rows: pl.DataFrame) -> list[str]:
-    """Device and track of what overlapped an outlier, "" where nothing did."""
+def _places(rows: pl.DataFrame) -> list[str]:
     pairs = zip(rows["cause_device"], rows["cause_track"], strict=True)
     return [" ".join(part for part in pair if part) for pair in pairs]
 

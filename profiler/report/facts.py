@@ -103,7 +103,7 @@ def _cost(overhead: Mapping[str, Any]) -> Fact:
             return Fact(label, said("not measured"), said("by the producer of this run"))
         return Fact(label, said("not known"), how_known(overhead, stated=False))
     event = finite_number(overhead, "operator_event_ns")
-    notes = [said("of {whole}", whole=share_of(overhead)), how_known(overhead)]
+    notes = [said("of {whole}", whole=share_of(overhead)), how_known(overhead, brief=True)]
     notes += [said("{time} a recorded operator", time=duration(event))] if event else []
     return Fact(label, percent(share), joined(", ", notes))
 

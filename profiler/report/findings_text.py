@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
@@ -20,6 +21,7 @@ _NUMBERS = 5  # of the evidence
 _TEXT = 48  # characters of a text in it
 _INDENT = 8
 _NO_BREAK = "\N{NO-BREAK SPACE}"
+_BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[nµm]?s|[KMGT]?i?B)\b)")
 _STYLES: dict[Severity, str] = {"high": "bold red", "medium": "yellow", "low": "dim"}
 
 
@@ -67,5 +69,6 @@ def _reasons(finding: Finding, width: int) -> Iterator[Text]:
 
 
 def _wrapped(text: str, width: int) -> Iterator[str]:
-    for part in wrap(clean(text), width):
+    """Lines that part no number from its unit."""
+    for part in wrap(_BEFORE_UNIT.sub(_NO_BREAK, clean(text)), width):
         yield part.replace(_NO_BREAK, " ")

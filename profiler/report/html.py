@@ -64,6 +64,7 @@ _SCRIPTS = (
     "marks.js",
     "overview.js",
     "timeline.js",
+    "columns.js",
     "tables.js",
     "details.js",
     "explore.js",

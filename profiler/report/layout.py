@@ -37,6 +37,7 @@ _HEADER = 24  # characters of a column that is named as gone
 _NOTHING = "-"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 _BARS = "▁▂▃▄▅▆▇█"
+_LONGEST = 4_000  # characters of a line, before it is wrapped
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
@@ -102,7 +103,9 @@ def times(
 
 
 def _unit(largest_ns: float) -> tuple[float, str]:
-    """Seconds from 100 s on, else the unit in which the largest is at least 1."""
+    """Seconds from 100 s on, else the unit in which the largest is at least 1; ms for nothing."""
+    if largest_ns == 0:
+        return _UNITS[1]
     if largest_ns >= 100e9:
         return _UNITS[0]
     return next((pair for pair in _UNITS[1:] if largest_ns >= pair[0]), _UNITS[-1])
@@ -218,5 +221,6 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 
 def clean(text: str) -> str:
-    """`text` without characters that would steer a terminal."""
-    return _CONTROL.sub("�", text)
+    """`text` without characters that would steer a terminal, and no longer than anybody reads:
+    names are a model's or a trace's."""
+    return _CONTROL.sub("�", shorten(text, _LONGEST))

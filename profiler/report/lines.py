@@ -43,7 +43,7 @@ def describe(analysis: Analysis) -> Iterator[Line]:
     for number, name in enumerate(analysis.devices["device"]):
         yield Line("" if number else "devices", _device(run, name))
     if run.versions:
-        yield Line("versions", ", ".join(f"{k} {v}" for k, v in run.versions.items()))
+        yield Line("versions", _pairs(run.versions))
     yield Line("traced", _traced(run))
     if run.selection:
         yield Line("selection", _selection(run))
@@ -69,9 +69,11 @@ def _losses(losses: tuple[Loss, ...]) -> Iterator[Line]:
 
 
 def _pairs(mapping: Mapping[str, Any]) -> str:
-    return ", ".join(
-        f"{key} {shorten(' '.join(str(value).split()), _VALUE)}" for key, value in mapping.items()
-    )
+    return ", ".join(f"{_value(key)} {_value(value)}" for key, value in mapping.items())
+
+
+def _value(value: object) -> str:
+    return shorten(" ".join(str(value).split()), _VALUE)
 
 
 def _device(run: RunSummary, device: str) -> str:

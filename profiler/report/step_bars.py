@@ -46,7 +46,13 @@ def _of_submodules(analysis: Analysis, steps: pl.DataFrame) -> dict[str, list[in
     inside = (
         calls.select("submodule", "step", "start_ns", "duration_ns")
         .sort("start_ns")
-        .join_asof(windows.sort("begin"), left_on="start_ns", right_on="begin", by="step")
+        .join_asof(
+            windows.sort("begin"),
+            left_on="start_ns",
+            right_on="begin",
+            by="step",
+            check_sortedness=False,  # both are sorted; polars would warn that it cannot tell
+        )
         .filter(pl.col("start_ns") <= pl.col("end"))
     )
     found = {}

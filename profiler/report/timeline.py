@@ -42,8 +42,9 @@ _WORTH = 4  # commands that a module must hold on average for its lane to say an
 class Timeline:
     """`document` goes into the page as JSON, `tables` as packed columns.
 
-    A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`. Text columns
-    hold indices into `document["strings"]`, -1 for null.
+    A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
+    of a lane of commands names all that its commands have. Text columns hold indices into
+    `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
     """
 
     document: dict[str, Any]
@@ -85,6 +86,7 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
         "devices": {name: _hardware(run, name) for name in {lane["device"] for lane in lanes}},
         "lanes": lanes,
         "strings": strings.values,
+        "categories": [*CATEGORIES],
     }
     return Timeline(document, tables)
 
@@ -175,7 +177,8 @@ def _device_lanes(
     for number, first, count in _runs(commands["_lane"].to_numpy()):
         row = rows[number]
         device = row["device"] or ""
-        lane = _lane(device, row["track"], "commands", row["category"], first, count)
+        kinds = ", ".join(row["categories"])
+        lane = _lane(device, row["track"], "commands", kinds, first, count)
         tracks.setdefault(device, []).append(lane)
     for name, first, count in _named_runs(modules["device"]):
         above = sum(lane["track"] in (CALLS_TRACK, HOST_TRACK) for lane in tracks[name])
@@ -244,8 +247,9 @@ def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def _places(commands: pl.DataFrame) -> pl.DataFrame:
-    """Device, track and category of each lane, numbered by `_lane` in the order of display."""
-    found = commands.group_by("device", "track").agg(pl.col("category").min())
+    """Device, track and categories of each lane, numbered by `_lane` in the order of display."""
+    categories = pl.col("category").unique().sort()  # in the order of `CATEGORIES`
+    found = commands.group_by("device", "track").agg(categories=categories)
     rows = found.rows(named=True)
     rows.sort(key=lambda row: (_natural(row["device"] or ""), _track_order(row)))
     order = pl.DataFrame(rows, schema=found.schema)
@@ -253,8 +257,10 @@ def _places(commands: pl.DataFrame) -> pl.DataFrame:
 
 
 def _track_order(row: dict[str, Any]) -> tuple[Any, ...]:
-    host = row["track"] == HOST_TRACK
-    return (not host, CATEGORIES.index(row["category"]), _natural(row["track"]))
+    """A device's host track first, then tracks by the first category of work on the device."""
+    host, categories = row["track"] == HOST_TRACK, row["categories"]
+    kind = next((name for name in categories if name != "host"), categories[0])
+    return (not host, CATEGORIES.index(kind), _natural(row["track"]))
 
 
 def _lane(

@@ -7,6 +7,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import text_codes
+from profiler.events import CATEGORIES
 from profiler.report.pack import Table
 from profiler.table.run import Run
 
@@ -55,7 +56,8 @@ def call_columns(calls: pl.DataFrame, begin: int, strings: Strings) -> Table:
 def command_columns(
     commands: pl.DataFrame, calls: pl.DataFrame, begin: int, strings: Strings
 ) -> Table:
-    """`call` becomes the row of the call in the table of calls, -1 for none."""
+    """`call` becomes the row of the call in the table of calls, -1 for none; `category` its place
+    in `CATEGORIES`."""
     rows = commands.select("call").join(
         rows_of(calls), on="call", how="left", maintain_order="left"
     )
@@ -67,10 +69,16 @@ def command_columns(
         "call": rows["_row"].fill_null(-1).to_numpy(),
         "index": commands["command_index"].to_numpy().astype(np.int64),
         "step": commands["step"].to_numpy().astype(np.int64),
-        "computes": (commands["category"] == "compute").to_numpy().astype(np.int64),
+        "category": _category_codes(commands["category"]),
         **{name: commands[name].fill_null(-1).to_numpy() for name in numbers},
         **{name: strings.codes(commands[name]) for name in text},
     }
+
+
+def _category_codes(column: pl.Series) -> npt.NDArray[np.int64]:
+    """The place of each category in `CATEGORIES`."""
+    codes, names = text_codes(column)
+    return np.array([*map(CATEGORIES.index, names), -1], dtype=np.int64)[codes]
 
 
 def flow_columns(run: Run, commands: pl.DataFrame) -> Table:

@@ -82,6 +82,7 @@ _EVIDENCE = tuple(
         said("batched against {calls} cond calls"),
         said("half the batch of each operator: {share} ({low} to {high}) of batched calls stays"),
         said("path {path}"),
+        said("class {name}"),
         said("{tokens} tokens where to_q has {others}"),
         said("role rope"),
         said("in no block"),

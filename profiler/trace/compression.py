@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from importlib import import_module
-from typing import Any, Final, Literal, cast, get_args
+from typing import Final, Literal, cast, get_args
 
 from profiler.errors import InputError
 from profiler.trace import schema
+from profiler.trace.unpack import zstandard
 
 __all__ = ["COMPRESSIONS", "Compression", "check_compression", "compressed"]
 
@@ -70,14 +70,9 @@ def _deflate(data: bytes) -> bytes:
 
 
 def _zstd() -> Callable[[bytes], bytes]:
-    """Python's own Zstandard (3.14), else that of the package `zstandard`."""
-    module: Any
-    for name in ("compression.zstd", "zstandard"):
-        try:
-            module = import_module(name)
-        except ImportError:
-            continue
-        return lambda data: bytes(module.compress(data, level=_ZSTD_LEVEL))
-    raise InputError(
-        "Zstandard needs Python 3.14 or `pip install zstandard`: install it, or use deflate"
-    )
+    module = zstandard()
+    if module is None:
+        raise InputError(
+            "Zstandard needs Python 3.14 or `pip install zstandard`: install it, or use deflate"
+        )
+    return lambda data: bytes(module.compress(data, level=_ZSTD_LEVEL))

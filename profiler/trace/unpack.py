@@ -11,12 +11,13 @@ import gzip
 import io
 import zlib
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from importlib import import_module
 from typing import Any
 
 from profiler.errors import InputError, MissingPackageError
 
-__all__ = ["Unpacker", "is_gzip", "not_a_trace"]
+__all__ = ["Unpacker", "is_gzip", "not_a_trace", "zstandard"]
 
 _FACTOR = 256
 _LEAST = 1 << 22  # bytes that may always be unpacked
@@ -35,6 +36,14 @@ def not_a_trace(where: str) -> InputError:
         f"{where} is not a Perfetto trace: give a .pb written by a tracer, or convert another "
         "profiler's trace (.json, .json.gz) with `profile-sd3 import`"
     )
+
+
+def zstandard() -> Any | None:
+    """Python's own module for Zstandard (3.14), else the package `zstandard`, else None."""
+    for name in ("compression.zstd", "zstandard"):
+        with suppress(ImportError):
+            return import_module(name)
+    return None
 
 
 class Unpacker:
@@ -88,19 +97,16 @@ class Unpacker:
             yield part
 
     def _zstd(self, data: bytes) -> tuple[Callable[[int], bytes], type[Exception]]:
-        """Python's own Zstandard (3.14), else that of the package `zstandard`."""
-        module: Any
-        for name in ("compression.zstd", "zstandard"):
-            try:
-                module = import_module(name)
-            except ImportError:
-                continue
-            if hasattr(module, "ZstdFile"):
-                return module.ZstdFile(io.BytesIO(data)).read, module.ZstdError
-            return _zstd_reader(module, data), module.ZstdError
-        raise MissingPackageError(
-            f"{self._where} is packed with Zstandard: use Python 3.14 or `pip install zstandard`"
-        )
+        """A reader of `data`, and the error that it raises for damage."""
+        module = zstandard()
+        if module is None:
+            raise MissingPackageError(
+                f"{self._where} is packed with Zstandard: use Python 3.14 or "
+                "`pip install zstandard`"
+            )
+        if hasattr(module, "ZstdFile"):
+            return module.ZstdFile(io.BytesIO(data)).read, module.ZstdError
+        return _zstd_reader(module, data), module.ZstdError
 
 
 def _inflater(data: bytes) -> Callable[[int], bytes]:

@@ -22,7 +22,6 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
@@ -31,7 +30,6 @@ from profiler.errors import InputError
 from profiler.events import (
     CALLS_TRACK,
     HOST_TRACK,
-    NO_PIPELINE,
     PIPELINE_TRACK,
     UNKNOWN,
     Call,
@@ -41,6 +39,7 @@ from profiler.events import (
 from profiler.trace import _core, schema
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.compression import Compression, compressed
+from profiler.trace.span_slices import SpanSlice, call_slice, encodable, span_slice
 from profiler.trace.words import WORDS
 
 __all__ = [
@@ -118,7 +117,7 @@ def call_chunks(
 ) -> Iterator[bytes]:
     """`encode_call` in pieces of whole packets, each made when it is asked for."""
     writer = _Writer(sequence or call.index + 2, commands, texts)
-    writer.add(_call_slice(call))
+    writer.add(call_slice(call))
     return compressed(writer.chunks(counters), compress)
 
 
@@ -136,76 +135,8 @@ def host_chunks(
     sequence = HOST_SEQUENCE if piece is None else _FIRST_PIECE + piece
     writer = _Writer(sequence, commands, texts)
     for span in spans:
-        writer.add(_span_slice(span, device))
+        writer.add(span_slice(span, device))
     return compressed(writer.chunks(()), compress)
-
-
-@dataclass(frozen=True, slots=True)
-class _Slice:
-    """A call or a span; `fields` are those of its extension. Slices of one `correlation` have one
-    colour in the Perfetto UI, where names that differ in their digits would share theirs."""
-
-    track: Track
-    name: str
-    start_ns: int
-    duration_ns: int
-    extension: Any
-    fields: dict[str, Any]
-    correlation: str = ""
-
-    def event(self) -> bytes:
-        event = schema.TrackEvent()
-        if self.correlation:
-            event.correlation_id_str = _encodable(self.correlation)
-        message = event.Extensions[self.extension]
-        for name, value in self.fields.items():
-            if name == "inputs":
-                for entry in value:
-                    message.inputs.add(**entry)
-            else:
-                setattr(message, name, _encodable(value) if isinstance(value, str) else value)
-        data: bytes = event.SerializeToString()
-        return data
-
-
-def _call_slice(call: Call) -> _Slice:
-    inputs = [
-        {"name": _encodable(name), "shape": _encodable(shape)}
-        for name, shape in call.input_shapes.items()
-    ]
-    fields = {
-        "index": call.index,
-        "submodule": call.submodule,
-        "stage": call.stage,
-        "branch": call.branch,
-        "step": call.step,
-        "device": call.device,
-        "ops_traced": call.ops_traced,
-        "inputs": inputs,
-        **_pipeline(call.pipeline),
-    }
-    track = Track(call.device, CALLS_TRACK, "other")
-    return _Slice(
-        track,
-        call.submodule,
-        call.start_ns,
-        call.duration_ns,
-        schema.CALL,
-        fields,
-        correlation=call.submodule,
-    )
-
-
-def _span_slice(span: Span, device: str) -> _Slice:
-    fields: dict[str, Any] = {"kind": span.kind, "stage": span.stage, "step": span.step}
-    fields |= _pipeline(span.pipeline)
-    track = Track(device, PIPELINE_TRACK, "other")
-    return _Slice(track, span.name, span.start_ns, span.duration_ns, schema.SPAN, fields)
-
-
-def _pipeline(number: int) -> dict[str, int]:
-    """The field of a pipeline call's number; what lies in none has none."""
-    return {} if number == NO_PIPELINE else {"pipeline": number}
 
 
 class _Writer:
@@ -217,9 +148,9 @@ class _Writer:
         self._sequence = sequence
         self._commands = commands
         self._texts = text_table() if texts is None else texts
-        self._slices: list[_Slice] = []
+        self._slices: list[SpanSlice] = []
 
-    def add(self, piece: _Slice) -> None:
+    def add(self, piece: SpanSlice) -> None:
         self._slices.append(piece)
 
     def chunks(self, counters: Sequence[Counter]) -> Iterator[bytes]:
@@ -239,7 +170,7 @@ class _Writer:
 
     def _encoder(self, tracks: Sequence[Track], counters: Sequence[Counter]) -> _core.TraceEncoder:
         encoder = _core.TraceEncoder(
-            self._sequence, [_encodable(track.category) for track in tracks]
+            self._sequence, [encodable(track.category) for track in tracks]
         )
         numbers = {track: number for number, track in enumerate(tracks)}
         if len(self._commands):
@@ -298,13 +229,13 @@ class _Writer:
         for device in sorted(devices | {counter.device for counter in counters}):
             descriptor = self._packet(trace).track_descriptor
             descriptor.uuid = track_uuid(device)
-            descriptor.name = _encodable(device)
+            descriptor.name = encodable(device)
             descriptor.child_ordering = schema.ORDER_EXPLICIT
 
     def _describe_lane(self, trace: Any, track: Track, uuid: int) -> None:
         descriptor = self._packet(trace).track_descriptor
         descriptor.uuid, descriptor.parent_uuid = uuid, track_uuid(track.device)
-        descriptor.name = _encodable(track.name)
+        descriptor.name = encodable(track.name)
         descriptor.sibling_order_rank = _rank(track)
 
     def _describe_counters(self, trace: Any, counters: Sequence[Counter]) -> None:
@@ -312,7 +243,7 @@ class _Writer:
             descriptor = self._packet(trace).track_descriptor
             descriptor.uuid = track_uuid(counter.device, counter.name)
             descriptor.parent_uuid = track_uuid(counter.device)
-            descriptor.name = _encodable(counter.name)
+            descriptor.name = encodable(counter.name)
             descriptor.sibling_order_rank = _COUNTER_RANK
             descriptor.counter.unit = (
                 schema.UNIT_BYTES if counter.unit == "bytes" else schema.UNIT_COUNT
@@ -321,11 +252,6 @@ class _Writer:
 
 def _column(values: Any, dtype: type[np.generic]) -> Any:
     return np.ascontiguousarray(values, dtype=dtype)
-
-
-def _encodable(text: str) -> str:
-    """`text` without lone surrogates, which JSON may hold and UTF-8 may not."""
-    return text.encode("utf-8", "replace").decode()
 
 
 def _rank(track: Track) -> int:

@@ -23,19 +23,15 @@ from profiler.table.load import load
 from profiler.trace.manifest import RunInfo
 from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs
+from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus
 from tests.importers.rbln_generator import write_sd3
 from tests.runs import tiny_run
 
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = sorted(path.parent for path in (ROOT / "sample_traces").glob("*/manifest.json"))
-CORPUS = ROOT.parent / "shared" / "corpus"
-OF_OTHERS = sorted(CORPUS.glob("perfetto/*.pb"))
-IMPORTED = [CORPUS / "torch" / "sd35_mi300x.json.gz"]
+IMPORTED = [SD35]
 REFUSED = sorted([*CORPUS.glob("hta/*.json.gz"), *CORPUS.glob("tensorrt/*.json")])
 
-needs_corpus = pytest.mark.skipif(
-    not CORPUS.is_dir(), reason=f"{CORPUS} is missing: mount the corpus there"
-)
 _slow = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 
 
@@ -108,7 +104,7 @@ def test_identities_hold_of_samples(path):
 
 
 @needs_corpus
-@pytest.mark.parametrize("path", OF_OTHERS, ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PERFETTO_TESTS, ids=lambda path: path.stem)
 def test_identities_hold_of_traces_of_others(path):
     """Single .pb of another producer: no calls, no spans."""
     run = load(path)

@@ -80,6 +80,12 @@ def test_positions_are_the_same_in_every_branch():
     assert (row["needed"], row["saved_ns"]) == (1, 50)
 
 
+def test_a_path_of_100_kb_is_read_once():
+    """A name that nearly is one of cross-attention: trying it from every character would take
+    minutes."""
+    assert not _found(("x" * 100_000 + ".to_k", "aten::linear", f"{TEXT} float[32,64]", 10))
+
+
 def test_cross_attention_to_the_text():
     """Keys of 77 tokens where queries are of 1,024; SD3.5's attn2 takes the image itself."""
     block = "down_blocks.1.attentions.0.transformer_blocks.0.attn2"

@@ -6,7 +6,6 @@ import csv
 import gzip
 import json
 from math import prod
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -16,13 +15,9 @@ from profiler.analysis.kinds import kinds_of
 from profiler.analysis.work.of_kinds import kind_work
 from profiler.importers.formats import import_trace
 from profiler.table.load import load
+from tests.corpus import SD35, needs_corpus
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-SD35 = CORPUS / "torch" / "sd35_mi300x.json.gz"
-
-pytestmark = pytest.mark.skipif(
-    not SD35.is_file(), reason=f"{SD35} is missing: mount the corpus at ../shared/corpus"
-)
+pytestmark = needs_corpus
 
 
 @pytest.fixture(scope="module")

@@ -12,7 +12,17 @@ from profiler.analysis.analyze import analyze
 from profiler.report.html import write_html
 from profiler.table.run import Run
 
-__all__ = ["ReportPage", "opened", "page_of", "with_figures"]
+__all__ = [
+    "ReportPage",
+    "chips",
+    "choose",
+    "opened",
+    "page_of",
+    "recounted",
+    "scope",
+    "values",
+    "with_figures",
+]
 
 
 @dataclass
@@ -94,9 +104,23 @@ def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
 
 
 def with_figures(report: ReportPage) -> ReportPage:
-    """`report` once its plotly figures are drawn."""
+    """`report` once its plotly figures show its choice, theme, language and width."""
+    recounted(report)
     report.page.locator("[data-figure]").first.scroll_into_view_if_needed()
     report.page.wait_for_selector("html[data-figures=drawn]", state="attached")
+    report.page.wait_for_function(
+        """() => [...document.querySelectorAll("[data-figure]")].every(
+          (place) => !place.clientWidth || place.layout.width === place.clientWidth)"""
+    )
+    return report
+
+
+def recounted(report: ReportPage) -> ReportPage:
+    """`report` once its operators and roles are counted for what was chosen last."""
+    report.page.wait_for_function(
+        """() => { const { asked, recounted } = document.documentElement.dataset;
+          return asked === recounted; }"""
+    )
     return report
 
 
@@ -105,3 +129,30 @@ def page_of(run: Run, folder: Path, **changes: Any) -> Path:
     path = folder / "report.html"
     write_html(run, replace(analyze(run), **changes), path)
     return path
+
+
+def chips(report: ReportPage) -> list[str]:
+    """The choice as its chips tell it."""
+    return [
+        text.replace("\N{MULTIPLICATION SIGN}", "").strip()
+        for text in report.page.locator(".chip").all_inner_texts()
+    ]
+
+
+def choose(report: ReportPage, **pick: Any) -> None:
+    """Choose without a view, for tests of what follows."""
+    report.page.evaluate("(pick) => profileReport.choice.pick(pick)", pick)
+    recounted(report)
+
+
+def scope(report: ReportPage, table: str) -> str:
+    """What a table says of the choice."""
+    text: str = report.page.locator(f"[data-table={table}] .scope").inner_text()
+    return text
+
+
+def values(report: ReportPage, table: str, *columns: str) -> list[dict[str, Any]]:
+    """Rows of a table of the page as {column: value}, of all rows that it holds now."""
+    found = report.page.evaluate("(table) => profileReport.tables[table].values", table)
+    rows = zip(*(found[column] for column in columns), strict=True)
+    return [dict(zip(columns, row, strict=True)) for row in rows]

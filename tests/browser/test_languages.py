@@ -99,12 +99,9 @@ def test_a_switch_and_back_leaves_everything_as_it_was(chromium, path):
         button.click()
         assert report.page.evaluate("document.documentElement.lang") == "ko"
         report.page.wait_for_selector("text=디바이스 시간의 용도")
-        assert report.page.evaluate(everything) != before
+        assert with_figures(report).page.evaluate(everything) != before
         button.click()
-        report.page.wait_for_function(
-            "() => document.querySelector('.figure').innerText.includes('host work')"
-        )
-        after = report.page.evaluate(everything)
+        after = with_figures(report).page.evaluate(everything)
         assert [pair for pair in zip(before, after, strict=True) if pair[0] != pair[1]] == []
 
 
@@ -114,8 +111,12 @@ def test_figures_follow(chromium, path):
         figure = with_figures(report).page.locator("[data-figure=stages]")
         assert "host work" in figure.inner_text()
         report.page.locator("#language").click()
-        figure.get_by_text("호스트 작업").wait_for()
+        assert (
+            "호스트 작업" in with_figures(report).page.locator("[data-figure=stages]").inner_text()
+        )
         report.page.locator("#theme").click()
+        with_figures(report)
+        assert "호스트 작업" in figure.inner_text()
         assert "host work" not in figure.inner_text()
 
 

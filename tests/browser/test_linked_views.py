@@ -16,7 +16,16 @@ from profiler.report.html import write_html
 from profiler.report.palette import ROLE_COLOURS, submodule_colours
 from profiler.report.patterns import by_pattern
 from profiler.table.load import load
-from tests.browser.report_page import ReportPage, opened, page_of, with_figures
+from tests.browser.report_page import (
+    chips,
+    choose,
+    opened,
+    page_of,
+    recounted,
+    scope,
+    values,
+    with_figures,
+)
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_call, make_run, make_span
@@ -68,49 +77,7 @@ def report(shared):
           timeline.drawNow();
         }"""
     )
-    recounted(shared)
-    return shared
-
-
-def chips(report: ReportPage) -> list[str]:
-    """The choice as its chips tell it."""
-    return [
-        text.replace("\N{MULTIPLICATION SIGN}", "").strip()
-        for text in report.page.locator(".chip").all_inner_texts()
-    ]
-
-
-def recounted(report):
-    """Wait until operators and roles are counted for what is chosen now."""
-    report.page.wait_for_function(
-        """() => { const tables = profileReport.tables, active = profileReport.choice.active;
-          return tables.operators.recounted === active && tables.roles.recounted === active; }"""
-    )
-
-
-def redrawn(report):
-    """Wait until every figure shows what is chosen now; they follow the choice one by one."""
-    report.page.wait_for_function(
-        """() => { const { recounted, redrawn } = document.documentElement.dataset;
-          return recounted !== undefined && recounted === redrawn; }"""
-    )
-
-
-def choose(report, **pick):
-    """Choose without a view, for tests of what follows."""
-    report.page.evaluate("(pick) => profileReport.choice.pick(pick)", pick)
-    recounted(report)
-
-
-def scope(report, table):
-    return report.page.locator(f"[data-table={table}] .scope").inner_text()
-
-
-def values(report, table, *columns):
-    """Rows of a table of the page as {column: value}, of all rows that it holds now."""
-    found = report.page.evaluate("(table) => profileReport.tables[table].values", table)
-    rows = zip(*(found[column] for column in columns), strict=True)
-    return [dict(zip(columns, row, strict=True)) for row in rows]
+    return with_figures(shared)
 
 
 def click_figure(report, figure, trace, point):
@@ -259,15 +226,13 @@ def test_roles_are_counted_as_in_python(report, run):
 
 def test_letting_go_brings_the_whole_run_back(report):
     """Clear empties the choice, and tables, figures and scope lines are those of the run."""
-    with_figures(report)
     before = values(report, "operators", "layer", "commands", "share")
     bars = "document.querySelector('[data-figure=operators]').data[0].x.length"
     count = report.page.evaluate(bars)
     choose(report, role="attention")
-    report.page.wait_for_function(f"() => {bars} < {count}")
+    assert with_figures(report).page.evaluate(bars) < count
     report.page.get_by_role("button", name="Clear").click()
-    recounted(report)
-    redrawn(report)
+    with_figures(report)
     assert report.page.evaluate(bars) == count
     assert values(report, "operators", "layer", "commands", "share") == before
     assert chips(report) == []
@@ -305,7 +270,6 @@ def test_a_bar_of_stages_devices_and_roles_chooses(report):
         )
         click_figure(report, figure, trace, point)
         assert [chip.split()[0] for chip in chips(report)] == dimensions, figure
-        recounted(report)
         click_figure(
             report, figure, 0 if figure == "roles" else trace, 0 if figure == "roles" else point
         )
@@ -323,10 +287,8 @@ def test_a_cell_of_the_step_matrix_chooses_step_and_operator(report):
     """A cell chooses its step and operator, and is framed."""
     click_figure(report, "matrix", 0, [2, 1])
     assert chips(report) == ["submodule transformer", "step 1", f"operator {SDPA}"]
-    report.page.wait_for_function(
-        "() => document.querySelector('[data-figure=matrix]').layout.shapes?.length === 1"
-    )
-    shape = report.page.evaluate("document.querySelector('[data-figure=matrix]').layout.shapes[0]")
+    shapes = "document.querySelector('[data-figure=matrix]').layout.shapes"
+    (shape,) = with_figures(report).page.evaluate(shapes)
     assert (shape["x0"], shape["x1"], shape["y0"], shape["y1"]) == (0.5, 1.5, 1.5, 2.5)
 
 
@@ -399,7 +361,6 @@ def test_an_entry_of_the_legend_chooses(report):
 
 def test_the_legend_of_a_figure_chooses(report):
     """A name in a figure's legend chooses what all its bars have in common."""
-    with_figures(report)
     legend = report.page.locator("[data-figure=roles] .legendtoggle").first
     legend.scroll_into_view_if_needed()
     legend.click()
@@ -497,7 +458,6 @@ def test_matches_are_calls_where_no_work_is_chosen(report, run):
 
 def test_an_address_shows_the_same_to_others(chromium, path, report):
     """Choice, window, colours and section of one page are those of another with its address."""
-    with_figures(report)
     report.page.locator("#timeline-colour").select_option("role")
     report.page.locator("nav a[href='#operators']").click()
     choose(report, step=1, role="attention", operator=SDPA)
@@ -693,11 +653,22 @@ def test_the_choice_is_announced(report):
     assert said == "Nothing chosen: the whole run."
 
 
+_BAR_PLACED = """() => {
+  const header = document.querySelector("header.top"), { style } = document.documentElement;
+  const above = getComputedStyle(header).position === "fixed" ? 0 : header.offsetHeight;
+  const below = above + document.querySelector(".chosen").offsetHeight;
+  return style.getPropertyValue("--under-header") === `${above}px`
+    && style.getPropertyValue("--under-choice") === `${below}px`;
+}"""
+
+
 def test_the_bar_stays_in_sight(report):
     """However far one scrolls, the chips of the choice are there, and nothing lies under them."""
     choose(report, step=1)
     for width in (1400, 900, 390):
         report.page.set_viewport_size({"width": width, "height": 900})
+        with_figures(report)
+        report.page.wait_for_function(_BAR_PLACED)
         report.page.evaluate("scrollTo({ top: 6000, behavior: 'instant' })")
         chip = report.page.locator(".chip").bounding_box()
         header = report.page.locator("header.top").bounding_box()

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import importlib.util
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from profiler.cli.main import main
 from profiler.graph.model_file import read_graph
 from profiler.graph.netron_server import NetronServer
 from profiler.pipelines.tiny import default_model_folder
+from tests.command_line import run_command
 
 pytestmark = [
     pytest.mark.browser,
@@ -29,20 +28,9 @@ def annotated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("netron")
     out = folder / "hot.onnx"
     model = default_model_folder() / "transformer" / "model.onnx"
-    _command("run", "--steps", 1, "--warmup", 0, "--out", folder, "--name", "a")
-    _command("graph", "annotate", model, folder, "--out", out)
+    assert run_command("run", "--steps", 1, "--warmup", 0, "--out", folder, "--name", "a") == 0
+    assert run_command("graph", "annotate", model, folder, "--out", out) == 0
     return out
-
-
-def _command(*arguments: object) -> None:
-    before = sys.argv
-    sys.argv = ["profile-sd3", *map(str, arguments)]
-    try:
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        assert not stopped.value.code
-    finally:
-        sys.argv = before
 
 
 def test_netron_shows_the_time_of_a_clicked_node(chromium: Any, annotated: Path) -> None:

@@ -22,7 +22,7 @@ pytestmark = pytest.mark.browser
 
 
 def show_all(report, table):
-    more = report.page.locator(f"{table} .foot button")
+    more = report.page.locator(f"{table} .foot button.more")
     while more.is_visible():
         more.click()
 
@@ -398,7 +398,9 @@ def test_hostile_names_run_nothing(hostile):
         page.locator("#timeline-call").select_option(str(i))
         assert page.locator("#timeline-details .title").inner_text() == HOSTILE[i]
         page.mouse.move(*hostile.place("commands", 0, f"track {HOSTILE[i]}"))
-        assert page.locator("#tip .title").inner_text() == HOSTILE[i]
+        page.wait_for_function(
+            "(name) => document.querySelector('#tip .title')?.textContent === name", arg=HOSTILE[i]
+        )
     for mode in ("submodule", "category"):
         page.locator("#timeline-colour").select_option(mode)
     page.get_by_label("Search operators", exact=True).fill("<img")

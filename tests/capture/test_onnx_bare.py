@@ -9,7 +9,7 @@ import pytest
 
 import profiler
 from tests.capture.onnx_pipelines import gathering, ran, weighted
-from tests.capture.switched_on import Environment, labels, losses, whole
+from tests.capture.switched_on import labels, losses, whole
 
 SESSION = """
     import threading
@@ -28,16 +28,21 @@ SESSION = """
 """
 
 
-@pytest.fixture(scope="module")
-def python(tmp_path_factory):
-    return Environment(tmp_path_factory.mktemp("environment"))
+THREADS = """
+    session = made()
+    def work(first):
+        for rows in range(first, first + 10):
+            run(session, rows)
+    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 11, 21)]
+    for thread in threads: thread.start()
+    for thread in threads: thread.join()
+"""
 
 
 @pytest.fixture
-def scripts(python, tmp_path):
-    here = python.at(tmp_path)
+def scripts(scripts, tmp_path):
     onnx.save(gathering(), str(tmp_path / "gather.onnx"))
-    return here
+    return scripts
 
 
 def call(rows, submodule="gather", inputs=True):
@@ -98,16 +103,7 @@ def test_asynchronous_runs_that_overlap(scripts):
 
 def test_threads_share_a_session(scripts):
     """Runs in three threads of one session each have their own operators."""
-    script = """
-    session = made()
-    def work(first):
-        for rows in range(first, first + 10):
-            run(session, rows)
-    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 11, 21)]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
-    """
-    ended = scripts.run(SESSION + script)
+    ended = scripts.run(SESSION + THREADS)
     assert sorted(ran(ended.bundle)) == sorted(call(rows) for rows in range(1, 31))
     assert losses(ended.bundle) == []
 
@@ -343,16 +339,7 @@ def test_sessions_before_and_after_a_pipeline(scripts):
 def test_some_runs_of_a_session_in_threads(scripts):
     """With `every:2`, runs in several threads go to one session or the other: each call has the
     operators of its own run, or none."""
-    script = """
-    session = made()
-    def work(first):
-        for rows in range(first, first + 10):
-            run(session, rows)
-    threads = [threading.Thread(target=work, args=(n,)) for n in (1, 11, 21)]
-    for thread in threads: thread.start()
-    for thread in threads: thread.join()
-    """
-    ended = scripts.run(SESSION + script, RBLN_PROFILER_CONFIG='{"ops": "every:2"}')
+    ended = scripts.run(SESSION + THREADS, RBLN_PROFILER_CONFIG='{"ops": "every:2"}')
     found = sorted(ran(ended.bundle))
     whole_calls = sorted(call(rows) for rows in range(1, 31))
     assert [row[:2] for row in found] == [row[:2] for row in whole_calls]

@@ -5,16 +5,15 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import profiler
 from profiler.analysis.analyze import analyze
 from profiler.capture import overhead
-from profiler.cli.main import app
 from profiler.errors import InputError
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 from profiler.report.facts import key_facts
+from tests.command_line import run_command
 
 SETTINGS = {"num_inference_steps": 8, "seed": 1, "height": 64, "width": 64}
 
@@ -138,10 +137,9 @@ def test_a_submodule_that_is_not_there_is_refused(pipeline, tmp_path):
 
 def test_run_takes_several_ops_and_calibrate(tmp_path):
     """`profile-sd3 run` joins its --ops, and --calibrate leaves out every fourth step of them."""
-    options = ["--ops", "none", "--ops", "transformer=all", "--calibrate", "--steps", "4"]
-    size = ["--height", "64", "--width", "64", "--warmup", "0"]
-    result = CliRunner().invoke(app, ["run", *options, *size, "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
+    options = ("--ops", "none", "--ops", "transformer=all", "--calibrate", "--steps", 4)
+    size = ("--height", 64, "--width", 64, "--warmup", 0)
+    assert run_command("run", *options, *size, "--out", tmp_path) == 0
     run = profiler.load(next(tmp_path.iterdir()))
     assert traced(run, "transformer") == [True, True, True, False]
     assert traced(run, "vae") == [False]

@@ -6,13 +6,12 @@ import json
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import profiler
-from profiler.cli.main import app
 from profiler.errors import InputError
 from profiler.importers.rbln import import_rbln
 from profiler.testing import FakeClock
+from tests.command_line import refused
 from tests.importers.rbln_generator import STEM
 
 from .fake_rebel import FakeRebel, RBLNStableDiffusion3Pipeline
@@ -164,12 +163,11 @@ def test_damaged_runtime_calls_are_refused(recording, damaged):
         made.named()
 
 
-def test_the_command_names_the_files(recording):
+def test_the_command_names_the_files(cli, recording):
     """`profile-sd3 import SHARDS --run BUNDLE` writes the labelled bundle and prints its folder."""
     made = recording().record()
-    command = ["import", str(made.shards), "--run", str(made.bundle), "--out", str(made.out)]
-    done = CliRunner().invoke(app, command)
-    assert done.exit_code == 0, done.output
+    command = ("import", made.shards, "--run", made.bundle, "--out", made.out)
+    code, text, error = cli(*command)
+    assert (code, text.strip()) == (0, str(made.out / STEM)), error
     assert labels(profiler.load(made.out / STEM)) == LABELS
-    refused = CliRunner().invoke(app, [*command, "--pipeline", "sd3"])
-    assert refused.exit_code != 0
+    refused(cli(*command, "--pipeline", "sd3"), "--pipeline")

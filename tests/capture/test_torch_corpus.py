@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 from collections import Counter
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -21,16 +20,13 @@ from profiler.capture.torch_ranges import CALL, MODULE
 from profiler.importers.formats import import_trace
 from profiler.kineto.trace_file import Args, Event, read_kineto
 from profiler.table.load import load
+from tests.corpus import CORPUS, SD35, needs_corpus
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-SD35 = CORPUS / "torch" / "sd35_mi300x.json.gz"
 ALEXNET = CORPUS / "hta" / "benchmark_result_2869224_1695835535_trace.json.gz"
 TRITON = CORPUS / "hta" / "triton_example.json.gz"
 SYNC = CORPUS / "hta" / "event_sync_trace.json.gz"
 
-pytestmark = pytest.mark.skipif(
-    not SD35.is_file(), reason=f"{SD35} is missing: mount the corpus at ../shared/corpus"
-)
+pytestmark = needs_corpus
 
 
 def with_ranges(trace, ranges):

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import profiler
-from profiler.cli.main import app
 
 pytest.importorskip("torch", reason="needs the torch extra")
 pytest.importorskip("diffusers", reason="needs the torch extra")
@@ -90,8 +88,8 @@ def test_the_vae_has_the_paths_of_its_decoder(stable_diffusion):
     assert {"decoder.conv_in", "decoder.conv_out"} <= set(layers)
 
 
-def test_analyze_reports_a_run_on_torch(bundle):
+def test_analyze_reports_a_run_on_torch(cli, bundle):
     """`profile-sd3 analyze` folds the blocks of the transformer."""
-    result = CliRunner().invoke(app, ["analyze", str(bundle), "--no-html"])
-    assert result.exit_code == 0, result.output
-    assert "transformer_blocks.*.attn" in result.output
+    code, text, error = cli("analyze", bundle, "--no-html")
+    assert code == 0, error
+    assert "transformer_blocks.*.attn" in text

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from typer.testing import CliRunner
 
 import profiler
 from profiler.capture.operator_source import OperatorTrace, SourceSummary
@@ -17,7 +16,6 @@ from profiler.capture.options import Options
 from profiler.capture.recorder import Invocation
 from profiler.capture.session import Session
 from profiler.capture.writing import CallWriter
-from profiler.cli.main import app
 from profiler.errors import OutputError
 from profiler.events import Track
 from profiler.testing import FakeClock
@@ -175,7 +173,7 @@ def test_no_file_is_written_beside_a_pipeline_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-def test_many_calls_with_operators_take_no_more_memory(tmp_path: Path, monkeypatch) -> None:
+def test_many_calls_with_operators_take_no_more_memory(cli, tmp_path: Path, monkeypatch) -> None:
     """Operators of torch pass through the same queue."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
 
@@ -203,7 +201,7 @@ def test_many_calls_with_operators_take_no_more_memory(tmp_path: Path, monkeypat
     traced = loaded.calls.filter(loaded.calls["ops_traced"])
     assert (len(loaded.calls), len(traced), loaded.losses) == (814, 800, ())
     assert loaded.info.overhead["backpressure_ns"] > 0
-    said = CliRunner().invoke(app, ["analyze", str(run.path), "--no-html"]).stdout
+    _, said, _ = cli("analyze", run.path, "--no-html")
     assert re.search(r"pipelines waited [\d.]+ \w+ for files to be written", " ".join(said.split()))
 
 

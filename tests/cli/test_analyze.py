@@ -7,12 +7,10 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import profiler
 from profiler.analysis.columns import TABLES
 from profiler.cli.analyze import analyze
-from profiler.cli.main import app
 from profiler.errors import InputError, OutputError
 from profiler.events import Loss
 from profiler.table.parquet import write_parquet
@@ -291,14 +289,14 @@ def test_csv_is_read_as_numbers(bundle, tmp_path, capsys):
     assert frame["busy_sum_ns"].dtype == pl.Int64
 
 
-def test_options_on_the_command_line(bundle, tmp_path):
+def test_options_on_the_command_line(cli, bundle, tmp_path):
     """Every option as it is typed; filters repeat."""
-    typed = ["analyze", str(bundle), "--top", "3", "--stage", "denoise", "--stage", "decode"]
-    typed += ["--submodule", "transformer", "--device", "rbln:0", "--step", "0", "--step", "last"]
-    typed += ["--csv", str(tmp_path / "csv"), "--parquet", str(tmp_path / "run"), "--json", "-"]
-    result = CliRunner().invoke(app, [*typed, "--html", str(tmp_path / "page.html")])
-    assert result.exception is None
-    assert [call["call"] for call in json.loads(result.stdout)["calls"]] == [1, 2]
+    typed = ["analyze", bundle, "--top", 3, "--stage", "denoise", "--stage", "decode"]
+    typed += ["--submodule", "transformer", "--device", "rbln:0", "--step", 0, "--step", "last"]
+    typed += ["--csv", tmp_path / "csv", "--parquet", tmp_path / "run", "--json", "-"]
+    code, text, error = cli(*typed, "--html", tmp_path / "page.html")
+    assert code == 0, error
+    assert [call["call"] for call in json.loads(text)["calls"]] == [1, 2]
     assert {path.name for path in tmp_path.iterdir()} == {"traces", "csv", "run", "page.html"}
 
 

@@ -11,20 +11,9 @@ from pathlib import Path
 import pytest
 
 from profiler.pipelines.tiny import default_model_folder
+from tests.command_line import refused
 
 SAMPLE = Path(__file__).resolve().parents[2] / "sample_traces" / "tiny_two_devices"
-
-
-def refused(result, *words):
-    """Assert that `result` is a refusal in one line that holds all `words`."""
-    code, _, err = result
-    assert code == 2, err
-    assert "Traceback" not in err
-    lines = err.strip().splitlines()
-    assert len(lines) == 1, err
-    assert lines[0].startswith("profile-sd3: ")
-    for word in words:
-        assert word in lines[0], lines[0]
 
 
 @pytest.fixture

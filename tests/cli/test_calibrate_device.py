@@ -4,12 +4,11 @@ import json
 from dataclasses import replace
 
 import pytest
-from typer.testing import CliRunner
 
 from profiler.analysis.roofline.device_profiles import FILE_NAME, DeviceProfile, read_profiles
 from profiler.cli.calibrate_device import doubts
-from profiler.cli.main import app, main
 from profiler.pipelines import device_rates
+from tests.command_line import refused
 from tests.runs import write_tiny_bundle
 
 
@@ -20,25 +19,22 @@ def little(monkeypatch):
     monkeypatch.setattr(device_rates, "DEFAULT_EFFORT", effort)
 
 
-def _run(*arguments):
-    result = CliRunner().invoke(app, [*map(str, arguments)], catch_exceptions=False)
-    assert result.exit_code == 0
-    return result.stdout
+@pytest.fixture
+def printed(cli):
+    """What a command prints that does what it was asked."""
+
+    def run(*arguments):
+        code, out, _ = cli(*arguments)
+        assert code == 0
+        return out
+
+    return run
 
 
-def _fails(monkeypatch, capsys, *arguments):
-    """The sentence on stderr of a command that cannot do what it was asked."""
-    monkeypatch.setattr("sys.argv", ["profile-sd3", *map(str, arguments)])
-    with pytest.raises(SystemExit) as caught:
-        main()
-    assert caught.value.code == 2
-    return capsys.readouterr().err
-
-
-def test_measures_the_cpu_and_writes_a_file(tmp_path):
+def test_measures_the_cpu_and_writes_a_file(printed, tmp_path):
     """One profile a number of cores, each printed in a line."""
     path = tmp_path / "new" / FILE_NAME
-    out = _run("calibrate-device", "--seconds", "0.01", "--out", path)
+    out = printed("calibrate-device", "--seconds", "0.01", "--out", path)
     profiles = read_profiles(path)
     assert {profile.device for profile in profiles} == {"cpu"}
     assert len({profile.cores for profile in profiles}) == len(profiles) >= 1
@@ -58,33 +54,33 @@ def test_more_cores_are_not_slower():
     assert not [*doubts([few, replace(slow, hardware="another"), replace(slow, device="x")])]
 
 
-def test_other_devices_stay_in_the_file(tmp_path):
+def test_other_devices_stay_in_the_file(printed, tmp_path):
     """Measuring again replaces the CPU's profiles and keeps what is of other devices."""
     path = tmp_path / FILE_NAME
     entry = {"device": "cuda:0", "peak_flops": {"float16": 5}}
     path.write_text(json.dumps({"device_profiles": 1, "devices": [entry]}), encoding="utf-8")
     for _ in range(2):
-        _run("calibrate-device", "--seconds", "0.01", "--out", path)
+        printed("calibrate-device", "--seconds", "0.01", "--out", path)
     devices = [profile.device for profile in read_profiles(path)]
     assert devices[0] == "cuda:0"
     assert devices.count("cpu") == len(devices) - 1
 
 
 @pytest.mark.parametrize("name", ["cpu:7", "gpu", "cuda", "cuda:x", "rbln:0", ""])
-def test_a_device_that_nobody_can_measure(monkeypatch, capsys, tmp_path, name):
+def test_a_device_that_nobody_can_measure(cli, tmp_path, name):
     """One sentence names what can be."""
     path = tmp_path / FILE_NAME
-    error = _fails(monkeypatch, capsys, "calibrate-device", "--device", name, "--out", path)
-    assert "is no device that can be measured: give cpu or cuda:0" in error
+    result = cli("calibrate-device", "--device", name, "--out", path)
+    refused(result, "is no device that can be measured: give cpu or cuda:0")
     assert not path.exists()
 
 
-def test_a_file_that_is_something_else_is_not_written_over(monkeypatch, capsys, tmp_path):
+def test_a_file_that_is_something_else_is_not_written_over(cli, tmp_path):
     """A file that holds no profiles stays as it is."""
     path = tmp_path / "notes.json"
     path.write_text("[1]", encoding="utf-8")
-    error = _fails(monkeypatch, capsys, "calibrate-device", "--seconds", "0.01", "--out", path)
-    assert "holds no device profiles" in error
+    result = cli("calibrate-device", "--seconds", "0.01", "--out", path)
+    refused(result, "holds no device profiles")
     assert path.read_text(encoding="utf-8") == "[1]"
 
 
@@ -99,29 +95,29 @@ def _profile(path, rate):
     return path
 
 
-def _sources(bundle, *arguments):
-    document = json.loads(_run("analyze", bundle, "--no-html", "--json", "-", *arguments))
+def _sources(printed, bundle, *arguments):
+    document = json.loads(printed("analyze", bundle, "--no-html", "--json", "-", *arguments))
     return {name: profile["source"] for name, profile in document["device_profiles"].items()}
 
 
-def test_analyze_takes_the_nearest_file(tmp_path):
+def test_analyze_takes_the_nearest_file(printed, tmp_path):
     """The file asked for, else that in the bundle, else that beside it."""
     bundle = write_tiny_bundle(tmp_path / "traces")
-    assert _sources(bundle) == {}
+    assert _sources(printed, bundle) == {}
     _profile(tmp_path / "traces" / FILE_NAME, 1)
-    assert _sources(bundle) == {"rbln:0": "rate 1"}
-    assert _sources(tmp_path / "traces") == {"rbln:0": "rate 1"}
+    assert _sources(printed, bundle) == {"rbln:0": "rate 1"}
+    assert _sources(printed, tmp_path / "traces") == {"rbln:0": "rate 1"}
     _profile(bundle / FILE_NAME, 2)
-    assert _sources(bundle) == {"rbln:0": "rate 2"}
+    assert _sources(printed, bundle) == {"rbln:0": "rate 2"}
     asked = _profile(tmp_path / "mine.json", 3)
-    assert _sources(bundle, "--device-profile", asked) == {"rbln:0": "rate 3"}
+    assert _sources(printed, bundle, "--device-profile", asked) == {"rbln:0": "rate 3"}
 
 
-def test_analyze_refuses_a_bad_file(monkeypatch, capsys, tmp_path):
+def test_analyze_refuses_a_bad_file(cli, tmp_path):
     """One sentence, also for the default places."""
     bundle = write_tiny_bundle(tmp_path / "traces")
     missing = tmp_path / "none.json"
-    error = _fails(monkeypatch, capsys, "analyze", bundle, "--device-profile", missing)
-    assert f"cannot read {missing}" in error
+    result = cli("analyze", bundle, "--device-profile", missing)
+    refused(result, f"cannot read {missing}")
     (bundle / FILE_NAME).write_text("{", encoding="utf-8")
-    assert "is not JSON" in _fails(monkeypatch, capsys, "analyze", bundle)
+    refused(cli("analyze", bundle), "is not JSON")

@@ -1,16 +1,14 @@
 """Sizes of memory on the command line."""
 
 import json
-import sys
 
 import pytest
-from typer.testing import CliRunner
 
 import profiler
 from profiler.analysis.memory.sizes import sizes_by_device
 from profiler.cli.device_memory import device_sizes
-from profiler.cli.main import app, main
 from profiler.errors import InputError
+from tests.command_line import refused
 from tests.runs import tiny_run, write_tiny_bundle
 
 
@@ -39,19 +37,10 @@ def test_twice():
         device_sizes(["cuda:0=1GB", "cuda:0=2GB"])
 
 
-def test_a_device_that_the_run_does_not_have(tmp_path, monkeypatch, capsys):
+def test_a_device_that_the_run_does_not_have(cli, tmp_path):
     """One sentence with those that it has."""
-    bundle = write_tiny_bundle(tmp_path)
-    monkeypatch.setattr(
-        sys, "argv", ["profile-sd3", "analyze", str(bundle), "--device-memory", "rbln:7=1GiB"]
-    )
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert stopped.value.code == 2
-    error = capsys.readouterr().err
-    assert "memory is given for rbln:7, but the run's devices are" in error
-    assert "rbln:0, rbln:1" in error
-    assert len(error.splitlines()) == 1
+    found = cli("analyze", write_tiny_bundle(tmp_path), "--device-memory", "rbln:7=1GiB")
+    refused(found, "memory is given for rbln:7, but the run's devices are", "rbln:0, rbln:1")
 
 
 def test_sizes_in_python():
@@ -78,18 +67,16 @@ def test_unknown_device_in_python():
         profiler.analyze(tiny_run(), device_memory={"cuda:9": 1})
 
 
-def test_head_room_of_a_run(tmp_path):
+def test_head_room_of_a_run(cli, tmp_path):
     """`analyze --device-memory` reaches the table of devices that counters or weights tell of."""
     bundle = write_tiny_bundle(
         tmp_path / "traces", submodules={"vae": {"device": "rbln:0", "weight_bytes": 300}}
     )
-    found = CliRunner().invoke(app, ["analyze", str(bundle), "--no-html", "--json", "-"])
-    assert found.exit_code == 0
-    assert json.loads(found.stdout)["memory_devices"] == []
+    code, text, _ = cli("analyze", bundle, "--no-html", "--json", "-")
+    assert code == 0
+    assert json.loads(text)["memory_devices"] == []
     info = {"device": "rbln:1", "weight_bytes": 300}
     bundle = write_tiny_bundle(tmp_path / "others", submodules={"text_encoder": info})
-    found = CliRunner().invoke(
-        app, ["analyze", str(bundle), "--no-html", "--json", "-", "--device-memory", "1KiB"]
-    )
-    (row,) = json.loads(found.stdout)["memory_devices"]
+    _, text, _ = cli("analyze", bundle, "--no-html", "--json", "-", "--device-memory", "1KiB")
+    (row,) = json.loads(text)["memory_devices"]
     assert (row["device"], row["size_bytes"], row["headroom_bytes"]) == ("rbln:1", 1024, 724)

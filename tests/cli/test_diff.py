@@ -3,34 +3,24 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from profiler.cli.main import app, main
 from profiler.table.load import load
 from profiler.table.parquet import write_parquet
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
+from tests.command_line import refused
 from tests.runs import write_tiny_bundle
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
-def _run(*arguments):
-    return CliRunner().invoke(app, ["diff", *map(str, arguments)], catch_exceptions=False)
-
-
-def _refused(monkeypatch, capsys, *arguments):
-    """The one sentence of a command that cannot do what it was asked."""
-    monkeypatch.setattr(sys, "argv", ["profile-sd3", "diff", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    error = capsys.readouterr().err
-    assert stopped.value.code == 2, error
-    assert len(error.splitlines()) == 1
-    return error
+@pytest.fixture
+def diff(cli):
+    """Run `diff` in this process; returns exit code, stdout and stderr."""
+    return partial(cli, "diff")
 
 
 @pytest.fixture
@@ -43,32 +33,32 @@ def slower(tmp_path):
     return write_steps(tmp_path / "new", "20270115-090000-new", SLOWER)
 
 
-def test_two_runs(base, slower):
+def test_two_runs(diff, base, slower):
     """The report says what became slower; without a gate the exit code is 0."""
-    done = _run(base, slower)
-    assert done.exit_code == 0
-    assert "denoise.step" in done.stdout
-    assert "slower" in done.stdout
+    code, text, _ = diff(base, slower)
+    assert code == 0
+    assert "denoise.step" in text
+    assert "slower" in text
 
 
 @pytest.mark.parametrize(("limit", "code"), [("5%", 1), ("50%", 0)])
-def test_the_gate_is_the_exit_code(base, slower, limit, code):
+def test_the_gate_is_the_exit_code(diff, base, slower, limit, code):
     """20 % slower fails a gate of 5 % and passes one of 50 %; getting faster passes."""
     gate = ("--fail-over", limit, "--metric", "denoise.step")
-    done = _run(base, slower, *gate)
-    assert done.exit_code == code
-    assert ("FAILED" in done.stdout) == bool(code)
-    assert _run(slower, base, *gate).exit_code == 0
+    found, text, _ = diff(base, slower, *gate)
+    assert found == code
+    assert ("FAILED" in text) == bool(code)
+    assert diff(slower, base, *gate)[0] == 0
 
 
-def test_several_baselines(tmp_path, slower):
+def test_several_baselines(diff, tmp_path, slower):
     """Bundles, and folders of them, make a baseline."""
     folder = tmp_path / "folder"
     for number in range(3):
         write_steps(folder, f"20270115-08000{number}-base", [v + number for v in BASE])
     more = [write_steps(tmp_path / "more", f"20270115-10000{n}-base", BASE) for n in range(2)]
-    done = _run(folder, *more, "--against", slower, "--json", "-", "--fail-over", "5%")
-    document = json.loads(done.stdout)
+    _, text, _ = diff(folder, *more, "--against", slower, "--json", "-", "--fail-over", "5%")
+    document = json.loads(text)
     assert [run["side"] for run in document["runs"]] == ["base"] * 5 + ["new"]
     (gate,) = document["gates"]
     assert gate["metric"] == "end_to_end"
@@ -76,22 +66,21 @@ def test_several_baselines(tmp_path, slower):
     assert (whole["resampled"], whole["base_count"], whole["new_count"]) == ("runs", 5, 1)
 
 
-def test_outputs(tmp_path, base, slower):
+def test_outputs(diff, tmp_path, base, slower):
     """JSON and Markdown as files beside the report."""
     files = tmp_path / "diff.json", tmp_path / "diff.md"
-    done = _run(base, slower, "--json", files[0], "--markdown", files[1])
-    assert "denoise.step" in done.stdout
+    assert "denoise.step" in diff(base, slower, "--json", files[0], "--markdown", files[1])[1]
     assert json.loads(files[0].read_text())["version"] == 1
     assert files[1].read_text().count("| denoise.step |") == 1
-    assert _run(base, slower, "--markdown", "-").stdout == files[1].read_text()
+    assert diff(base, slower, "--markdown", "-")[1] == files[1].read_text()
 
 
-def test_other_kinds_of_runs(tmp_path, base):
+def test_other_kinds_of_runs(diff, tmp_path, base):
     """A Parquet run and a single .pb are runs as a bundle is."""
     parquet = tmp_path / "parquet"
     write_parquet(load(base), parquet)
-    assert "within noise" in _run(base, parquet).stdout
-    assert _run(base, base / "merged.pb").exit_code == 0
+    assert "within noise" in diff(base, parquet)[1]
+    assert diff(base, base / "merged.pb")[0] == 0
 
 
 @pytest.mark.parametrize(
@@ -102,11 +91,11 @@ def test_other_kinds_of_runs(tmp_path, base):
         ("tiny_two_devices", "tiny_two_devices"),
     ],
 )
-def test_across_runtimes(left, right):
+def test_across_runtimes(diff, left, right):
     """ONNX Runtime on a CPU against an imported trace of a GPU: down to roles."""
-    done = _run(SAMPLES / left, SAMPLES / right, "--json", "-")
-    assert done.exit_code == 0
-    metrics = {row["metric"]: row for row in json.loads(done.stdout)["metrics"]}
+    code, text, _ = diff(SAMPLES / left, SAMPLES / right, "--json", "-")
+    assert code == 0
+    metrics = {row["metric"]: row for row in json.loads(text)["metrics"]}
     for name in ("end_to_end", "denoise.step", "submodule.transformer.role.attention"):
         assert metrics[name]["base_ns"] > 0
         assert metrics[name]["new_ns"] > 0
@@ -123,30 +112,28 @@ def test_across_runtimes(left, right):
         (["--json", "x", "--markdown", "x"], "both name x"),
     ],
 )
-def test_bad_options(monkeypatch, capsys, base, slower, options, words):
+def test_bad_options(diff, base, slower, options, words):
     """One sentence, exit code 2."""
-    assert words in _refused(monkeypatch, capsys, base, slower, *options)
+    refused(diff(base, slower, *options), words)
 
 
-def test_one_run_or_three(monkeypatch, capsys, base, slower):
+def test_one_run_or_three(diff, base, slower):
     """Two runs need no option; which of more are new must be said."""
     for runs in ([base], [base, slower, slower]):
-        assert "--against" in _refused(monkeypatch, capsys, *runs)
+        refused(diff(*runs), "--against")
 
 
-def test_runs_that_cannot_be_compared(monkeypatch, capsys, tmp_path, base):
+def test_runs_that_cannot_be_compared(diff, tmp_path, base):
     """Nothing there, no trace, no bundle in a folder."""
     (tmp_path / "notes.pb").write_text("hello")
     (tmp_path / "empty").mkdir()
     for path in ("missing", "notes.pb", "empty"):
-        assert path in _refused(monkeypatch, capsys, base, tmp_path / path)
+        refused(diff(base, tmp_path / path), path)
 
 
-def test_a_damaged_run_is_refused(monkeypatch, capsys, tmp_path, base):
+def test_a_damaged_run_is_refused(diff, tmp_path, base):
     """Times that lack a part compare with nothing."""
     damaged = write_tiny_bundle(tmp_path / "damaged")
     file = damaged / "001_transformer.step000.pb"
     file.write_bytes(file.read_bytes()[:-20])
-    error = _refused(monkeypatch, capsys, base, damaged)
-    assert "is not whole" in error
-    assert file.name in error
+    refused(diff(base, damaged), "is not whole", file.name)

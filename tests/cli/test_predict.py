@@ -3,33 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
-from profiler.cli.main import app, main
 from profiler.table.load import load
 from profiler.table.parquet import write_parquet
+from tests.command_line import refused
 from tests.runs import write_tiny_bundle
 
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
-def _run(*arguments):
-    return CliRunner().invoke(app, ["predict", *map(str, arguments)], catch_exceptions=False)
-
-
-def _refused(monkeypatch, capsys, *arguments):
-    """The one sentence of a command that cannot do what it was asked."""
-    monkeypatch.setattr(sys, "argv", ["profile-sd3", "predict", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    error = capsys.readouterr().err
-    assert stopped.value.code == 2, error
-    assert len(error.splitlines()) == 1
-    return error
+@pytest.fixture
+def predict(cli):
+    """Run `predict` in this process; returns exit code, stdout and stderr."""
+    return partial(cli, "predict")
 
 
 @pytest.fixture
@@ -37,43 +27,44 @@ def bundle(tmp_path):
     return write_tiny_bundle(tmp_path)
 
 
-def test_options_combine(bundle):
+def test_options_combine(predict, bundle):
     """Four steps without the VAE: 200 + 350 + 3 · 260 + 110 ns."""
-    done = _run(bundle, "--steps", 4, "--drop", "vae")
-    assert done.exit_code == 0
-    assert done.stdout.startswith("1.00 µs → 1.44 µs, no interval (4 steps, without vae)")
+    code, text, _ = predict(bundle, "--steps", 4, "--drop", "vae")
+    assert code == 0
+    assert text.startswith("1.00 µs → 1.44 µs, no interval (4 steps, without vae)")
 
 
-def test_a_folder_of_bundles(bundle):
+def test_a_folder_of_bundles(predict, bundle):
     """The newest is taken; a Parquet run does as well."""
-    assert _run(bundle.parent).stdout == _run(bundle).stdout
+    assert predict(bundle.parent) == predict(bundle)
     write_parquet(load(bundle), bundle.parent / "parquet")
-    assert _run(bundle.parent / "parquet").stdout == _run(bundle).stdout
+    assert predict(bundle.parent / "parquet") == predict(bundle)
 
 
-def test_json_goes_to_a_file_or_alone_to_stdout(bundle, tmp_path):
+def test_json_goes_to_a_file_or_alone_to_stdout(predict, bundle, tmp_path):
     """Both have the same document; with `-` nothing else is printed."""
     path = tmp_path / "prediction.json"
-    assert _run(bundle, "--steps", 1, "--json", path).stdout.startswith("1.00 µs → 740 ns")
-    printed = _run(bundle, "--steps", 1, "--json", "-").stdout
+    assert predict(bundle, "--steps", 1, "--json", path)[1].startswith("1.00 µs → 740 ns")
+    printed = predict(bundle, "--steps", 1, "--json", "-")[1]
     assert json.loads(printed) == json.loads(path.read_text())
     assert json.loads(printed)["predicted"]["ns"] == 740
 
 
 @pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x_cut"])
-def test_samples(sample):
+def test_samples(predict, sample):
     """Everything at once on every sample trace."""
-    done = _run(SAMPLES / sample, "--steps", 3, "--guidance", "off", "--drop", "text_encoder_3")
-    assert done.exit_code == 0, done.output
-    simulated = _run(SAMPLES / sample, "--concurrency", 2, "--guidance", "off")
-    assert simulated.exit_code == 0, simulated.output
-    assert "2 requests at once" in simulated.stdout
+    options = ("--steps", 3, "--guidance", "off", "--drop", "text_encoder_3")
+    code, _, error = predict(SAMPLES / sample, *options)
+    assert code == 0, error
+    code, text, error = predict(SAMPLES / sample, "--concurrency", 2, "--guidance", "off")
+    assert code == 0, error
+    assert "2 requests at once" in text
 
 
-def test_placement_on_two_devices():
+def test_placement_on_two_devices(predict):
     """Throughput, latencies, utilization and the best placement found."""
     place = ("--place", "text_encoder_3=cpu:0", "--concurrency", 4, "--device-memory", "1GiB")
-    document = json.loads(_run(SAMPLES / "tiny_two_devices", *place, "--json", "-").stdout)
+    document = json.loads(predict(SAMPLES / "tiny_two_devices", *place, "--json", "-")[1])
     simulation = document["simulation"]
     assert simulation["throughput"] > 0
     assert simulation["latency_ns"]["p50"] <= simulation["latency_ns"]["p99"]
@@ -87,17 +78,17 @@ def test_placement_on_two_devices():
     "arguments",
     [("--devices", "cpu:1"), ("--order", "pipeline"), ("--device-memory", "64GiB")],
 )
-def test_options_about_devices_act_alone(arguments):
+def test_options_about_devices_act_alone(predict, arguments):
     """Each has requests simulated, in the order of the pipeline."""
-    done = _run(SAMPLES / "tiny_two_devices", *arguments)
-    assert done.exit_code == 0, done.output
-    assert "1 request at once, in order of the pipeline" in done.stdout
+    code, text, error = predict(SAMPLES / "tiny_two_devices", *arguments)
+    assert code == 0, error
+    assert "1 request at once, in order of the pipeline" in text
 
 
-def test_memory_that_nothing_fits_in(monkeypatch, capsys):
+def test_memory_that_nothing_fits_in(predict):
     """One sentence."""
     sample = SAMPLES / "tiny_two_devices"
-    assert "fits into memory" in _refused(monkeypatch, capsys, sample, "--device-memory", "1KiB")
+    refused(predict(sample, "--device-memory", "1KiB"), "fits into memory")
 
 
 @pytest.mark.parametrize(
@@ -123,20 +114,20 @@ def test_memory_that_nothing_fits_in(monkeypatch, capsys):
         (("--device-profile", "nowhere.json"), "nowhere.json"),
     ],
 )
-def test_bad_options(bundle, monkeypatch, capsys, arguments, says):
+def test_bad_options(predict, bundle, arguments, says):
     """One sentence, exit code 2."""
-    assert says in _refused(monkeypatch, capsys, bundle, *arguments)
+    refused(predict(bundle, *arguments), says)
 
 
-def test_a_run_that_is_not_whole(bundle, monkeypatch, capsys):
+def test_a_run_that_is_not_whole(predict, bundle):
     """A request that lacks a part predicts nothing."""
     (bundle / "001_transformer.step000.pb").unlink()
-    assert "is not whole" in _refused(monkeypatch, capsys, bundle, "--steps", "4")
+    refused(predict(bundle, "--steps", "4"), "is not whole")
 
 
-def test_no_run(tmp_path, monkeypatch, capsys):
+def test_no_run(predict, tmp_path):
     """A folder without a bundle, and a trace that is one call."""
-    _refused(monkeypatch, capsys, tmp_path)
+    refused(predict(tmp_path), "no bundle in")
     bundle = write_tiny_bundle(tmp_path)
     one = bundle / "001_transformer.step000.pb"
-    assert "pipeline" in _refused(monkeypatch, capsys, one, "--steps", "4")
+    refused(predict(one, "--steps", "4"), "pipeline")

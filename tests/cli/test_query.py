@@ -11,7 +11,8 @@ from pathlib import Path
 import polars as pl
 import pytest
 
-from profiler.cli.main import main
+from tests.cli.pty_command import PtyCommand
+from tests.command_line import run_command
 from tests.trace.samples import small_bundle
 
 pytest.importorskip("duckdb", reason="needs the query extra")
@@ -20,15 +21,12 @@ _CALLS = "SELECT run, count(*) AS calls FROM calls GROUP BY run ORDER BY run"
 
 
 @pytest.fixture
-def run(monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]):
+def run(capfd: pytest.CaptureFixture[str]):
     """Runs the command line; gives exit code, stdout and stderr."""
 
     def run(*words: object) -> tuple[int, str, str]:
-        monkeypatch.setattr(sys, "argv", ["profile-sd3", "query", *map(str, words)])
-        with pytest.raises(SystemExit) as end:
-            main()
-        out, err = capfd.readouterr()
-        return int(end.value.code or 0), out, err
+        code = run_command("query", *words)
+        return code, *capfd.readouterr()
 
     return run
 
@@ -121,3 +119,17 @@ def test_ctrl_c_ends_a_long_query(run, tmp_path: Path) -> None:
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, before)
+
+
+def test_a_long_query_shows_that_it_goes_on(tmp_path: Path) -> None:
+    """On a terminal a query that takes its time is said to run, until Ctrl-C takes the line away
+    and ends it."""
+    bundle = small_bundle(tmp_path)
+    start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
+    code = f"{start}from profiler.cli.main import main; main()"
+    shown = PtyCommand(["-c", code, "query", bundle, _ENDLESS])
+    shown.read_until("asking")
+    shown.process.send_signal(signal.SIGINT)
+    assert shown.finish() == 130
+    assert "Traceback" not in shown.text
+    assert shown.text.endswith("\x1b[2K")

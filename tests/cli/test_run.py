@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-
 import numpy as np
 import polars as pl
 import pytest
 from PIL import Image
 
 import profiler
-from profiler.cli.main import main
+from tests.command_line import run_command
 
 
 @pytest.mark.parametrize(("height", "width"), [(48, 80), (48, 32)])
-def test_sizes_with_an_odd_number_of_patches(monkeypatch, tmp_path, height, width):
+def test_sizes_with_an_odd_number_of_patches(tmp_path, height, width):
     """The embedded model makes images of 3 by 5 and 3 by 2 patches: the file has that size and is
     not of one colour, and every operator has a module path."""
-    arguments = ["run", "--steps", "1", "--warmup", "0", "--name", "odd", "--out", str(tmp_path)]
-    arguments += [
-        "--height",
-        str(height),
-        "--width",
-        str(width),
-        "--image",
-        str(tmp_path / "i.png"),
-    ]
-    monkeypatch.setattr(sys, "argv", ["profile-sd3", *arguments])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert not stopped.value.code
+    options = ("--steps", 1, "--warmup", 0, "--name", "odd", "--out", tmp_path)
+    sizes = ("--height", height, "--width", width)
+    assert run_command("run", *options, *sizes, "--image", tmp_path / "i.png") == 0
     with Image.open(tmp_path / "i.png") as image:
         assert image.size == (width, height)
         assert np.asarray(image).std() > 10

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from profiler.analysis.analyze import analyze
-from profiler.cli.terminal import plain_characters
+from profiler.cli.terminal import plain_characters, printable
 from profiler.report.text import print_report
 from profiler.table.load import load
 from tests.cli.pty_command import PtyCommand
@@ -125,6 +125,30 @@ def test_encodings_that_lack_characters_get_others(encoding, bars):
     stream.write("▁▂▃▄▅▆▇█ µ 图")
     stream.flush()
     assert stream.buffer.getvalue().decode(encoding).removesuffix(" 图").removesuffix(" ?") == bars
+
+
+def test_a_minus_is_never_lost():
+    """What became faster has its sign, and a table its rule, where the encoding has ASCII alone."""
+    stream = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    plain_characters(stream)
+    stream.write("\N{MINUS SIGN}1.1 % ───")
+    stream.flush()
+    assert stream.buffer.getvalue() == b"-1.1 % ---"
+
+
+def test_an_answer_keeps_to_the_encoding():
+    """`query` writes no UTF-8 where ASCII was asked for."""
+    pytest.importorskip("duckdb", reason="needs the query extra")
+    sql = "SELECT '\N{MINUS SIGN}1' AS a"
+    words = ("-m", "profiler", "query", "sample_traces/tiny_two_devices", sql)
+    assert command(*words, PYTHONIOENCODING="ascii").stdout == b"a\n--\n-1\n"
+
+
+def test_a_line_of_names_is_bounded():
+    """What a terminal would act on is replaced, and a name of a megabyte is cut with a sign."""
+    assert printable("a\x1b[31m\nb") == "a?[31m?b"
+    assert len(printable("x" * 1_000_000)) == 4_001
+    assert printable("x" * 5_000).endswith("x…")
 
 
 def test_a_report_in_ascii_is_as_wide():

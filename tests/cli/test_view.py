@@ -54,3 +54,7 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
         view(bundle, no_browser=True)
     for part in ("profile-sd3[perfetto]", str(bundle / "merged.pb"), "https://ui.perfetto.dev"):
         assert part in str(error.value)
+    (bundle / "merged.pb").unlink()
+    both = f"`profile-sd3 merge {bundle}` and drop {bundle}"
+    with pytest.raises(MissingPackageError, match=both):
+        view(bundle, no_browser=True)

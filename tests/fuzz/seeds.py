@@ -19,13 +19,13 @@ from hypothesis import strategies as st
 
 from profiler.events import ROOT_DEVICE
 from profiler.trace.writer import encode_call, encode_host
+from tests.corpus import PERFETTO_TESTS
 from tests.fuzz.messages import field, varint
 from tests.trace import wire
 from tests.trace.samples import awkward_trace, small_calls, small_host
 from tests.trace.strategies import hostile_traces
 from tests.trace.trace_strategies import foreign_traces
 
-_CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "perfetto"
 _EXAMPLES = 60
 _DEFLATE, _ZSTD = 50, 133  # TracePacket's fields of packed packets
 
@@ -66,7 +66,7 @@ def _examples(strategy: st.SearchStrategy[bytes]) -> Iterator[bytes]:
 
 
 def _traces() -> Iterator[bytes]:
-    for path in sorted(_CORPUS.glob("*.pb")):
+    for path in PERFETTO_TESTS:
         yield path.read_bytes()
     for call, commands, counters in small_calls():
         yield encode_call(call, commands, counters)

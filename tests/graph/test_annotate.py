@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import shutil
-import sys
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +12,6 @@ import pytest
 
 from profiler.analysis.operators.positions import command_positions
 from profiler.capture.onnx_layers import ExportedModel, build_layer_map
-from profiler.cli.main import main
 from profiler.errors import InputError, OutputError
 from profiler.graph.annotate import MeasuredCommand, annotate_model
 from profiler.graph.annotate_files import Measurement, annotate_file
@@ -21,6 +19,7 @@ from profiler.graph.executed import executed_nodes, optimized_graph, origins_of
 from profiler.graph.model_file import read_graph, read_model
 from profiler.pipelines.tiny import default_model_folder
 from profiler.table.load import load_bundle
+from tests.command_line import run_command
 from tests.graph.models import external_model, graph, save
 
 _TWO_RELUS = "[m] t = MatMul(x, w)  [first] u = Relu(t)  [second] y = Relu(u)"
@@ -49,23 +48,11 @@ def props(model):
     return {node.name: dict(node.metadata_props) for node in model.graph}
 
 
-def cli(*arguments):
-    """The exit code of a command."""
-    before = sys.argv
-    sys.argv = ["profile-sd3", *map(str, arguments)]
-    try:
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        return stopped.value.code or 0
-    finally:
-        sys.argv = before
-
-
 @pytest.fixture(scope="module")
 def traces(tmp_path_factory):
     """A run of two steps of the tiny model."""
     folder = tmp_path_factory.mktemp("traces")
-    assert not cli("run", "--steps", 2, "--warmup", 0, "--out", folder, "--name", "a")
+    assert not run_command("run", "--steps", 2, "--warmup", 0, "--out", folder, "--name", "a")
     return folder
 
 
@@ -221,7 +208,7 @@ def test_annotated_transformer_has_the_time_of_its_run(traces, tmp_path, capsys)
     """Nearly all time is placed, times of nodes add up to what is said, and the model is the same:
     it runs, and metadata are all that was added."""
     source, out = default_model_folder() / "transformer/model.onnx", tmp_path / "hot.onnx"
-    assert not cli("graph", "annotate", source, traces, "-o", out)
+    assert not run_command("graph", "annotate", source, traces, "-o", out)
     said = capsys.readouterr().out
     assert "transformer, " in said
     assert "2 calls of run a" in said
@@ -262,7 +249,7 @@ def test_folder_becomes_an_annotated_copy(traces, tmp_path, capsys):
     shutil.copytree(default_model_folder(), source)
     (source / "other").mkdir()
     two_relus(source / "other")
-    assert not cli("graph", "annotate", source, traces, "-o", tmp_path / "hot")
+    assert not run_command("graph", "annotate", source, traces, "-o", tmp_path / "hot")
     assert "other/model.onnx: copied" in capsys.readouterr().out
     for name in ("text_encoder", "text_encoder_2", "text_encoder_3", "transformer", "vae_decoder"):
         told = read_graph(tmp_path / "hot" / name / "model.onnx").metadata_props
@@ -321,7 +308,7 @@ def test_a_model_that_was_not_run_is_refused(tmp_path):
 def test_submodules_that_are_not_told_are_asked_for(traces, tmp_path, capsys, more, sentence):
     """A file whose name says nothing needs --submodule, which has to be one of the run."""
     source = two_relus(tmp_path)
-    assert cli("graph", "annotate", source, traces, "-o", tmp_path / "hot.onnx", *more) == 2
+    assert run_command("graph", "annotate", source, traces, "-o", tmp_path / "hot.onnx", *more) == 2
     said = capsys.readouterr().err
     assert sentence in said
     assert said.count("\n") == 1
@@ -330,7 +317,8 @@ def test_submodules_that_are_not_told_are_asked_for(traces, tmp_path, capsys, mo
 def test_capture_names_layers_of_an_annotated_model_as_before(traces, tmp_path):
     """What was written on the nodes changes no layer of a run of the annotated model."""
     source, out = default_model_folder() / "transformer/model.onnx", tmp_path / "hot.onnx"
-    assert not cli("graph", "annotate", source, traces, "-o", out, "--submodule", "transformer")
+    options = ("-o", out, "--submodule", "transformer")
+    assert not run_command("graph", "annotate", source, traces, *options)
     shutil.copy(source.with_name("config.json"), tmp_path)
     before, after = (build_layer_map(ExportedModel(path), None) for path in (source, out))
     assert after.layers == before.layers
@@ -341,14 +329,14 @@ def test_parts_of_a_split_model_have_their_own_times(tmp_path):
     """A run of a split model is placed on its parts; on the whole model, on the operation."""
     models = tmp_path / "split"
     whole = default_model_folder() / "text_encoder" / "model.onnx"
-    assert not cli("graph", "split", default_model_folder(), models, "--parts", 2)
+    assert not run_command("graph", "split", default_model_folder(), models, "--parts", 2)
     run = ("run", "--model", models, "--steps", 1, "--warmup", 0, "--out", tmp_path / "runs")
-    assert not cli(*run, "--name", "s")
+    assert not run_command(*run, "--name", "s")
     layer = "text_model.encoder.layers.0.mlp.fc1"
     found = {}
     for name, model in (("parts", models / "text_encoder" / "model.onnx"), ("whole", whole)):
         out = tmp_path / f"{name}.onnx"
-        assert not cli("graph", "annotate", model, tmp_path / "runs", "-o", out)
+        assert not run_command("graph", "annotate", model, tmp_path / "runs", "-o", out)
         nodes = [n for n in read_graph(out).graph if n.metadata_props.get("profile_sd3.time")]
         found[name] = [n for n in nodes if n.metadata_props["profile_sd3.layer"] == layer]
     parts = [node.name for node in found["parts"] if "/part_" in (node.name or "")]

@@ -9,17 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.main import main
 from profiler.pipelines.tiny import default_model_folder
+from tests.command_line import run_command
 from tests.graph.models import external_model, graph, save
 
 
-def run(monkeypatch: pytest.MonkeyPatch, *arguments: object) -> int:
+def run(*arguments: object) -> int:
     """The exit code of `profile-sd3 graph check …`."""
-    monkeypatch.setattr(sys, "argv", ["profile-sd3", "graph", "check", *map(str, arguments)])
-    with pytest.raises(SystemExit) as end:
-        main()
-    return int(end.value.code or 0)
+    return run_command("graph", "check", *arguments)
 
 
 def faulty(folder: Path) -> Path:
@@ -28,12 +25,10 @@ def faulty(folder: Path) -> Path:
     return save(graph("float[2,4] x", "float[2,4] y", nodes), folder)
 
 
-def test_findings_in_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_findings_in_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Errors come first, each rule with its nodes, evidence and remedy; errors exit with 1."""
     path = faulty(tmp_path)
-    assert run(monkeypatch, path) == 1
+    assert run(path) == 1
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{path}: opset 18, 2 nodes: 2 errors"
     assert lines[4] == "  error empty_input: n"
@@ -42,26 +37,22 @@ def test_findings_in_the_terminal(
     assert lines[1] == "  error duplicate_node_name: n"
 
 
-def test_many_nodes_are_counted(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_many_nodes_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Of a rule three nodes are named and the rest counted; --all shows each; notes exit with 0."""
     nodes = " ".join(f"v{i} = Sin({f'v{i - 1}' if i else 'x'})" for i in range(5))
     path = save(graph("float[2] x", "float[2] v4", nodes), tmp_path)
-    assert run(monkeypatch, path) == 0
+    assert run(path) == 0
     assert "Sin that writes 'v2' and 2 more" in capsys.readouterr().out
-    assert run(monkeypatch, path, "--all") == 0
+    assert run(path, "--all") == 0
     assert capsys.readouterr().out.count("note unnamed_node: Sin that writes") == 5
 
 
-def test_json(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """All findings of all models as JSON, to a file or to stdout alone."""
     path = faulty(tmp_path)
-    assert run(monkeypatch, path, "--json", tmp_path / "found.json") == 1
+    assert run(path, "--json", tmp_path / "found.json") == 1
     capsys.readouterr()
-    assert run(monkeypatch, path, "--json", "-") == 1
+    assert run(path, "--json", "-") == 1
     text = capsys.readouterr().out
     assert text == (tmp_path / "found.json").read_text("utf-8")
     [model] = json.loads(text)["models"]
@@ -76,43 +67,39 @@ def test_json(
     }
 
 
-def test_fix(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_fix(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """--fix says what was repaired and how far outputs differ, and exits by what is left."""
     path, out = faulty(tmp_path), tmp_path / "out.onnx"
-    assert run(monkeypatch, path, "--fix", out) == 0
+    assert run(path, "--fix", out) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == f"{out}: repaired: empty_input 1, duplicate_node_name 1"
     assert lines[1].startswith("  compared: y (float32): largest difference ")
     assert lines[2] == f"{out}: opset 18, 2 nodes: nothing found"
-    assert run(monkeypatch, path, "-o", out, "--json", "-") == 0
+    assert run(path, "-o", out, "--json", "-") == 0
     [model] = json.loads(capsys.readouterr().out)["models"]
     assert model["fixed"]["repaired"] == {"empty_input": 1, "duplicate_node_name": 1}
     assert model["fixed"]["differences"][0]["output"] == "y"
 
 
-def test_a_folder_of_models(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_folder_of_models(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A folder is checked model by model, and its repaired copy has all its files."""
     source = default_model_folder()
-    assert run(monkeypatch, source) == 0
+    assert run(source) == 0
     heads = [line for line in capsys.readouterr().out.splitlines() if not line.startswith(" ")]
     assert len(heads) == len(list(source.glob("*/model.onnx")))
-    assert run(monkeypatch, source, "--fix", tmp_path / "out") == 0
+    assert run(source, "--fix", tmp_path / "out") == 0
     assert "constant_subgraph 1" in capsys.readouterr().out
     assert (tmp_path / "out" / "model_index.json").is_file()
 
 
 def test_names_cannot_steer_the_terminal(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Escape sequences in names of nodes are not printed, and stay in no line of their own."""
     model = graph("float[2] x", "float[2] y", "a = Relu(x) y = Relu(a)")
     for node in model.graph.node:
         node.name = "\x1b[31mred\n"
-    assert run(monkeypatch, save(model, tmp_path)) == 1
+    assert run(save(model, tmp_path)) == 1
     out = capsys.readouterr().out
     assert "duplicate_node_name: ?[31mred?" in out
     assert "\x1b" not in out
@@ -128,7 +115,7 @@ def test_json_in_any_encoding(
         node.name = "Aufmerksamkeit é"
     written = io.BytesIO()
     monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding=encoding))
-    assert run(monkeypatch, save(model, tmp_path), "--json", "-") == 1
+    assert run(save(model, tmp_path), "--json", "-") == 1
     text = written.getvalue().decode(encoding)
     assert json.loads(text)["models"][0]["findings"][0]["node"] == "Aufmerksamkeit é"
 
@@ -175,7 +162,7 @@ def test_bad_input(
     (tmp_path / "cut").mkdir()
     external_model(tmp_path / "cut", size=3)
     before = sorted(tmp_path.rglob("*"))
-    assert run(monkeypatch, *arguments) == 2
+    assert run(*arguments) == 2
     out, err = capsys.readouterr()
     assert out == ""
     assert sentence in err
@@ -184,11 +171,9 @@ def test_bad_input(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_missing_data_is_an_error(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_missing_data_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Missing external data is found, not tripped over: exit code 1."""
     path = external_model(tmp_path, size=0)
-    assert run(monkeypatch, path) == 1
+    assert run(path) == 1
     assert "error missing_data: w" in capsys.readouterr().out
     assert list(tmp_path.iterdir()) == [path]

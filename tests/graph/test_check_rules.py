@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from profiler.errors import InputError
@@ -39,6 +40,11 @@ NO_PAIRS = (
     "d = Reshape(c, s) y = Reshape(d, t)"
 )
 
+BRANCHES = (
+    "[m] a = Relu(x) [i] y = If (c) <then_branch = t () => (float[2] p) {[p] p = Neg(a)}, "
+    "else_branch = e () => (float[2] q) {[q] q = Abs(a)}>"
+)
+
 # rule → severity, where it is found, its graph (inputs, outputs, nodes), other arguments of `graph`
 FOUND = {
     "empty_input": (
@@ -51,6 +57,12 @@ FOUND = {
         "error",
         ["n"],
         ("float[2] x", "float[2] y", "[n] y = Add(x, nowhere)"),
+        {},
+    ),
+    "unsorted_node": (
+        "error",
+        ["n"],
+        ("float[2] x", "float[2] y", "[n] y = Neg(a) [m] a = Relu(x)"),
         {},
     ),
     "invalid_node": ("error", ["n"], ("float[2] x", "float[2] y", "[n] y = Add(x)"), {}),
@@ -140,6 +152,17 @@ SILENT = {
     ],
     "dangling_input": [
         (("float[2] x", "float[2] y", "y = Add(x, w)"), {"initializers": "float w={1}"})
+    ],
+    "unsorted_node": [
+        (("float[2] x", "float[2] y", "[m] a = Relu(x) [n] b = Neg(a) [o] y = Add(a, b)"), {}),
+        (  # what stands in a branch is read by the node that has the branch
+            (
+                "bool c, float[2] x",
+                "float[2] y",
+                BRANCHES,
+            ),
+            {},
+        ),
     ],
     "invalid_node": [(("float[2] x", "float[2] y", "y = Clip(x)"), {})],
     "duplicate_node_name": [(("float[2] x", "float[2] y", "[a] h = Relu(x) [b] y = Neg(h)"), {})],
@@ -276,8 +299,8 @@ def test_static_shapes(tmp_path: Path) -> None:
     assert "dynamic_shape" not in found(tmp_path, given, {})
     findings = found(tmp_path, given, {}, static=True)["dynamic_shape"]
     assert [(f.node, f.severity) for f in findings] == [(n, "error") for n in ("x", "z", "n")]
-    assert findings[0].evidence == "input of shape B x 4: B is no number"
-    assert findings[1].evidence == "input of shape S x T: S, T are no numbers"
+    assert findings[0].evidence == "input of shape B x 4: B is not fixed"
+    assert findings[1].evidence == "input of shape S x T: S, T are not fixed"
 
 
 @pytest.mark.parametrize(
@@ -315,3 +338,66 @@ def test_an_unknown_target(tmp_path: Path) -> None:
         InputError, match=r"no target is called 'npu': give one of onnxruntime, .*qnn"
     ):
         check_model(path, target="npu")
+
+
+def test_nodes_in_a_circle(tmp_path: Path) -> None:
+    """A circle is an error that nothing repairs; nodes that only stand in another order are."""
+    given = ("float[2] x", "float[2] y", "[n] a = Add(x, b) [m] b = Relu(a) [o] y = Neg(b)")
+    [circle] = found(tmp_path, given, {})["unsorted_node"]
+    assert (circle.node, circle.fix) == ("n", False)
+    assert circle.evidence == "Add reads 'b', which is computed from what it writes"
+    given = ("float[2] x", "float[2] y", "[n] y = Neg(a) [m] a = Relu(x)")
+    [late] = found(tmp_path, given, {})["unsorted_node"]
+    assert (late.evidence, late.fix) == ("Neg reads 'a', which a later node writes", True)
+
+
+def test_a_branch_that_reads_what_comes_later(tmp_path: Path) -> None:
+    """A node reads what its branches read."""
+    branches = "<then_branch = t () => (float[2] p) {[p] p = Neg(a)}, else_branch = e () => "
+    nodes = f"[i] y = If (c) {branches}(float[2] q) {{[q] q = Abs(x)}}> [m] a = Relu(x)"
+    [late] = found(tmp_path, ("bool c, float[2] x", "float[2] y", nodes), {})["unsorted_node"]
+    assert late.node == "i"
+
+
+def test_an_output_that_no_node_writes(tmp_path: Path) -> None:
+    """Outputs of the model are looked at as inputs of nodes are; an input may be an output."""
+    [gone] = found(tmp_path, ("float[2] x", "float[2] y", "[n] z = Relu(x)"), {})["dangling_input"]
+    assert (gone.node, gone.evidence) == ("y", "the model gives 'y', which no node writes")
+    passed = ("float[2] x", "float[2] x, float[2] y", "[n] y = Relu(x)")
+    assert "dangling_input" not in found(tmp_path, passed, {})
+
+
+@pytest.mark.parametrize("imported", [[], [("", 999)], [("my", 1)]])
+def test_an_opset_that_there_is_not(imported: list, tmp_path: Path) -> None:
+    """Without an opset of ONNX, or with one beyond the latest, nobody knows the operators."""
+    model = graph("float[2] x", "float[2] y", "[n] y = Relu(x)")
+    del model.opset_import[:]
+    model.opset_import.extend(onnx.helper.make_opsetid(*entry) for entry in imported)
+    result = check_model(save(model, tmp_path))
+    assert [f.severity for f in result.findings if f.rule == "unsupported_opset"] == ["error"]
+
+
+def test_a_negative_size_is_not_fixed(tmp_path: Path) -> None:
+    """Sizes of -1, as some exporters write free ones, count as free."""
+    model = graph("float[2,4] x", "float[2,4] y", "[n] y = Relu(x)")
+    model.graph.input[0].type.tensor_type.shape.dim[0].dim_value = -1
+    [free] = check_model(save(model, tmp_path), static=True).findings
+    assert free.evidence == "input of shape -1 x 4: -1 is not fixed"
+
+
+def test_names_are_cut(tmp_path: Path) -> None:
+    """A name of a megabyte does not become a page of text."""
+    model = graph("float[2] x", "float[2] y", "y = Own(x)")
+    model.graph.node[0].op_type = "n" * (1 << 20)
+    for finding in check_model(save(model, tmp_path)).findings:
+        assert max(map(len, (finding.node, finding.evidence, finding.remedy))) <= 1001
+
+
+def test_a_long_chain_of_constants(tmp_path: Path) -> None:
+    """Each node of a chain that data reads, too, is followed back; that ends in a model of many,
+    and what was found until then stays."""
+    nodes = " ".join(f"c{i + 1} = Neg(c{i}) a{i + 1} = Add(a{i}, c{i + 1})" for i in range(2000))
+    given = ("float[2] a0", "float[2] a2000", nodes)
+    findings = found(tmp_path, given, {"initializers": "float[2] c0={1,2}"})["constant_subgraph"]
+    assert 1000 < len(findings) < 2000
+    assert findings[999].evidence.endswith("by 1000 nodes")

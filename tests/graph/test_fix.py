@@ -15,6 +15,7 @@ from profiler.errors import InputError, OutputError
 from profiler.graph.check import check_model
 from profiler.graph.fix import fix_folder, fix_model
 from profiler.graph.model_file import model_files, read_model
+from profiler.graph.output_file import output_folder
 from profiler.graph.random_inputs import random_inputs
 from profiler.graph.verification import compare_models, run_model
 from profiler.pipelines.tiny import default_model_folder
@@ -384,3 +385,30 @@ def test_functions_and_subgraphs(tmp_path: Path) -> None:
     branches = {attribute.name: attribute.g for attribute in written.graph.node[0].attribute}
     assert [node.op_type for node in branches["then_branch"].node] == ["Relu"]
     assert len(written.functions[0].node) == 3
+
+
+def test_nodes_are_put_in_order(tmp_path: Path) -> None:
+    """Nodes that stand before what they read are moved behind it."""
+    model = graph("float[2] x", "float[2] y", "[n] y = Neg(a) [m] a = Relu(x)")
+    repaired, written = fixed(tmp_path, model)
+    assert repaired == {"unsorted_node": 1}
+    assert op_types(written) == ["Relu", "Neg"]
+
+
+def test_many_nodes_of_one_name(tmp_path: Path) -> None:
+    """Names are numbered on from the last number that a name got, past those that are taken."""
+    nodes = "[n] a = Relu(x) [n] b = Neg(a) [n_1] c = Abs(b) [n] d = Exp(c) [n_1] y = Neg(d)"
+    repaired, written = fixed(tmp_path, graph("float[2] x", "float[2] y", nodes))
+    assert repaired == {"duplicate_node_name": 3}
+    assert [node.name for node in written.graph.node] == ["n", "n_2", "n_1", "n_3", "n_1_1"]
+
+
+def test_what_a_folder_refuses_names_its_output(tmp_path: Path) -> None:
+    """A model of a folder that cannot be repaired is named where it would lie, not in a copy."""
+    source, out = tmp_path / "in", tmp_path / "out"
+    source.mkdir()
+    path = save(graph("float[2] x", "float[2] y", "[n] y = Log(x)"), source)
+    with pytest.raises(InputError) as refused, output_folder(source, out, []) as copy:
+        raise InputError(f"{copy / path.name} is refused")
+    assert str(refused.value) == f"{out / 'model.onnx'} is refused"
+    assert not out.exists()

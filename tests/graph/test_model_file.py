@@ -53,6 +53,8 @@ def test_external_data_is_mapped(tmp_path: Path) -> None:
         ({"location": "/etc/passwd"}, r"outside the model's folder"),
         ({"length": 400}, r"400 bytes at 0 of w\.data where its dims ask for 512"),
         ({"length": 1 << 60}, r"where its dims ask for 512"),
+        ({"location": "", "size": 0}, r"names no file of its external data"),
+        ({"location": "a" * 9000, "size": 0}, r"needs a{200}…, which is missing"),
     ],
 )
 def test_faults_of_external_data(tmp_path: Path, options: dict, sentence: str) -> None:
@@ -182,3 +184,42 @@ def test_three_gigabytes_are_not_read(tmp_path: Path) -> None:
         ("note", "c", False),
     ]
     assert "in samples the same" in looked_at[0].evidence
+
+
+@pytest.mark.parametrize(
+    ("element_type", "field", "entries"),
+    [(1, "float_data", 15), (7, "int64_data", 17), (22, "int32_data", 7), (14, "float_data", 16)],
+)
+def test_too_few_or_many_entries(
+    tmp_path: Path, element_type: int, field: str, entries: int
+) -> None:
+    """Data in typed fields has as many entries as its dims ask for: sixteen, half as many in four
+    bits, twice as many of complex numbers."""
+    for count, sound in ((entries, False), ({22: 8, 14: 32}.get(element_type, 16), True)):
+        model = graph("float[2] x", "float[2] y", "y = Relu(x)")
+        tensor = onnx.TensorProto(name="w", dims=[4, 4], data_type=element_type)
+        getattr(tensor, field).extend([1] * count)
+        model.graph.initializer.append(tensor)
+        path = save(model, tmp_path)
+        if sound:
+            read_model(path)
+            continue
+        with pytest.raises(InputError, match=f"tensor 'w' has {entries} entries of data where"):
+            read_model(path)
+
+
+def test_sparse_weights(tmp_path: Path) -> None:
+    """What the IR would lose is refused."""
+    model = graph("float[2] x", "float[2] y", "y = Add(x, w)")
+    sparse = model.graph.sparse_initializer.add(dims=[2])
+    sparse.values.CopyFrom(onnx.numpy_helper.from_array(np.ones(1, np.float32), "w"))
+    sparse.indices.CopyFrom(onnx.numpy_helper.from_array(np.zeros(1, np.int64)))
+    with pytest.raises(InputError, match=r"has sparse weights, .*: export it with dense ones"):
+        read_model(save(model, tmp_path))
+
+
+def test_the_reason_behind_an_unreadable_model(tmp_path: Path) -> None:
+    """The sentence has the fault itself, not the place in the reader that met it."""
+    model = graph("float[2] x", "float[2] y", "y = Relu(x) y = Neg(x)")
+    with pytest.raises(InputError, match=r"\(Output 'y' is redeclared .*\): give another file"):
+        read_model(save(model, tmp_path))

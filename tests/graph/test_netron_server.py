@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import http.client
 import importlib.util
-import sys
 import threading
 
 import pytest
 
-from profiler.cli.main import main
 from profiler.graph.netron_server import NetronServer
+from tests.command_line import refused
 from tests.graph.models import external_model
 
 pytestmark = pytest.mark.skipif(
@@ -67,18 +66,11 @@ def test_other_hosts_names_are_refused(server):
 
 
 @pytest.mark.parametrize("taken", [True, False])
-def test_view_says_what_stops_it(server, tmp_path, monkeypatch, capsys, taken):
+def test_view_says_what_stops_it(cli, server, monkeypatch, taken):
     """A port that is taken, and Netron missing, are one sentence each and exit code 2."""
     if taken:
-        arguments, sentence = ("--port", str(server[0].port)), "cannot serve at port"
+        arguments, sentence = ("--port", server[0].port), "cannot serve at port"
     else:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
         arguments, sentence = (), "pip install 'profile-sd3[netron]'"
-    command = ["profile-sd3", "graph", "view", str(server[1]), "--no-browser", *arguments]
-    monkeypatch.setattr(sys, "argv", command)
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    said = capsys.readouterr().err
-    assert stopped.value.code == 2
-    assert sentence in said
-    assert said.count("\n") == 1
+    refused(cli("graph", "view", server[1], "--no-browser", *arguments), sentence)

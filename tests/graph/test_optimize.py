@@ -25,6 +25,11 @@ from tests.graph.optimized_models import TINY, paths_by_type
 
 TRANSFORMER = TINY / "transformer" / "model.onnx"
 ENCODER = TINY / "text_encoder" / "model.onnx"
+BRANCHES = (  # which read a cast of the graph around them
+    "[a] s = Sin(x) [c] h = Cast<to=10>(s) [i] y = If (b) <"
+    "then_branch = t () => (float16[2,4] p) {[d] p = Erf(h)}, "
+    "else_branch = e () => (float16[2,4] q) {[f] q = Erf(h)}>"
+)
 PACKAGES = {"onnxslim": "onnxslim", "onnxsim": "onnxsim", "ort-transformers": "sympy"}
 
 
@@ -138,6 +143,68 @@ def test_float16_stays_float16(tmp_path):
     assert found.done["casts_removed"] > 0
     assert found.nodes_after == {"MatMul": 1, "Erf": 1, "Neg": 1}
     assert [one.dtype for one in found.differences] == ["float16"]
+
+
+@pytest.mark.parametrize("level", ["basic", "extended"])
+@pytest.mark.parametrize(
+    ("inputs", "nodes", "outputs"),
+    [
+        ("float16[2,4] x", "[g] y = Gelu(x)", "float16[2,4] y"),
+        ("float16[2,4] x", '[g] y = Gelu<approximate="tanh">(x)', "float16[2,4] y"),
+        (
+            "float16[2,4] x",
+            "[a] f = Cast<to=1>(x) [b] s = Sin(f) [c] h = Cast<to=10>(s) [d] y = Erf(h)",
+            "float16[2,4] y",
+        ),
+        (
+            "float16[2,4] x",
+            "[a] h = Erf(x) [b] f = Cast<to=1>(h) [c] y = Sin(f) [d] z = Erf(h)",
+            "float[2,4] y, float16[2,4] z",
+        ),
+        (
+            "float[2,4] x",
+            "[a] s = Sin(x) [b] h = Cast<to=10>(s) [c] y = Erf(h) [d] z = Transpose(h)",
+            "float16[2,4] y, float16[4,2] z",
+        ),
+        (
+            "bool b, float[2,4] x",
+            BRANCHES,
+            "float16[2,4] y",
+        ),
+        (
+            "float16[1,3,4,4] x",
+            "[s] s = Constant<value_floats=[1.0,1.0,2.0,2.0]>() [r] z = Resize(x,,s) [e] y=Erf(z)",
+            "float16[1,3,8,8] y",
+        ),
+    ],
+    ids=["gelu", "gelu_tanh", "rounds", "widens", "both", "branches", "resize"],
+)
+def test_casts_of_the_model_stay(inputs, nodes, outputs, level, tmp_path):
+    """ONNX Runtime drops casts of the model beside those that it inserts for its CPU, and writes
+    functions out with constants in float32: each node reads the types again that it read."""
+    source = save(graph(inputs, outputs, nodes, opset=20), tmp_path)
+    (found,) = optimize_files(source, tmp_path / "o.onnx", Optimizer("ort", level=level))
+    assert found.done["casts_removed"] > 0
+    assert found.nodes_after.get("Cast", 0) <= nodes.count("Cast") + ("If" in nodes)
+    assert all(one.within and one.compared for one in found.differences)
+    again = onnx.load(found.out)
+    onnx.checker.check_model(again, full_check=True)
+    assert not [t.name for t in again.graph.initializer if "Gelu" in t.name and t.data_type != 10]
+
+
+def test_level_all_keeps_the_casts_of_its_layouts(tmp_path):
+    """Layouts of level `all` are those of float32: a float16 model keeps the casts to it."""
+    model = graph(
+        "float16[1,8,4,4] x",
+        "float16[1,8,4,4] y",
+        "[c] y = Conv<kernel_shape=[1,1]>(x, w)",
+        arrays={"w": np.full((8, 8, 1, 1), 0.125, dtype=np.float16)},
+    )
+    chosen = Optimizer("ort", level="all")
+    (found,) = optimize_files(save(model, tmp_path), tmp_path / "o.onnx", chosen)
+    assert found.done == {}
+    assert found.nodes_after["Cast"] >= 2
+    assert all(one.within and one.compared for one in found.differences)
 
 
 @pytest.mark.parametrize("name", OPTIMIZERS)

@@ -2,34 +2,25 @@
 
 from __future__ import annotations
 
-import sys
-
 import polars as pl
 import pytest
 
 import profiler
-from profiler.cli.main import main
+from tests.command_line import run_command
 from tests.graph.optimized_models import TINY
 
 
-def command(monkeypatch, *arguments):
-    """Run the command line in this process; it must end well."""
-    monkeypatch.setattr(sys, "argv", ["profile-sd3", *map(str, arguments)])
-    with pytest.raises(SystemExit) as stopped:
-        main()
-    assert not stopped.value.code
-
-
-def test_layers_of_an_optimized_run(monkeypatch, tmp_path):
+def test_layers_of_an_optimized_run(tmp_path):
     """All operator time finds a module path, each of them one of the original run or around such;
     the fused attention is where its pieces were."""
     pytest.importorskip("sympy")
     optimized = tmp_path / "optimized"
-    command(monkeypatch, "graph", "optimize", TINY, optimized, "--with", "ort-transformers")
+    arguments = (TINY, optimized, "--with", "ort-transformers")
+    assert run_command("graph", "optimize", *arguments) == 0
     runs = []
     for name, model in (("before", TINY), ("after", optimized)):
         options = ("--name", name, "--out", tmp_path / "traces", "--steps", 1, "--warmup", 0)
-        command(monkeypatch, "run", "--model", model, *options)
+        assert run_command("run", "--model", model, *options) == 0
         runs.append(profiler.load(tmp_path / "traces" / name))
     before, after = (set(run.commands["layer"].cast(pl.String)) for run in runs)
     around = {layer.rsplit(".", n)[0] for layer in before for n in range(layer.count(".") + 1)}

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import numpy as np
+import onnx
 import onnx_ir as ir
 import pytest
 
 from profiler.errors import InputError
 from profiler.graph.model_file import read_model
-from profiler.graph.random_inputs import random_inputs
+from profiler.graph.random_inputs import random_inputs, refuse_unknown_sizes
 from profiler.graph.verification import run_model
 from profiler.pipelines.tiny import default_model_folder
 from tests.graph.models import graph
@@ -65,11 +68,34 @@ def test_inputs_with_an_initializer_are_left_to_it() -> None:
     assert list(random_inputs(given)) == ["x"]
 
 
-@pytest.mark.parametrize("inputs", ["string[2] x", "seq(float[2]) x", "float[65536,65536] x"])
-def test_what_cannot_be_made_up(inputs: str) -> None:
-    """Strings, sequences and enormous shapes are refused by the input's name."""
-    with pytest.raises(InputError, match="input 'x'"):
-        random_inputs(model(inputs, "float[1] y", "y = Identity(x)"))
+@pytest.mark.parametrize(
+    ("inputs", "sizes", "remedy"),
+    [
+        ("string[2] x", {}, "export the model without it"),
+        ("seq(float[2]) x", {}, "export it as one"),
+        ("float[65536,65536] x", {}, "export it with sizes from 0 on"),
+        ("float[N,65536] x", {"N": 65536}, "give smaller ones by --size"),
+    ],
+)
+def test_what_cannot_be_made_up(inputs: str, sizes: dict, remedy: str) -> None:
+    """Strings, sequences and enormous shapes are refused by the input's name, with a way out."""
+    with pytest.raises(InputError, match=f"^input 'x' .*: {remedy}"):
+        random_inputs(model(inputs, "float[1] y", "y = Identity(x)"), sizes)
+
+
+def test_sizes_that_can_be_named(tmp_path: Path) -> None:
+    """A name that no dimension has is refused with those that inputs have, not with what is
+    computed from them; a model of fixed sizes has none."""
+    nodes = "y = Relu(x)"
+    path = tmp_path / "model.onnx"
+    given = graph("float[H,W] x", "float[H,W] y", nodes)
+    given.graph.value_info.append(onnx.helper.make_tensor_value_info("y", 1, ["2*H", "W"]))
+    path.write_bytes(given.SerializeToString())
+    with pytest.raises(InputError, match=r"called so: give one of H, W$"):
+        refuse_unknown_sizes([path], {"height": 4})
+    path.write_bytes(graph("float[2] x", "float[2] y", nodes).SerializeToString())
+    with pytest.raises(InputError, match="all are fixed, so leave it out"):
+        refuse_unknown_sizes([path], {"height": 4})
 
 
 def test_the_tiny_pipeline_runs_on_them() -> None:

@@ -11,6 +11,7 @@ from profiler.errors import InputError
 from profiler.graph.split.model import SplitOperation, WholeOperation, split_model
 from profiler.graph.split.portions import Target
 from profiler.graph.split.shapes import shape_for
+from tests.graph.models import graph
 from tests.graph.split_models import add_scopes, check_same, commands, make_model, numbers, run
 
 X = numbers(2, 5, 6)
@@ -399,3 +400,19 @@ def test_operands_that_do_not_fit(node, shape, reason):
     assert reason in result.whole[0].reason
     assert [found.op_type for found in model.graph] == [node[0]]
     assert set(model.graph.initializers) == set(weights)
+
+
+@pytest.mark.parametrize(
+    ("operation", "weight", "reason"),
+    [
+        ("MatMul", np.eye(4, dtype=np.float32), "one of its operands has no axis"),
+        ("Gemm", np.eye(4, dtype=np.float32), "its output does not fit its operands"),
+        ("Conv", np.ones((4, 4, 1, 1), np.float32), "its output does not fit its operands"),
+    ],
+)
+def test_shapes_that_lie(operation, weight, reason):
+    """An operation whose declared shapes are none that it can have stays whole, with the reason."""
+    made = graph("float x", "float y", f"[m] y = {operation}(x, w)", arrays={"w": weight})
+    result = split_model(ir.from_proto(made), Target(parts=2))
+    assert [(whole.node, whole.op_type) for whole in result.whole] == [("m", operation)]
+    assert reason in result.whole[0].reason

@@ -3,30 +3,21 @@
 from __future__ import annotations
 
 import json
-import sys
+from functools import partial
 
 import numpy as np
 import onnx_ir as ir
 import pytest
 
 from profiler.cli.graph.numbers import parse_bytes, parse_sizes
-from profiler.cli.main import main
 from profiler.errors import InputError
 from tests.graph.split_models import make_model, numbers
 
 
 @pytest.fixture
-def cli(monkeypatch, capsys):
-    """Run the command line in this process; returns exit code, stdout and stderr."""
-
-    def run(*arguments):
-        monkeypatch.setattr(sys, "argv", ["profile-sd3", "graph", "split", *map(str, arguments)])
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        out, err = capsys.readouterr()
-        return int(stopped.value.code or 0), out, err
-
-    return run
+def cli(cli):
+    """Run `graph split` in this process; returns exit code, stdout and stderr."""
+    return partial(cli, "graph", "split")
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import polars as pl
 import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.cli.main import main
 from profiler.pipelines.tiny import default_model_folder
+from tests.command_line import run_command
 
 PARTS = 3
 
@@ -20,25 +18,14 @@ def runs(tmp_path_factory):
     """The tiny model as it is and split: a run of each by the command line, and its analysis."""
     folder = tmp_path_factory.mktemp("split")
     split = folder / "model"
-    _command("graph", "split", default_model_folder(), split, "--parts", PARTS)
+    assert run_command("graph", "split", default_model_folder(), split, "--parts", PARTS) == 0
     found = []
     for name, model in (("whole", default_model_folder()), ("parts", split)):
         arguments = ("--model", model, "--name", name, "--out", folder, "--steps", 2)
-        _command("run", *arguments, "--warmup", 0)
+        assert run_command("run", *arguments, "--warmup", 0) == 0
         run = profiler.load(folder / name)
         found.append((run, analyze(run)))
     return found
-
-
-def _command(*arguments):
-    before = sys.argv
-    sys.argv = ["profile-sd3", *map(str, arguments)]
-    try:
-        with pytest.raises(SystemExit) as stopped:
-            main()
-        assert not stopped.value.code
-    finally:
-        sys.argv = before
 
 
 def operators(analysis):

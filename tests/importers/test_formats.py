@@ -5,10 +5,7 @@ from __future__ import annotations
 import json
 
 import pytest
-import typer
-from typer.testing import CliRunner
 
-from profiler.cli.import_ import import_
 from profiler.errors import InputError
 from profiler.importers.formats import import_trace
 from profiler.importers.kineto import import_kineto
@@ -68,12 +65,9 @@ def test_a_file_name_becomes_a_plain_run_name(tmp_path):
     assert import_kineto(path, tmp_path / "traces").name == "my-trace-1"
 
 
-def test_the_subcommand_prints_the_bundle(tmp_path):
+def test_the_subcommand_prints_the_bundle(cli, tmp_path):
     """`profile-sd3 import FILE --out DIR --name RUN` prints where the bundle is."""
-    app = typer.Typer()
-    app.command()(import_)
-    path = flux().write(tmp_path)
-    arguments = [str(path), "--out", str(tmp_path / "traces"), "--name", "mine"]
-    result = CliRunner().invoke(app, arguments)
-    assert result.exit_code == 0, result.output
-    assert result.output.replace("\n", "").endswith(str(tmp_path / "traces" / "mine"))
+    traces = tmp_path / "traces"
+    code, text, error = cli("import", flux().write(tmp_path), "--out", traces, "--name", "mine")
+    assert code == 0, error
+    assert text == f"{traces / 'mine'}\n"

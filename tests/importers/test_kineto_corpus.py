@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import numpy as np
 import polars as pl
@@ -12,16 +11,13 @@ import pytest
 from profiler.errors import InputError
 from profiler.importers.formats import import_trace
 from profiler.table.load import load
+from tests.corpus import CORPUS, SD35, needs_corpus
 
 from .traces import calls
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
-SD35 = CORPUS / "torch" / "sd35_mi300x.json.gz"
 TRACELENS = "sd35_mi300x.tracelens_"
 
-pytestmark = pytest.mark.skipif(
-    not SD35.is_file(), reason=f"{SD35} is missing: mount the corpus at ../shared/corpus"
-)
+pytestmark = needs_corpus
 
 
 @pytest.fixture(scope="module")

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
@@ -40,6 +43,23 @@ def test_a_prediction_without_an_interval(run):
     found = predict(run, analyze(run), Scenario(steps=1))
     drawn = {trace.type for trace in figures.prediction(found).data}
     assert drawn == ({"bar"} if found.request.low is None else {"bar", "scatter"})
+
+
+def test_an_interval_without_end_leaves_the_changes_in_sight(run):
+    """An interval that goes on a hundred times as far as any change does not stretch the axis: it
+    is cut at the edge, where a text tells its end."""
+    found = compare_runs([run], [run])
+    wide = pl.when(pl.col("metric") == "end_to_end")
+    metrics = found.metrics.with_columns(
+        change=wide.then(-0.4).otherwise("change"),
+        low=wide.then(-0.6).otherwise("low"),
+        high=wide.then(158.66).otherwise("high"),
+    )
+    figure = figures.comparison(replace(found, metrics=metrics))
+    assert figure.layout.xaxis.range == (-80, 40)
+    (note,) = figure.layout.annotations
+    assert (note.xref, note.x, note.y) == ("paper", 1, "0")
+    assert note.text == "+15,866 % \u25b8"
 
 
 def test_a_comparison_with_itself(run):

@@ -1,6 +1,7 @@
 """Findings in the terminal."""
 
 import io
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -53,6 +54,16 @@ def test_finding_with_evidence_and_remedy():
         "high    vae takes 31 % of the run",
         "        wait 1.50 ms, wait share 31 %, held 2.00 KiB, calls 12,345, ratio 1.25",
         "        → Do something else.",
+    ]
+
+
+def test_a_number_stays_with_its_unit():
+    """A line that is too short for both begins the next one with both."""
+    finding = replace(FINDING, title="vae and all takes 31 % of the run")
+    _, parts = findings_section([finding], 31, len("high    vae and all takes 31"))
+    assert [line.rstrip() for line in _printed(parts).splitlines()][:2] == [
+        "high    vae and all takes",
+        "        31 % of the run",
     ]
 
 

@@ -229,6 +229,17 @@ def test_nothing_measured_is_said():
     assert "Attributed" not in facts
 
 
+def test_a_key_figure_stays_short():
+    """Where too few calls could be compared, the cost is called estimated; how many of which
+    submodule they were stands among the details."""
+    few = {"vae": {"traced_calls": 1, "untraced_calls": 2}}
+    overhead = {"share": 0.04, "estimated_events": 9, "too_few": few}
+    run = tiny_run(info=RunInfo(producer="x", overhead=overhead))
+    assert facts_of(run)["Cost of tracing"].note == "of end to end, estimated"
+    groups = {group.title: dict(group.rows) for group in details(analyze(run))}
+    assert "vae" in groups["Cost of tracing"]["too few"]
+
+
 def test_details_take_any_manifest():
     """Values of the wrong type are shown as text; a share that is a string is no number."""
     run = hostile_run()

@@ -11,7 +11,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
-from profiler.report import charts, figures
+from profiler.report import block_chart, charts, figures
 from profiler.report.chart_style import escaped, shortened, unit_for
 from profiler.table.columns import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
@@ -242,3 +242,25 @@ def test_long_names_keep_what_tells_them_apart():
     assert shortened("blocks.0.attn.to_q", 10) == "…attn.to_q"
     assert shortened("a quite long kernel name", 10) == "a quite l…"
     assert shortened("short", 10) == "short"
+
+
+def test_blocks_of_several_kinds_are_all_named():
+    """Where a submodule has blocks of two kinds, the first of each stands with its name and the
+    axis is named for none of them; blocks of one kind have their name at the axis alone."""
+    layers = ("mid_block.conv", "up_blocks.0.conv", "up_blocks.1.conv")
+    one, several = (
+        block_chart.blocks(analyze(_blocks_of("vae", names)))["layout"]["xaxis"]
+        for names in (layers[1:], layers)
+    )
+    assert (one["title"]["text"], one["ticktext"]) == ("up_blocks.*", ["0", "1"])
+    assert several["title"]["text"] == "block"
+    assert several["ticktext"] == ["mid_block", "0<br>up_blocks", "1"]
+
+
+def _blocks_of(submodule, layers):
+    call = make_call(0, submodule, 0, 900, stage="decode")
+    commands = [
+        Command(0, "rbln:0", "C0", "compute", layer, 100 * number, 50, "Conv")
+        for number, layer in enumerate(layers)
+    ]
+    return make_run([call], commands)

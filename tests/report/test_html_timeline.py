@@ -49,6 +49,22 @@ def test_tracks_sort_by_number():
     assert found == [("cuda:0", "stream 7"), ("cuda:0", "stream 13"), ("", "t")]
 
 
+def test_a_lane_names_all_categories_of_its_track():
+    """A track with work of the host and of the device has both, in the usual order, and stands
+    where its device work belongs; each command keeps its own."""
+    kinds = (("b", "dma"), ("a", "sync"), ("a", "host"), ("b", "host"), ("b", "dma"))
+    commands = [
+        Command(-1, "cuda:0", track, category, "x", number, 1)
+        for number, (track, category) in enumerate(kinds)
+    ]
+    timeline = timeline_of(make_run(commands=commands))
+    found = [(lane["track"], lane["category"]) for lane in timeline.document["lanes"]]
+    assert found == [("b", "host, dma"), ("a", "host, sync")]
+    codes = timeline.tables["commands"]["category"]
+    names = [timeline.document["categories"][code] for code in codes]
+    assert names == ["dma", "host", "dma", "sync", "host"]
+
+
 def test_rows_of_a_lane_are_its_own(three_steps):
     """Each lane names a stretch of its table that holds exactly the commands of its track."""
     run, _ = three_steps

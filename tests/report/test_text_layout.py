@@ -35,7 +35,8 @@ def _lines(columns, width):
         ([-15_000_000, 20_000_000], "t ms", ("-15.0", "20.0")),
         ([-3, 20_000_000], "t ms", ("0.0", "20.0")),
         ([None, 5], "t ns", ("-", "5")),
-        ([], "t ns", ()),
+        ([], "t ms", ()),
+        ([0, None], "t ms", ("0", "-")),
     ],
 )
 def test_times_take_the_unit_of_the_largest(values, header, cells):
@@ -118,6 +119,13 @@ def test_sparkline():
     assert sparkline([5], 10) == "█"
     assert sparkline([0, 0], 10) == "▁▁"
     assert sparkline([], 10) == ""
+
+
+def test_clean_bounds_what_nobody_reads():
+    """A name of 100 kB loses its middle."""
+    text = clean("a" * 50_000 + "z" * 50_000)
+    assert len(text) == 4_000
+    assert (text[:2], text.count("…"), text[-2:]) == ("aa", 1, "zz")
 
 
 def test_clean_keeps_ordinary_text():

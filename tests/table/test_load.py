@@ -23,10 +23,10 @@ from profiler.trace.bundle import HOST_NAME, MERGED_NAME, BundleWriter, call_fil
 from profiler.trace.manifest import MANIFEST_NAME, RunInfo
 from profiler.trace.merge import merge_bundle
 from profiler.trace.writer import encode_call
+from tests.corpus import PERFETTO_TESTS, needs_corpus
 from tests.trace.samples import EPOCH_NS, awkward_trace, small_bundle, small_calls, small_host
 from tests.trace.strategies import hostile_traces
 
-_CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "perfetto"
 _WHOLE = encode_call(*small_calls()[0])
 
 
@@ -321,8 +321,8 @@ def test_damage_anywhere(tmp_path: Path, at: int, damage: bytes) -> None:
         return
 
 
-@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus ../shared/corpus is not here")
-@pytest.mark.parametrize("path", sorted(_CORPUS.glob("*.pb")), ids=lambda path: path.stem)
+@needs_corpus
+@pytest.mark.parametrize("path", PERFETTO_TESTS, ids=lambda path: path.stem)
 def test_corpus(path: Path) -> None:
     """Each of Perfetto's parser tests loads or is refused, never a crash."""
     try:

@@ -128,6 +128,17 @@ def test_odd_submodule_names_stay_in_the_folder(tmp_path: Path) -> None:
     assert path.name == "003_.._.._x_y__.decode.pb"
 
 
+def test_a_call_with_a_long_name_is_kept(tmp_path: Path) -> None:
+    """A name longer than a file's may be is cut in the file's name, and whole in the trace."""
+    name = "층" * 1000
+    call = Call(3, name, "encode", name, NO_STEP, "cpu:0", 0, 10, ops_traced=False)
+    with BundleWriter.create(tmp_path, "run") as bundle:
+        path = bundle.write_call(call, two_commands())
+    assert path.name == f"003_{'층' * 33}.{'층' * 33}.pb"
+    (read,) = read_trace(path).calls
+    assert (read.submodule, read.branch) == (name, name)
+
+
 def test_killed_in_the_middle(tmp_path: Path) -> None:
     """A killed process leaves every finished call readable; merge rebuilds the rest and says
     what is lost."""

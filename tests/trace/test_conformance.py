@@ -13,15 +13,15 @@ import pytest
 from profiler.table.load import load
 from profiler.trace.columns import ARG_KINDS, TraceColumns, TrackRow
 from profiler.trace.reader import read_trace
+from tests.corpus import PERFETTO_TESTS, needs_corpus
 from tests.trace.conformance.cases import FOLDER, TEXTS, encoded
 
-_CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "perfetto"
-_FILES = [*sorted(_CORPUS.glob("*.pb")), *sorted(FOLDER.glob("*.pb"))]
+_FILES = [*PERFETTO_TESTS, *sorted(FOLDER.glob("*.pb"))]
 
 cases = pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
 
 
-@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus ../shared/corpus is not here")
+@needs_corpus
 def test_corpus() -> None:
     """The corpus is among the cases."""
     assert len(_FILES) > len(TEXTS)

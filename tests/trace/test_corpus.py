@@ -8,13 +8,11 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.trace.reader import read_bytes, read_trace
-
-_CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "perfetto"
-_FILES = sorted(_CORPUS.glob("*.pb"))
+from tests.corpus import PERFETTO_TESTS, needs_corpus
 
 
-@pytest.mark.skipif(not _FILES, reason="the corpus ../shared/corpus is not here")
-@pytest.mark.parametrize("path", _FILES, ids=lambda path: path.stem)
+@needs_corpus
+@pytest.mark.parametrize("path", PERFETTO_TESTS, ids=lambda path: path.stem)
 def test_perfetto_parser_tests(path: Path) -> None:
     """Each of Perfetto's parser tests is read or refused, never a crash."""
     try:

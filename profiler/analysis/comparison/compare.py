@@ -58,7 +58,7 @@ def compare(base: Sequence[Measurement], new: Sequence[Measurement]) -> Comparis
     """Compare a baseline with new runs. Raises InputError where a side has no run."""
     if not base or not new:
         raise InputError("a comparison needs a run on each side: give at least one of each")
-    calibrated = _calibrated([*base, *new])
+    calibrated, within_noise = _calibrated([*base, *new])
     sides = []
     for side, modules in zip((base, new), align_modules(base, new), strict=True):
         samples = [
@@ -74,17 +74,23 @@ def compare(base: Sequence[Measurement], new: Sequence[Measurement]) -> Comparis
         runs=_runs(base, new),
         metrics=_in_order(_without_lone_branches(metrics), [*base, *new]),
         calibrated=calibrated,
-        notes=tuple(notes_on(base, new, calibrated)),
+        notes=tuple(notes_on(base, new, calibrated, within_noise)),
     )
 
 
-def _calibrated(measured: Sequence[Measurement]) -> tuple[str, ...]:
-    """The submodules of which every run with traced calls knows what tracing costs."""
-    known: dict[str, list[bool]] = {}
+def _calibrated(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The submodules of which every run with traced calls knows what tracing costs: those that
+    are scaled by it, and those where some run could not tell it from noise. To scale the other
+    runs alone would make a difference of what tracing costs them."""
+    known: dict[str, list[float | None]] = {}
     for run in measured:
         for name in run.calls.filter("traced")["submodule"].unique(maintain_order=True):
-            known.setdefault(name, []).append(name in run.calibration)
-    return tuple(name for name, found in known.items() if all(found))
+            known.setdefault(name, []).append(run.calibration.get(name))
+    told = [(name, factors) for name, factors in known.items() if None not in factors]
+    return (
+        tuple(name for name, factors in told if 1.0 not in factors),
+        tuple(name for name, factors in told if 1.0 in factors),
+    )
 
 
 def _calibrated_stages(

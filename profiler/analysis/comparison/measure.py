@@ -66,7 +66,8 @@ class Measurement:
     `pipeline` and `step` in the frames say which sample a row is of: `step` a denoising step, -1
     elsewhere; `pipeline` a pipeline call, below 0 a call that lies in none and is a sample by
     itself. `devices` are those that its calls are placed on; `calibration` is untraced over traced
-    time by submodule, `modules` the class by module path of each submodule, where they are known.
+    time by submodule, 1 where noise hides it, `modules` the class by module path of each submodule,
+    where they are known.
     """
 
     run_id: str

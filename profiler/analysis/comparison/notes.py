@@ -21,11 +21,14 @@ _Side = Sequence[Measurement]
 _Of = Callable[[Measurement], Any]
 
 
-def notes_on(base: _Side, new: _Side, calibrated: Sequence[str]) -> Iterator[str]:
-    """Sentences without a full stop."""
+def notes_on(
+    base: _Side, new: _Side, calibrated: Sequence[str], within_noise: Sequence[str]
+) -> Iterator[str]:
+    """Sentences without a full stop. `calibrated` are the submodules whose traced calls are scaled
+    to untraced ones, `within_noise` those where some run cannot tell the cost of tracing."""
     yield from _same(base, new)
     yield from _repetition(base, new)
-    yield from _tracing(base, new, calibrated)
+    yield from _tracing(base, new, calibrated, within_noise)
     yield from _asynchronous(base, new)
     identity: tuple[tuple[str, _Of], ...] = (
         (said("pipeline"), lambda run: run.info.pipeline),
@@ -74,12 +77,19 @@ def _repetition(base: _Side, new: _Side) -> Iterator[str]:
         )
 
 
-def _tracing(base: _Side, new: _Side, calibrated: Sequence[str]) -> Iterator[str]:
+def _tracing(
+    base: _Side, new: _Side, calibrated: Sequence[str], within_noise: Sequence[str]
+) -> Iterator[str]:
     if calibrated:
         yield said("calibrated to untraced calls: {submodules}", submodules=", ".join(calibrated))
+    if within_noise:
+        yield said(
+            "as traced, for what tracing costs is within noise in some of the runs: {submodules}",
+            submodules=", ".join(within_noise),
+        )
     traced = [_traced(side) for side in (base, new)]
     names = [*dict.fromkeys([*traced[0], *traced[1]])]
-    raw = [name for name in names if name not in calibrated]
+    raw = [name for name in names if name not in (*calibrated, *within_noise)]
     for at, side in enumerate((said("base"), said("new"))):
         alone = [name for name in raw if traced[at].get(name, 0) and traced[1 - at].get(name) == 0]
         if alone:

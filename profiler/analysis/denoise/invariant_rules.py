@@ -175,7 +175,7 @@ def _cross_attention(
     row: _Row, queries: dict[tuple[str, str], tuple[int, ...]]
 ) -> Invariant | None:
     """Keys and values of other tokens than the queries."""
-    cross = _CROSS.search(row.path)
+    cross = _CROSS.match(row.path)
     query = queries.get((row.submodule, f"{cross[1]}.to_q")) if cross else None
     key = _tokens(row)
     if not cross or not query or not key or query == key:

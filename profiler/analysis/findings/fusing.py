@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
 import polars as pl
 
-from profiler.analysis.findings.finding import Finding, Severity
+from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
     as_percent,
@@ -17,7 +14,7 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
-from profiler.messages import said
+from profiler.messages import Said, said
 
 __all__ = ["data_movement", "elementwise_chains", "norm_chains", "unfused_attention"]
 
@@ -31,87 +28,59 @@ _NAMED = 3
 
 def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
     """Attention writes its scores to memory: product, softmax and product are commands each."""
-    return tuple(
-        Finding(
-            rule="unfused_attention",
-            title=said(
-                "Attention of {submodule} is not fused: {figure}",
-                submodule=chains.submodule,
-                figure=chains.figure,
-            ),
-            evidence=chains.evidence,
-            hazard=said(
-                "Chains are found by shapes and order, and their saving is an upper bound; "
-                "where the device waits for the host anyway, the run gains less. Fused kernels "
-                "need a mask that they support, head sizes that fit, and round differently."
-            ),
-            remedy=said(
-                "Use scaled_dot_product_attention (flash or memory-efficient kernel), an "
-                "attention processor that does, or ONNX Runtime's attention fusions; check "
-                "that no dense bias or float32 softmax keeps the fused kernel away."
-            ),
-            where=calls_of(analysis, chains.submodule, layer=chains.layer),
-            cost_ns=chains.saved_ns,
-            severity=chains.severity,
-        )
-        for chains in _chains(analysis, ("attention",))
+    return _of_chains(
+        analysis,
+        "unfused_attention",
+        ("attention",),
+        said("Attention of {submodule} is not fused: {figure}"),
+        hazard=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. Fused kernels need a mask that "
+            "they support, head sizes that fit, and round differently."
+        ),
+        remedy=said(
+            "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
+            "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
+            "float32 softmax keeps the fused kernel away."
+        ),
     )
 
 
 def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
     """Norms, and the modulation after them, read and write memory several times."""
-    return tuple(
-        Finding(
-            rule="norm_chains",
-            title=said(
-                "Norms of {submodule} are chains of operators: {figure}",
-                submodule=chains.submodule,
-                figure=chains.figure,
-            ),
-            evidence=chains.evidence,
-            hazard=said(
-                "Chains are found by shapes and order, and their saving is an upper bound; "
-                "where the device waits for the host anyway, the run gains less. A fused norm "
-                "may accumulate in another type."
-            ),
-            remedy=said(
-                "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of "
-                "one by hand, compile the block, or a kernel for norm, shift and scale "
-                "together."
-            ),
-            where=calls_of(analysis, chains.submodule, layer=chains.layer),
-            cost_ns=chains.saved_ns,
-            severity=chains.severity,
-        )
-        for chains in _chains(analysis, ("norm", "norm and modulation"))
+    return _of_chains(
+        analysis,
+        "norm_chains",
+        ("norm", "norm and modulation"),
+        said("Norms of {submodule} are chains of operators: {figure}"),
+        hazard=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. A fused norm may accumulate in "
+            "another type."
+        ),
+        remedy=said(
+            "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of one by "
+            "hand, compile the block, or a kernel for norm, shift and scale together."
+        ),
     )
 
 
 def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
     """Elementwise operators hand intermediates to each other through memory."""
-    return tuple(
-        Finding(
-            rule="elementwise_chains",
-            title=said(
-                "Elementwise operators of {submodule} are not fused: {figure}",
-                submodule=chains.submodule,
-                figure=chains.figure,
-            ),
-            evidence=chains.evidence,
-            hazard=said(
-                "Chains are found by shapes and order, and their saving is an upper bound; "
-                "where the device waits for the host anyway, the run gains less. Compiling "
-                "costs time at the first call and at each new shape."
-            ),
-            remedy=said(
-                "torch.compile the submodule; in ONNX export activations as one operator (Gelu "
-                "instead of its formula) and let the optimizer fuse them."
-            ),
-            where=calls_of(analysis, chains.submodule, layer=chains.layer),
-            cost_ns=chains.saved_ns,
-            severity=chains.severity,
-        )
-        for chains in _chains(analysis, ("elementwise", "softmax", "modulation", "rope"))
+    return _of_chains(
+        analysis,
+        "elementwise_chains",
+        ("elementwise", "softmax", "modulation", "rope"),
+        said("Elementwise operators of {submodule} are not fused: {figure}"),
+        hazard=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. Compiling costs time at the "
+            "first call and at each new shape."
+        ),
+        remedy=said(
+            "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
+            "of its formula) and let the optimizer fuse them."
+        ),
     )
 
 
@@ -166,49 +135,55 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True)
-class _Chains:
-    """The chains of one submodule, in all of its calls; `saved_ns` None without a profile."""
-
-    submodule: str
-    layer: str
-    saved_ns: int | None
-    severity: Severity
-    figure: str
-    evidence: dict[str, int | float | str]
-
-
-def _chains(analysis: Analysis, what: tuple[str, ...]) -> Iterator[_Chains]:
-    """The chains of each submodule for which they are worth a word."""
+def _of_chains(
+    analysis: Analysis, rule: str, what: tuple[str, ...], title: Said, *, hazard: str, remedy: str
+) -> tuple[Finding, ...]:
+    """A finding for each submodule whose chains of these sorts are worth a word: without a profile
+    for the time they take, else for what fusing them saves. `title` has places for the
+    `{submodule}` and the `{figure}`."""
     total = total_ns(analysis)
     rows = analysis.fusions.filter(pl.col("what").is_in(what))
     rows = scaled(analysis, rows, "busy_ns", "saved_ns", "chains", "saved_bytes")
+    found = []
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         busy = float(some["busy_ns"].sum())
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
-        if saved is None and share(busy, total) < _BUSY:
+        part = share(busy if saved is None else saved, total)
+        if part < (_BUSY if saved is None else MATERIAL):
             continue
-        if saved is not None and share(saved, total) < MATERIAL:
-            continue
-        first = some.row(0, named=True)
-        evidence: dict[str, int | float | str] = {
-            "chains": round(some["chains"].sum()),
-            "busy_ns": round(busy),
-            "busy_share": share(busy, total),
-            "memory_traffic_saved_bytes": round(some["saved_bytes"].sum()),
-            "longest_chain": first["op_types"],
-        }
-        if saved is not None:
-            evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
-        part = as_percent(share(busy if saved is None else saved, total))
         figure = (
-            said("its chains take {share} of the run", share=part)
+            said("its chains take {share} of the run", share=as_percent(part))
             if saved is None
-            else said("at most {share} of the run to save", share=part)
+            else said("at most {share} of the run to save", share=as_percent(part))
         )
-        cost = None if saved is None else round(saved)
-        severity: Severity = "medium" if share(busy, total) >= _BUSY_MEDIUM else "low"
-        yield _Chains(str(submodule), first["layer"], cost, severity, figure, evidence)
+        found.append(
+            Finding(
+                rule=rule,
+                title=said(title.template, submodule=submodule, figure=figure),
+                evidence=_evidence(some, busy, saved, total),
+                hazard=hazard,
+                remedy=remedy,
+                where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
+                cost_ns=None if saved is None else round(saved),
+                severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
+            )
+        )
+    return tuple(found)
+
+
+def _evidence(
+    chains: pl.DataFrame, busy: float, saved: float | None, total: int
+) -> dict[str, int | float | str]:
+    evidence: dict[str, int | float | str] = {
+        "chains": round(chains["chains"].sum()),
+        "busy_ns": round(busy),
+        "busy_share": share(busy, total),
+        "memory_traffic_saved_bytes": round(chains["saved_bytes"].sum()),
+        "longest_chain": chains["op_types"][0],
+    }
+    if saved is not None:
+        evidence |= {"saved_ns": round(saved), "saved_share": share(saved, total)}
+    return evidence
 
 
 def _computing(analysis: Analysis) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from profiler.messages import Said, said
 __all__ = [
     "MATERIAL",
     "UNLABELLED",
+    "accelerators",
     "as_percent",
     "calls_of",
     "is_accelerator",
@@ -20,6 +21,7 @@ __all__ = [
     "share",
     "times",
     "total_ns",
+    "unaligned",
 ]
 
 MATERIAL = 0.01  # of end to end: what cannot save more is below what repeated runs differ by
@@ -53,6 +55,17 @@ def times(number: int) -> Said:
 def is_accelerator(device: str | None) -> bool:
     """Whether the host only drives the device: everything but CPUs, which are hosts themselves."""
     return bool(device) and not str(device).startswith("cpu")
+
+
+def accelerators(analysis: Analysis) -> pl.DataFrame:
+    """The rows of the idle table that are of accelerators; none without calls."""
+    rows = analysis.idle if len(analysis.calls) else analysis.idle.clear()
+    return rows.filter(pl.Series([is_accelerator(d) for d in rows["device"]], dtype=pl.Boolean))
+
+
+def unaligned(analysis: Analysis) -> bool:
+    """Whether nothing relates the clock of some device to that of another."""
+    return any(loss.kind == "unaligned_clock" for loss in analysis.losses)
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:

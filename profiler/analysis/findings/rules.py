@@ -11,6 +11,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from profiler.analysis.findings import (
+    between_calls,
     fusing,
     memory,
     over_time,
@@ -46,8 +47,8 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             over_time.outlier_steps,
             waiting.host_bound,
             waiting.idle_gaps,
-            waiting.host_between_steps,
-            waiting.scheduler_sync,
+            between_calls.host_between_steps,
+            between_calls.scheduler_sync,
             waiting.transfers_exposed,
             waiting.idle_device,
             submodules.encoder_dominates,

@@ -40,7 +40,37 @@ def operator_table(
     all device time for operators of devices, of all host time for host commands; each of the two
     adds up to 1.
     """
-    sums = (
+    keys = pl.DataFrame(
+        {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
+        schema={"submodule": pl.String, "layer": pl.String, "host": pl.Boolean},
+    ).with_row_index("key")
+    table = (
+        _sums(folds)
+        .join(keys, on="key")
+        .join(_places(folds, frame, commands), on="key")
+        .join(calibration, on="submodule", how="left")
+        .with_columns(
+            busy_sum_ns=pl.col("busy"),
+            gap_ns=pl.col("gap"),
+            commands_per_call=pl.col("commands") / pl.col("calls"),
+            parallel_efficiency=ratio(pl.col("working_busy"), pl.col("possible")),
+            imbalance=ratio(pl.col("busiest"), pl.col("even")),
+            share=ratio(pl.col("busy"), pl.col("busy").sum().over("host")),
+            calibrated_ns=(pl.col("busy") * pl.col("calibration"))
+            .round()
+            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
+        )
+        .sort(
+            ["busy_sum_ns", "submodule", "layer", "host"],
+            descending=[True, False, False, False],
+        )
+    )
+    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(OPERATORS).items())
+
+
+def _sums(folds: Folds) -> pl.DataFrame:
+    """For each key its calls and their times, added up."""
+    return (
         pl.DataFrame(
             {
                 "key": folds.key,
@@ -62,33 +92,8 @@ def operator_table(
             first_ns=pl.col("wall").first(),
             median_ns=pl.coalesce(pl.col("wall").slice(1).median(), pl.col("wall").first()),
         )
+        .with_columns(pl.col("key").cast(pl.UInt32))
     )
-    keys = pl.DataFrame(
-        {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
-        schema={"submodule": pl.String, "layer": pl.String, "host": pl.Boolean},
-    ).with_row_index("key")
-    table = (
-        sums.with_columns(pl.col("key").cast(pl.UInt32))
-        .join(keys, on="key")
-        .join(_places(folds, frame, commands), on="key")
-        .join(calibration, on="submodule", how="left")
-        .with_columns(
-            busy_sum_ns=pl.col("busy"),
-            gap_ns=pl.col("gap"),
-            commands_per_call=pl.col("commands") / pl.col("calls"),
-            parallel_efficiency=ratio(pl.col("working_busy"), pl.col("possible")),
-            imbalance=ratio(pl.col("busiest"), pl.col("even")),
-            share=ratio(pl.col("busy"), pl.col("busy").sum().over("host")),
-            calibrated_ns=(pl.col("busy") * pl.col("calibration"))
-            .round()
-            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
-        )
-        .sort(
-            ["busy_sum_ns", "submodule", "layer", "host"],
-            descending=[True, False, False, False],
-        )
-    )
-    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(OPERATORS).items())
 
 
 def _places(folds: Folds, frame: pl.DataFrame, commands: CommandArrays) -> pl.DataFrame:

@@ -12,7 +12,6 @@ from profiler.analysis.work.registry import DoesNotFit, Family, Operation, Work,
 from profiler.analysis.work.shapes import Tensor
 
 __all__ = [
-    "aten_resample",
     "clone",
     "copy",
     "embedding",
@@ -75,23 +74,20 @@ def part(op: Operation) -> Work:
     return Work(Family.MOVEMENT, x.dtype, 0, op.inputs, op.outputs, known)
 
 
-@formula("Upsample", "Resize", "GridSample")
-def resample(op: Operation) -> Work:
-    """Traffic alone: how values are interpolated is not in the shapes, nor then the FLOPs."""
-    return Work(Family.MOVEMENT, op.input(0).dtype, None, op.inputs, op.outputs)
-
-
 @formula(
+    "Upsample",
+    "Resize",
+    "GridSample",
     "aten::upsample_bilinear2d",
     "aten::upsample_bicubic2d",
     "aten::grid_sampler_2d",
     "aten::_upsample_bilinear2d_aa",
     "aten::upsample_trilinear3d",
 )
-def aten_resample(op: Operation) -> Work:
-    """The size of the result is an argument; neither traffic nor arithmetic is known."""
-    x = op.input(0)
-    return Work(Family.MOVEMENT, x.dtype, None, op.inputs, op.outputs)
+def resample(op: Operation) -> Work:
+    """Traffic alone: how values are interpolated is not in the shapes, nor then the FLOPs. Of
+    torch's not even that: the size of the result is an argument."""
+    return Work(Family.MOVEMENT, op.input(0).dtype, None, op.inputs, op.outputs)
 
 
 @formula("aten::copy", "aten::_copy_from")

@@ -10,7 +10,6 @@ once a row (the quotient, the root) is not counted. Source: onnx.ai/onnx/operato
 from __future__ import annotations
 
 from profiler.analysis.work.registry import Family, Operation, Work, formula
-from profiler.analysis.work.shapes import Tensor
 
 __all__ = [
     "batch_norm",
@@ -26,19 +25,15 @@ _RMS = 3
 
 
 def _norm(op: Operation, operations: int) -> Work:
-    """`x` first, then what is applied to each element: scale, shift."""
+    """`operations` on each element of the first input."""
     x = op.input(0)
-    total = operations + min(len(_vectors(op)), 2)
-    return Work(Family.NORM, x.dtype, total * x.size, op.inputs, _outputs(op, x))
+    return Work(Family.NORM, x.dtype, operations * x.size, op.inputs, op.outputs or (x,))
 
 
-def _vectors(op: Operation) -> list[Tensor]:
-    """Scales and shifts: the inputs that are smaller than the first."""
-    return [t for t in op.inputs[1:] if 1 <= t.size < op.inputs[0].size]
-
-
-def _outputs(op: Operation, x: Tensor) -> tuple[Tensor, ...]:
-    return op.outputs or (x,)
+def _affine(op: Operation) -> int:
+    """Scale and shift, an operation each: inputs that are smaller than the first."""
+    size = op.input(0).size
+    return min(sum(1 <= t.size < size for t in op.inputs[1:]), 2)
 
 
 @formula(
@@ -58,7 +53,7 @@ def _outputs(op: Operation, x: Tensor) -> tuple[Tensor, ...]:
 )
 def with_mean(op: Operation) -> Work:
     """Layer, group and instance norm: five operations an element, and scale and shift."""
-    return _norm(op, _STATISTICS)
+    return _norm(op, _STATISTICS + _affine(op))
 
 
 @formula(
@@ -70,7 +65,7 @@ def with_mean(op: Operation) -> Work:
 )
 def without_mean(op: Operation) -> Work:
     """RMS norm: three operations an element, and the scale."""
-    return _norm(op, _RMS)
+    return _norm(op, _RMS + _affine(op))
 
 
 @formula("SkipLayerNormalization", "SkipGroupNorm")
@@ -86,10 +81,8 @@ def skip_without_mean(op: Operation) -> Work:
 
 
 def _skip(op: Operation, operations: int) -> Work:
-    x = op.input(0)
     op.input(1)
-    total = operations + 1 + min(len(op.inputs) - 2, 3)
-    return Work(Family.NORM, x.dtype, total * x.size, op.inputs, _outputs(op, x))
+    return _norm(op, operations + 1 + min(len(op.inputs) - 2, 3))
 
 
 @formula(
@@ -101,12 +94,10 @@ def _skip(op: Operation, operations: int) -> Work:
 )
 def batch_norm(op: Operation) -> Work:
     """In inference a scale and a shift by known statistics: two operations an element."""
-    x = op.input(0)
-    return Work(Family.NORM, x.dtype, 2 * x.size, op.inputs, _outputs(op, x))
+    return _norm(op, 2)
 
 
 @formula("LpNormalization")
 def lp_norm(op: Operation) -> Work:
     """A square, a sum and a quotient an element."""
-    x = op.input(0)
-    return Work(Family.NORM, x.dtype, 3 * x.size, op.inputs, _outputs(op, x))
+    return _norm(op, 3)

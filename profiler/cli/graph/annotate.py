@@ -48,9 +48,10 @@ def annotate(
     ] = False,
     json_file: ResultFile = None,
 ) -> None:
-    """Write measured time, share, calls, bytes and role on the nodes of MODEL, for Netron to show.
+    """Write measured times on the nodes of MODEL.
 
-    MODEL is what was run, or what it was exported from. Look at OUT with `graph view`.
+    Time, share, calls, bytes and role become metadata, which Netron shows. MODEL is what was run,
+    or what it was exported from. Look at OUT with `graph view`.
     """
     from profiler.graph.model_file import model_files
     from profiler.workbench.annotating import annotate as write_annotated

@@ -66,11 +66,12 @@ def check(
         typer.Option("--json", metavar="FILE", help="Write all findings as JSON; -: to stdout."),
     ] = None,
 ) -> None:
-    """Find what stops a graph compiler or costs time; exit with 1 where there is an error.
+    """Find what stops a graph compiler or costs time.
 
-    Empty names of inputs that carry meaning, names of nodes, dynamic shapes, int64 and float64,
-    opsets that a target lacks, constants that are not folded, operations in small pieces, needless
-    pairs of nodes, weights stored twice, data that is missing. What needs no data reads none.
+    Exits with 1 where there is an error. Looks for empty names of inputs that carry meaning, names
+    of nodes, dynamic shapes, int64 and float64, opsets that a target lacks, constants that are not
+    folded, operations in small pieces, needless pairs of nodes, weights stored twice, data that is
+    missing. What needs no data reads none.
     """
     from profiler.graph.check import check_model
 

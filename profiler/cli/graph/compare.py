@@ -53,7 +53,8 @@ def compare(
         ),
     ] = None,
     out: Annotated[
-        Path, typer.Option(help="With --run: folder of bundles; each side gets its own.")
+        Path,
+        typer.Option(metavar="DIR", help="With --run: folder of bundles; each side gets its own."),
     ] = Path("traces"),
     fail_over: Annotated[
         str | None,
@@ -77,10 +78,11 @@ def compare(
         typer.Option("--json", metavar="FILE", help="Write all of it as JSON; -: to stdout."),
     ] = None,
 ) -> None:
-    """Compare two graphs: nodes by type, role and layer, sizes, FLOPs; with --run also times.
+    """Compare two graphs; with --run also their times.
 
-    With --run both are profiled on the same random inputs, A B A B, into two bundles, which are
-    compared by role and layer as `profile-sd3 diff` does, with confidence intervals.
+    By nodes of each type, role and layer, sizes and FLOPs. With --run both are profiled on the same
+    random inputs, A B A B, into two bundles, which are compared by role and layer as `profile-sd3
+    diff` does, with confidence intervals.
     """
     from profiler.graph.model_file import model_files
     from profiler.workbench.comparing import compare_graphs

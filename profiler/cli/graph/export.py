@@ -76,11 +76,11 @@ def export(
     ] = False,
     json_file: ResultFile = None,
 ) -> None:
-    """Export a diffusers pipeline (SD3, SD3.5, FLUX, Qwen-Image) to ONNX, offline.
+    """Export a diffusers pipeline to ONNX, offline.
 
-    Through torch's dynamo exporter, with module paths on the nodes. Each part is compared with
-    torch on random inputs; OUT is there once all are within the tolerance of their type.
-    `profile-sd3 run --model OUT` runs what comes of an SD3.
+    SD3, SD3.5, FLUX or Qwen-Image, through torch's dynamo exporter, with module paths on the nodes.
+    Each part is compared with torch on random inputs; OUT is there once all are within the
+    tolerance of their type. `profile-sd3 run --model OUT` runs it.
     """
     from profiler.graph.export.options import ExportOptions, parse_static
     from profiler.graph.export.pipeline import export_pipeline

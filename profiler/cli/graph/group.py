@@ -16,7 +16,7 @@ __all__ = ["graph"]
 
 graph = typer.Typer(
     name="graph",
-    help="Work on ONNX graphs: what a profile shows is often decided there.",
+    help="Prepare ONNX graphs, and see times on their nodes.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

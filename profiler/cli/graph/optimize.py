@@ -54,11 +54,11 @@ def optimize(
     ] = False,
     json_file: ResultFile = None,
 ) -> None:
-    """Run an optimizer, and show the nodes before and after by type.
+    """Run an optimizer; show nodes before and after.
 
-    Module paths and other metadata stay on nodes that survive; a fused node gets the longest
-    module path of what it stands for. OUT is written once its outputs are those of MODEL on random
-    inputs.
+    By type. Module paths and other metadata stay on nodes that survive; a fused node gets the
+    longest module path of what it stands for. OUT is written once its outputs are those of MODEL on
+    random inputs.
     """
     from profiler.graph.optimize.files import optimize_files
     from profiler.graph.optimize.optimizers import Optimizer
@@ -122,7 +122,9 @@ def _print_notes(file: OptimizedFile) -> None:
     )
     casts = file.done.get("casts_removed")
     if casts:
-        echo(f"  removed: {casts} casts to float32 that ONNX Runtime inserts for its CPU")
+        echo(
+            f"  removed: {counted(casts, 'cast')} to float32 that ONNX Runtime inserts for its CPU"
+        )
         echo("  where that has no kernel of a type it writes out operations; onnxslim does not")
     prepared, left = (file.done.get(f"attention_{name}", 0) for name in ("prepared", "left"))
     if prepared:

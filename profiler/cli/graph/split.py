@@ -60,11 +60,12 @@ def split(
     ] = False,
     json_file: ResultFile = None,
 ) -> None:
-    """Split large MatMul, Gemm, Conv and attention into commands, as compilers of NPUs do.
+    """Split large operations as compilers of NPUs do.
 
-    Parts have columns, rows, channels or heads of the output, or terms of its sums. They keep the
-    operation's layer and have a command_index: a profiled run of OUT shows split operators, which
-    analyze folds back. OUT is written once its outputs are those of MODEL on random inputs.
+    MatMul, Gemm, Conv and attention become commands. Parts have columns, rows, channels or heads of
+    the output, or terms of its sums. They keep the operation's layer and have a command_index: a
+    profiled run of OUT shows split operators, which analyze folds back. OUT is written once its
+    outputs are those of MODEL on random inputs.
     """
     from profiler.graph.split.files import split_files
     from profiler.graph.split.model import OPERATION_TYPES

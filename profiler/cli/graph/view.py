@@ -16,15 +16,16 @@ __all__ = ["view"]
 def view(
     model: Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, annotated or not.")],
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")
     ] = 0,
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
     ] = False,
 ) -> None:
-    """Show a model in Netron, served on 127.0.0.1 until Ctrl-C; the page asks no other host.
+    """Show a model in Netron, served on 127.0.0.1.
 
-    Click a node: what `graph annotate` wrote stands under Metadata. Needs the extra `netron`.
+    Until Ctrl-C; the page asks no other host. Click a node: what `graph annotate` wrote stands
+    under Metadata. Needs the extra `netron`.
     """
     import webbrowser
 

@@ -16,7 +16,7 @@ __all__ = [
     "constant_subgraph",
     "duplicate_initializer",
     "duplicates",
-    "foldable",
+    "foldable_nodes",
     "folded_fits",
     "last_constant_nodes",
 ]
@@ -27,15 +27,14 @@ _COMPARED_BYTES = 1 << 28  # of all tensors: more is compared by samples
 _NO_NUMBERS = (ir.DataType.UNDEFINED, ir.DataType.STRING)
 _GROWN_BYTES = 1 << 20  # what folding may add to a model where its inputs are smaller
 _READ_BYTES = 1 << 28
+_FOLLOWED = 1 << 20  # nodes in all that are followed back: chains that many read would be squares
 _STORED_AS_ONE = {"DequantizeLinear"}  # computed on purpose: its input is the smaller one
 
 
 @rule
 def constant_subgraph(checked: CheckedModel) -> Iterator[GraphFinding]:
     """Nodes that compute from initializers alone."""
-    found = kinds(checked.model)
-    for node in last_constant_nodes(checked.model, found):
-        before = foldable(node)
+    for node, before in foldable_nodes(checked.model):
         count = len(before)
         fits = folded_fits(node, before)
         yield GraphFinding(
@@ -66,10 +65,22 @@ def _is_constant(node: ir.Node, found: Mapping[ir.Value, Kind]) -> bool:
     return all(found.get(output) is Kind.CONSTANT for output in node.outputs)
 
 
-def foldable(node: ir.Node) -> list[ir.Node]:
-    """`node` and the nodes before it that are computed from initializers alone, in any order."""
+def foldable_nodes(model: ir.Model) -> Iterator[tuple[ir.Node, list[ir.Node]]]:
+    """Each of `last_constant_nodes` with the nodes that compute what it writes, in any order;
+    those behind the first 2²⁰ of these nodes are left out. The model may change in between."""
+    left = _FOLLOWED
+    for node in list(last_constant_nodes(model, kinds(model))):
+        before = _foldable(node, left)
+        left -= len(before)
+        if left < 0:
+            return
+        yield node, before
+
+
+def _foldable(node: ir.Node, most: int) -> list[ir.Node]:
+    """`node` and the nodes before it, one more than `most` where there are more."""
     pending, seen = [node], {node: None}
-    while pending:
+    while pending and len(seen) <= most:
         for value in pending.pop().inputs:
             before = None if value is None else value.producer()
             if before is not None and before not in seen and before.op_type != "Constant":

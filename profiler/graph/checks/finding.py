@@ -10,6 +10,7 @@ import onnx_ir as ir
 
 __all__ = ["RULES", "CheckedModel", "GraphFinding", "Severity", "opset", "place", "rule"]
 
+_MOST_LETTERS = 1000
 Severity = Literal["error", "warning", "note"]
 
 
@@ -19,7 +20,7 @@ class GraphFinding:
 
     `node` is the name of the node, input or tensor; `evidence` says what is there, `remedy` what to
     do about it; `fix` whether `--fix` repairs it. `error`: a compiler stops there; `warning`: it
-    costs time or stops some; `note`: it may cost time.
+    costs time or stops some; `note`: it may cost time. Names of more than 1000 letters are cut.
     """
 
     rule: str
@@ -28,6 +29,12 @@ class GraphFinding:
     evidence: str
     remedy: str
     fix: bool = False
+
+    def __post_init__(self) -> None:
+        for name in ("node", "evidence", "remedy"):
+            text = getattr(self, name)
+            if len(text) > _MOST_LETTERS:
+                object.__setattr__(self, name, f"{text[:_MOST_LETTERS]}…")
 
     def to_json(self) -> dict[str, Any]:
         """The finding as a JSON object."""

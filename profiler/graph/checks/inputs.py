@@ -102,7 +102,7 @@ def _remedy(node: ir.Node, meaning: str) -> str:
 
 @rule
 def dangling_input(checked: CheckedModel) -> Iterator[GraphFinding]:
-    """An input is named, but nothing writes it."""
+    """An input of a node, or output of the model, is named, but nothing writes it."""
     known = set(checked.model.graph.inputs)
     for graph in checked.model.graphs():
         known |= {*graph.inputs, *graph.initializers.values()}
@@ -118,3 +118,12 @@ def dangling_input(checked: CheckedModel) -> Iterator[GraphFinding]:
                     f"{node.op_type} reads {value.name!r}, which no node writes",
                     "export the model again, or add the tensor as an input or initializer",
                 )
+    for value in checked.model.graph.outputs:
+        if value.producer() is None and value not in known:
+            yield GraphFinding(
+                "dangling_input",
+                "error",
+                value.name or "",
+                f"the model gives {value.name!r}, which no node writes",
+                "export the model again",
+            )

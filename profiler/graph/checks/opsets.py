@@ -18,11 +18,23 @@ _RUNTIME_DOMAINS = ("com.microsoft", "ai.onnx.contrib", "com.ms.internal")
 
 @rule
 def unsupported_opset(checked: CheckedModel) -> Iterator[GraphFinding]:
-    """With a target: it does not take the model's opset, or a domain of its operators."""
+    """The model says no opset, or one that there is not; with a target: it does not take the
+    model's opset, or a domain of its operators."""
+    version = opset(checked.model)
+    latest = onnx.defs.onnx_opset_version()
+    if not 1 <= version <= latest and any(not node.domain for node in nodes(checked.model)):
+        yield GraphFinding(
+            "unsupported_opset",
+            "error",
+            "",
+            f"the model is of opset {version}, the latest of ONNX {onnx.__version__} is {latest}"
+            if version
+            else "the model imports no opset of ONNX, which tells what its operators are",
+            f"export it again, with an opset of 1 to {latest}",
+        )
     if not checked.target:
         return
     target = find_target(checked.target)
-    version = opset(checked.model)
     if not target.lowest <= version <= target.highest:
         nearest = min(max(version, target.lowest), target.highest)
         yield GraphFinding(

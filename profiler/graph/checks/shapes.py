@@ -16,7 +16,7 @@ _OF_DATA = {"NonZero", "Unique", "NonMaxSuppression", "Compress", "StringSplit"}
 
 @rule
 def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
-    """With `static`: a size of an input is no number, or a node's shape depends on data."""
+    """With `static`: a size of an input is not fixed, or a node's shape depends on data."""
     if not checked.static:
         return
     for value in checked.model.graph.inputs:
@@ -28,7 +28,7 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
                 "dynamic_shape",
                 "error",
                 value.name or "",
-                f"input of shape {_text(value)}: {', '.join(named)} {_no_number(named)}",
+                f"input of shape {_text(value)}: {', '.join(named)} {_not_fixed(named)}",
                 "export it with fixed sizes, or set them by `python -m "
                 "onnxruntime.tools.make_dynamic_shape_fixed`",
             )
@@ -46,11 +46,12 @@ def dynamic_shape(checked: CheckedModel) -> Iterator[GraphFinding]:
 def _dynamic(value: ir.Value) -> list[str]:
     if value.shape is None:
         return ["its shape"]
-    return [str(dim.value or "?") for dim in value.shape if not isinstance(dim, int)]
+    found = (dim if isinstance(dim, int) else str(dim.value or "?") for dim in value.shape)
+    return [str(dim) for dim in found if not isinstance(dim, int) or dim < 0]
 
 
-def _no_number(named: list[str]) -> str:
-    return "is no number" if len(named) == 1 else "are no numbers"
+def _not_fixed(named: list[str]) -> str:
+    return "is not fixed" if len(named) == 1 else "are not fixed"
 
 
 def _text(value: ir.Value) -> str:

@@ -10,7 +10,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-__all__ = ["CONFIGURATIONS", "write_configuration"]
+__all__ = ["CONFIGURATIONS", "SD3_INDEX", "write_configuration"]
 
 
 def _clip(width: int, layers: int, heads: int, activation: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ _VAE = {
     "use_quant_conv": False,
 }
 
-_SD3_INDEX = {
+SD3_INDEX = {
     "_class_name": "StableDiffusion3Pipeline",
     "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
     "text_encoder": ["transformers", "CLIPTextModelWithProjection"],
@@ -100,10 +100,11 @@ _SD3_INDEX = {
     "transformer": ["diffusers", "SD3Transformer2DModel"],
     "vae": ["diffusers", "AutoencoderKL"],
 }
+"""model_index.json of Stable Diffusion 3 with all three text encoders."""
 
 CONFIGURATIONS: dict[str, dict[str, dict[str, Any]]] = {
     "sd3-medium": {
-        "model_index.json": _SD3_INDEX,
+        "model_index.json": SD3_INDEX,
         "scheduler/scheduler_config.json": {
             "_class_name": "FlowMatchEulerDiscreteScheduler",
             "num_train_timesteps": 1000,

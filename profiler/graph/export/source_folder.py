@@ -46,7 +46,8 @@ class SourceFolder:
         for name in names:
             if name not in have:
                 raise InputError(
-                    f"--parts {name}: {self.path} has no such part; it has {', '.join(have)}"
+                    f"--parts {name}: this {self.class_name} has no such part: give some of "
+                    f"{', '.join(have)}"
                 )
         return tuple(p for p in self.parts if not names or p.kind.submodule in names)
 

@@ -10,12 +10,10 @@ import onnx_ir as ir
 from profiler.errors import InputError
 from profiler.graph.checks.constants import (
     duplicates,
-    foldable,
+    foldable_nodes,
     folded_fits,
-    last_constant_nodes,
 )
 from profiler.graph.fixes.removal import remove_unread
-from profiler.graph.values import kinds
 from profiler.graph.verification import run_model
 
 __all__ = ["fold_constants", "share_duplicates"]
@@ -36,12 +34,12 @@ def fold_constants(model: ir.Model) -> int:
     """Replace nodes that compute from initializers alone by what ONNX Runtime computes for them;
     what it cannot compute stays."""
     count = 0
-    for node in list(last_constant_nodes(model, kinds(model))):
-        before = foldable(node)
+    order = {node: number for number, node in enumerate(model.graph)}
+    for node, before in foldable_nodes(model):
         if not folded_fits(node, before):
             continue
         try:
-            arrays = _run(model, node, before)
+            arrays = _run(model, node, sorted(before, key=order.__getitem__))
         except InputError:
             continue
         for output, array in zip(list(node.outputs), arrays, strict=True):
@@ -51,10 +49,8 @@ def fold_constants(model: ir.Model) -> int:
     return count
 
 
-def _run(model: ir.Model, node: ir.Node, before: list[ir.Node]) -> list[Any]:
-    """What `node` writes, computed from the initializers that it and the nodes `before` it read."""
-    needed = set(before)
-    parts = [part for part in model.graph if part in needed]  # in the order of the graph
+def _run(model: ir.Model, node: ir.Node, parts: list[ir.Node]) -> list[Any]:
+    """What `node` writes, computed by `parts`, in order, from the initializers that they read."""
     read = {value: None for part in parts for value in part.inputs if value is not None}
     tensors = []
     for value in read:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import onnx_ir as ir
 
 from profiler.graph.values import nodes
@@ -11,12 +13,12 @@ __all__ = ["name_nodes", "number_names"]
 
 def number_names(model: ir.Model) -> int:
     """Give each node that shares its name with an earlier one a name of its own."""
-    taken: set[str | None] = {node.name for node in nodes(model) if node.name}
+    names = _Names(model)
     seen: set[str] = set()
     count = 0
     for node in nodes(model):
         if node.name and node.name in seen:
-            node.name = _free(node.name, taken)
+            node.name = names.free(node.name)
             count += 1
         if node.name:
             seen.add(node.name)
@@ -25,20 +27,28 @@ def number_names(model: ir.Model) -> int:
 
 def name_nodes(model: ir.Model) -> int:
     """Name each node without a name after its operation and what it writes."""
-    taken: set[str | None] = {node.name for node in nodes(model) if node.name}
+    names = _Names(model)
     count = 0
     for node in nodes(model):
         if not node.name:
             written = next((output.name for output in node.outputs if output.name), "")
-            node.name = _free(f"{node.op_type}_{written}".rstrip("_"), taken)
+            node.name = names.free(f"{node.op_type}_{written}".rstrip("_"))
             count += 1
     return count
 
 
-def _free(name: str, taken: set[str | None]) -> str:
-    """`name`, or the first of name_1, name_2, … that is not taken; it is taken from now on."""
-    found, number = name, 1
-    while found in taken:
-        found, number = f"{name}_{number}", number + 1
-    taken.add(found)
-    return found
+class _Names:
+    """The names of the nodes of a model."""
+
+    def __init__(self, model: ir.Model) -> None:
+        self._taken = {node.name for node in nodes(model) if node.name}
+        self._numbers: Counter[str] = Counter()  # the last that each name got
+
+    def free(self, name: str) -> str:
+        """`name`, or the first of name_1, name_2, … that is not taken; it is taken from now on."""
+        found = name
+        while found in self._taken:
+            self._numbers[name] += 1
+            found = f"{name}_{self._numbers[name]}"
+        self._taken.add(found)
+        return found

@@ -11,7 +11,7 @@ from typing import Any
 
 import onnx_ir as ir
 
-from profiler.errors import InputError, OutputError
+from profiler.errors import InputError
 from profiler.graph.fixes.names import name_nodes, number_names
 from profiler.graph.model_file import all_tensors, external_files, model_files, read_model
 from profiler.graph.optimize.layers import KeptPaths, keep_paths
@@ -94,10 +94,7 @@ def optimize_files(
     with output_folder(source, out, without) as copy:
         for path in models:
             relative = path.relative_to(source)
-            try:
-                result = _optimize(path, copy / relative, optimizer, sizes)
-            except OutputError as error:
-                raise OutputError(str(error).replace(str(copy), str(out))) from error
+            result = _optimize(path, copy / relative, optimizer, sizes)
             results.append(replace(result, out=out / relative))
     return results
 

@@ -35,7 +35,7 @@ _PACKAGES = {  # what each needs beside what is always there; the name of its ex
 }
 OPTIMIZERS = (DEFAULT, "ort-transformers", "onnxslim", "onnxsim")
 _PROTOBUF_BYTES = (1 << 31) - 1
-_CRASHES = {6: "abort", 9: "killed, perhaps for memory", 11: "segmentation fault"}
+_CRASHES = {6: "abort", 9: "killed, perhaps for memory", 11: "segmentation fault", 15: "terminated"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,8 +99,8 @@ def run_optimizer(optimizer: Optimizer, source: Path, model: ir.Model, folder: P
     for tensor in all_tensors(optimized):
         if isinstance(tensor, ir.ExternalTensor) and not _lies_in(tensor, folder):
             tensor.base_dir = source.parent.absolute()
-    if optimizer.name == "ort":
-        done = {"casts_removed": remove_inserted_casts(optimized)}
+    if optimizer.name == "ort" and optimizer.level != "all":  # layouts of `all` are float32's alone
+        done = {"casts_removed": remove_inserted_casts(optimized, model)}
     counts = {name: count for name, count in done.items() if count}
     return Optimized(optimized, optimizer, counts)
 
@@ -142,5 +142,5 @@ def _run(optimizer: Optimizer, request: dict[str, Any], source: Path, model: ir.
         reason = f"it ended early, {crash}"
     remedy = "choose another optimizer by --with"
     if sum(tensor.nbytes for tensor in all_tensors(model)) > _PROTOBUF_BYTES:
-        remedy = "of weights above 2 GB take --with ort, or ort-transformers of type mmdit"
+        remedy = "for more than 2 GB of weights take --with ort, or ort-transformers of type mmdit"
     raise InputError(f"{source}: {optimizer.name} cannot optimize it ({reason}): {remedy}")

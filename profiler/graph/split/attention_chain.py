@@ -41,11 +41,11 @@ class AttentionChain:
 
 def attention_chains(graph: ir.Graph) -> Iterator[AttentionChain]:
     """The chains of a graph, without those of its subgraphs."""
-    for node in graph:
+    place = {node: number for number, node in enumerate(graph)}
+    for node in place:
         if node.domain == "" and node.op_type == "MatMul" and not any(map(is_weight, node.inputs)):
             found = _chain_from(node)
             if found is not None:
-                place = {member: number for number, member in enumerate(graph) if member in found}
                 yield AttentionChain(tuple(sorted(found, key=place.__getitem__)))
 
 

@@ -33,6 +33,8 @@ class _MatMul:
         dims_a, dims_b = dims_of(a), dims_of(b)
         if a is None or b is None or dims_a is None or dims_b is None:
             raise CannotSplitError("the ranks of its operands are not known")
+        if not dims_a or not dims_b:
+            raise CannotSplitError("one of its operands has no axis, which no MatMul takes")
         self._rewriter, self._node = rewriter, node
         self._a, self._b, self._dims_a, self._dims_b = a, b, dims_a, dims_b
         self._rank = max(len(dims_a), len(dims_b)) - (len(dims_a) == 1) - (len(dims_b) == 1)

@@ -47,7 +47,9 @@ class Parts:
                 raise CannotSplitError(f"the rank of its operand {value.name} is not known")
             axis += len(value.shape)
         dims = dims_of(value)
-        if dims is not None and (axis >= len(dims) or dims[axis] not in (None, sum(lengths))):
+        if dims is not None and (
+            not 0 <= axis < len(dims) or dims[axis] not in (None, sum(lengths))
+        ):
             raise CannotSplitError(f"its operand {value.name} does not fit: its shape is {dims}")
         if is_constant(value):
             return [self.rewriter.sliced(value, axis, (found,)) for found in ranges_of(lengths)]
@@ -97,6 +99,8 @@ class Parts:
         value = made.outputs[0]
         if length is not None and self._output.shape is not None:
             dims = list(self._output.shape)
+            if length[0] >= len(dims):
+                raise CannotSplitError(f"its output does not fit its operands: its shape is {dims}")
             dims[length[0]] = length[1]
             value.shape = ir.Shape(dims)
         self._parts.append(made)
@@ -108,18 +112,18 @@ class Parts:
         shape = self._output.shape
         if axis < 0 and shape is not None:
             axis += len(shape)
-        joined = self._copy("Concat", values, {"axis": axis}, "concat", 1, owner)[0]
-        made = joined.producer()
-        if owner is not None and made is not None:
+        made = self._made("Concat", values, {"axis": axis}, "concat", owner=owner)
+        self._copies.append(made)
+        if owner is not None:
             self._owners[made] = owner
-        return joined
+        return made.outputs[0]
 
     def sum(self, values: Sequence[ir.Value]) -> ir.Value:
         """The parts' outputs added up: a command of its own of the operation."""
         dtype = self._output.dtype
         if dtype is not None and not dtype.is_floating_point():
             raise CannotSplitError(f"Sum does not add up {dtype.name}")
-        made = self._made("Sum", values, {}, "sum", 1, self)
+        made = self._made("Sum", values, {}, "sum")
         self._parts.append(made)
         return made.outputs[0]
 
@@ -157,22 +161,10 @@ class Parts:
             attributes |= {"split": list(lengths)}
         else:
             inputs.append(self.rewriter.lengths(value, lengths))
-        outputs = self._copy("Split", inputs, attributes, f"split_{value.name}", len(lengths))
-        for output in outputs:
-            output.type = value.type
-        return outputs
-
-    def _copy(
-        self,
-        op_type: str,
-        inputs: Sequence[ir.Value],
-        attributes: Mapping[str, Any],
-        name: str,
-        outputs: int,
-        owner: Parts | None = None,
-    ) -> Sequence[ir.Value]:
-        made = self._made(op_type, inputs, attributes, name, outputs, owner or self)
+        made = self._made("Split", inputs, attributes, f"split_{value.name}", len(lengths))
         self._copies.append(made)
+        for output in made.outputs:
+            output.type = value.type
         return made.outputs
 
     def _made(
@@ -181,8 +173,8 @@ class Parts:
         inputs: Sequence[ir.Value],
         attributes: Mapping[str, Any],
         name: str,
-        outputs: int,
-        owner: Parts,
+        outputs: int = 1,
+        owner: Parts | None = None,
     ) -> ir.Node:
         numbered = [name] if outputs == 1 else [f"{name}/{number}" for number in range(outputs)]
         made = ir.node(
@@ -190,7 +182,7 @@ class Parts:
             inputs,
             attributes,
             outputs=[self._value(of) for of in numbered],
-            name=self.rewriter.unique(f"{owner.name}/{name}"),
+            name=self.rewriter.unique(f"{(owner or self).name}/{name}"),
         )
         self._nodes.append(made)
         return made

@@ -24,6 +24,7 @@ class Rewriter:
         self._sizes = sizes
         self._shapes = shapes_for(model, sizes)
         self._taken: set[str] = set()
+        self._numbers: Counter[str] = Counter()  # the last that `unique` gave each name
         self._next_index: Counter[str] = Counter()
         self._slices: dict[tuple[ir.Value, int, Ranges], ir.Value] = {}
         self._made: list[ir.Value] = []
@@ -40,10 +41,10 @@ class Rewriter:
 
     def unique(self, name: str) -> str:
         """`name`, or that with a number where a node or tensor is called so."""
-        found, number = name, 1
+        found = name
         while found in self._taken:
-            number += 1
-            found = f"{name}_{number}"
+            self._numbers[name] = max(self._numbers[name], 1) + 1
+            found = f"{name}_{self._numbers[name]}"
         self._taken.add(found)
         return found
 

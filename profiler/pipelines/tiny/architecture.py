@@ -5,6 +5,7 @@ so building twice gives the same numbers whatever the order of the parts.
 """
 
 from dataclasses import dataclass
+from typing import TypeVar
 
 import torch
 from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel
@@ -38,6 +39,8 @@ LATENT_CHANNELS = 16
 CLIP_WIDTH, CLIP_2_WIDTH, T5_WIDTH = 24, 32, 64
 TRANSFORMER_HEADS, HEAD_WIDTH, TRANSFORMER_BLOCKS = 4, 16, 4
 VAE_CHANNELS = (8, 16, 24, 24)
+
+_Model = TypeVar("_Model", bound=torch.nn.Module)
 
 
 @dataclass(frozen=True)
@@ -78,9 +81,7 @@ def _clip(width: int, *, heads: int, layers: int, activation: str) -> CLIPTextMo
         eos_token_id=EOS_ID,
         pad_token_id=EOS_ID,
     )
-    model = CLIPTextModelWithProjection(config)
-    _set_weights(model)
-    return model
+    return _with_weights(CLIPTextModelWithProjection(config))
 
 
 def _t5() -> T5EncoderModel:
@@ -95,13 +96,11 @@ def _t5() -> T5EncoderModel:
         is_encoder_decoder=False,
         use_cache=False,
     )
-    model = T5EncoderModel(config)
-    _set_weights(model)
-    return model
+    return _with_weights(T5EncoderModel(config))
 
 
 def _transformer() -> SD3Transformer2DModel:
-    model = SD3Transformer2DModel(
+    transformer = SD3Transformer2DModel(
         sample_size=SAMPLE_SIZE,
         patch_size=2,
         in_channels=LATENT_CHANNELS,
@@ -114,12 +113,11 @@ def _transformer() -> SD3Transformer2DModel:
         pooled_projection_dim=CLIP_WIDTH + CLIP_2_WIDTH,
         pos_embed_max_size=32,
     )
-    _set_weights(model)
-    return model
+    return _with_weights(transformer)
 
 
 def _vae() -> AutoencoderKL:
-    model = AutoencoderKL(
+    vae = AutoencoderKL(
         in_channels=3,
         out_channels=3,
         latent_channels=LATENT_CHANNELS,
@@ -134,11 +132,11 @@ def _vae() -> AutoencoderKL:
         use_quant_conv=False,
         use_post_quant_conv=False,
     )
-    _set_weights(model)
-    return model
+    return _with_weights(vae)
 
 
-def _set_weights(model: torch.nn.Module) -> None:
+def _with_weights(model: _Model) -> _Model:
     """Fill every parameter: matrices keep the variance of what passes, norms are about one."""
     fill_parameters(model, SEED)
     model.eval()
+    return model

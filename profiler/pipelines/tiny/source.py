@@ -5,6 +5,7 @@ from pathlib import Path
 
 import diffusers
 
+from profiler.graph.export.known import SD3_INDEX
 from profiler.pipelines.tiny.architecture import build_parts
 from profiler.pipelines.tiny.vocabulary import write_clip, write_t5
 
@@ -23,18 +24,6 @@ def write_source(folder: Path) -> None:
     write_clip(folder / "tokenizer", "<|endoftext|>")
     write_clip(folder / "tokenizer_2", "!")
     write_t5(folder / "tokenizer_3")
-    index = {
-        "_class_name": "StableDiffusion3Pipeline",
-        "_diffusers_version": diffusers.__version__,
-        "scheduler": ["diffusers", "FlowMatchEulerDiscreteScheduler"],
-        "text_encoder": ["transformers", "CLIPTextModelWithProjection"],
-        "text_encoder_2": ["transformers", "CLIPTextModelWithProjection"],
-        "text_encoder_3": ["transformers", "T5EncoderModel"],
-        "tokenizer": ["transformers", "CLIPTokenizer"],
-        "tokenizer_2": ["transformers", "CLIPTokenizer"],
-        "tokenizer_3": ["transformers", "T5TokenizerFast"],
-        "transformer": ["diffusers", "SD3Transformer2DModel"],
-        "vae": ["diffusers", "AutoencoderKL"],
-    }
-    text = json.dumps(index, indent=2) + "\n"
+    index = SD3_INDEX | {"_diffusers_version": diffusers.__version__}
+    text = json.dumps(index, indent=2, sort_keys=True) + "\n"
     (folder / "model_index.json").write_text(text, encoding="utf-8")

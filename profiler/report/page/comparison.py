@@ -68,9 +68,9 @@ def comparison_section(comparison: Comparison, *, selected: bool = False) -> Sec
             notes=(_rule(), *_of_whole_runs(selected), *map(sentence, comparison.notes)),
             always=True,
         ),
-        _part(said("Steps"), "comparison_steps", metrics.filter(single), _STEPS),
-        _part(said("Roles"), "comparison_roles", metrics.filter(pl.col("level") == "role"), _ROLES),
-        _part(said("Operators by module"), "comparison_modules", modules, _MODULES),
+        _part(said("Steps"), said("steps"), metrics.filter(single), _STEPS),
+        _part(said("Roles"), said("roles"), metrics.filter(pl.col("level") == "role"), _ROLES),
+        _part(said("Operators by module"), said("modules"), modules, _MODULES),
         Part(said("Runs"), table=table("comparison_runs", "runs", _RUNS, RUNS, comparison.runs)),
     )
     return Section("comparison", said("Against the baseline"), said("Comparison"), parts)
@@ -87,19 +87,20 @@ def _rule() -> str:
     )
 
 
-def _part(title: Said, key: str, rows: pl.DataFrame, shown: tuple[Shown, ...]) -> Part:
+def _part(title: Said, name: str, rows: pl.DataFrame, shown: tuple[Shown, ...]) -> Part:
     """The rows that differ most, those that only one side has last; steps in their order."""
     ordered = rows
-    if key != "comparison_steps":
+    if name != "steps":
         size = pl.col("difference_ns").abs().fill_null(-1)
         ordered = rows.sort(size, descending=True, maintain_order=True)
     first = ordered.head(_ROWS)
     heading = said(
         "{title}, {number} by difference", title=title, number=of_all(len(first), len(rows))
     )
-    if key == "comparison_steps":
+    if name == "steps":
         heading = title
-    made = table(key, title, shown, METRICS, first, shown=10, search=len(first) > 10)
+    key, search = f"comparison_{name}", len(first) > 10
+    made = table(key, name, shown, METRICS, first, shown=10, search=search)
     return Part(heading, table=made)
 
 

@@ -30,7 +30,8 @@ class Shown:
     (`text`, `word` of `report.words`, `list` of names, `layer`, `ns`, `instant` of the run,
     `count`, `number`, `bytes`, `ratio`, `share` with a bar, `factor`, `calibration` with
     1 as within noise, `change` with its sign, `flag`, `step`).
-    `minor` ones stay away from paper. `meaning` is that of a column that no table declares."""
+    `minor` ones stay away from paper, and go first where a table has no room. `meaning` is that of
+    a column that no table declares."""
 
     name: str
     label: str

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import polars as pl
-
 from profiler.analysis.denoise.columns import (
     GUIDANCE,
     INVARIANTS,
@@ -16,10 +14,9 @@ from profiler.report.excerpts import (
     HALF_OF_BATCH,
     again_notes,
     changing_parts,
+    explained_outliers,
     only_at_most,
     outlier_count,
-    part_names,
-    places,
 )
 from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, table
@@ -103,30 +100,19 @@ def _matrix(analysis: Analysis) -> tuple[Part, ...]:
 
 def _changes(analysis: Analysis) -> tuple[Part, ...]:
     changing = changing_parts(analysis.step_operators)
-    later = (changing["steps"] - 1) / changing["median_ns"]
-    rows = changing.with_columns(
-        part=pl.Series(part_names(changing), dtype=pl.String),
-        drift=changing["drift_ns"] * later,
-        drift_low=changing["drift_low_ns"] * later,
-        drift_high=changing["drift_high_ns"] * later,
-    ).head(_ROWS)
+    rows = changing.head(_ROWS)
     made = table("changes", "parts that change", _CHANGES, STEP_OPERATORS, rows, shown=10)
     shown = of_all(len(rows), len(changing))
     title = said(
-        "What changes, {shown} parts with a warm-up, a drift beyond noise or outliers", shown=shown
+        "What changes: parts with a warm-up, a drift beyond noise or outliers, {shown}", shown=shown
     )
     return (Part(title, table=made),)
 
 
 def _outliers(analysis: Analysis) -> tuple[Part, ...]:
     found = analysis.step_outliers
-    rows = found.head(_ROWS)
+    rows = explained_outliers(found.head(_ROWS))
     several = found["pipeline"].n_unique() > 1
-    rows = rows.with_columns(
-        part=pl.Series(part_names(rows), dtype=pl.String),
-        place=pl.Series(places(rows), dtype=pl.String),
-        cause=pl.col("cause").fill_null("no other track explains it"),
-    )
     shown = [column for column in _OUTLIERS if several or column.name != "pipeline"]
     made = table("outliers", "outliers", shown, STEP_OUTLIERS, rows, shown=10)
     return (

@@ -55,10 +55,7 @@ _DEVICES = (
     Shown("calls", "calls", "count"),
     Shown("commands", "commands", "count"),
 )
-_SUBMODULES = (
-    Shown("submodule", "submodule", "text"),
-    Shown("stage", "stage", "text", minor=True),
-    Shown("device", "device", "text"),
+_CALL_TIMES = (
     Shown("calls", "calls", "count"),
     Shown("total_ns", "total", "ns"),
     Shown("share", "share", "share"),
@@ -67,6 +64,12 @@ _SUBMODULES = (
     Shown("median_ns", "median", "ns"),
     Shown("max_ns", "longest", "ns"),
     Shown("busy_ns", "device time", "ns"),
+)
+_SUBMODULES = (
+    Shown("submodule", "submodule", "text"),
+    Shown("stage", "stage", "text", minor=True),
+    Shown("device", "device", "text"),
+    *_CALL_TIMES,
     Shown("commands", "commands", "count"),
     Shown("operators", "operators", "count", minor=True),
     Shown("calibration", "calibration", "calibration", minor=True),
@@ -74,14 +77,7 @@ _SUBMODULES = (
 _BRANCHES = (
     Shown("submodule", "submodule", "text"),
     Shown("branch", "branch", "text"),
-    Shown("calls", "calls", "count"),
-    Shown("total_ns", "total", "ns"),
-    Shown("share", "share", "share"),
-    Shown("first_ns", "first call", "ns"),
-    Shown("min_ns", "shortest", "ns", minor=True),
-    Shown("median_ns", "median", "ns"),
-    Shown("max_ns", "longest", "ns"),
-    Shown("busy_ns", "device time", "ns"),
+    *_CALL_TIMES,
 )
 _CALLS = (
     Shown("call", "call", "count"),

@@ -113,20 +113,24 @@ def _widths(
     if width is None:
         return widths
     widths = [min(size, _CELL) for size in widths]
-    over = sum(widths) + len(_GAP) * (len(widths) - 1) - width
+    least = [
+        size if at_right else min(size, _LEAST)
+        for size, at_right in zip(widths, right, strict=True)
+    ]
+    kept = 1
+    while kept < len(least) and sum(least[: kept + 1]) + len(_GAP) * kept <= width:
+        kept += 1
+    widths = widths[:kept]
+    over = sum(widths) + len(_GAP) * (kept - 1) - width
     while over > 0:
         size, column = max(
-            ((size, -at) for at, size in enumerate(widths) if not right[at] and size > _LEAST),
-            default=(0, 0),
+            ((size, -at) for at, size in enumerate(widths) if size > least[at]), default=(0, 0)
         )
         if not size:
             break
         widths[-column] -= 1
         over -= 1
-    kept = 1
-    while kept < len(widths) and sum(widths[: kept + 1]) + len(_GAP) * kept <= width:
-        kept += 1
-    return widths[:kept]
+    return widths
 
 
 def _line(cells: Sequence[str], widths: Sequence[int], right: Sequence[bool]) -> str:

@@ -78,6 +78,16 @@ class Choice {
       .join(", ");
   }
 
+  // Why less is counted than was executed: calls that match without their operators; "" for none.
+  untraced() {
+    const { calls, untraced } = this.counts;
+    if (!this.active || !untraced) return "";
+    const values = { count: format.count(untraced), all: format.count(calls) };
+    if (calls === 1) return say("Operators were not traced in the call that matches.");
+    return untraced === calls ? say("Operators were traced in none of the {all} calls that match.", values)
+      : say("Operators were not traced in {count} of the {all} calls that match.", values);
+  }
+
   // Flags of the rows of all tables, and sums over the commands that match.
   computed() {
     const { timeline } = this, { calls, commands, modules, spans } = timeline.tables;
@@ -92,6 +102,11 @@ class Choice {
     if (work) for (let i = 0; i < calls.rows; i++) found.calls[i] &= withWork[i] | Number(!calls.traced[i]);
     this.matchModules(found);
     this.matchSpans(found.spans);
+    this.counts = { calls: 0, untraced: 0 };
+    for (let i = 0; i < calls.rows; i++) {
+      this.counts.calls += found.calls[i];
+      this.counts.untraced += found.calls[i] & Number(!calls.traced[i]);
+    }
     return found;
   }
 
@@ -133,7 +148,7 @@ class Choice {
   // Sums over the commands that match, by their own step, stage, role and layer and by submodule,
   // branch and number of their call; their flags go into `flags`, those of their calls into `hit`.
   counted(callFlags, flags, hit) {
-    const { tables, lanes } = this.timeline, { call, duration, step, stage, role, layer } = tables.commands;
+    const { tables, lanes } = this.timeline, { call, duration, step, stage, role, layer, category } = tables.commands;
     const texts = (dimension) => (this.values.has(dimension) ? this.wantedTexts(dimension) : null);
     const steps = this.values.has("step") ? new Set(this.of("step")) : null;
     const layers = texts("operator"), roles = texts("role"), stages = texts("stage");
@@ -150,12 +165,12 @@ class Choice {
         if (steps !== null && !steps.has(step[at])) continue;
         if (byCall && (call[at] < 0 || callFlags[call[at]] === 0)) continue;
         count++;
-        if (duration[at] > 0) time += duration[at];
+        if (duration[at] > 0 && category[at] !== HOST_WORK) time += duration[at];
         flags[at] = 1;
         if (call[at] >= 0) hit[call[at]] = 1;
       }
       sums.commands += count;
-      if (lane.category !== "host") sums.time += time;
+      sums.time += time;
     }
     return sums;
   }

@@ -80,13 +80,14 @@ class ChosenBar {
     }));
   }
 
-  // "1,024 of 47,504 commands, 34.5 ms of device time (2.1 %)"
+  // "1,024 of 47,504 commands, 34.5 ms of device time (2.1 %)", and what that leaves out.
   sentence() {
     const { sums, totals } = this.choice;
     const values = { count: format.count(sums.commands), all: format.count(totals.commands), time: format.duration(sums.time) };
-    if (!totals.time) return say("{count} of {all} commands", values);
-    const share = format.percent(sums.time / totals.time);
-    return say("{count} of {all} commands, {time} of device time ({share})", { ...values, share });
+    const share = totals.time && format.percent(sums.time / totals.time);
+    const counted = share ? say("{count} of {all} commands, {time} of device time ({share})", { ...values, share })
+      : say("{count} of {all} commands", values);
+    return [counted, this.choice.untraced()].filter(Boolean).join(". ");
   }
 
   ways() {

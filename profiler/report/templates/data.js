@@ -2,6 +2,9 @@
 
 const page = JSON.parse(document.getElementById("page-data").textContent);
 
+// Codes of categories of commands; one track may have commands of several.
+const HOST_WORK = page.timeline.categories.indexOf("host"), COMPUTING = page.timeline.categories.indexOf("compute");
+
 function bytesOf(base64) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
   const text = atob(base64);

@@ -116,7 +116,7 @@ class Details {
       [say("branch"), call < 0 ? "" : this.known(calls.branch[call])],
       [say("device"), lane.device],
       [say("track"), lane.track],
-      [say("category"), lane.category],
+      [say("category"), page.timeline.categories[commands.category[at]]],
       [say("read"), of("bytes_read", format.size)],
       [say("written"), of("bytes_written", format.size)],
       [say("FLOPs"), of("flops", format.flops)],
@@ -157,9 +157,9 @@ class Details {
 
   // Columns of the table: a row for each name that `named` makes of layers, host work apart.
   rows(events, named) {
-    const layer = this.timeline.tables.commands.layer, groups = new Map();
+    const { layer, category } = this.timeline.tables.commands, groups = new Map();
     for (const event of events) {
-      const host = event.lane.category === "host";
+      const host = category[event.at] === HOST_WORK;
       const key = `${host}\n${named(this.known(layer[event.at]))}`;
       if (!groups.has(key)) groups.set(key, []);
       groups.get(key).push(event);

@@ -22,6 +22,21 @@ function whenWanted() {
   });
 }
 
+// html[data-figures] is "drawing" while a figure still shows what was before, else "drawn".
+let drawings = 0;
+
+async function drawing(work) {
+  const { dataset } = document.documentElement;
+  drawings += 1;
+  dataset.figures = "drawing";
+  try {
+    await work();
+  } finally {
+    drawings -= 1;
+    if (!drawings) dataset.figures = "drawn";
+  }
+}
+
 async function startFigures() {
   await started;
   await whenWanted();
@@ -30,15 +45,15 @@ async function startFigures() {
   report.themed.push(drawFigures);
   whenSpoken(() => drawFigures(currentTheme()));
   report.recounters.push(redrawFigures);
-  for (const rest = [...document.querySelectorAll("[data-figure]")]; rest.length;) {
-    const place = rest.splice(nearest(rest), 1)[0]; // what is looked at comes first
-    await drawFigure(place, currentTheme());
-    startClicks(place);
-    await new Promise((resolve) => setTimeout(resolve)); // the page stays alive between two
-  }
-  new ResizeObserver(() => resizeFigures()).observe(document.querySelector("main"));
-  window.figuresReady = performance.now();
-  document.documentElement.dataset.figures = "drawn";
+  await drawing(async () => {
+    for (const rest = [...document.querySelectorAll("[data-figure]")]; rest.length;) {
+      const place = rest.splice(nearest(rest), 1)[0]; // what is looked at comes first
+      await drawFigure(place, currentTheme());
+      await new Promise((resolve) => setTimeout(resolve)); // the page stays alive between two
+    }
+    new ResizeObserver(() => resizeFigures()).observe(document.querySelector("main"));
+    window.figuresReady = performance.now();
+  });
 }
 
 function figureOf({ dataset: { figure } }, theme) {
@@ -54,12 +69,16 @@ function nearest(places) {
   return away.indexOf(Math.min(...away));
 }
 
-async function drawFigures(theme) {
-  for (const place of document.querySelectorAll("[data-figure]")) await drawFigure(place, theme);
+function drawFigures(theme) {
+  return drawing(async () => {
+    for (const place of document.querySelectorAll("[data-figure]")) await drawFigure(place, theme);
+  });
 }
 
 // After a change of the choice: what is in view at once, the rest one by one.
-async function redrawFigures() {
+function redrawFigures() { return drawing(redrawAll); }
+
+async function redrawAll() {
   const asked = (report.redrawing = {}), places = [...document.querySelectorAll("[data-figure]")];
   const inView = (place) => {
     const { top, bottom } = place.getBoundingClientRect();
@@ -70,7 +89,6 @@ async function redrawFigures() {
     await new Promise((resolve) => setTimeout(resolve));
     if (report.redrawing !== asked) return;
   }
-  document.documentElement.dataset.redrawn = document.documentElement.dataset.recounted;
 }
 
 // Below a figure, what it has to do with the choice.
@@ -84,18 +102,23 @@ function drawFigureScope(place, scope) {
   line.hidden = !scope;
 }
 
-function drawFigure(place, theme) {
+// A figure of which nothing is left by the choice is hidden.
+async function drawFigure(place, theme) {
   const { data, layout, scope } = figureOf(place, theme);
   drawFigureScope(place, scope);
+  place.hidden = !data.length;
+  if (place.hidden) return;
   place.style.minHeight = `${layout.height}px`;
   const config = { displayModeBar: false, responsive: false }, width = place.clientWidth;
-  return Plotly.react(place, fittedData(data, width), fitted(data, layout, width), config);
+  await Plotly.react(place, fittedData(data, width), fitted(data, layout, width), config);
+  if (!place.hasAttribute("data-clicks")) startClicks(place);
+  place.toggleAttribute("data-clicks", true);
 }
 
 function resizeFigures() {
   for (const place of document.querySelectorAll("[data-figure]")) {
     const width = place.clientWidth;
-    if (!place.data || width === place.layout.width) continue;
+    if (!place.data || place.hidden || width === place.layout.width) continue;
     const { data, layout } = figureOf(place, currentTheme());
     Plotly.react(place, fittedData(data, width), fitted(data, layout, width));
   }
@@ -106,7 +129,7 @@ function resizeFigures() {
 function fitted(data, layout, width) {
   const axis = { ...layout.xaxis }, made = { ...layout, xaxis: axis, width };
   const narrow = width < NARROW, names = narrow && layout.meta?.narrow;
-  if (axis.range) axis.range = [0, axis.range[1] * (narrow ? 1.25 : 1)];
+  if (axis.range) axis.range = [axis.range[0], axis.range[1] * (narrow ? 1.25 : 1)];
   if (names) made.yaxis = { ...layout.yaxis, ticktext: names };
   if (axis.tickvals) {
     const room = width - (layout.meta?.narrow ? (names ? 150 : 320) : 0);

@@ -12,8 +12,8 @@ class CommandIndex {
     this.groups = [[], []];
     for (const lane of timeline.lanes) {
       if (lane.kind !== "commands") continue;
-      const host = Number(lane.category === "host"), known = numbers[host];
       for (let at = lane.first; at < lane.first + lane.count; at++) {
+        const host = Number(commands.category[at] === HOST_WORK), known = numbers[host];
         const call = commands.call[at], submodule = call < 0 ? -1 : calls.submodule[call];
         const key = (submodule + 1) * texts + commands.layer[at] + 1;
         let number = known.get(key);

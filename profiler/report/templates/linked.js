@@ -9,6 +9,7 @@ function linkedChart(key, chart, theme) {
   const { choice } = report;
   if (!choice?.active) return { ...chart, scope: "" };
   const rows = report.recounted[key];
+  if (rows && !rows.length) return { ...chart, data: [], scope: "" }; // the table below says why
   if (rows) {
     const made = { operators: operatorChart, roles: roleChart }[key](rows, chart, theme);
     return { ...made, scope: "" }; // the table below says so

@@ -80,10 +80,8 @@ function startLegend(choice) {
     const pairs = Object.entries(page.palette[
       { submodule: "submodules", role: "roles", category: "categories" }[mode]
     ]);
-    const present = new Set([
-      ...page.timeline.strings, ...page.timeline.lanes.map((lane) => lane.category),
-    ]);
-    const wanted = pairs.filter(([name]) => present.has(name));
+    const categories = new Set(page.timeline.lanes.flatMap((lane) => lane.category.split(", ")));
+    const wanted = pairs.filter(([name]) => (mode === "category" ? categories.has(name) : choice.exists(mode, name)));
     const focused = [...legend.children].findIndex((entry) => entry.contains(document.activeElement));
     legend.replaceChildren(...wanted.map(([name, pair]) => element("li", {},
       DIMENSIONS.includes(mode) && choice.exists(mode, name)

@@ -27,11 +27,8 @@ class Paints {
       this.key(page.palette.submodules[text[calls.submodule[i]]]));
     this.modules = Uint16Array.from({ length: tables.modules.rows }, (_, i) =>
       this.calls[tables.modules.call[i]] + 2);
-    this.bases = new Uint16Array(commands.rows);
-    for (const lane of page.timeline.lanes.filter((entry) => entry.kind === "commands")) {
-      const fallback = this.key(page.palette.categories[lane.category]);
-      this.bases.fill(fallback, lane.first, lane.first + lane.count);
-    }
+    const categories = page.timeline.categories.map((name) => this.key(page.palette.categories[name]));
+    this.bases = Uint16Array.from(commands.category, (code) => categories[code]);
     if (named) this.paint(named, mode, text);
   }
 

@@ -26,6 +26,7 @@ function startRecounts(tables, choice) {
   choice.follow(() => {
     asked += 1;
     const number = asked;
+    document.documentElement.dataset.asked = String(number); // and `recounted` once it is
     setTimeout(() => number === asked && count(number)); // the timeline is drawn before
   });
 }
@@ -108,7 +109,7 @@ class Recount {
   // Add the commands of one call, `found[order[from]]` to `found[order[to - 1]]` by start, to the sums
   // and their lanes to `lanes`; its wall union.
   addFold(sums, found, order, from, to, lanes) {
-    const { timeline, onLane } = this, { start, duration, computes } = timeline.tables.commands;
+    const { timeline, onLane } = this, { start, duration, category } = timeline.tables.commands;
     const used = new Set(), computing = new Set();
     let wall = 0, busy = 0, reach = -Infinity;
     for (let place = from; place < to; place++) {
@@ -122,7 +123,7 @@ class Recount {
         lanes.add(lane);
         onLane[lane] = 0;
       }
-      if (computes[at]) computing.add(lane);
+      if (category[at] === COMPUTING) computing.add(lane);
       onLane[lane] += time;
     }
     const times = (some) => [...some].map((lane) => onLane[lane]), total = (of) => of.reduce((sum, time) => sum + time, 0);
@@ -141,9 +142,9 @@ class Recount {
   async roles() {
     const { timeline, flags } = this, { commands, calls } = timeline.tables, found = new Map();
     for (const lane of timeline.lanes) {
-      if (lane.kind !== "commands" || lane.category === "host") continue;
+      if (lane.kind !== "commands") continue;
       for (let at = lane.first; at < lane.first + lane.count; at++) {
-        if (!flags[at] || commands.call[at] < 0 || commands.role[at] < 0) continue;
+        if (!flags[at] || commands.category[at] === HOST_WORK || commands.call[at] < 0 || commands.role[at] < 0) continue;
         const key = calls.submodule[commands.call[at]] * timeline.text.length + commands.role[at];
         let row = found.get(key);
         if (!row) {

@@ -9,20 +9,22 @@ class DataTable {
     Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys });
     this.whole = { values, variants }; // of the run, whatever is chosen
     this.recounted = false;
+    this.seen = new ColumnChoice(this);
     this.step = this.limit = shown;
     this.order = { column: sort ?? null, down: true };
     this.query = "";
     this.measure();
     this.count = element("p", { class: "count", "aria-live": "polite" });
     this.scope = element("p", { class: "scope", hidden: true });
-    this.more = element("button", { type: "button", class: "quiet", onclick: () => this.grow() });
+    this.more = element("button", { type: "button", class: "quiet more", onclick: () => this.grow() });
     this.head = element("tr");
     this.rows = element("tbody", { onkeydown: (event) => this.walk(event) });
     this.caption = element("caption", { class: "hidden" });
     const table = element("table", {}, this.caption, element("thead", {}, this.head), this.rows);
     const tools = element("div", { class: "tools" }, this.searchBox(search), this.variantPicker(variants), this.count);
-    const foot = element("div", { class: "foot" }, this.more);
-    holder.append(search || variants ? tools : "", this.scope, element("div", { class: "scroll" }, table), foot);
+    const foot = element("div", { class: "foot" }, this.more, this.seen.button), place = element("div", { class: "scroll" }, table);
+    holder.append(search || variants ? tools : "", this.scope, place, foot);
+    this.seen.watch(place);
     choice?.follow(() => this.draw());
     whenSpoken(() => {
       this.speak();
@@ -50,6 +52,7 @@ class DataTable {
   speak() {
     const name = say(this.name);
     this.caption.textContent = name;
+    this.seen.label();
     if (this.searched) {
       this.searched.placeholder = say("Search {name}", { name });
       this.searched.setAttribute("aria-label", this.searched.placeholder);
@@ -83,6 +86,7 @@ class DataTable {
     const { values, variants } = found ?? this.whole, chosen = Number(this.chosen?.value ?? 0);
     this.variants = variants;
     this.values = variants ? variants[chosen].values : values;
+    this.seen.compare((this.whole.variants?.[chosen] ?? this.whole).values, this.values);
     this.measure();
     this.draw();
   }
@@ -109,8 +113,12 @@ class DataTable {
   recountScope() {
     const here = this.choice.timeline.tables.commands.rows, total = page.timeline.commands;
     const counted = say("Counted anew from the commands that match: {choice}.", { choice: this.choice.sentence() });
-    const values = { here: format.count(here), total: format.count(total) };
-    return here < total ? `${counted} ${say("This page holds the {here} longest of {total} commands.", values)}` : counted;
+    const untold = this.columns.filter(({ name }) => this.seen.untold.has(name)).map(({ label }) => say(label));
+    return [
+      counted, this.fold?.host ? "" : this.choice.untraced(),
+      untold.length && say("Of the whole run only: {columns}.", { columns: untold.join(", ") }),
+      here < total && say("This page holds the {here} longest of {total} commands.", { here: format.count(here), total: format.count(total) }),
+    ].filter(Boolean).join(" ");
   }
 
   // What of the choice the table follows, in words.
@@ -201,6 +209,8 @@ class DataTable {
     this.letIn(focused);
     this.more.hidden = drawn >= rows.length;
     this.more.textContent = say("Show more ({count} left)", { count: format.count(rows.length - drawn) });
+    this.seen.draw();
+    if (this.seen.hasMinor) fitLater(this);
   }
 
   heading({ name, label, kind, meaning, minor }) {
@@ -266,6 +276,7 @@ class DataTable {
     const limit = LIMITS[kind] ?? Infinity;
     if (kind === "layer" || value.length > limit) properties.title = value;
     const text = this.shown(value, kind, name);
+    if (kind === "word" && text.length > 32) properties.class += " long";
     const shown = kind === "layer" ? breakable(shortened(text, limit)) : shortened(text, limit);
     const colour = colourOf(name, value);
     return element("td", properties, this.pickable(name, value, [colour ? swatch(colour) : null, shown]));
@@ -310,9 +321,9 @@ function colourOf(column, value) {
   return colours && Object.hasOwn(colours, value) ? colours[value] : null;
 }
 
-// Layer names may break behind a dot or a slash.
+// Layer names may break behind a dot, a slash, a colon or an underscore.
 function breakable(name) {
-  return name.split(/(?<=[./])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
+  return name.split(/(?<=[./:_])(?![/:_])/).flatMap((part, i) => (i ? [element("wbr"), part] : [part]));
 }
 
 // A patch of colour that follows the theme by itself.

@@ -195,15 +195,15 @@ def _calibrated(factor):
 
 
 def test_calibrated_times_are_used_where_both_sides_have_them():
-    """Traced calls cost 1/0.5: of 90 ns 45 are left, in the step too; without a factor on one
-    side both stay as traced."""
-    runs = [steps_run(BASE, info=_calibrated(0.5)), steps_run(BASE, info=_calibrated(1.0))]
+    """Traced calls cost 1/0.5: of 90 ns 45 are left, in the step too, and 72 of a cost of 1/0.8;
+    without a factor on one side both stay as traced."""
+    runs = [steps_run(BASE, info=_calibrated(0.5)), steps_run(BASE, info=_calibrated(0.8))]
     found = compared(*runs)
     assert found.calibrated == ("transformer",)
     for name, base, new in (
-        ("submodule.transformer", 45, 90),
-        ("denoise.step", 55, 100),
-        ("submodule.transformer.role.mlp", 35, 70),
+        ("submodule.transformer", 45, 72),
+        ("denoise.step", 55, 82),
+        ("submodule.transformer.role.mlp", 35, 56),
     ):
         assert (row(found, name)["base_ns"], row(found, name)["new_ns"]) == (base, new)
         assert row(found, name)["calibrated"]
@@ -213,6 +213,23 @@ def test_calibrated_times_are_used_where_both_sides_have_them():
     assert row(raw, "submodule.transformer")["base_ns"] == 90
     assert not row(raw, "submodule.transformer")["calibrated"]
     assert any("as traced" in note for note in raw.notes)
+
+
+def test_a_cost_within_noise_on_one_side_scales_neither():
+    """Runs that took the same as traced are the same, though only one could tell what tracing
+    costs; the note says why they are not calibrated."""
+    known = RunInfo(
+        "capture",
+        submodules={"transformer": {"calibration": {"factor": 0.96, "low": 0.9, "high": 1.02}}},
+    )
+    found = compared(steps_run(BASE, info=_calibrated(0.5)), steps_run(BASE, info=known))
+    times = row(found, "submodule.transformer")
+    assert (times["base_ns"], times["new_ns"], times["verdict"]) == (90, 90, "within noise")
+    assert (found.calibrated, times["calibrated"]) == ((), False)
+    tracing = [note for note in found.notes if "trac" in note]
+    assert tracing == [
+        "as traced, for what tracing costs is within noise in some of the runs: transformer"
+    ]
 
 
 def test_untraced_calls_are_not_scaled():

@@ -20,13 +20,12 @@ from profiler.importers.formats import import_trace
 from profiler.table.columns import checked
 from profiler.table.load import load
 from tests.analysis.random_runs import pipeline_runs, runs
+from tests.corpus import PERFETTO_TESTS, SD35, needs_corpus
 from tests.runs import tiny_run
 
 ROOT = Path(__file__).parents[3]
 SAMPLES = sorted(path.parent for path in (ROOT / "sample_traces").glob("*/manifest.json"))
 RECORDED = sorted(path.parent for path in (ROOT / "tests").glob("analysis/roles/recorded/*/*.json"))
-CORPUS = ROOT.parent / "shared" / "corpus"
-SD35 = CORPUS / "torch" / "sd35_mi300x.json.gz"
 
 
 @pytest.mark.parametrize("path", [*SAMPLES, *RECORDED], ids=lambda path: path.name)
@@ -36,15 +35,13 @@ def test_recorded_runs(path):
     checked(findings_table(found), FINDINGS)
 
 
-@pytest.mark.parametrize(
-    "path", sorted((CORPUS / "perfetto").glob("*.pb")), ids=lambda path: path.stem
-)
+@pytest.mark.parametrize("path", PERFETTO_TESTS, ids=lambda path: path.stem)
 def test_foreign_traces(path):
     """What holds no call of ours has no findings but losses."""
     assert {finding.rule for finding in find(analyze(load(path)))} <= {"incomplete_trace"}
 
 
-@pytest.mark.skipif(not SD35.is_file(), reason=f"{SD35} is missing: mount the corpus")
+@needs_corpus
 def test_real_trace(tmp_path):
     """Stable Diffusion 3.5 on an MI300X, with Python stacks: the device waits for the host,
     attention is far from the roof, the negative prompt is encoded by itself. T5's attention is not

@@ -8,10 +8,9 @@ from __future__ import annotations
 
 import polars as pl
 import pytest
-from typer.testing import CliRunner
 
 import profiler
-from profiler.cli.main import app
+from tests.command_line import run_command
 
 from .expectation import (
     EXPECTED,
@@ -60,8 +59,7 @@ def on_torch(request, tmp_path_factory):
 def on_onnxruntime(tmp_path_factory):
     """Two steps of the embedded Stable Diffusion 3 on ONNX Runtime."""
     out = tmp_path_factory.mktemp("traces")
-    command = ["run", "--steps", "2", "--warmup", "0", "--out", str(out)]
-    assert CliRunner().invoke(app, command).exit_code == 0
+    assert run_command("run", "--steps", 2, "--warmup", 0, "--out", out) == 0
     return profiler.load(out)
 
 

@@ -7,7 +7,6 @@ its categories must be made up of the roles that such kernels can have, to the m
 from __future__ import annotations
 
 import csv
-from pathlib import Path
 
 import polars as pl
 import pytest
@@ -15,19 +14,15 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.importers.formats import import_trace
 from profiler.table.load import load
+from tests.corpus import SD35, needs_corpus
 
-CORPUS = Path(__file__).parents[4] / "shared" / "corpus" / "torch"
-TRACE = CORPUS / "sd35_mi300x.json.gz"
-
-pytestmark = pytest.mark.skipif(
-    not TRACE.is_file(), reason=f"{TRACE} is missing: mount the corpus at ../shared/corpus"
-)
+pytestmark = needs_corpus
 
 
 @pytest.fixture(scope="module")
 def kinds(tmp_path_factory):
     """The kinds of device work of the trace with their roles, without what no submodule ran."""
-    found = analyze(load(import_trace(TRACE, tmp_path_factory.mktemp("traces"))))
+    found = analyze(load(import_trace(SD35, tmp_path_factory.mktemp("traces"))))
     table = found.kinds.table.join(found.kind_roles, on="kind")
     return table.filter(pl.col("role").is_not_null() & pl.col("submodule").is_not_null())
 
@@ -35,7 +30,7 @@ def kinds(tmp_path_factory):
 def _tracelens(*categories, module=""):
     """TraceLens' kernel time in ms of some categories, below modules of a class."""
     name = "sd35_mi300x.tracelens_ops_summary_by_category.csv"
-    with (CORPUS / name).open() as file:
+    with (SD35.parent / name).open() as file:
         return sum(
             float(row["total_direct_kernel_time_ms"])
             for row in csv.DictReader(file)

@@ -218,8 +218,17 @@ def test_a_table_fits_the_terminal() -> None:
         "… and 2 more of 5 rows: --rows 0 shows all",
     ]
     narrow = list(answer_lines(frames, 5, 20))
-    assert narrow[2] == "tra…ong_tail      1"
+    assert narrow[2] == "tran…ong_tail      1"
     assert " ".join(narrow[7:]) == "… and 1 more column: last"
+
+
+def test_columns_that_stay_take_the_room_of_those_that_go() -> None:
+    """A text is cut no shorter than the columns that are shown need."""
+    frames = _frames(submodule=["text_encoder_3"], branch=["negative_prompt"], shapes=["x" * 50])
+    assert list(answer_lines(frames, 5, 39))[2:] == [
+        "text_encoder_3  negative_prompt",
+        "… and 1 more column: shapes",
+    ]
 
 
 def test_everything_where_it_is_piped() -> None:

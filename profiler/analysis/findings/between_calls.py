@@ -1,0 +1,121 @@
+"""Rules about the time between calls: host work and synchronization around the steps."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.findings.finding import Finding, Where
+from profiler.analysis.findings.measures import (
+    MATERIAL,
+    accelerators,
+    as_percent,
+    share,
+    total_ns,
+    unaligned,
+)
+from profiler.analysis.findings.waiting_words import FIND_OUT, KEEP_THERE
+from profiler.analysis.result import Analysis
+from profiler.messages import said
+
+__all__ = ["host_between_steps", "scheduler_sync"]
+
+_BETWEEN = 0.05  # of the steps' time
+_SYNC_STEPS = 0.5  # of the steps: what waits in fewer is not the loop's habit
+_SYNC_WAIT = 0.02  # of the device's span
+_SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_scalar_dense)$"
+
+
+def host_between_steps(analysis: Analysis) -> Finding | None:
+    """Between the calls of the steps the host (scheduler, guidance, callbacks) takes its time.
+    Silent where clocks of devices are not aligned: where steps end is not known."""
+    steps = analysis.steps
+    if steps.is_empty() or unaligned(analysis):
+        return None
+    between = int((steps["host_ns"] + steps["idle_ns"]).sum())
+    duration = int(steps["duration_ns"].sum())
+    device = _denoiser_device(analysis)
+    if device is None:
+        return None
+    waits = accelerators(analysis).filter(pl.col("device") == device)
+    if len(waits):  # the host may run ahead: it costs only what its device waits
+        between = min(between, int(waits["between_ns"].sum()))
+    if share(between, duration) < _BETWEEN or share(between, total_ns(analysis)) < 2 * MATERIAL:
+        return None
+    longest, longest_ns = _longest_host_work(analysis)
+    host_work = int(steps["host_ns"].sum())
+    return Finding(
+        rule="host_between_steps",
+        title=said(
+            "{share} of the steps' time lies between calls",
+            share=as_percent(share(between, duration)),
+        ),
+        evidence={
+            "between_ns": between,
+            "between_share": share(between, duration),
+            "host_work_ns": host_work,
+            "not_recorded_ns": int(steps["idle_ns"].sum()),
+            "longest_host_work": longest,
+            "longest_host_work_ns": longest_ns,
+        },
+        hazard=said(
+            "What is not recorded may be callbacks, progress bars or other threads. Part of "
+            "the host work may be arithmetic that has to run somewhere."
+        ),
+        remedy=(KEEP_THERE if host_work >= between / 2 else FIND_OUT),
+        where=Where(device=device),
+        cost_ns=between,
+    )
+
+
+def scheduler_sync(analysis: Analysis) -> Finding | None:
+    """The host waits for its device between the calls of most steps. Silent where clocks of devices
+    are not aligned."""
+    steps, waits = len(analysis.steps), accelerators(analysis)
+    if waits.is_empty() or unaligned(analysis):
+        return None
+    often = pl.col("calls") > 1 + _SYNC_STEPS * steps  # what is in no step counts as one
+    of_steps = pl.col("submodule").is_null() & often
+    named = pl.col("layer").str.contains(_SYNC) | pl.col("op_types").str.contains(_SYNC)
+    rows = analysis.operators.filter(of_steps & named).sort("wall_union_ns", descending=True)
+    longest = waits.sort(pl.col("host_ns") + pl.col("between_ns")).row(-1, named=True)
+    wait = longest["host_ns"] + longest["between_ns"]
+    if rows.is_empty() or share(wait, longest["span_ns"]) < _SYNC_WAIT:
+        return None
+    return Finding(
+        rule="scheduler_sync",
+        title=said(
+            "The host waits for {device} between the calls of most steps", device=longest["device"]
+        ),
+        evidence={
+            "operation": rows["layer"][0],
+            "waits": int(rows["commands"].sum()),
+            "host_ns": int(rows["wall_union_ns"].sum()),
+            "device_wait_ns": wait,
+            "device_wait_share": share(wait, longest["span_ns"]),
+        },
+        hazard=said(
+            "While the host waits it launches nothing, so the device stands still behind every "
+            "wait. The wait itself is the device's work, not lost time."
+        ),
+        remedy=said(
+            "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
+            "nonzero() in the scheduler or a callback) and keep those values on the host."
+        ),
+        where=Where(layer=rows["layer"][0], device=longest["device"]),
+        cost_ns=longest["between_ns"],
+    )
+
+
+def _longest_host_work(analysis: Analysis) -> tuple[str, int]:
+    """What of no call the host spent most time on in at least half of the steps."""
+    often = pl.col("calls") >= 0.5 * max(len(analysis.steps), 1)
+    rows = analysis.operators.filter("host", pl.col("submodule").is_null(), often)
+    rows = rows.sort("wall_union_ns")
+    return (
+        (str(rows["layer"][-1]), int(rows["wall_union_ns"][-1])) if len(rows) else (said("none"), 0)
+    )
+
+
+def _denoiser_device(analysis: Analysis) -> str | None:
+    rows = analysis.calls.filter(pl.col("step") >= 0)
+    return str(rows["device"][0]) if len(rows) else None

@@ -1,0 +1,104 @@
+// Which columns of a table are seen. Where a table is wider than its place, as many as it takes of those
+// of less importance (`minor`) are put away, the last ones first, and a button brings them back; what
+// was counted anew lacks columns that commands do not tell.
+
+const toFit = new Set(); // tables
+const widths = new WeakMap(); // place of a table -> {table, width}
+const places = new ResizeObserver((entries) => {
+  for (const { target, contentRect: { width } } of entries) {
+    const place = widths.get(target);
+    if (width && width !== place.width) fitLater(place.table);
+    place.width = width;
+  }
+});
+
+class ColumnChoice {
+  constructor(table) {
+    this.table = table;
+    this.hasMinor = table.columns.some(({ minor }) => minor);
+    this.wanted = false; // all columns, however wide
+    this.spare = new Set(); // names of columns that the place has no room for
+    this.untold = new Set(); // names of columns without any value since rows were counted anew
+    this.button = element("button", {
+      type: "button", class: "quiet columns", hidden: true, onclick: () => {
+        this.wanted = !this.wanted;
+        fitAll([this.table]);
+        this.button.focus();
+      },
+    });
+  }
+
+  // From now on fit the table whenever its place has another width.
+  watch(place) {
+    this.place = place;
+    if (!this.hasMinor) return;
+    widths.set(place, { table: this.table, width: 0 });
+    places.observe(place);
+  }
+
+  away({ name }) { return this.untold.has(name) || (!this.wanted && this.spare.has(name)); }
+
+  // Columns whose values were lost when rows were counted anew; their labels.
+  compare(before, now) {
+    const some = (values, name) => values[name]?.some((value) => value !== null && value !== undefined && value !== "");
+    const { columns } = this.table, rows = now[columns[0].name].length;
+    const lost = rows ? columns.filter(({ name }) => some(before, name) && !some(now, name)) : [];
+    this.untold = new Set(lost.map(({ name }) => name));
+  }
+
+  // Hide the cells of what is away, show all others.
+  draw() {
+    const { head, rows, columns } = this.table, away = columns.map((column) => this.away(column));
+    for (const row of [head, ...rows.rows]) {
+      if (!row.classList.contains("unfolded")) [...row.cells].forEach((cell, i) => (cell.hidden = away[i]));
+    }
+  }
+
+  // Columns to put away so that the table, now shown whole, fits.
+  measured() {
+    const { columns, head } = this.table, found = new Set();
+    let over = this.place.clientWidth ? this.place.scrollWidth - this.place.clientWidth : 0;
+    for (let i = columns.length - 1; i >= 0 && over > 0; i--) {
+      if (!columns[i].minor || this.untold.has(columns[i].name)) continue;
+      found.add(columns[i].name);
+      over -= head.cells[i].offsetWidth;
+    }
+    return found;
+  }
+
+  give(spare) {
+    if (!spare.size && !this.spare.size) return;
+    this.spare = spare;
+    this.draw();
+  }
+
+  label() {
+    const count = format.count(this.spare.size);
+    this.button.hidden = !this.spare.size;
+    this.button.setAttribute("aria-expanded", String(this.wanted));
+    this.button.textContent = this.wanted ? say("Fewer columns") : say("More columns ({count})", { count });
+  }
+}
+
+// Fit a table before the next frame.
+function fitLater(table) {
+  if (!toFit.size) {
+    requestAnimationFrame(() => {
+      const tables = [...toFit];
+      toFit.clear();
+      fitAll(tables);
+    });
+  }
+  toFit.add(table);
+}
+
+// All of them are shown whole, measured together, and then narrowed where they have to be.
+function fitAll(tables) {
+  const choices = tables.map(({ seen }) => seen).filter(({ hasMinor, place }) => hasMinor && place.isConnected);
+  for (const choice of choices) choice.give(new Set());
+  const found = choices.map((choice) => choice.measured());
+  choices.forEach((choice, i) => {
+    choice.give(found[i]);
+    choice.label();
+  });
+}

@@ -122,9 +122,8 @@ def _print_notes(file: OptimizedFile) -> None:
     )
     casts = file.done.get("casts_removed")
     if casts:
-        echo(
-            f"  removed: {counted(casts, 'cast')} to float32 that ONNX Runtime inserts for its CPU"
-        )
+        what = f"{casts} cast{'s' * (casts > 1)}"
+        echo(f"  removed: {what} to float32 that ONNX Runtime inserts for its CPU")
         echo("  where that has no kernel of a type it writes out operations; onnxslim does not")
     prepared, left = (file.done.get(f"attention_{name}", 0) for name in ("prepared", "left"))
     if prepared:

@@ -12,14 +12,14 @@ from profiler.graph.checks.finding import CheckedModel, GraphFinding, place, rul
 
 __all__ = ["unsorted_node"]
 
-Nodes: TypeAlias = "ir.Graph | ir.Function"
+_Nodes: TypeAlias = "ir.Graph | ir.Function"
 
 
 @rule
 def unsorted_node(checked: CheckedModel) -> Iterator[GraphFinding]:
     """A node reads what a later one writes, or what follows from its own output."""
     model = checked.model
-    graphs: list[Nodes] = [*model.graphs(), *model.functions.values()]
+    graphs: list[_Nodes] = [*model.graphs(), *model.functions.values()]
     for graph in graphs:
         number = {node: index for index, node in enumerate(graph)}
         late = {
@@ -57,7 +57,7 @@ def _read(node: ir.Node) -> Iterator[ir.Value]:
                 pending += [inner for graph in attribute.as_graphs() for inner in graph]
 
 
-def _in_circles(graph: Nodes) -> set[ir.Node]:
+def _in_circles(graph: _Nodes) -> set[ir.Node]:
     """The nodes that cannot be put in order: those in circles and behind them."""
     waits: Counter[ir.Node] = Counter()
     readers: dict[ir.Node, list[ir.Node]] = {node: [] for node in graph}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shutil
+import subprocess
+import sys
 
 import numpy as np
 import polars as pl
@@ -142,6 +144,21 @@ def test_what_flux_does_not_take(both):
     assert schnell.guidance_arguments(None, "") == {}
     with pytest.raises(InputError, match="knows no guidance scale"):
         schnell.guidance_arguments(3.0, "")
+
+
+def test_it_runs_without_torch_and_onnx(both):
+    """A run of the exported folder needs none of torch, diffusers, transformers, onnx, onnx_ir."""
+    script = """
+import sys
+for name in ("torch", "diffusers", "transformers", "onnx", "onnx_ir"):
+    sys.modules[name] = None  # importing it would fail
+from profiler.pipelines.classes import pipeline_class
+pipeline = pipeline_class(sys.argv[1]).from_folder(sys.argv[1])
+print(pipeline("a cat", height=32, width=32, num_inference_steps=1, seed=0).images[0].size)
+"""
+    command = [sys.executable, "-c", script, str(both[1].folder)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.stdout, done.returncode) == ("(32, 32)\n", 0), done.stderr
 
 
 def test_a_switched_on_process_records_it(both, tmp_path):

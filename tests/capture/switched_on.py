@@ -107,7 +107,9 @@ class Environment:
     def start(self, script: str, *arguments: str, **settings: str | None) -> subprocess.Popen[str]:
         """Begin a script; `settings` are environment variables, RBLN_PROFILER=1 unless given."""
         path = self.work / "script.py"
-        path.write_text(dedent(script), encoding="utf-8")
+        written = path.with_suffix(".new")
+        written.write_text(dedent(script), encoding="utf-8")
+        written.replace(path)  # one that was begun before may read it still
         return subprocess.Popen(
             [self.python, str(path), *arguments],
             cwd=self.work,

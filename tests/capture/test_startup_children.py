@@ -224,7 +224,7 @@ def test_processes_at_the_same_time(scripts):
         for count in counts
     ]
     for process in processes:
-        process.stdout.readline()
+        assert process.stdout.readline() == "ready\n", process.stderr.read()
     for process in processes:  # all are in front of their first run
         process.stdin.write("go\n")
         process.stdin.flush()

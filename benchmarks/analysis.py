@@ -96,9 +96,9 @@ def reports(run: Any, folder: Path) -> Iterator[str]:
     from profiler.analysis.analyze import analyze
     from profiler.analysis.roles.tables import with_roles
     from profiler.report.document import to_json
-    from profiler.report.html import write_html
+    from profiler.report.html.page import write_html
     from profiler.report.tables import write_csv_tables, write_parquet_tables
-    from profiler.report.text import print_report
+    from profiler.report.terminal.report import print_report
 
     analysis = analyze(run)
     yield "analyze, all of these"

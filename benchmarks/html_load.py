@@ -29,7 +29,7 @@ from playwright.sync_api import Browser, Page
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.report.html import write_html
+from profiler.report.html.page import write_html
 from tests.report.generated import write_generated_bundle
 
 STEPS = (28, 631)

@@ -153,9 +153,9 @@ def _own(bundle: Path, folder: Path, timed: Callable[..., Any], way: str) -> Non
 
     from profiler.analysis.analyze import analyze
     from profiler.report.document import to_json
-    from profiler.report.html import write_html
+    from profiler.report.html.page import write_html
     from profiler.report.tables import write_csv_tables, write_parquet_tables
-    from profiler.report.text import print_report
+    from profiler.report.terminal.report import print_report
     from profiler.table.load import load
 
     run = timed("load", lambda: load(bundle))

@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent.parent))
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.report.html import write_html
+from profiler.report.html.page import write_html
 
 SIZE = {"width": 1400, "height": 1500}
 ARGUMENTS = ["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"]

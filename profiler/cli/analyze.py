@@ -261,7 +261,7 @@ def _unmerged(path: Path) -> Iterable[str]:
 
 def _print(analysis: Analysis, top: int, notes: tuple[str, ...]) -> None:
     from profiler.cli.terminal import terminal
-    from profiler.report.text import print_report
+    from profiler.report.terminal.report import print_report
 
     print_report(terminal(), analysis, top=top, notes=notes)
 
@@ -322,7 +322,7 @@ def _write_page(
 ) -> Path:
     """Write the HTML page where it was asked for, or beside the trace; returns its path."""
     from profiler.analysis.roles.tables import with_roles
-    from profiler.report.html import write_html
+    from profiler.report.html.page import write_html
 
     path = asked or _page_path(given.source, filtered=bool(analysis.run.selection))
     try:

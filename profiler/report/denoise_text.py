@@ -17,7 +17,7 @@ from profiler.report.excerpts import (
     only_at_most,
     outlier_count,
 )
-from profiler.report.layout import clean, numbers, percents, table, texts, times
+from profiler.report.terminal.layout import clean, numbers, percents, table, texts, times
 from profiler.report.lines import of_all
 
 __all__ = ["denoise_sections"]

@@ -16,17 +16,15 @@ from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.prediction.result import Prediction
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
-from profiler.report import (
-    charts,
-    comparison_chart,
-    memory_chart,
-    prediction_chart,
-    role_chart,
-    roofline_chart,
-    step_matrix,
-)
-from profiler.report import waiting_charts as waiting
-from profiler.report.chart_style import (
+from profiler.report.charts import comparison as comparison_chart
+from profiler.report.charts import memory as memory_chart
+from profiler.report.charts import prediction as prediction_chart
+from profiler.report.charts import roles as role_chart
+from profiler.report.charts import roofline as roofline_chart
+from profiler.report.charts import step_matrix
+from profiler.report.charts import whole as charts
+from profiler.report.charts import idle as waiting
+from profiler.report.charts.style import (
     HOVER,
     Chart,
     bars_layout,
@@ -34,14 +32,14 @@ from profiler.report.chart_style import (
     shortened,
     unit_for,
 )
-from profiler.report.palette import (
+from profiler.report.charts.palette import (
     CATEGORY_COLOURS,
     ROLE_COLOURS,
     Colour,
     Theme,
     submodule_colours,
 )
-from profiler.report.timeline import extent
+from profiler.report.html.timeline import extent
 from profiler.report.units import count, duration
 from profiler.table.run import Run
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from profiler.analysis.findings.finding import Finding, Severity
 from profiler.report.facts import named_value
-from profiler.report.layout import clean, shorten
+from profiler.report.terminal.layout import clean, shorten
 from profiler.report.lines import of_all
 from profiler.report.units import count, counted
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import split_operators
-from profiler.report.layout import numbers, ratios, table, texts, times
+from profiler.report.terminal.layout import numbers, ratios, table, texts, times
 from profiler.report.lines import of_all
 
 __all__ = ["geometry_sections"]

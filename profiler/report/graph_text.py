@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from profiler.analysis.comparison.graph_nodes import GraphPair, by_place
-from profiler.report.layout import Column, clean, numbers, table, texts
+from profiler.report.terminal.layout import Column, clean, numbers, table, texts
 from profiler.report.patterns import pattern
 from profiler.report.units import size
 

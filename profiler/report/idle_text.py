@@ -10,7 +10,7 @@ from rich.text import Text
 
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
-from profiler.report.layout import numbers, percents, sizes, table, texts, times
+from profiler.report.terminal.layout import numbers, percents, sizes, table, texts, times
 from profiler.report.lines import of_all
 
 __all__ = ["idle_sections"]

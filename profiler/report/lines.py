@@ -12,7 +12,7 @@ from profiler.events import Loss
 from profiler.messages import Said, said
 from profiler.report.facts import attributed_to
 from profiler.report.headline import asynchronous, at_once
-from profiler.report.layout import shorten
+from profiler.report.terminal.layout import shorten
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, duration, percent
 

@@ -15,7 +15,7 @@ from rich.console import Group
 from rich.text import Text
 
 from profiler.events import NO_STEP, Call
-from profiler.report.layout import clean, numbers, percents, sparkline, table, texts, times
+from profiler.report.terminal.layout import clean, numbers, percents, sparkline, table, texts, times
 from profiler.report.units import count, duration
 
 __all__ = ["LiveRun"]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import UNCOUNTED_WEIGHTS
-from profiler.report.layout import numbers, percents, sizes, sparkline, table, texts
+from profiler.report.terminal.layout import numbers, percents, sizes, sparkline, table, texts
 
 __all__ = ["memory_sections"]
 

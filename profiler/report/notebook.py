@@ -14,7 +14,7 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.report.headline import headline
-from profiler.report.layout import shorten
+from profiler.report.terminal.layout import shorten
 from profiler.report.units import count, counted, duration, percent
 from profiler.table.run import Run
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import polars as pl
 from rich.table import Table
 
-from profiler.report.layout import numbers, percents, ratios, table, texts, times
+from profiler.report.terminal.layout import numbers, percents, ratios, table, texts, times
 from profiler.report.lines import of_all
 from profiler.report.patterns import by_pattern
 

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import WITHOUT_CLASSES, roles_shown
-from profiler.report.layout import numbers, percents, table, texts, times
+from profiler.report.terminal.layout import numbers, percents, table, texts, times
 
 __all__ = ["role_sections"]
 

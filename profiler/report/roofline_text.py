@@ -10,7 +10,7 @@ from rich.text import Text
 
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import roof_sentence, with_rates
-from profiler.report.layout import clean, numbers, percents, ratios, sizes, table, texts, times
+from profiler.report.terminal.layout import clean, numbers, percents, ratios, sizes, table, texts, times
 from profiler.report.lines import of_all
 
 __all__ = ["roofline_sections"]

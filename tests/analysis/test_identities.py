@@ -18,7 +18,7 @@ from profiler.events import STAGES
 from profiler.importers.formats import import_trace
 from profiler.importers.rbln import import_rbln
 from profiler.report.document import to_json
-from profiler.report.text import print_report
+from profiler.report.terminal.report import print_report
 from profiler.table.load import load
 from profiler.trace.manifest import RunInfo
 from tests.analysis.identities import check_all

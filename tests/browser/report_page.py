@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.analysis.analyze import analyze
-from profiler.report.html import write_html
+from profiler.report.html.page import write_html
 from profiler.table.run import Run
 
 __all__ = [

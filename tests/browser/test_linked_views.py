@@ -12,8 +12,8 @@ from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.roles.tables import with_roles
 from profiler.analysis.selection import Selection
 from profiler.report import units
-from profiler.report.html import write_html
-from profiler.report.palette import ROLE_COLOURS, submodule_colours
+from profiler.report.html.page import write_html
+from profiler.report.charts.palette import ROLE_COLOURS, submodule_colours
 from profiler.report.patterns import by_pattern
 from profiler.table.load import load
 from tests.browser.report_page import (

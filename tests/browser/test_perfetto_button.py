@@ -11,7 +11,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.html import write_html
+from profiler.report.html.page import write_html
 from profiler.table.load import load
 from tests.browser.report_page import opened
 

@@ -10,10 +10,10 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.events import Loss
 from profiler.report import units
-from profiler.report.html import html_page, write_html
-from profiler.report.palette import SURFACE, TEXT, submodule_colours
+from profiler.report.html.page import html_page, write_html
+from profiler.report.charts.palette import SURFACE, TEXT, submodule_colours
 from profiler.report.patterns import pattern
-from profiler.report.timeline import extent, timeline_of
+from profiler.report.html.timeline import extent, timeline_of
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run
@@ -474,8 +474,8 @@ def test_losses_are_seen_first(chromium, tmp_path):
 
 def test_commands_left_out_are_announced(chromium, tmp_path, monkeypatch):
     """A page that cannot hold all commands says how many it holds."""
-    monkeypatch.setattr("profiler.report.timeline.COMMAND_LIMIT", 5)
-    monkeypatch.setattr("profiler.report.html.timeline_of", lambda run: timeline_of(run, 5))
+    monkeypatch.setattr("profiler.report.html.timeline.COMMAND_LIMIT", 5)
+    monkeypatch.setattr("profiler.report.html.page.timeline_of", lambda run: timeline_of(run, 5))
     with opened(chromium, page_of(tiny_run(), tmp_path)) as report:
         status = report.page.locator("#timeline-status")
         status.filter(has_text="the 5 longest of 12 commands").wait_for()

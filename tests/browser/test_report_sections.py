@@ -12,8 +12,8 @@ from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.cli.main import app
 from profiler.report import units
-from profiler.report.html import write_html
-from profiler.report.timeline import extent
+from profiler.report.html.page import write_html
+from profiler.report.html.timeline import extent
 from profiler.table.load import load
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.importers.traces import flux

@@ -191,7 +191,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     from rich.console import Console
 
     from profiler.analysis.analyze import analyze
-    from profiler.report.text import print_report
+    from profiler.report.terminal.report import print_report
 
     monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
     for name in ("one", "two"):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import profiler
 from profiler.report.language import template_messages
-from profiler.report.page.content import Shown
+from profiler.report.model import Shown
 
 PACKAGE = Path(profiler.__file__).parent
 SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')
@@ -96,15 +96,15 @@ def evidence_name(key: str) -> str:
 
 def table_templates() -> Iterator[tuple[str, str]]:
     """Labels and meanings of the columns that the page shows, and names of its tables."""
-    for path in sorted((PACKAGE / "report" / "page").glob("*.py")):
-        names = vars(importlib.import_module(f"profiler.report.page.{path.stem}"))
+    for path in sorted((PACKAGE / "report" / "sections").glob("*.py")):
+        names = vars(importlib.import_module(f"profiler.report.sections.{path.stem}"))
         for value in [*names.values()]:
             for column in _shown(value):
                 yield column.label, path.name
                 yield column.meaning, path.name
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in ("table", "described"):
-                place = f"page/{path.name}:{node.lineno}"
+                place = f"sections/{path.name}:{node.lineno}"
                 for template in _of_table(node, names):
                     yield template, place
                 if len(node.args) > 2 and isinstance(node.args[1], ast.Constant):
@@ -142,10 +142,10 @@ def _shown(value: object) -> Iterator[Shown]:
 
 def script_templates() -> Iterator[tuple[str, str]]:
     """What the page's scripts say, and its frame."""
-    frame = PACKAGE / "report" / "templates" / "report.html"
+    frame = PACKAGE / "report" / "html" / "templates" / "report.html"
     for text in template_messages(frame.read_text(encoding="utf-8")):
         yield text, frame.name
-    for path in sorted((PACKAGE / "report" / "templates").glob("*.js")):
+    for path in sorted((PACKAGE / "report" / "html" / "templates").glob("*.js")):
         for text in SAY.findall(path.read_text(encoding="utf-8")):
             yield json.loads(f'"{text}"'), path.name
 

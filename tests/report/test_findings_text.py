@@ -10,7 +10,7 @@ from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import RULES
 from profiler.events import Loss
 from profiler.report.findings_text import evidence_text, findings_section
-from profiler.report.text import print_report
+from profiler.report.terminal.report import print_report
 from tests.runs import tiny_run
 
 FINDING = Finding(

@@ -15,7 +15,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.errors import OutputError
 from profiler.events import Loss
-from profiler.report.html import embedded, html_page, write_html
+from profiler.report.html.page import embedded, html_page, write_html
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run
 

@@ -10,9 +10,9 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.selection import Selection
-from profiler.report.comparison_chart import changes
-from profiler.report.html import html_page
-from profiler.report.page.sections import page_of
+from profiler.report.charts.comparison import changes
+from profiler.report.html.page import html_page
+from profiler.report.html.body import page_of
 from tests.report.hostile import HOSTILE, hostile_run
 from tests.runs import EPOCH, TINY_CALLS, TINY_COMMANDS, TINY_SPANS, make_run, tiny_run
 

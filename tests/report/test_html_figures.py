@@ -11,8 +11,10 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
-from profiler.report import block_chart, charts, figures
-from profiler.report.chart_style import escaped, shortened, unit_for
+from profiler.report import figures
+from profiler.report.charts import blocks as block_chart
+from profiler.report.charts import whole as charts
+from profiler.report.charts.style import escaped, shortened, unit_for
 from profiler.table.columns import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run

@@ -11,8 +11,8 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.events import Loss
-from profiler.report.html import html_page
-from profiler.report.page.header import facts_html, losses_html, provenance_html, subject
+from profiler.report.html.page import html_page
+from profiler.report.html.header import facts_html, losses_html, provenance_html, subject
 from profiler.report.provenance import TraceFile, embedded_trace, trace_files
 from profiler.table.load import load
 from tests.runs import Command, make_call, make_run, make_span, tiny_run, write_tiny_bundle

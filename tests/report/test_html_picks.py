@@ -8,10 +8,14 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report import charts, role_chart, roofline_chart, step_matrix, waiting_charts
-from profiler.report.chart_style import picking
-from profiler.report.html import html_page
-from profiler.report.page.content import Shown, table
+from profiler.report.charts import idle as waiting_charts
+from profiler.report.charts import roles as role_chart
+from profiler.report.charts import roofline as roofline_chart
+from profiler.report.charts import step_matrix
+from profiler.report.charts import whole as charts
+from profiler.report.charts.style import picking
+from profiler.report.html.page import html_page
+from profiler.report.model import Shown, table
 from profiler.report.patterns import pattern
 from profiler.table.load import load
 from tests.report.generated import write_generated_bundle

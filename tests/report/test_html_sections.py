@@ -14,11 +14,11 @@ from hypothesis import strategies as st
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.report.page.content import Part, Section, Shown, table
-from profiler.report.page.findings import finding_html
-from profiler.report.page.header import facts_html
-from profiler.report.page.markup import sections_html
-from profiler.report.page.sections import page_of
+from profiler.report.model import Part, Section, Shown, table
+from profiler.report.html.findings import finding_html
+from profiler.report.html.header import facts_html
+from profiler.report.html.markup import sections_html
+from profiler.report.html.body import page_of
 from profiler.table.columns import Column
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.analysis.shaped_runs import Shaped, in_order

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from profiler.events import HOST_TRACK, Loss
-from profiler.report.timeline import extent, timeline_of
+from profiler.report.html.timeline import extent, timeline_of
 from profiler.table.columns import COUNTERS, FLOWS, schema
 from profiler.table.run import Run
 from tests.runs import EPOCH, Command, make_run, tiny_run

@@ -6,7 +6,7 @@ from rich.console import Console
 
 from profiler.analysis.analyze import analyze
 from profiler.report.idle_text import idle_sections
-from profiler.report.page.waiting import waiting_section
+from profiler.report.sections.idle import waiting_section
 from tests.analysis.test_boundaries import ISLAND
 from tests.runs import Command, make_call, make_run, tiny_run
 

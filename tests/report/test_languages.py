@@ -13,7 +13,7 @@ from profiler.analysis.analyze import analyze
 from profiler.cli.analyze import Language
 from profiler.cli.main import app
 from profiler.messages import Said, in_language, joined, said, sentence
-from profiler.report.html import html_page
+from profiler.report.html.page import html_page
 from profiler.report.language import (
     LANGUAGES,
     OTHERS,
@@ -23,7 +23,7 @@ from profiler.report.language import (
     spoken_template,
     translations,
 )
-from profiler.report.page.sections import page_of
+from profiler.report.html.body import page_of
 from profiler.report.words import word
 from tests.analysis.findings.cases import CASES
 from tests.report.said_templates import PACKAGE, PLACE, all_templates

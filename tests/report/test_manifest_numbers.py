@@ -19,8 +19,8 @@ from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.roles.tables import with_roles
 from profiler.errors import InputError
 from profiler.report.document import to_json
-from profiler.report.html import write_html
-from profiler.report.text import print_report
+from profiler.report.html.page import write_html
+from profiler.report.terminal.report import print_report
 from profiler.table.load import load
 from tests.runs import write_tiny_bundle
 

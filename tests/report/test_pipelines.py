@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report import charts
+from profiler.report.charts import whole as charts
 from profiler.report.facts import key_facts
 from profiler.report.headline import at_once, headline
-from profiler.report.html import html_page
-from profiler.report.page.sections import page_tables
-from profiler.report.timeline import timeline_of
+from profiler.report.html.page import html_page
+from profiler.report.html.body import page_tables
+from profiler.report.html.timeline import timeline_of
 from tests.analysis.test_pipelines import two_at_once
 from tests.report.test_text import _section as section
 from tests.report.test_text import _text as text_of

@@ -12,7 +12,7 @@ from rich.console import Console
 from profiler.analysis.analyze import analyze
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.report.roofline_text import roofline_sections
-from profiler.report.text import print_report
+from profiler.report.terminal.report import print_report
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.runs import tiny_run
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.analyze import analyze
-from profiler.report.step_bars import step_bars
+from profiler.report.charts.step_bars import step_bars
 from tests.runs import make_call, make_run
 
 

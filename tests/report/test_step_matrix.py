@@ -7,8 +7,8 @@ import math
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report import step_matrix
-from profiler.report.step_matrix import matrix_chart, matrix_of
+from profiler.report.charts import step_matrix
+from profiler.report.charts.step_matrix import matrix_chart, matrix_of
 from tests.runs import Command, make_call, make_run
 
 

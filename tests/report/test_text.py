@@ -9,7 +9,7 @@ from rich.console import Console
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.events import Loss
-from profiler.report.text import print_report
+from profiler.report.terminal.report import print_report
 from profiler.table.load import load
 from profiler.trace.manifest import RunInfo
 from tests.report.generated import write_generated_bundle

@@ -5,7 +5,7 @@ import io
 import pytest
 from rich.console import Console
 
-from profiler.report.layout import (
+from profiler.report.terminal.layout import (
     clean,
     numbers,
     percents,

@@ -181,7 +181,7 @@ def _print(
     from profiler.cli.terminal import terminal
     from profiler.report.diff_text import print_diff
     from profiler.report.graph_text import print_graphs
-    from profiler.report.layout import clean
+    from profiler.report.terminal.layout import clean
 
     console = terminal()
     for pair in graphs.pairs:

@@ -1,0 +1,104 @@
+"""The chart of what the device time of each repeated block is for, as plain plotly JSON."""
+
+from __future__ import annotations
+
+import re
+
+import polars as pl
+
+from profiler.analysis.result import Analysis
+from profiler.analysis.roles.tables import block_roles
+from profiler.messages import said
+from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking, unit_for
+from profiler.report.charts.palette import ROLE_COLOURS, SURFACE, TEXT, Theme
+from profiler.report.units import duration, percent
+
+__all__ = ["blocks", "submodule_of_blocks"]
+
+_HEIGHT = 300  # px
+_NUMBER = re.compile(r"[0-9]+$")
+
+
+def submodule_of_blocks(analysis: Analysis) -> str:
+    """The submodule whose repeated blocks took most device time, "" where none has two."""
+    found = analysis.blocks.drop_nulls("submodule").filter(pl.col("busy_ns") > 0)
+    sums = found.group_by("submodule").agg(pl.col("busy_ns").sum(), pl.len())
+    several = sums.filter(pl.col("len") > 1).sort("busy_ns", "submodule", descending=[True, False])
+    return str(several["submodule"][0]) if len(several) else ""
+
+
+def blocks(analysis: Analysis, theme: Theme = "light") -> Chart:
+    """One bar a block of that submodule, in order, divided by role."""
+    submodule = submodule_of_blocks(analysis)
+    found = block_roles(analysis.kinds, analysis.kind_roles)
+    rows = found.filter(pl.col("submodule") == submodule)
+    names = rows["block"].unique(maintain_order=True).to_list()
+    totals = dict(rows.group_by("block").agg(pl.col("busy_ns").sum()).iter_rows())
+    unit = unit_for(max(totals.values(), default=0))
+    place = {name: number for number, name in enumerate(names)}
+    data = []
+    for role, colour in ROLE_COLOURS.items():
+        parts = rows.filter(pl.col("role") == role).select("block", "busy_ns").rows()
+        if not parts:
+            continue
+        texts = (
+            said(
+                "{block}, {role}: {time}, {share} of the block",
+                block=block,
+                role=role,
+                time=duration(ns),
+                share=percent(ns / totals[block]),
+            )
+            for block, ns in parts
+        )
+        trace = {
+            "type": "bar",
+            "name": role,
+            "x": [place[block] for block, _ in parts],
+            "y": [ns * unit.per_ns for _, ns in parts],
+            "marker": {
+                "color": colour.on(theme),
+                "line": {"color": SURFACE.on(theme), "width": 0.5},
+            },
+            "customdata": [escaped(text) for text in texts],
+            "hovertemplate": HOVER,
+        }
+        data.append(picking(trace, ({"submodule": submodule, "role": role} for _ in parts)))
+    return {"data": data, "layout": _layout(names, unit.name, theme)}
+
+
+def _layout(names: list[str], unit: str, theme: Theme) -> Chart:
+    made = layout(theme)
+    made["xaxis"] |= {
+        "tickvals": [*range(len(names))],
+        "ticktext": [escaped(label) for label in _labels(names)],
+        "tickangle": 0,
+        "tickfont": {"size": 11.5, "color": TEXT.on(theme)},
+    }
+    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": escaped(_title(names))}
+    made["yaxis"] |= {"showgrid": True, "rangemode": "tozero"}
+    made["yaxis"]["title"] = made["yaxis"]["title"] | {"text": unit}
+    made["margin"] |= {"t": 60}
+    return made | {"barmode": "stack", "bargap": 0.2, "height": _HEIGHT}
+
+
+def _labels(names: list[str]) -> list[str]:
+    """The numbers of blocks; where there are several kinds, the first of each has its name too."""
+    found, before = [], _kind(names[0]) if len({*map(_kind, names)}) == 1 else ""
+    for name in names:
+        kind, number = _kind(name), _NUMBER.search(name)
+        label = number[0] if number else name
+        named = kind == before or not number
+        found.append(label if named else f"{label}\n{kind.rstrip('.')}")
+        before = kind
+    return found
+
+
+def _title(names: list[str]) -> str:
+    """What all blocks are; names of several kinds stand at the axis."""
+    kinds = {*map(_kind, names)}
+    return f"{kinds.pop().rstrip('.')}.*" if len(kinds) == 1 else said("block")
+
+
+def _kind(name: str) -> str:
+    return _NUMBER.sub("", name)

@@ -1,0 +1,155 @@
+"""The chart of how much each part changed against a baseline, as plain plotly JSON."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.comparison.compare import Comparison
+from profiler.messages import said
+from profiler.report.charts.style import HOVER, Chart, bars_layout, escaped, shortened
+from profiler.report.charts.palette import HOST, LINE, PAGE, ROLE_COLOURS, Theme
+from profiler.report.units import duration
+
+__all__ = ["changes"]
+
+_WHOLE = ("end_to_end", "stage", "step", "submodule")
+_ROLES = 8  # with the largest differences
+_ROWS = 24
+_LEAST = -110.0  # per cent: a part that is gone is at -100
+_LEAST_SPAN = 10.0  # per cent that an interval may go beyond all changes
+_SMALL = {"size": 11}
+_VERDICTS = {
+    "slower": (PAGE["alert"], "triangle-right"),
+    "faster": (ROLE_COLOURS["convolution"], "triangle-left"),
+    "within noise": (HOST, "circle"),
+    "measured once": (HOST, "circle-open"),
+}
+
+
+def changes(comparison: Comparison, theme: Theme = "light") -> Chart:
+    """A point a part: its change in per cent, with the interval that noise leaves it; the whole
+    first, then stages, steps, submodules and the roles that differ most. Of an interval that goes
+    on far beyond all changes a text at the edge tells the end."""
+    rows = _rows(comparison.metrics)
+    data = []
+    for verdict, (colour, symbol) in _VERDICTS.items():
+        own = [(number, row) for number, row in enumerate(rows) if row["verdict"] == verdict]
+        if not own:
+            continue
+        data.append(
+            {
+                "type": "scatter",
+                "mode": "markers",
+                "name": said(verdict),
+                "y": [str(number) for number, _ in own],
+                "x": [_percent(row["change"]) for _, row in own],
+                "error_x": _interval([row for _, row in own], colour.on(theme)),
+                "marker": {"color": colour.on(theme), "symbol": symbol, "size": 11},
+                "customdata": [escaped(_text(row)) for _, row in own],
+                "hovertemplate": HOVER,
+            }
+        )
+    return {"data": data, "layout": _layout(rows, theme)}
+
+
+def _rows(metrics: pl.DataFrame) -> list[dict[str, object]]:
+    first = pl.col("metric").str.ends_with(".first")
+    known = metrics.filter(pl.col("change").is_not_null() & pl.col("step").is_null() & ~first)
+    whole = known.filter(pl.col("level").is_in(_WHOLE))
+    roles = known.filter(pl.col("level") == "role").sort(
+        pl.col("difference_ns").abs(), descending=True, maintain_order=True
+    )
+    return [*whole.head(_ROWS - _ROLES).to_dicts(), *roles.head(_ROLES).to_dicts()]
+
+
+def _interval(rows: list[dict[str, object]], colour: str) -> Chart:
+    """The ends of the intervals as distances from the change; None where it was measured
+    once."""
+    ends = [(_percent(row["change"]), row["low"], row["high"]) for row in rows]
+    return {
+        "type": "data",
+        "visible": any(row["low"] is not None for row in rows),
+        "symmetric": False,
+        "array": [None if high is None else round(_percent(high) - x, 4) for x, _, high in ends],
+        "arrayminus": [None if low is None else round(x - _percent(low), 4) for x, low, _ in ends],
+        "color": colour,
+        "thickness": 1.6,
+        "width": 4,
+    }
+
+
+def _percent(ratio: object) -> float:
+    return round(100 * float(str(ratio)), 4)
+
+
+def _text(row: dict[str, object]) -> str:
+    return said(
+        "{metric}: {change} %, {base} → {new}, {verdict}",
+        metric=row["metric"],
+        change=f"{_percent(row['change']):+.1f}",
+        base=duration(float(str(row["base_ns"]))),
+        new=duration(float(str(row["new_ns"]))),
+        verdict=said(str(row["verdict"])),
+    )
+
+
+def _range(rows: list[dict[str, object]]) -> tuple[float, float] | None:
+    """Where the axis ends if an interval reaches much farther than all changes do, per cent; None
+    where all of them fit."""
+    changes = [0.0, *(_percent(row["change"]) for row in rows)]
+    ends = [
+        _percent(row[name]) for row in rows for name in ("low", "high") if row[name] is not None
+    ]
+    low, high = min(changes), max(changes)
+    beyond = max(high - low, _LEAST_SPAN)
+    edges = max(low - beyond, _LEAST), high + beyond
+    return edges if any(not edges[0] <= end <= edges[1] for end in ends) else None
+
+
+def _cut_off(rows: list[dict[str, object]], edges: tuple[float, float]) -> list[dict[str, object]]:
+    """Annotations at the ends of the axis: how far an interval goes on."""
+    found = []
+    for number, row in enumerate(rows):
+        for name, right in (("low", False), ("high", True)):
+            end = None if row[name] is None else _percent(row[name])
+            if end is None or edges[0] <= end <= edges[1]:
+                continue
+            text = f"{end:+,.0f} %".replace("-", "\N{MINUS SIGN}")
+            note = {
+                "text": f"{text} \u25b8" if right else f"\u25c2 {text}",
+                "xref": "paper",
+                "x": int(right),
+                "xanchor": "right" if right else "left",
+                "y": str(number),
+                "yshift": 9,
+                "showarrow": False,
+                "font": _SMALL,
+            }
+            found.append(note)
+    return found
+
+
+def _layout(rows: list[dict[str, object]], theme: Theme) -> Chart:
+    keys = [str(number) for number in range(len(rows))]
+    made = bars_layout(theme, keys, 0, row=26)
+    labels = [escaped(shortened(_label(row))) for row in rows]
+    made["yaxis"] |= {"tickvals": keys, "ticktext": labels}
+    edges = _range(rows)
+    made["xaxis"].pop("range")
+    if edges is not None:
+        made["xaxis"]["range"] = [round(edge, 4) for edge in edges]
+        made["annotations"] = _cut_off(rows, edges)
+    made["xaxis"] |= {
+        "zeroline": True,
+        "zerolinecolor": LINE.on(theme),
+        "zerolinewidth": 2,
+        "rangemode": "tozero",
+    }
+    made["xaxis"]["title"] = made["xaxis"]["title"] | {"text": said("change, %")}
+    return made
+
+
+def _label(row: dict[str, object]) -> str:
+    if row["level"] != "role":
+        return str(row["metric"])
+    return " ".join(str(row[name]) for name in ("submodule", "role") if row[name])

@@ -1,0 +1,136 @@
+"""The roofline as plain plotly JSON: roles by what they compute for a byte, and their rate."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.messages import joined, said
+from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking
+from profiler.report.excerpts import with_rates
+from profiler.report.charts.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
+from profiler.report.units import duration
+from profiler.report.words import word
+
+__all__ = ["roofline"]
+
+_TYPES = ("float32", "float16", "bfloat16")  # whose peak rates are drawn
+_LARGEST = 34.0  # pixels
+_SMALLEST = 7.0
+_DEVICES = 4
+_DASHES = ("solid", "dash", "dot", "dashdot")
+
+
+def roofline(analysis: Analysis, theme: Theme = "light") -> Chart:
+    """A point for each role of a submodule with known FLOPs and bytes, the larger the more time it
+    took, and the roofs of the devices whose profile is known; both axes are logarithmic."""
+    rows = (
+        with_rates(analysis.roofline_roles)
+        .filter(pl.col("rate") > 0, pl.col("intensity") > 0)
+        .rows(named=True)
+    )
+    longest = max((row["busy_ns"] for row in rows), default=0)
+    data: list[dict[str, Any]] = []
+    for role, colour in ROLE_COLOURS.items():
+        of_role = [row for row in rows if row["role"] == role]
+        if of_role:
+            points = _points(of_role, role, colour.on(theme), longest, theme)
+            named = ({"submodule": row["submodule"], "role": role} for row in of_role)
+            data.append(picking(points, named))
+    if data:
+        data += _roofs(analysis, [row["intensity"] for row in rows], theme)
+    made = layout(theme)
+    axis = {"type": "log", "showgrid": True, "dtick": 1, "exponentformat": "none"}
+    for name, title in (("xaxis", "FLOPs/byte"), ("yaxis", "GFLOP/s")):
+        made[name] |= axis
+        made[name]["title"] = made[name]["title"] | {"text": title}
+    made["margin"] |= {"t": 60}
+    return {"data": data, "layout": made | {"height": 440}}
+
+
+def _points(
+    rows: list[dict[str, Any]], role: str, colour: str, longest: int, theme: Theme
+) -> dict[str, Any]:
+    return {
+        "type": "scatter",
+        "mode": "markers",
+        "name": role,
+        "x": [float(f"{row['intensity']:.4g}") for row in rows],
+        "y": [float(f"{row['rate']:.4g}") for row in rows],
+        "marker": {
+            "color": colour,
+            "opacity": 0.85,
+            "line": {"color": SURFACE.on(theme), "width": 1},
+            "size": [
+                round(max(_LARGEST * math.sqrt(row["busy_ns"] / longest), _SMALLEST), 1)
+                for row in rows
+            ],
+        },
+        "customdata": [escaped(_text(row)) for row in rows],
+        "hovertemplate": HOVER,
+    }
+
+
+def _text(row: Mapping[str, Any]) -> str:
+    title = said(
+        "{submodule}, {role} on {device}",
+        submodule=row["submodule"] or said("no call"),
+        role=row["role"],
+        device=row["device"],
+    )
+    if row["verdict"]:
+        title = joined(", ", [title, word(row["verdict"])])
+    return said(
+        "{title}\nbusy {busy}, {rate} GFLOP/s, {intensity} FLOPs/byte",
+        title=title,
+        busy=duration(row["busy_ns"]),
+        rate=f"{row['rate']:,.3g}",
+        intensity=f"{row['intensity']:.3g}",
+    )
+
+
+def _roofs(analysis: Analysis, intensities: list[float], theme: Theme) -> list[dict[str, Any]]:
+    """A line for each peak rate of each device: memory bandwidth up to its ridge, then flat."""
+    used = analysis.roofline["device"].unique().drop_nulls().sort()
+    known = [device for device in used if device in analysis.device_profiles][:_DEVICES]
+    low, high = min(intensities) / 2, max(intensities) * 4
+    lines = []
+    for number, device in enumerate(known):
+        profile = analysis.device_profiles[device]
+        if not profile.memory_bandwidth:
+            continue
+        for names, peak in _peaks(profile).items():
+            ridge = peak / profile.memory_bandwidth
+            ends = [low, ridge, max(high, 4 * ridge)] if low < ridge else [low, high]
+            rates = [min(peak, profile.memory_bandwidth * x) / 1e9 for x in ends]
+            lines.append(
+                {
+                    "type": "scatter",
+                    "mode": "lines",
+                    "name": escaped(said("roof of {device}, {names}", device=device, names=names)),
+                    "x": [float(f"{x:.4g}") for x in ends],
+                    "y": [float(f"{rate:.4g}") for rate in rates],
+                    "line": {
+                        "color": MUTED.on(theme),
+                        "width": 1.5,
+                        "dash": _DASHES[number % len(_DASHES)],
+                    },
+                    "hoverinfo": "name",
+                }
+            )
+    return lines
+
+
+def _peaks(profile: DeviceProfile) -> dict[str, float]:
+    """Peak rates by the types that have them."""
+    types: dict[float, list[str]] = {}
+    for name in _TYPES:
+        rate = profile.peak_flops.get(name)
+        if rate:
+            types.setdefault(rate, []).append(name)
+    return {", ".join(names): rate for rate, names in types.items()}

@@ -1,0 +1,118 @@
+"""What stands out: findings with their evidence, and links to what they are about."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from html import escape
+
+from profiler.analysis.findings.finding import Finding, Severity, Where
+from profiler.analysis.findings.rules import RULES
+from profiler.analysis.result import Analysis
+from profiler.messages import Said, said
+from profiler.report.facts import named_value
+from profiler.report.language import spoken
+from profiler.report.model import Part, Section
+from profiler.report.units import count, counted, duration
+from profiler.report.words import word
+
+__all__ = ["finding_html", "finding_section"]
+
+_CALLS = 6  # links to calls
+_WORDS = ("what", "speaks_for_it")  # evidence that no trace names
+_SEVERITIES: dict[Severity, Said] = {
+    "high": said("high"),
+    "medium": said("medium"),
+    "low": said("low"),
+}
+
+
+def finding_section(analysis: Analysis) -> Section:
+    """All findings, worst first, or that no rule has evidence."""
+    found = analysis.findings
+    lead = said("{findings}.", findings=counted(len(found), "finding"))
+    if len(found) > 1:
+        lead = said(
+            "{findings}, worst first. What they save may be the same time: it does not add up.",
+            findings=counted(len(found), "finding"),
+        )
+    elif not found:
+        lead = said("None: {rules} found no evidence.", rules=counted(len(RULES), "rule"))
+    title = said("Findings")
+    return Section("findings", title, title, (Part(lead=lead, findings=found, always=True),))
+
+
+def finding_html(finding: Finding) -> str:
+    """One finding; what it is about are buttons that `templates/findings.js` brings to life."""
+    cost = finding.cost_ns
+    saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
+    head = (
+        f'<p class="verdict"><span class="severity">{spoken(_SEVERITIES[finding.severity])}</span>'
+        f"<strong>{spoken(finding.title)}</strong>"
+        + (f'<span class="saves">{spoken(saves)}</span>' if saves else "")
+        + "</p>"
+    )
+    evidence = "".join(
+        f"<div><dt>{spoken(said(name))}</dt><dd>{spoken(value)}</dd></div>"
+        for name, value in (_named(str(key), value) for key, value in finding.evidence.items())
+    )
+    links = "".join(_links(finding.where))
+    return (
+        f'<article class="finding {escape(finding.severity)}" data-rule="{escape(finding.rule)}"'
+        f"{_about(finding.where)}>"
+        f'{head}<dl class="evidence">{evidence}</dl>'
+        f'<p class="remedy">{spoken(finding.remedy)}</p>'
+        f'<p class="help"><b>{spoken(said("Beware:"))}</b> {spoken(finding.hazard)}</p>'
+        + (f'<p class="where">{links}</p>' if links else "")
+        + "</article>"
+    )
+
+
+def _named(key: str, value: int | float | str) -> tuple[str, str]:
+    name, text = named_value(
+        key, word(value) if key in _WORDS and isinstance(value, str) else value
+    )
+    whole = isinstance(value, int) and text == str(value)  # and has no unit
+    return name, count(int(value)) if whole else text
+
+
+def _about(where: Where) -> str:
+    """What the page can choose of what a finding is about, for `templates/findings.js`."""
+    named = (
+        ("submodule", where.submodule),
+        ("operator", where.layer),
+        ("device", where.device),
+        ("step", where.step),
+    )
+    return "".join(
+        f' data-about-{name}="{escape(str(value))}"' for name, value in named if value is not None
+    )
+
+
+def _links(where: Where) -> Iterator[str]:
+    """Buttons that look for an operator or zoom into a call; the rest as text."""
+    if where.layer:
+        yield _button("layer", where.layer, said("Operator {layer}", layer=where.layer))
+    elif where.submodule:
+        yield _button(
+            "submodule",
+            where.submodule,
+            said("Operators of {submodule}", submodule=where.submodule),
+        )
+    for call in where.calls[:_CALLS]:
+        yield _button("call", str(call), said("Call {call}", call=call))
+    if len(where.calls) > _CALLS:
+        more = said("and {number} more calls", number=len(where.calls) - _CALLS)
+        yield f"<span>{spoken(more)}</span>"
+    if where.device is not None:
+        yield f"<span>{spoken(said('device {value}', value=where.device))}</span>"
+    if where.pipeline is not None:
+        yield f"<span>{spoken(said('pipeline call {value}', value=where.pipeline))}</span>"
+    if where.step is not None:
+        yield f"<span>{spoken(said('step {value}', value=where.step))}</span>"
+
+
+def _button(kind: str, value: str, text: str) -> str:
+    return (
+        f'<button type="button" class="link" data-find-{kind}="{escape(value)}">'
+        f"{spoken(text)}</button>"
+    )

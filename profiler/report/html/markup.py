@@ -1,0 +1,63 @@
+"""Sections as HTML: headings, sentences, and places that scripts fill with figures and tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
+
+from profiler.report.language import spoken
+from profiler.report.model import Part, Section
+from profiler.report.html.findings import finding_html
+
+__all__ = ["contents", "sections_html"]
+
+
+def contents(names: Iterable[tuple[str, str]]) -> str:
+    """Links to the sections with these keys and names."""
+    return "".join(f'<a href="#{key}">{spoken(name)}</a>' for key, name in names)
+
+
+def sections_html(sections: Sequence[Section], heights: Mapping[str, int]) -> str:
+    """The sections one after another; figures get their `heights` (pixels, by key) at once, so
+    that nothing moves when they are drawn."""
+    return "\n".join(_section(section, heights) for section in sections)
+
+
+def _section(section: Section, heights: Mapping[str, int]) -> str:
+    key = section.key
+    body = "".join(_rows(section.parts, heights))
+    return (
+        f'<section id="{key}" aria-labelledby="{key}-title">'
+        f'<h2 id="{key}-title">{spoken(section.title)}</h2>{body}</section>'
+    )
+
+
+def _rows(parts: Sequence[Part], heights: Mapping[str, int]) -> Iterator[str]:
+    """Parts below each other, those that stand beside another in one row with it."""
+    starts = [i for i, part in enumerate(parts) if not part.beside or i == 0]
+    row_of = {i: max(start for start in starts if start <= i) for i in range(len(parts))}
+    for _, numbers in groupby(range(len(parts)), key=row_of.__getitem__):
+        row = [_part(parts[i], heights) for i in numbers]
+        yield f'<div class="pair">{"".join(row)}</div>' if len(row) > 1 else row[0]
+
+
+def _part(part: Part, heights: Mapping[str, int]) -> str:
+    heading = f"<h3>{spoken(part.title)}</h3>" if part.title else ""
+    pieces = [
+        f'<p class="lead">{spoken(part.lead)}</p>' if part.lead else "",
+        "".join(map(finding_html, part.findings)),
+        _figure(part, heights),
+        f'<div data-table="{part.table.key}"></div>' if part.table else "",
+        *(f'<p class="help">{spoken(note)}</p>' for note in part.notes),
+    ]
+    body = "".join(pieces)
+    if part.folded:
+        return f'<details class="part"><summary>{heading}</summary>{body}</details>'
+    return f'<div class="part">{heading}{body}</div>'
+
+
+def _figure(part: Part, heights: Mapping[str, int]) -> str:
+    if part.figure is None:
+        return ""
+    key = part.figure.key
+    return f'<div class="figure" data-figure="{key}" style="min-height:{heights[key]}px"></div>'

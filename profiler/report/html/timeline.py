@@ -1,0 +1,306 @@
+"""What the page's timeline draws: lanes of a run, and its events as integer columns.
+
+Times become ns from the first event of the run, so that a browser's doubles hold them exactly.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.arrays import text_codes
+from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
+from profiler.messages import said
+from profiler.report.html.pack import Table
+from profiler.report.html.timeline_columns import (
+    Strings,
+    call_columns,
+    command_columns,
+    flow_columns,
+    rows_of,
+)
+from profiler.table.columns import TEXT
+from profiler.table.run import Run
+
+__all__ = ["COMMAND_LIMIT", "Timeline", "extent", "timeline_of"]
+
+COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
+_SPAN_KINDS = ("pipeline", "stage", "step")
+_SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"))
+# "transformer_blocks.7" of "transformer_blocks.7.ff.net.0"
+_MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"
+_WORTH = 4  # commands that a module must hold on average for its lane to say anything
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Timeline:
+    """`document` goes into the page as JSON, `tables` as packed columns.
+
+    A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
+    of a lane of commands names all that its commands have. Text columns hold indices into
+    `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
+    """
+
+    document: dict[str, Any]
+    tables: dict[str, Table]
+
+
+def extent(run: Run) -> tuple[int, int]:
+    """First and last instant of the run, ns on its clock; (0, 0) where it holds nothing."""
+    starts, ends = [], []
+    for frame in (run.spans, run.calls, run.commands):
+        if len(frame):
+            end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
+            first, last = frame.select(pl.col("start_ns").min(), end.max().alias("end")).row(0)
+            starts.append(first)
+            ends.append(last)
+    if len(run.counters):
+        first, last = run.counters.select(
+            pl.col("time_ns").min(), pl.col("time_ns").max().alias("end")
+        ).row(0)
+        starts.append(first)
+        ends.append(last)
+    return min(starts, default=0), max(ends, default=0)
+
+
+def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
+    """The timeline of `run` with at most `limit` commands, the longest of them."""
+    begin, end = extent(run)
+    strings = Strings()
+    commands = _longest(run.commands, limit)
+    tables: dict[str, Table] = {}
+    lanes = [
+        *_span_lanes(run.spans, begin, strings, tables),
+        *_device_lanes(run, commands, begin, strings, tables),
+    ]
+    lanes = _with_counters(lanes, run.counters, begin, tables)
+    document = {
+        "span": end - begin,
+        "commands": len(run.commands),
+        "devices": {name: _hardware(run, name) for name in {lane["device"] for lane in lanes}},
+        "lanes": lanes,
+        "strings": strings.values,
+        "categories": [*CATEGORIES],
+    }
+    return Timeline(document, tables)
+
+
+def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
+    """The `limit` longest commands, of equally long ones the first; `_row_of_run` are their rows.
+
+    Nothing of the others is copied but their duration.
+    """
+    dropped = len(commands) - limit
+    if dropped <= 0:
+        return commands.with_columns(_row_of_run=pl.int_range(pl.len(), dtype=pl.Int32))
+    duration = commands["duration_ns"].to_numpy()
+    shortest = np.partition(duration, dropped)[dropped]
+    kept = duration > shortest
+    kept[np.flatnonzero(duration == shortest)[: limit - np.count_nonzero(kept)]] = True
+    rows = pl.Series(np.flatnonzero(kept).astype(np.int32))
+    return commands.filter(pl.Series(kept)).with_columns(_row_of_run=rows)
+
+
+def _span_lanes(
+    spans: pl.DataFrame, begin: int, strings: Strings, tables: dict[str, Table]
+) -> Iterator[dict[str, Any]]:
+    """A lane for each kind of span that the run has, above all devices; for each pipeline call,
+    where stages of several would lie on each other."""
+    kinds, kind = len(_SPAN_KINDS), pl.col("kind").cast(pl.String)
+    number = kind.replace_strict(dict(_numbered(_SPAN_KINDS)), default=2)
+    several = _overlap(spans.filter(kind == "stage"))
+    pipeline = pl.col("pipeline").clip(0).cast(pl.Int64) * several
+    ordered = spans.with_columns(_lane=pipeline * kinds + number).sort("_lane", "start_ns")
+    tables["spans"] = {
+        "start": ordered["start_ns"].to_numpy() - begin,
+        "duration": ordered["duration_ns"].to_numpy(),
+        "name": strings.codes(ordered["name"]),
+        "stage": strings.codes(ordered["stage"]),
+        "step": ordered["step"].to_numpy().astype(np.int64),
+    }
+    for lane, first, count in _runs(ordered["_lane"].to_numpy()):
+        if lane % kinds:  # the pipeline span is the whole picture; stages and steps divide it
+            name = _SPAN_LANES[lane % kinds]
+            if several:
+                name = said("{lane} of call {call}", lane=name, call=lane // kinds)
+            yield _lane("", name, "spans", "", first, count)
+
+
+def _overlap(stages: pl.DataFrame) -> bool:
+    """Whether stages of different pipeline calls ran at the same time."""
+    windows = (
+        stages.filter(pl.col("pipeline") >= 0)
+        .group_by("pipeline")
+        .agg(pl.col("start_ns").min(), end=(pl.col("start_ns") + pl.col("duration_ns")).max())
+        .sort("start_ns")
+    )
+    return bool((windows["end"].shift(1).cum_max() > windows["start_ns"]).any())
+
+
+def _device_lanes(
+    run: Run,
+    commands: pl.DataFrame,
+    begin: int,
+    strings: Strings,
+    tables: dict[str, Table],
+) -> Iterator[dict[str, Any]]:
+    """For each device its calls, its host track, its other tracks; fills `tables`."""
+    calls = run.calls.sort(pl.col("device").cast(pl.String), "start_ns")
+    places = _places(commands)
+    on = ("device", "track")
+    lanes = commands.select(on).join(
+        places.select(*on, "_lane"), on=on, how="left", nulls_equal=True, maintain_order="left"
+    )
+    commands = commands.with_columns(
+        lanes["_lane"], pl.col("duration_ns").clip(0).alias("_length")
+    ).sort("_lane", "start_ns", "_length", descending=[False, False, True])
+    tables["calls"] = call_columns(calls, begin, strings)
+    tables["commands"] = command_columns(commands, calls, begin, strings)
+    tables["flows"] = flow_columns(run, commands)
+    tracks: dict[str, list[dict[str, Any]]] = {}
+    for name, first, count in _named_runs(calls["device"]):
+        tracks[name] = [_lane(name, said(CALLS_TRACK), "calls", "", first, count)]
+    modules = _modules(commands, calls)
+    tables["modules"] = {
+        "start": modules["start"].to_numpy() - begin,
+        "duration": (modules["end"] - modules["start"]).to_numpy(),
+        "name": strings.codes(modules["module"]),
+        "call": modules["_row"].to_numpy(),
+    }
+    rows = places.sort("_lane").rows(named=True)
+    for number, first, count in _runs(commands["_lane"].to_numpy()):
+        row = rows[number]
+        device = row["device"] or ""
+        kinds = ", ".join(row["categories"])
+        lane = _lane(device, row["track"], "commands", kinds, first, count)
+        tracks.setdefault(device, []).append(lane)
+    for name, first, count in _named_runs(modules["device"]):
+        above = sum(lane["track"] in (CALLS_TRACK, HOST_TRACK) for lane in tracks[name])
+        tracks[name].insert(above, _lane(name, said("Modules"), "modules", "", first, count))
+    for device in sorted(tracks, key=_natural):
+        yield from tracks[device]
+
+
+def _with_counters(
+    lanes: list[dict[str, Any]], counters: pl.DataFrame, begin: int, tables: dict[str, Table]
+) -> list[dict[str, Any]]:
+    """`lanes` with a lane for each counter below those of its device; fills `tables`."""
+    ordered = counters.with_columns(
+        _lane=pl.concat_str(
+            pl.col("device", "name", "unit").cast(pl.String), separator="\0", ignore_nulls=True
+        ),
+        device=pl.col("device").cast(pl.String).fill_null(""),
+    ).sort("device", "_lane", "time_ns")
+    tables["counters"] = {
+        "start": ordered["time_ns"].to_numpy() - begin,
+        "value": ordered["value"].fill_nan(0).clip(-(2.0**62), 2.0**62).cast(pl.Int64).to_numpy(),
+    }
+    found: dict[str, list[dict[str, Any]]] = {}
+    for _, first, count in _runs(ordered["_lane"].rle_id().to_numpy()):
+        device, name, unit = ordered.select("device", "name", "unit").row(first)
+        lane = _lane(device, name, "counters", unit or "", first, count)
+        found.setdefault(device, []).append(lane)
+    last = {lane["device"]: position for position, lane in enumerate(lanes)}
+    with_counters = []
+    for position, lane in enumerate(lanes):
+        with_counters.append(lane)
+        if last[lane["device"]] == position and lane["device"]:
+            with_counters.extend(found.pop(lane["device"], []))
+    return [*with_counters, *(lane for device in sorted(found) for lane in found[device])]
+
+
+def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
+    """Stretches of compute commands of one call whose layers begin alike: the model's blocks.
+
+    Columns `device, start, end, module` and `_row`, the row of the call. Empty where layer names
+    hold no numbered modules, or a module hardly more than one command.
+    """
+    name = pl.col("layer").cast(pl.String).str.extract(_MODULE)
+    modules = commands.select(pl.col("layer").unique()).with_columns(module=name.cast(TEXT))
+    found = (
+        commands.lazy()
+        .select("device", "call", "layer", "start_ns", "_length", "category")
+        .filter(pl.col("category") == "compute")
+        .join(rows_of(calls).lazy(), on="call", how="inner", maintain_order="left")
+        .join(modules.lazy(), on="layer", how="left", maintain_order="left")
+        .sort("_row", "start_ns")
+        .with_columns(_stretch=pl.struct("_row", "module").rle_id())
+        .drop_nulls("module")
+        .group_by("_stretch", maintain_order=True)
+        .agg(
+            pl.col("device", "module", "_row").first(),
+            start=pl.col("start_ns").min(),
+            end=(pl.col("start_ns") + pl.col("_length")).max(),
+            commands=pl.len(),
+        )
+        .sort(pl.col("device").cast(pl.String), "start")
+        .collect()
+    )
+    worth = found["commands"].sum() >= _WORTH * len(found)
+    return found if worth else found.clear()
+
+
+def _places(commands: pl.DataFrame) -> pl.DataFrame:
+    """Device, track and categories of each lane, numbered by `_lane` in the order of display."""
+    categories = pl.col("category").unique().sort()  # in the order of `CATEGORIES`
+    found = commands.group_by("device", "track").agg(categories=categories)
+    rows = found.rows(named=True)
+    rows.sort(key=lambda row: (_natural(row["device"] or ""), _track_order(row)))
+    order = pl.DataFrame(rows, schema=found.schema)
+    return order.with_columns(_lane=pl.int_range(len(rows), dtype=pl.Int64))
+
+
+def _track_order(row: dict[str, Any]) -> tuple[Any, ...]:
+    """A device's host track first, then tracks by the first category of work on the device."""
+    host, categories = row["track"] == HOST_TRACK, row["categories"]
+    kind = next((name for name in categories if name != "host"), categories[0])
+    return (not host, CATEGORIES.index(kind), _natural(row["track"]))
+
+
+def _lane(
+    device: str, track: str, kind: str, category: str, first: int, count: int
+) -> dict[str, Any]:
+    return {
+        "device": device,
+        "track": track,
+        "kind": kind,
+        "category": category,
+        "first": first,
+        "count": count,
+    }
+
+
+def _runs(values: npt.NDArray[Any]) -> Iterator[tuple[int, int, int]]:
+    """`(value, first, count)` of each run of equal values."""
+    if not len(values):
+        return
+    heads = np.concatenate(([0], np.flatnonzero(values[1:] != values[:-1]) + 1))
+    for head, count in zip(heads, np.diff(heads, append=len(values)), strict=True):
+        yield int(values[head]), int(head), int(count)
+
+
+def _named_runs(column: pl.Series) -> Iterator[tuple[str, int, int]]:
+    """`(text, first, count)` of each run of equal texts."""
+    codes, names = text_codes(column)
+    for code, first, count in _runs(codes):
+        yield names[code], first, count
+
+
+def _hardware(run: Run, device: str) -> str:
+    return str(run.info.devices.get(device, {}).get("hardware", ""))
+
+
+def _numbered(names: Sequence[str]) -> Iterator[tuple[str, int]]:
+    yield from ((name, number) for number, name in enumerate(names))
+
+
+def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:
+    """Sort key by which `stream 7` comes before `stream 13`, and no name comes last."""
+    parts = re.split(r"(\d+)", name)
+    return (not name, [(int(part), "") if part.isdigit() else (-1, part) for part in parts])

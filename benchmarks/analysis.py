@@ -95,8 +95,11 @@ def reports(run: Any, folder: Path) -> Iterator[str]:
 
     from profiler.analysis.analyze import analyze
     from profiler.analysis.roles.tables import with_roles
+    from profiler.report.build import build_report
     from profiler.report.document import to_json
+    from profiler.report.extent import extent
     from profiler.report.html.page import write_html
+    from profiler.report.model import ReportInput
     from profiler.report.tables import write_csv_tables, write_parquet_tables
     from profiler.report.terminal.report import print_report
 
@@ -105,8 +108,9 @@ def reports(run: Any, folder: Path) -> Iterator[str]:
     folder.mkdir()
     filled = with_roles(run, analysis.kinds, analysis.kind_roles)
     yield "report: roles of commands"
+    given = ReportInput(analysis, *extent(run))
     works: dict[str, Callable[[], object]] = {
-        "text": lambda: print_report(Console(file=io.StringIO()), analysis, top=15, notes=()),
+        "text": lambda: print_report(Console(file=io.StringIO()), build_report(given)),
         "page": lambda: write_html(filled, analysis, folder / "report.html"),
         "JSON": lambda: to_json(analysis),
         "CSV": lambda: write_csv_tables(analysis, folder / "csv"),

@@ -152,8 +152,11 @@ def _own(bundle: Path, folder: Path, timed: Callable[..., Any], way: str) -> Non
     from rich.console import Console
 
     from profiler.analysis.analyze import analyze
+    from profiler.report.build import build_report
     from profiler.report.document import to_json
+    from profiler.report.extent import extent
     from profiler.report.html.page import write_html
+    from profiler.report.model import ReportInput
     from profiler.report.tables import write_csv_tables, write_parquet_tables
     from profiler.report.terminal.report import print_report
     from profiler.table.load import load
@@ -164,7 +167,8 @@ def _own(bundle: Path, folder: Path, timed: Callable[..., Any], way: str) -> Non
     folder.mkdir()
     analysis = timed("analyze", lambda: analyze(run))
     console = Console(file=io.StringIO(), width=120)
-    timed("text", lambda: print_report(console, analysis, top=15, notes=()))
+    given = ReportInput(analysis, *extent(run))
+    timed("text", lambda: print_report(console, build_report(given)))
     timed("html", lambda: write_html(run, analysis, folder / "report.html"))
     timed("json", lambda: to_json(analysis))
     timed("csv", lambda: write_csv_tables(analysis, folder / "csv"))

@@ -156,7 +156,8 @@ def analyze(
                 page = error
     written = [*outputs.write(given.run, analysis), *written]
     if not outputs.only_json:
-        _print(analysis, top, (*_compared_line(comparison, against), *given.notes))
+        notes = (*_not_compared(comparison, against), *given.notes)
+        _print(given, analysis, comparison, top, notes)
         _name(written)
     if page is not None:
         raise page
@@ -212,15 +213,9 @@ def _compared(given: _Given, against: list[Path]) -> Comparison | None:
     return None if damaged_files(given.run) else compare(measured, [measure(given.run)])
 
 
-def _compared_line(comparison: Comparison | None, against: list[Path] | None) -> Iterable[str]:
+def _not_compared(comparison: Comparison | None, against: list[Path] | None) -> Iterable[str]:
     if comparison is None and against:
         yield "not compared: files of this run are damaged"
-    if comparison is not None:
-        from profiler.report.diff_text import headline
-
-        names = comparison.runs.filter(comparison.runs["side"] == "base")["run_id"]
-        named = names[0] if len(names) == 1 else f"{len(names)} runs"
-        yield f"against {named}: {headline(comparison)}"
 
 
 def _without_calls(path: Path, given: _Given) -> str:
@@ -259,11 +254,22 @@ def _unmerged(path: Path) -> Iterable[str]:
             yield f"{entry} has no manifest and was left out: `profile-sd3 merge {entry}`"
 
 
-def _print(analysis: Analysis, top: int, notes: tuple[str, ...]) -> None:
+def _print(
+    given: _Given,
+    analysis: Analysis,
+    against: Comparison | None,
+    top: int,
+    notes: tuple[str, ...],
+) -> None:
     from profiler.cli.terminal import terminal
+    from profiler.report.build import build_report
+    from profiler.report.extent import extent
+    from profiler.report.model import ReportInput
     from profiler.report.terminal.report import print_report
 
-    print_report(terminal(), analysis, top=top, notes=notes)
+    begin_ns, end_ns = extent(given.run)
+    report = build_report(ReportInput(analysis, begin_ns, end_ns, against, given.source, top))
+    print_report(terminal(), report, notes=notes)
 
 
 def _name(written: list[Path]) -> None:

@@ -20,10 +20,9 @@ from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import joined, said
-from profiler.report.terminal.layout import Column, clean, table, texts
-from profiler.report.lines import of_all
 from profiler.report.patterns import pattern
-from profiler.report.units import counted, duration
+from profiler.report.terminal.layout import Column, clean, table, texts
+from profiler.report.units import counted, duration, of_all
 from profiler.report.words import word
 
 __all__ = ["gate_line", "headline", "markdown", "print_diff"]

@@ -12,38 +12,19 @@ from profiler.messages import Said, joined, said
 from profiler.report.units import count, counted, duration, percent
 
 __all__ = [
-    "HALF_OF_BATCH",
-    "LEAST_SHARE",
-    "UNCOUNTED_WEIGHTS",
-    "WITHOUT_CLASSES",
-    "again_notes",
     "changing_parts",
     "explained_outliers",
-    "only_at_most",
     "outlier_count",
     "path_by_part",
     "path_sentence",
     "path_wall_ns",
-    "roles_shown",
     "roof_sentence",
     "split_operators",
     "why_no_waits",
     "with_rates",
 ]
 
-LEAST_SHARE = 0.005  # of the time of all, for a row that is shown
-HALF_OF_BATCH = said(
-    "estimated: what batched calls would save with half the batch, by their operators where these "
-    "were traced, else half of them"
-)
-UNCOUNTED_WEIGHTS = said("needed: the peak, and weights, which the counters leave out")
-WITHOUT_CLASSES = said(
-    "the trace has no classes of modules: roles are by names, op types and shapes"
-)
-_BY_RULES = said("by rules about names and shapes, not by values: a trace holds none")
-_UPPER = said(
-    "at most: of what is known ahead all but one execution, were it computed as one batch"
-)
+_LEAST_SHARE = 0.005  # of the time of all, for a row that is shown
 
 
 def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
@@ -53,7 +34,7 @@ def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
     drifts = (pl.col("drift_low_ns") > 0) | (pl.col("drift_high_ns") < 0)
     whole = int(parts.filter(pl.col("level") == "step")["total_ns"].sum())
     found = parts.filter(
-        pl.col("total_ns") >= LEAST_SHARE * whole,
+        pl.col("total_ns") >= _LEAST_SHARE * whole,
         (pl.col("warmup_steps") > 0) | drifts.fill_null(value=False) | (pl.col("outliers") > 0),
     )
     later = (pl.col("steps") - 1) / pl.col("median_ns")
@@ -93,35 +74,6 @@ def outlier_count(analysis: Analysis) -> int:
 def _places(rows: pl.DataFrame) -> list[str]:
     pairs = zip(rows["cause_device"], rows["cause_track"], strict=True)
     return [" ".join(part for part in pair if part) for pair in pairs]
-
-
-def only_at_most(analysis: Analysis) -> str:
-    """What the savings marked as estimated mean, "" where there are none."""
-    return _UPPER if analysis.invariants["estimated"].any() else ""
-
-
-def again_notes(analysis: Analysis) -> str:
-    """What hoisting all that is computed again would save."""
-    again = analysis.invariants
-    measured = int(again.filter(~pl.col("estimated"))["saved_ns"].sum())
-    ahead = int(again.filter("estimated")["saved_ns"].sum())
-    busy = int(analysis.submodules["busy_ns"].sum())
-    share = f" ({percent(measured / busy)})" if busy else ""
-    sums = []
-    if measured:
-        sums.append(said("{time} of device time{share}", time=duration(measured), share=share))
-    if ahead:
-        sums.append(said("at most {time} of what is known ahead", time=duration(ahead)))
-    if len(sums) > 1:
-        sums = [said("{one}, and {other}", one=sums[0], other=sums[1])]
-    return joined("; ", [*sums, _BY_RULES])
-
-
-def roles_shown(roles: pl.DataFrame) -> pl.DataFrame:
-    """Roles of submodules that took some of the device time."""
-    of_submodules = roles.drop_nulls("submodule")
-    least = LEAST_SHARE * int(of_submodules["busy_ns"].sum())
-    return of_submodules.filter(pl.col("busy_ns") >= least)
 
 
 def roof_sentence(analysis: Analysis) -> Said:

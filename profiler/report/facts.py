@@ -6,47 +6,30 @@ manifest is taken as it is found: a wrong type is shown, never trusted.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from profiler.analysis.manifest_numbers import finite_number, is_finite_number
 from profiler.analysis.result import Analysis
+from profiler.events import Loss
 from profiler.messages import joined, said
 from profiler.report.headline import asynchronous
+from profiler.report.model import Fact, Group
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
 
 __all__ = [
-    "Fact",
-    "Group",
     "attributed_to",
-    "details",
+    "grouped",
+    "grouped_by_name",
     "key_facts",
     "loss_kind",
+    "missing_lines",
     "named_value",
 ]
 
 _RESIDUAL_LIMIT = 0.01
 _ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
-
-
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """A key figure: `value` under `label`, explained by `note`; `alert` where it is bad news."""
-
-    label: str
-    value: str
-    note: str = ""
-    alert: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Group:
-    """Pairs of name and value under a title."""
-
-    title: str
-    rows: tuple[tuple[str, str], ...]
 
 
 def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
@@ -169,43 +152,37 @@ def loss_kind(kind: str) -> str:
     return _LOSS_KINDS.get(kind) or kind.replace("_", " ")
 
 
-def details(analysis: Analysis) -> tuple[Group, ...]:
-    """What ran, on what, with which versions and settings; empty groups are left out."""
-    run = analysis.run
-    head = (
-        (said("run"), run.run_id),
-        (said("model"), run.model),
-        (said("pipeline"), run.pipeline),
-        (said("producer"), run.producer),
-        (said("started"), run.started.replace("T", " ").replace("+00:00", " UTC")),
-        (said("command line"), " ".join(run.command_line)),
-    )
-    groups = (
-        Group(said("Run"), tuple(row for row in head if row[1])),
-        Group(said("Settings"), _pairs(run.settings)),
-        Group(said("Devices"), _nested(run.devices)),
-        Group(said("Submodules"), _nested(run.submodules)),
-        Group(said("Hardware"), _pairs(run.hardware)),
-        Group(said("Versions"), _pairs(run.versions)),
-        Group(said("Cost of tracing"), _pairs(run.overhead)),
-        Group(said("Attribution"), _nested(run.attribution)),
-        Group(said("Warm-up, not in this run"), _pairs(run.warmup)),
-    )
-    return tuple(group for group in groups if group.rows)
+def missing_lines(losses: Iterable[Loss]) -> Iterator[str]:
+    """What was executed and is not in the trace, a sentence a loss."""
+    for loss in losses:
+        number = count(loss.count) if loss.count >= 0 else said("unknown")
+        yield said(
+            "{kind} in {where}: {number} {unit}. {detail}",
+            kind=loss_kind(loss.kind),
+            where=loss.where,
+            number=number,
+            unit=loss.unit,
+            detail=loss.detail,
+        )
+
+
+def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
+    """The pairs of a mapping under a title."""
+    return Group(title, _pairs(mapping))
+
+
+def grouped_by_name(title: str, mapping: Mapping[str, Any]) -> Group:
+    """The mappings by name within a mapping, a row each."""
+    rows = []
+    for name, value in mapping.items():
+        pairs = _pairs(value) if isinstance(value, Mapping) else (("", str(value)),)
+        texts = (" ".join(filter(None, pair)) for pair in pairs if pair[1])
+        rows.append((str(name), ", ".join(texts)))
+    return Group(title, tuple(rows))
 
 
 def _pairs(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
     return tuple(named_value(str(key), value) for key, value in mapping.items())
-
-
-def _nested(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    rows = []
-    for name, value in mapping.items():
-        pairs = _pairs(value) if isinstance(value, Mapping) else (("", str(value)),)
-        rows.append(
-            (str(name), ", ".join(" ".join(filter(None, pair)) for pair in pairs if pair[1]))
-        )
-    return tuple(rows)
 
 
 def named_value(key: str, value: Any) -> tuple[str, str]:

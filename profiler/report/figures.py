@@ -17,13 +17,17 @@ from profiler.analysis.prediction.result import Prediction
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
 from profiler.report.charts import comparison as comparison_chart
+from profiler.report.charts import critical_path as path_chart
+from profiler.report.charts import devices as device_chart
+from profiler.report.charts import idle as idle_chart
 from profiler.report.charts import memory as memory_chart
+from profiler.report.charts import operators as operator_chart
 from profiler.report.charts import prediction as prediction_chart
 from profiler.report.charts import roles as role_chart
 from profiler.report.charts import roofline as roofline_chart
+from profiler.report.charts import stages as stage_chart
 from profiler.report.charts import step_matrix
-from profiler.report.charts import whole as charts
-from profiler.report.charts import idle as waiting
+from profiler.report.charts import steps as step_chart
 from profiler.report.charts.style import (
     HOVER,
     Chart,
@@ -32,14 +36,14 @@ from profiler.report.charts.style import (
     shortened,
     unit_for,
 )
-from profiler.report.charts.palette import (
+from profiler.report.extent import extent
+from profiler.report.palette import (
     CATEGORY_COLOURS,
     ROLE_COLOURS,
     Colour,
     Theme,
     submodule_colours,
 )
-from profiler.report.html.timeline import extent
 from profiler.report.units import count, duration
 from profiler.table.run import Run
 
@@ -65,24 +69,24 @@ TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the long
 
 def stages(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """One bar a stage: its submodules' calls, the host work between them, and idle time."""
-    return _figure(charts.stages(analysis, theme))
+    return _figure(stage_chart.stages(analysis, theme))
 
 
 def devices(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """For each device how long its commands of each category ran, as wall unions."""
-    return _figure(charts.devices(analysis, theme))
+    return _figure(device_chart.devices(analysis, theme))
 
 
 def operators(
     analysis: Analysis, top: int = 15, theme: Theme = "light", *, patterns: bool = True
 ) -> go.Figure:
     """The `top` operators by busy sum; with `patterns`, equal layers of repeated blocks are one."""
-    return _figure(charts.operators(analysis, top, theme, patterns=patterns))
+    return _figure(operator_chart.operators(analysis, top, theme, patterns=patterns))
 
 
 def steps(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """Duration of each step from 0, the median as a line, outliers in another colour."""
-    return _figure(charts.steps(analysis, theme))
+    return _figure(step_chart.steps(analysis, theme))
 
 
 def step_operators(analysis: Analysis, theme: Theme = "light") -> go.Figure:
@@ -96,12 +100,12 @@ def step_operators(analysis: Analysis, theme: Theme = "light") -> go.Figure:
 
 def idle(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """For each device the time it computed, and what it waited for otherwise."""
-    return _figure(waiting.idle(analysis, theme))
+    return _figure(idle_chart.idle(analysis, theme))
 
 
 def critical_path(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """What the critical path consists of, by submodule and part."""
-    return _figure(waiting.path(analysis, theme))
+    return _figure(path_chart.critical_path(analysis, theme))
 
 
 def roles(analysis: Analysis, theme: Theme = "light") -> go.Figure:

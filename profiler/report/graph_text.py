@@ -15,8 +15,8 @@ from rich.console import Console
 from rich.text import Text
 
 from profiler.analysis.comparison.graph_nodes import GraphPair, by_place
-from profiler.report.terminal.layout import Column, clean, numbers, table, texts
 from profiler.report.patterns import pattern
+from profiler.report.terminal.layout import Column, clean, numbers, table, texts
 from profiler.report.units import size
 
 __all__ = ["print_graphs"]

@@ -1,192 +1,221 @@
-"""What a section of the HTML page consists of: headings, sentences, figures and tables.
+"""What a report consists of, whoever renders it: a report of sections, a section of parts.
 
-A part without anything to show is left out when the page is written, and so is a section without
-parts. Every text is plain here; `page.markup` escapes it.
+Terminal, page and notebook render these values and decide nothing about them: headings, the order
+of parts, the columns of a table and the rows that are shown at first are the same everywhere. A
+renderer may leave out what its place has no room for: columns by their importance, and figures.
+Every text is plain; whoever renders it escapes it for where it goes.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import polars as pl
 
+from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
-from profiler.messages import said
-from profiler.report.charts.style import Chart
-from profiler.report.charts.palette import Theme
-from profiler.report.words import word
-from profiler.table.columns import Column
+from profiler.report.palette import Theme
 
-__all__ = ["Figure", "Part", "Section", "Shown", "Table", "described", "table"]
+__all__ = [
+    "MINOR",
+    "TOP",
+    "Bars",
+    "Fact",
+    "Figure",
+    "Group",
+    "Part",
+    "Report",
+    "ReportInput",
+    "Section",
+    "SectionKind",
+    "Shown",
+    "Summary",
+    "TableView",
+]
+
+MINOR = 5  # importance from which a column gives way in a page, too
+TOP = 15  # rows of a table of operators
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ReportInput:
+    """What sections are made of. `begin_ns` to `end_ns` is the extent of the run on its clock,
+    `source` its bundle or file, `against` how it compares with a baseline; `top` limits the rows of
+    tables that rank operators and other parts by time, 0 leaves them out."""
+
+    analysis: Analysis
+    begin_ns: int
+    end_ns: int
+    against: Comparison | None = None
+    source: Path | None = None
+    top: int = TOP
+
+    @property
+    def span_ns(self) -> int:
+        return self.end_ns - self.begin_ns
+
+    def rows(self, shown: int) -> int:
+        """How many rows are shown of a table that `top` limits."""
+        return min(self.top, shown)
+
+
+@dataclass(frozen=True, slots=True)
+class Fact:
+    """A key figure: `value` under `label`, explained by `note`; `alert` where it is bad news."""
+
+    label: str
+    value: str
+    note: str = ""
+    alert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Pairs of name and value under a title."""
+
+    title: str
+    rows: tuple[tuple[str, str], ...]
 
 
 @dataclass(frozen=True, slots=True)
 class Shown:
-    """A column as the page shows it: `kind` says how `templates/tables.js` writes its values
-    (`text`, `word` of `report.words`, `list` of names, `layer`, `ns`, `instant` of the run,
-    `count`, `number`, `bytes`, `ratio`, `share` with a bar, `factor`, `calibration` with
-    1 as within noise, `change` with its sign, `flag`, `step`).
-    `minor` ones stay away from paper, and go first where a table has no room. `meaning` is that of
-    a column that no table declares."""
+    """A column as reports show it.
+
+    `kind` says how its values are written: `text`, `word` of `report.words`, `list` of names,
+    `layer`, `ns`, `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole,
+    `factor`, `calibration` with 1 as within noise, `change` with its sign, `flag`, `step`.
+    A column of `importance` 0 is always shown; of the others the highest gives way first where a
+    terminal is narrow, and from `MINOR` on in a narrow page and on paper. `meaning` is that of a
+    column that no table declares.
+    """
 
     name: str
     label: str
     kind: str
-    minor: bool = False
+    importance: int = 0
     meaning: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Table:
-    """A table under its `key`; `document` is what `templates/tables.js` takes."""
+@dataclass(frozen=True, slots=True, eq=False)
+class TableView:
+    """A table as it is shown.
+
+    `columns` are those of `frame` that say something, the first of them always, with their
+    `meanings`. `frame` holds all rows, ranked; a reader sees the first `shown` and may ask a page
+    for more, which holds `held` of them (0: all) and, where it has a `search`, looks for `name`.
+    `totals` are rows below the others, of the same columns. `sort` is the column by which rows are
+    ranked, largest first, "" for another order. `variants` are other rows for the same columns by
+    their label, `label` is that of `frame`.
+    """
 
     key: str
-    document: Mapping[str, Any]
+    name: str
+    columns: tuple[Shown, ...]
+    meanings: Mapping[str, str]
+    frame: pl.DataFrame
+    shown: int = 10
+    held: int = 0
+    search: bool = False
+    sort: str = ""
+    label: str = ""
+    variants: tuple[tuple[str, pl.DataFrame], ...] = ()
+    totals: pl.DataFrame | None = None
 
     @property
-    def rows(self) -> int:
-        values = self.document["values"]
-        return max((len(column) for column in values.values()), default=0)
+    def rows(self) -> pl.DataFrame:
+        """The rows that a page holds."""
+        return self.frame.head(self.held) if self.held else self.frame
 
 
 @dataclass(frozen=True, slots=True)
+class Bars:
+    """A line of bars for a terminal: a bar for each of `values`, after a `label`."""
+
+    label: str
+    values: Sequence[int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
 class Figure:
-    """A chart under its `key`, drawn for each theme."""
+    """A chart under its `key`, drawn for each theme as plain plotly JSON; `bars` are what a
+    terminal shows of it."""
 
     key: str
-    draw: Callable[[Analysis, Theme], Chart]
+    draw: Callable[[Theme], dict[str, Any]]
+    bars: tuple[Bars, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Part:
-    """Below `title` a sentence, a figure, a table and small print; `beside` stands next to the
-    part before, where there is room."""
+    """Below `title` a sentence, findings, a figure, a table, names with values, small print.
+
+    `anchor` is what a link to it names; `beside` stands next to the part before where there is
+    room, `folded` is only its title until a reader opens it. A part that holds nothing but texts is
+    left out unless it is `always` worth them.
+    """
 
     title: str = ""
     lead: str = ""
     figure: Figure | None = None
-    table: Table | None = None
+    table: TableView | None = None
     notes: tuple[str, ...] = ()
     findings: tuple[Finding, ...] = ()
+    groups: tuple[Group, ...] = ()
+    anchor: str = ""
     beside: bool = False
-    folded: bool = False  # only its title is seen until a click
-    always: bool = False  # worth its sentence alone
+    folded: bool = False
+    always: bool = False
+
+    @property
+    def shows_something(self) -> bool:
+        return bool(
+            self.always or self.figure or self.table is not None or self.findings or self.groups
+        )
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """Parts under a heading; `contents` is its name in the list of contents."""
+    """Parts under a heading; `contents` is its name in a list of contents."""
 
     key: str
     title: str
     contents: str
-    parts: Sequence[Part] = field(default_factory=tuple)
-
-    def figures(self) -> Iterator[Figure]:
-        return (part.figure for part in self.parts if part.figure is not None)
-
-    def tables(self) -> Iterator[Table]:
-        return (part.table for part in self.parts if part.table is not None)
+    parts: tuple[Part, ...] = ()
 
 
-_MAY_BE_ALL_ZERO = frozenset(
-    {
-        *("dma_ns", "copy_ns", "sync_ns", "other_ns", "host_ns", "data_ns", "other_device_ns"),
-        *("queued_ns", "transfer_ns", "overlapped_ns", "unknown_ns", "modulation_ns"),
-        *("long_gaps", "long_gap_ns", "warmup_steps", "warmup_ns"),
-        "modulation_share",
-    }
-)
+@dataclass(frozen=True, slots=True)
+class SectionKind:
+    """What a module of `report.sections` declares: the section's key, its place among all (they
+    stand in ascending order), its heading, and how its parts are made."""
+
+    key: str
+    place: int
+    title: str
+    parts: Callable[[ReportInput], Iterable[Part]]
+    contents: str = ""
 
 
-# Columns by which the page's choice filters rows, shown or not (`templates/choice.js`).
-_DIMENSIONS = {
-    "stage": "stage",
-    "submodule": "submodule",
-    "branch": "branch",
-    "step": "step",
-    "device": "device",
-    "role": "role",
-    "layer": "operator",
-    "call": "call",
-}
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What stands above everything: one sentence, what ran (`subject`), that a selection is shown,
+    what is missing, how the run compares with its baseline, key figures, the accounting."""
+
+    headline: str
+    subject: tuple[str, ...]
+    facts: tuple[Fact, ...]
+    accounting: str
+    selection: str = ""
+    missing: tuple[str, ...] = ()
+    against: str = ""
 
 
-def table(
-    key: str,
-    name: str,
-    shown_columns: Sequence[Shown],
-    declared: Sequence[Column],
-    frame: pl.DataFrame,
-    *,
-    shown: int = 10,
-    search: bool = False,
-    sort: str = "",
-) -> Table | None:
-    """The columns of `frame` that say something, `shown` rows at first; None without rows."""
-    if frame.is_empty():
-        return None
-    first = shown_columns[0]
-    kept = [c for c in shown_columns if c is first or _says_something(frame[c.name])]
-    names = {column.name for column in kept}
-    keys = {
-        dimension: _plain(frame[name])
-        for name, dimension in _DIMENSIONS.items()
-        if name in frame.columns and name not in names
-    }
-    document = {
-        "name": said(name),
-        "columns": described(kept, declared),
-        "values": {column.name: _plain(frame[column.name]) for column in kept},
-        "shown": shown,
-        "search": search,
-        "keys": keys,
-    }
-    words = _words(frame.select(column.name for column in kept if column.kind == "word"))
-    known = {"words": words} if words else {}
-    return Table(key, document | known | ({"sort": sort} if sort else {}))
+@dataclass(frozen=True, slots=True, eq=False)
+class Report:
+    """A summary and the sections that have something to show, in their order."""
 
-
-def _words(frame: pl.DataFrame) -> list[str]:
-    """Values of columns of words, each once: the page gets their languages with these."""
-    values = {str(value) for column in frame for value in column.drop_nulls().unique()}
-    return [word(value) for value in sorted(values)]
-
-
-def _says_something(column: pl.Series) -> bool:
-    """Whether a column holds any value, and one that is often 0 any other."""
-    known = column.drop_nulls()
-    if known.dtype == pl.String:
-        known = known.filter(known != "")
-    if known.is_empty():
-        return False
-    return column.name not in _MAY_BE_ALL_ZERO or bool((known != 0).any())
-
-
-def _plain(column: pl.Series) -> list[Any]:
-    """Values as JSON has them: what is no number is null; reals with five digits."""
-    if not column.dtype.is_float():
-        return column.to_list()
-    return [
-        None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
-        for value in column
-    ]
-
-
-def described(shown: Sequence[Shown], declared: Sequence[Column]) -> list[dict[str, Any]]:
-    """The columns with their meanings, as `templates/tables.js` takes them."""
-    meanings = {column.name: column.meaning for column in declared}
-    return [
-        {
-            "name": column.name,
-            "label": said(column.label),
-            "kind": column.kind,
-            "meaning": said(column.meaning or meanings[column.name]),
-            "minor": column.minor,
-        }
-        for column in shown
-    ]
+    summary: Summary
+    sections: tuple[Section, ...] = field(default_factory=tuple)

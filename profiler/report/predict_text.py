@@ -16,8 +16,8 @@ from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.precision import precision
 from profiler.analysis.prediction.result import Part, Prediction
 from profiler.analysis.prediction.simulation import Simulation
-from profiler.report.terminal.layout import Column, clean, percents, table, texts, times
 from profiler.report.predict_document import PERCENTILES
+from profiler.report.terminal.layout import Column, clean, percents, table, texts, times
 from profiler.report.units import counted, duration, percent
 
 __all__ = ["headline", "print_prediction"]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from profiler.messages import Said, said
 
-__all__ = ["count", "counted", "duration", "percent", "size"]
+__all__ = ["count", "counted", "duration", "of_all", "percent", "size"]
 
 _SPACE = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
@@ -46,6 +46,13 @@ def count(number: int) -> str:
 def counted(number: int, noun: str) -> Said:
     """`"1 call"`, `"35 calls"`."""
     return said(f"{{number}} {noun}" + ("" if number == 1 else "s"), number=count(number))
+
+
+def of_all(shown: int, total: int) -> Said:
+    """`"3 of 12"` or `"all 12"`."""
+    if shown == total:
+        return said("all {total}", total=count(total))
+    return said("{shown} of {total}", shown=count(shown), total=count(total))
 
 
 def _scaled(value: float, step: int, units: tuple[str, ...]) -> str:

@@ -25,6 +25,7 @@ from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus
 from tests.importers.rbln_generator import write_sd3
+from tests.report.rendered import report_of
 from tests.runs import tiny_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -37,7 +38,7 @@ _slow = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
 
 def _reported(analysis):
     """The analysis, once it was printed and written as JSON without NaN and infinity."""
-    print_report(Console(file=io.StringIO(), width=100), analysis)
+    print_report(Console(file=io.StringIO(), width=100), report_of(analysis))
     assert to_json(analysis).endswith("}\n")
     return analysis
 

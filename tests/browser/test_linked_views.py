@@ -13,7 +13,7 @@ from profiler.analysis.roles.tables import with_roles
 from profiler.analysis.selection import Selection
 from profiler.report import units
 from profiler.report.html.page import write_html
-from profiler.report.charts.palette import ROLE_COLOURS, submodule_colours
+from profiler.report.palette import ROLE_COLOURS, submodule_colours
 from profiler.report.patterns import by_pattern
 from profiler.table.load import load
 from tests.browser.report_page import (

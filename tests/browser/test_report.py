@@ -11,9 +11,9 @@ from profiler.analysis.analyze import analyze
 from profiler.events import Loss
 from profiler.report import units
 from profiler.report.html.page import html_page, write_html
-from profiler.report.charts.palette import SURFACE, TEXT, submodule_colours
-from profiler.report.patterns import pattern
 from profiler.report.html.timeline import extent, timeline_of
+from profiler.report.palette import SURFACE, TEXT, submodule_colours
+from profiler.report.patterns import pattern
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run

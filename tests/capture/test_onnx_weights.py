@@ -192,6 +192,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
 
     from profiler.analysis.analyze import analyze
     from profiler.report.terminal.report import print_report
+    from tests.report.rendered import report_of
 
     monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
     for name in ("one", "two"):
@@ -211,7 +212,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     analysis = analyze(loaded)
     assert analysis.devices.select("device", "weight_bytes").rows() == [("cpu:0", 16384)]
     text = StringIO()
-    print_report(Console(file=text, width=200), analysis)
+    print_report(Console(file=text, width=200), report_of(analysis))
     header, row = text.getvalue().partition("\nDevices\n")[2].splitlines()[:2]
     assert header.split()[-1] == "weights"
     assert row.split()[-2:] == ["16.0", "KiB"]

@@ -19,6 +19,7 @@ from profiler.report.terminal.report import print_report
 from profiler.table.load import load
 from tests.cli.pty_command import PtyCommand
 from tests.graph.models import graph, save
+from tests.report.rendered import report_of
 
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 RUNS = ("sd35_mi300x_cut", "tiny_two_devices")
@@ -40,7 +41,7 @@ class Recording(Console):
 
 def printed(analysis, width):
     console = Recording(width)
-    print_report(console, analysis)
+    print_report(console, report_of(analysis))
     return console
 
 

@@ -96,15 +96,16 @@ def evidence_name(key: str) -> str:
 
 def table_templates() -> Iterator[tuple[str, str]]:
     """Labels and meanings of the columns that the page shows, and names of its tables."""
-    for path in sorted((PACKAGE / "report" / "sections").glob("*.py")):
-        names = vars(importlib.import_module(f"profiler.report.sections.{path.stem}"))
+    folder = PACKAGE / "report"
+    for path in (*sorted((folder / "sections").glob("*.py")), folder / "html" / "card_columns.py"):
+        names = vars(importlib.import_module(f"profiler.report.{path.parent.name}.{path.stem}"))
         for value in [*names.values()]:
             for column in _shown(value):
                 yield column.label, path.name
                 yield column.meaning, path.name
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("table", "described"):
-                place = f"sections/{path.name}:{node.lineno}"
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("table", "meanings_of"):
+                place = f"{path.name}:{node.lineno}"
                 for template in _of_table(node, names):
                     yield template, place
                 if len(node.args) > 2 and isinstance(node.args[1], ast.Constant):
@@ -112,7 +113,7 @@ def table_templates() -> Iterator[tuple[str, str]]:
 
 
 def _of_table(node: ast.Call, names: dict[str, object]) -> Iterator[str]:
-    """The meanings of columns of a `table(key, name, shown, declared, …)` or `described(shown,
+    """The meanings of columns of a `table(key, name, shown, declared, …)` or `meanings_of(shown,
     declared)`; where `shown` is chosen at run time, of all tables that could be meant."""
     *_, shown, declared = node.args[: 4 if ast.unparse(node.func) == "table" else 2]
     try:

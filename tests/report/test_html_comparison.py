@@ -12,8 +12,8 @@ from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.selection import Selection
 from profiler.report.charts.comparison import changes
 from profiler.report.html.page import html_page
-from profiler.report.html.body import page_of
 from tests.report.hostile import HOSTILE, hostile_run
+from tests.report.rendered import page_of
 from tests.runs import EPOCH, TINY_CALLS, TINY_COMMANDS, TINY_SPANS, make_run, tiny_run
 
 
@@ -39,15 +39,20 @@ def page(comparison):
 
 
 def test_the_comparison_follows_the_findings(page):
-    """It stands before the timeline, and the list of contents leads to it."""
-    assert re.findall(r'<section id="(\w+)"', page.first) == ["findings", "comparison"]
-    assert re.findall(r'href="#(\w+)"', page.contents)[:3] == ["findings", "comparison", "timeline"]
+    """It stands right below them, and the list of contents leads to it."""
+    assert re.findall(r'<section id="(\w+)"', page.sections)[:3] == [
+        "time",
+        "findings",
+        "comparison",
+    ]
+    links = re.findall(r'href="#(\w+)"', page.contents)
+    assert links[:4] == ["timeline", "time", "findings", "comparison"]
 
 
 def test_without_a_baseline_there_is_none(page):
     """A page of one run has neither the section nor its tables."""
     alone = page_of(analyze(slower()), EPOCH)
-    assert "comparison" not in alone.first
+    assert "comparison" not in alone.sections
     assert not [key for key in alone.tables if key.startswith("comparison")]
 
 
@@ -136,5 +141,5 @@ def test_hostile_names_stay_text():
 def test_a_selection_does_not_narrow_the_comparison(comparison):
     """A page of some steps compares the whole runs, and says so."""
     chosen = page_of(analyze(slower(), Selection(step=("0",))), EPOCH, comparison)
-    assert "Whole runs are compared" in chosen.first
-    assert "Whole runs are compared" not in page_of(analyze(slower()), EPOCH, comparison).first
+    assert "Whole runs are compared" in chosen.sections
+    assert "Whole runs are compared" not in page_of(analyze(slower()), EPOCH, comparison).sections

@@ -8,12 +8,13 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.events import Loss
-from profiler.report.facts import details, key_facts
+from profiler.report.facts import key_facts
 from profiler.report.headline import asynchronous, headline
 from profiler.report.patterns import by_pattern, pattern
 from profiler.report.units import count, counted, duration, percent, size
 from profiler.trace.manifest import RunInfo
 from tests.report.hostile import hostile_run
+from tests.report.rendered import report_of
 from tests.runs import TINY_SPANS, Command, make_call, make_run, make_span, tiny_run
 
 NBSP = "\N{NO-BREAK SPACE}"
@@ -196,6 +197,13 @@ def test_headline_of_nothing():
     assert plain(headline(analyze(make_run()), 0)) == "0 commands in 0 ns"
 
 
+def groups_of(run):
+    """Names and values of the report by the title of their group."""
+    report = report_of(analyze(run))
+    parts = [part for section in report.sections for part in section.parts]
+    return {group.title: dict(group.rows) for part in parts for group in part.groups}
+
+
 def facts_of(run):
     return {fact.label: fact for fact in key_facts(analyze(run), 1000)}
 
@@ -236,14 +244,14 @@ def test_a_key_figure_stays_short():
     overhead = {"share": 0.04, "estimated_events": 9, "too_few": few}
     run = tiny_run(info=RunInfo(producer="x", overhead=overhead))
     assert facts_of(run)["Cost of tracing"].note == "of end to end, estimated"
-    groups = {group.title: dict(group.rows) for group in details(analyze(run))}
+    groups = groups_of(run)
     assert "vae" in groups["Cost of tracing"]["too few"]
 
 
 def test_details_take_any_manifest():
     """Values of the wrong type are shown as text; a share that is a string is no number."""
     run = hostile_run()
-    groups = {group.title: dict(group.rows) for group in details(analyze(run))}
+    groups = groups_of(run)
     assert groups["Cost of tracing"]["share"] == run.info.overhead["share"]
     assert groups["Settings"]["nan"] == "nan"
     assert facts_of(run)["Cost of tracing"].value == "not measured"
@@ -251,7 +259,7 @@ def test_details_take_any_manifest():
 
 def test_details_give_units_to_numbers():
     """Keys that end in a unit lose it and their values gain it."""
-    groups = {group.title: dict(group.rows) for group in details(analyze(tiny_run()))}
+    groups = groups_of(tiny_run())
     assert plain(groups["Cost of tracing"]["hooks"]) == "4 ns"
     assert plain(groups["Cost of tracing"]["share"]) == "0.90 %"
     assert plain(groups["Warm-up, not in this run"]["duration"]) == "800 ns"

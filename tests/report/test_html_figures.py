@@ -13,7 +13,7 @@ from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
 from profiler.report import figures
 from profiler.report.charts import blocks as block_chart
-from profiler.report.charts import whole as charts
+from profiler.report.charts.steps import steps
 from profiler.report.charts.style import escaped, shortened, unit_for
 from profiler.table.columns import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
@@ -226,7 +226,7 @@ def test_an_empty_analysis_has_figures():
 def test_themes_differ_in_colour_only():
     """The dark chart is the light one in other colours."""
     analysis = analyze(tiny_run())
-    light, dark = (charts.steps(analysis, theme) for theme in ("light", "dark"))
+    light, dark = (steps(analysis, theme) for theme in ("light", "dark"))
     assert light != dark
     assert [trace["y"] for trace in light["data"]] == [trace["y"] for trace in dark["data"]]
 

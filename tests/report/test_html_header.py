@@ -11,10 +11,12 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.events import Loss
+from profiler.report.html.body import body_of
+from profiler.report.html.header import header_html
 from profiler.report.html.page import html_page
-from profiler.report.html.header import facts_html, losses_html, provenance_html, subject
 from profiler.report.provenance import TraceFile, embedded_trace, trace_files
 from profiler.table.load import load
+from tests.report.rendered import report_of
 from tests.runs import Command, make_call, make_run, make_span, tiny_run, write_tiny_bundle
 
 
@@ -27,8 +29,17 @@ def plain(text):
     return re.sub(r"<[^>]+>", " ", text).replace("\N{NO-BREAK SPACE}", " ")
 
 
+def header(run):
+    return header_html(report_of(analyze(run)).summary)
+
+
+def provenance(analysis, source=None):
+    sections = body_of(report_of(analysis, source=source)).sections
+    return sections[sections.index('id="provenance"') :]
+
+
 def columns(run):
-    text = facts_html(analyze(run), 1000)
+    text = header(run)["facts"]
     return int(re.search(r"--columns:(\d+)", text)[1]), text.count('class="value"')
 
 
@@ -46,7 +57,7 @@ def test_no_key_figure_stands_alone():
 
 def test_the_accounting_stands_below_the_key_figures():
     """The identity with all its terms is in the header."""
-    text = plain(facts_html(analyze(tiny_run()), 1000))
+    text = plain(header(tiny_run())["facts"])
     assert text.index("End to end 1.00 µs = calls 670 ns") > text.index("Unaccounted")
 
 
@@ -63,7 +74,7 @@ def test_files_have_sizes_and_hashes(bundle):
 
 def test_provenance_names_everything(bundle):
     """Command line, versions, hardware, settings, files and losses are all there."""
-    text = plain(provenance_html(analyze(load(bundle)), trace_files(bundle)))
+    text = plain(provenance(analyze(load(bundle)), bundle))
     digest = hashlib.sha256((bundle / "merged.pb").read_bytes()).hexdigest()
     for part in ("profile-sd3 run", "onnxruntime", "1.20.0", "Example CPU", "steps", digest):
         assert part in text
@@ -74,10 +85,11 @@ def test_provenance_names_everything(bundle):
 def test_losses_are_in_the_provenance_too():
     """Each with where, how much and why, as above the figures."""
     losses = (Loss("dropped_events", "vae", -1, "events", "the <buffer> was full"),)
-    found = analyze(tiny_run(losses=losses))
-    for text in (losses_html(found), provenance_html(found, ())):
+    run = tiny_run(losses=losses)
+    below = provenance(analyze(run))
+    for text in (header(run)["losses"], below):
         assert "dropped events in vae: unknown events. the &lt;buffer&gt; was full" in text
-    assert "all that was executed" not in provenance_html(found, ())
+    assert "all that was executed" not in below
 
 
 def test_a_single_trace_has_its_hash(bundle):
@@ -88,7 +100,7 @@ def test_a_single_trace_has_its_hash(bundle):
 
 def test_subject_names_devices_and_their_hardware():
     """Cores where they are known; nothing in brackets where nothing is."""
-    text = plain(subject(analyze(tiny_run())))
+    text = plain(header(tiny_run())["subject"])
     assert "cpu:0 (Example CPU, 2 cores), rbln:0 (CA22)" in text
 
 

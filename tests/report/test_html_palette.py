@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from profiler.report.charts.palette import (
+from profiler.report.palette import (
     MUTED,
     PAGE,
     SERIES,

@@ -8,28 +8,34 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.charts import idle as waiting_charts
-from profiler.report.charts import roles as role_chart
-from profiler.report.charts import roofline as roofline_chart
 from profiler.report.charts import step_matrix
-from profiler.report.charts import whole as charts
+from profiler.report.charts.critical_path import critical_path
+from profiler.report.charts.devices import devices
+from profiler.report.charts.idle import idle
+from profiler.report.charts.operators import operators
+from profiler.report.charts.roles import roles
+from profiler.report.charts.roofline import roofline
+from profiler.report.charts.stages import stages
+from profiler.report.charts.steps import steps
 from profiler.report.charts.style import picking
 from profiler.report.html.page import html_page
-from profiler.report.model import Shown, table
+from profiler.report.html.table_json import table_json
+from profiler.report.model import Shown
 from profiler.report.patterns import pattern
+from profiler.report.views import table
 from profiler.table.load import load
 from tests.report.generated import write_generated_bundle
 
 DIMENSIONS = {"stage", "submodule", "branch", "step", "device", "role", "operator"}
 DRAWN = (
-    charts.stages,
-    charts.devices,
-    charts.operators,
-    charts.steps,
-    role_chart.roles,
-    roofline_chart.roofline,
-    waiting_charts.idle,
-    waiting_charts.path,
+    stages,
+    devices,
+    operators,
+    steps,
+    roles,
+    roofline,
+    idle,
+    critical_path,
 )
 
 
@@ -101,7 +107,7 @@ def test_columns_that_are_not_shown_filter_rows_too():
     )
     made = table("key", "name", shown, (), frame)
     assert made is not None
-    assert made.document["keys"] == {"operator": ["a"], "role": ["b"]}
+    assert table_json(made)["keys"] == {"operator": ["a"], "role": ["b"]}
 
 
 def test_scripts_of_the_page_share_no_name(analysis, run):

@@ -14,16 +14,18 @@ from hypothesis import strategies as st
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.report.model import Part, Section, Shown, table
 from profiler.report.html.findings import finding_html
-from profiler.report.html.header import facts_html
+from profiler.report.html.header import header_html
 from profiler.report.html.markup import sections_html
-from profiler.report.html.body import page_of
+from profiler.report.html.table_json import table_json
+from profiler.report.model import Part, Section, Shown
+from profiler.report.views import table
 from profiler.table.columns import Column
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.analysis.test_boundaries import ISLAND
 from tests.report.hostile import HOSTILE, hostile_analysis
+from tests.report.rendered import page_of, report_of
 from tests.runs import EPOCH, Command, make_call, make_run, tiny_run
 
 UNIT = DeviceProfile("unit", {"float32": 1e9}, 1e9, None, "measured by hand", True, "cuda:0")
@@ -56,30 +58,25 @@ def titles(page):
 
 
 def test_sections_go_from_the_whole_to_its_parts(everything):
-    """Stages and devices, steps, operators, roles, memory, roofline, critical path, guidance,
-    calls."""
+    """Time and findings first; then what explains them; what ran comes last."""
     assert sections(everything) == [
         "time",
-        "steps",
-        "operators",
-        "roles",
-        "memory",
+        "findings",
         "roofline",
-        "waiting",
+        "idle",
+        "memory",
         "guidance",
         "calls",
+        "devices",
+        "overhead",
+        "provenance",
     ]
 
 
 def test_the_contents_lead_to_every_section(everything):
-    """Each section has a link, the timeline and what ran too, and no link leads nowhere."""
+    """Each section has a link, the timeline too, and no link leads nowhere."""
     links = re.findall(r'href="#(\w+)"', everything.contents)
-    assert links == [
-        *re.findall(r'<section id="(\w+)"', everything.first),
-        "timeline",
-        *sections(everything),
-        "ran",
-    ]
+    assert links == ["timeline", *sections(everything)]
 
 
 def test_every_table_of_the_analysis_is_shown(everything):
@@ -97,11 +94,12 @@ def test_every_table_of_the_analysis_is_shown(everything):
 def test_a_run_without_anything_has_no_sections():
     """What has nothing to show is not there, and the header says why there is no accounting."""
     page = page_of(analyze(make_run()), EPOCH)
-    assert sections(page) == []
-    assert "No accounting of the whole time" in facts_html(analyze(make_run()), 0)
+    assert sections(page) == ["findings", "provenance"]
+    header = header_html(report_of(analyze(make_run())).summary)
+    assert "No accounting of the whole time" in header["facts"]
     assert page.tables == {}
     assert page.figures == {"light": {}, "dark": {}}
-    assert re.search(r"None: \d+ rules found no evidence", page.first)
+    assert re.search(r"None: \d+ rules found no evidence", page.sections)
 
 
 def test_places_and_data_belong_together(everything):
@@ -136,7 +134,7 @@ def test_switches_between_providers_and_what_is_stranded():
     assert (values["source"], values["target"]) == (["CPU", "CUDA"], ["CUDA", "CPU"])
     assert values["switches"] == [1, 1]
     assert page.tables["stranded"]["values"]["layer"] == ["nonzero", "gather"]
-    assert "Stranded on the host between copies, all 2 by busy time" in titles(page)
+    assert "Stranded on the host between copies, by busy time" in titles(page)
 
 
 def test_one_step_with_operators_is_nothing_to_compare():
@@ -170,14 +168,13 @@ def test_a_finding_has_its_numbers_and_links():
     assert "<span>step 3</span>" in text
 
 
-def test_findings_come_first():
-    """The section stands apart from the others, first in the contents, in the order given."""
+def test_findings_stand_in_the_order_given():
+    """Worst first, right below where the time went."""
     given = tuple(Finding(rule, rule, {}, "h", "r") for rule in ("worst", "other"))
     page = page_of(replace(analyze(tiny_run()), findings=given), EPOCH)
-    assert re.findall(r'data-rule="(\w+)"', page.first) == ["worst", "other"]
-    assert "2 findings, worst first." in page.first.replace("\N{NO-BREAK SPACE}", " ")
-    contents = english(page.contents)
-    assert contents.startswith('<a href="#findings">Findings</a><a href="#timeline">')
+    assert re.findall(r'data-rule="(\w+)"', page.sections) == ["worst", "other"]
+    assert "2 findings, worst first." in page.sections.replace("\N{NO-BREAK SPACE}", " ")
+    assert '<a href="#time">Time</a><a href="#findings">Findings</a>' in english(page.contents)
 
 
 def test_columns_that_say_nothing_are_left_out():
@@ -186,8 +183,10 @@ def test_columns_that_say_nothing_are_left_out():
     frame = pl.DataFrame({"a": [None, None], "b": [None, None], "c": [float("inf"), 1.23456789]})
     shown = tuple(Shown(name, name.upper(), "number") for name in "abc")
     made = table("key", "name", shown, declared, frame)
-    assert made.document["values"] == {"a": [None, None], "c": [None, 1.2346]}
-    assert [column["meaning"] for column in made.document["columns"]] == ["what a is", "what c is"]
+    assert made is not None
+    document = table_json(made)
+    assert document["values"] == {"a": [None, None], "c": [None, 1.2346]}
+    assert [column["meaning"] for column in document["columns"]] == ["what a is", "what c is"]
     assert table("key", "name", shown, declared, frame.clear()) is None
 
 
@@ -207,7 +206,7 @@ def test_hostile_names_stay_text(everything):
     """No name opens an element in any section."""
     for name in HOSTILE:
         if "<" in name:
-            assert name not in everything.sections + everything.first
+            assert name not in everything.sections
 
 
 def test_a_device_that_took_no_time():

@@ -23,9 +23,9 @@ from profiler.report.language import (
     spoken_template,
     translations,
 )
-from profiler.report.html.body import page_of
 from profiler.report.words import word
 from tests.analysis.findings.cases import CASES
+from tests.report.rendered import page_of
 from tests.report.said_templates import PACKAGE, PLACE, all_templates
 from tests.runs import EPOCH, tiny_run
 from tests.trace.samples import small_bundle

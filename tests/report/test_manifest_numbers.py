@@ -22,6 +22,7 @@ from profiler.report.document import to_json
 from profiler.report.html.page import write_html
 from profiler.report.terminal.report import print_report
 from profiler.table.load import load
+from tests.report.rendered import report_of
 from tests.runs import write_tiny_bundle
 
 HOSTILE = (
@@ -106,7 +107,7 @@ def _report_everything(bundle) -> None:
     """Analyze, in all forms, compare and predict what is in `bundle`."""
     run = load(bundle)
     analysis = analyze(run)
-    print_report(Console(file=io.StringIO()), analysis, top=5, notes=())
+    print_report(Console(file=io.StringIO()), report_of(analysis, top=5))
     json.loads(to_json(analysis), parse_constant=pytest.fail)
     write_html(with_roles(run, analysis.kinds, analysis.kind_roles), analysis, bundle / "x.html")
     measure(run)
@@ -144,7 +145,7 @@ def test_one_at_a_time(tmp_path):
         else:
             run = load(bundle)
             analysis = analyze(run)
-            print_report(Console(file=io.StringIO()), analysis, top=5, notes=())
+            print_report(Console(file=io.StringIO()), report_of(analysis, top=5))
             json.loads(to_json(analysis), parse_constant=pytest.fail)
             predict(run, analysis, Scenario(concurrency=2))
 

@@ -10,7 +10,7 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.roles.tables import block_roles
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking, unit_for
-from profiler.report.charts.palette import ROLE_COLOURS, SURFACE, TEXT, Theme
+from profiler.report.palette import ROLE_COLOURS, SURFACE, TEXT, Theme
 from profiler.report.units import duration, percent
 
 __all__ = ["blocks", "submodule_of_blocks"]

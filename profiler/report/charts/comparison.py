@@ -7,7 +7,7 @@ import polars as pl
 from profiler.analysis.comparison.compare import Comparison
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, bars_layout, escaped, shortened
-from profiler.report.charts.palette import HOST, LINE, PAGE, ROLE_COLOURS, Theme
+from profiler.report.palette import HOST, LINE, PAGE, ROLE_COLOURS, Theme
 from profiler.report.units import duration
 
 __all__ = ["changes"]

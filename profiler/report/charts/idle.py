@@ -1,9 +1,9 @@
-"""Charts of who waits for whom, as plain plotly JSON: idle time by cause, the critical path."""
+"""The chart of what idle devices waited for, as plain plotly JSON."""
 
 from __future__ import annotations
 
 from profiler.analysis.result import Analysis
-from profiler.messages import Said, joined, said
+from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
     bars,
@@ -14,14 +14,17 @@ from profiler.report.charts.style import (
     shortened,
     unit_for,
 )
-from profiler.report.excerpts import path_by_part
-from profiler.report.charts.palette import CATEGORY_COLOURS, HOST, IDLE, SERIES, Theme, submodule_colours
-from profiler.report.units import count, duration, percent
-from profiler.report.words import word
+from profiler.report.palette import (
+    CATEGORY_COLOURS,
+    HOST,
+    IDLE,
+    SERIES,
+    Theme,
+)
+from profiler.report.units import duration, percent
 
-__all__ = ["idle", "path"]
+__all__ = ["idle"]
 
-_ROWS = 12  # of the critical path
 _CAUSES = (  # column, what it is called, its colour
     ("computing_ns", said("computing"), CATEGORY_COLOURS["compute"]),
     ("data_ns", said("for data"), CATEGORY_COLOURS["dma"]),
@@ -63,36 +66,3 @@ def idle(analysis: Analysis, theme: Theme = "light") -> Chart:
     notes = {key: said("{share} waiting", share=percent(share)) for key, share in waiting.items()}
     made["annotations"] = end_labels(spans, unit, notes)
     return {"data": data, "layout": made}
-
-
-def path(analysis: Analysis, theme: Theme = "light") -> Chart:
-    """What the critical path consists of: a bar for each part of a submodule, the longest first."""
-    rows = list(path_by_part(analysis.critical_path, _ROWS).iter_rows(named=True))
-    colours = submodule_colours(part.submodule for part in analysis.accounting.submodules)
-    fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
-    values = {str(number): row["path_ns"] for number, row in enumerate(rows)}
-    names = [_name(row["submodule"], row["part"]) for row in rows]
-    texts = [
-        said(
-            "{name}\n{device}\n{pieces} pieces, {time}",
-            name=name,
-            device=row["device"] or "",
-            pieces=count(row["pieces"]),
-            time=duration(row["path_ns"]),
-        )
-        for name, row in zip(names, rows, strict=True)
-    ]
-    unit = unit_for(max(values.values(), default=0))
-    made = bars_layout(theme, [*values], max(values.values(), default=0), row=25)
-    labels = [escaped(shortened(name)) for name in names]
-    made["yaxis"] |= {"tickvals": [*values], "ticktext": labels}
-    shares = {key: percent(row["share"]) for key, row in zip(values, rows, strict=True)}
-    made |= {"annotations": end_labels(values, unit, shares), "showlegend": False}
-    made["margin"] |= {"t": 8}
-    trace = bars(said("critical path"), values, unit, fills, texts, theme)
-    picks = ({"submodule": row["submodule"], "device": row["device"]} for row in rows)
-    return {"data": [picking(trace, picks)], "layout": made}
-
-
-def _name(submodule: str | None, part: str) -> Said:
-    return joined(" ", [submodule, word(part)] if submodule else [word(part)])

@@ -9,7 +9,7 @@ import polars as pl
 from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, unit_for
-from profiler.report.charts.palette import SERIES, Theme
+from profiler.report.palette import SERIES, Theme
 from profiler.report.units import duration, size
 
 __all__ = ["memory"]

@@ -7,7 +7,7 @@ import polars as pl
 from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, bars_layout, escaped, picking, shortened
-from profiler.report.charts.palette import ROLE_COLOURS, SURFACE, Theme
+from profiler.report.palette import ROLE_COLOURS, SURFACE, Theme
 from profiler.report.units import duration, percent
 
 __all__ = ["roles"]

@@ -13,7 +13,7 @@ from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.messages import joined, said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking
 from profiler.report.excerpts import with_rates
-from profiler.report.charts.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
+from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
 from profiler.report.units import duration
 from profiler.report.words import word
 

@@ -17,7 +17,7 @@ import polars as pl
 from profiler.analysis.result import Analysis
 from profiler.messages import Said, joined, said
 from profiler.report.charts.style import Chart, Pick, escaped, layout, shortened
-from profiler.report.charts.palette import IDLE, SERIES, TEXT, Theme
+from profiler.report.palette import IDLE, SERIES, TEXT, Theme
 from profiler.report.patterns import pattern
 from profiler.report.units import count, counted, duration
 

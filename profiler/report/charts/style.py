@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiler.messages import Said
-from profiler.report.charts.palette import LINE, MUTED, SURFACE, TEXT, Theme
+from profiler.report.palette import LINE, MUTED, SURFACE, TEXT, Theme
 
 __all__ = [
     "FONT",

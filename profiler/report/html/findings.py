@@ -1,4 +1,4 @@
-"""What stands out: findings with their evidence, and links to what they are about."""
+"""Findings as HTML: their evidence, and links to what they are about."""
 
 from __future__ import annotations
 
@@ -6,16 +6,13 @@ from collections.abc import Iterator
 from html import escape
 
 from profiler.analysis.findings.finding import Finding, Severity, Where
-from profiler.analysis.findings.rules import RULES
-from profiler.analysis.result import Analysis
 from profiler.messages import Said, said
 from profiler.report.facts import named_value
 from profiler.report.language import spoken
-from profiler.report.model import Part, Section
-from profiler.report.units import count, counted, duration
+from profiler.report.units import count, duration
 from profiler.report.words import word
 
-__all__ = ["finding_html", "finding_section"]
+__all__ = ["finding_html"]
 
 _CALLS = 6  # links to calls
 _WORDS = ("what", "speaks_for_it")  # evidence that no trace names
@@ -24,21 +21,6 @@ _SEVERITIES: dict[Severity, Said] = {
     "medium": said("medium"),
     "low": said("low"),
 }
-
-
-def finding_section(analysis: Analysis) -> Section:
-    """All findings, worst first, or that no rule has evidence."""
-    found = analysis.findings
-    lead = said("{findings}.", findings=counted(len(found), "finding"))
-    if len(found) > 1:
-        lead = said(
-            "{findings}, worst first. What they save may be the same time: it does not add up.",
-            findings=counted(len(found), "finding"),
-        )
-    elif not found:
-        lead = said("None: {rules} found no evidence.", rules=counted(len(RULES), "rule"))
-    title = said("Findings")
-    return Section("findings", title, title, (Part(lead=lead, findings=found, always=True),))
 
 
 def finding_html(finding: Finding) -> str:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
 
-from profiler.report.language import spoken
-from profiler.report.model import Part, Section
+from profiler.messages import said
 from profiler.report.html.findings import finding_html
+from profiler.report.language import spoken
+from profiler.report.model import Group, Part, Section, TableView
+from profiler.report.units import count
 
 __all__ = ["contents", "sections_html"]
 
@@ -47,13 +49,15 @@ def _part(part: Part, heights: Mapping[str, int]) -> str:
         f'<p class="lead">{spoken(part.lead)}</p>' if part.lead else "",
         "".join(map(finding_html, part.findings)),
         _figure(part, heights),
-        f'<div data-table="{part.table.key}"></div>' if part.table else "",
+        _table(part.table),
+        _groups(part.groups),
         *(f'<p class="help">{spoken(note)}</p>' for note in part.notes),
     ]
     body = "".join(pieces)
+    anchor = f' id="{part.anchor}"' if part.anchor else ""
     if part.folded:
-        return f'<details class="part"><summary>{heading}</summary>{body}</details>'
-    return f'<div class="part">{heading}{body}</div>'
+        return f'<details class="part"{anchor}><summary>{heading}</summary>{body}</details>'
+    return f'<div class="part"{anchor}>{heading}{body}</div>'
 
 
 def _figure(part: Part, heights: Mapping[str, int]) -> str:
@@ -61,3 +65,32 @@ def _figure(part: Part, heights: Mapping[str, int]) -> str:
         return ""
     key = part.figure.key
     return f'<div class="figure" data-figure="{key}" style="min-height:{heights[key]}px"></div>'
+
+
+def _table(view: TableView | None) -> str:
+    """The place of a table, and of how many rows the page holds only the first."""
+    if view is None:
+        return ""
+    place = f'<div data-table="{view.key}"></div>'
+    held, total = len(view.rows), len(view.frame)
+    if held == total:
+        return place
+    note = said(
+        "This page holds the first {held} of {total} rows.", held=count(held), total=count(total)
+    )
+    return f'{place}<p class="help">{spoken(note)}</p>'
+
+
+def _groups(groups: Sequence[Group]) -> str:
+    """Pairs of name and value, a list a title."""
+    lists = "".join(
+        f"<div><h3>{spoken(group.title)}</h3><dl>{_definitions(group)}</dl></div>"
+        for group in groups
+    )
+    return f'<div class="groups">{lists}</div>' if lists else ""
+
+
+def _definitions(group: Group) -> str:
+    return "".join(
+        f"<div><dt>{spoken(name)}</dt><dd>{spoken(value)}</dd></div>" for name, value in group.rows
+    )

@@ -23,8 +23,14 @@ from profiler._version import __version__
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
+from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
-from profiler.report.headline import headline
+from profiler.report.extent import extent
+from profiler.report.html.body import Body, body_of
+from profiler.report.html.card_columns import call_columns, command_columns
+from profiler.report.html.header import header_html
+from profiler.report.html.pack import deflated, pack
+from profiler.report.html.timeline import timeline_of
 from profiler.report.language import (
     OTHERS,
     page_messages,
@@ -33,11 +39,8 @@ from profiler.report.language import (
     titled,
     translations,
 )
-from profiler.report.html.pack import deflated, pack
-from profiler.report.html.header import around_html
-from profiler.report.sections.operators import call_columns, command_columns
-from profiler.report.html.body import Page, page_of
-from profiler.report.charts.palette import (
+from profiler.report.model import ReportInput
+from profiler.report.palette import (
     CATEGORY_COLOURS,
     HOST,
     PAGE,
@@ -48,7 +51,6 @@ from profiler.report.charts.palette import (
     submodule_colours,
 )
 from profiler.report.provenance import EmbeddedTrace, embedded_trace
-from profiler.report.html.timeline import extent, timeline_of
 from profiler.table.run import Run
 from profiler.trace.storage import write_atomically
 
@@ -118,12 +120,11 @@ def html_page(
         begin, end = extent(run)
         timeline = timeline_of(run)
         tables, columns = pack(timeline.tables)
-        page = page_of(analysis, begin, against)
-        sentence = headline(analysis, end - begin)
-        around = around_html(analysis, end - begin, against, source)
+        report = build_report(ReportInput(analysis, begin, end, against, source))
+        body, sentence = body_of(report), report.summary.headline
         trace = packed.result()
         lanes = timeline.document["lanes"]
-        data = _data(run, analysis, page, lanes, trace) | {
+        data = _data(run, analysis, body, lanes, trace) | {
             "timeline": timeline.document,
             "tables": tables,
             "selected": _selected(analysis),
@@ -132,15 +133,14 @@ def html_page(
         library, deflated_library = plotly.result()
     script, late = _scripts()
     return Template(spoken_template(_template("report.html"))).substitute(
-        around,
+        header_html(report.summary),
         headline=spoken(sentence),
         policy=_policy(script, late, library),
         version=escape(__version__),
         title=titled(joined(" - ", [sentence, analysis.run.run_id])),
         css=_css(),
-        contents=page.contents,
-        first=page.first,
-        sections=page.sections,
+        contents=body.contents,
+        sections=body.sections,
         footer=spoken(
             said("Written by profile-sd3 {version}. This file loads nothing.", version=__version__)
         ),
@@ -156,7 +156,7 @@ def html_page(
 def _data(
     run: Run,
     analysis: Analysis,
-    page: Page,
+    body: Body,
     lanes: list[dict[str, Any]],
     trace: EmbeddedTrace | None,
 ) -> dict[str, Any]:
@@ -165,13 +165,13 @@ def _data(
     scripts = map(_template, (*_SCRIPTS, "figures.js"))
     return {
         "palette": _palette(run, analysis),
-        "figures": page.figures,
-        "tables_shown": page.tables,
+        "figures": body.figures,
+        "tables_shown": body.tables,
         "call_columns": of_call,
         "command_columns": of_command,
         "font": FONT,
-        "spoken": _spoken(page.figures["light"]),
-        "messages": page_messages(scripts, [page.tables, of_call, of_command, lanes]),
+        "spoken": _spoken(body.figures["light"]),
+        "messages": page_messages(scripts, [body.tables, of_call, of_command, lanes]),
         "trace": trace and _told(trace, analysis),
     }
 

@@ -17,6 +17,7 @@ import polars as pl
 from profiler.analysis.arrays import text_codes
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 from profiler.messages import said
+from profiler.report.extent import extent
 from profiler.report.html.pack import Table
 from profiler.report.html.timeline_columns import (
     Strings,
@@ -28,7 +29,7 @@ from profiler.report.html.timeline_columns import (
 from profiler.table.columns import TEXT
 from profiler.table.run import Run
 
-__all__ = ["COMMAND_LIMIT", "Timeline", "extent", "timeline_of"]
+__all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
 
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
 _SPAN_KINDS = ("pipeline", "stage", "step")
@@ -49,24 +50,6 @@ class Timeline:
 
     document: dict[str, Any]
     tables: dict[str, Table]
-
-
-def extent(run: Run) -> tuple[int, int]:
-    """First and last instant of the run, ns on its clock; (0, 0) where it holds nothing."""
-    starts, ends = [], []
-    for frame in (run.spans, run.calls, run.commands):
-        if len(frame):
-            end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
-            first, last = frame.select(pl.col("start_ns").min(), end.max().alias("end")).row(0)
-            starts.append(first)
-            ends.append(last)
-    if len(run.counters):
-        first, last = run.counters.select(
-            pl.col("time_ns").min(), pl.col("time_ns").max().alias("end")
-        ).row(0)
-        starts.append(first)
-        ends.append(last)
-    return min(starts, default=0), max(ends, default=0)
 
 
 def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:

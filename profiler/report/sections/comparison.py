@@ -5,29 +5,28 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.comparison.columns import METRICS, RUNS
-from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import Said, said, sentence
 from profiler.report.charts.comparison import changes
 from profiler.report.diff_text import headline
-from profiler.report.lines import of_all
-from profiler.report.model import Figure, Part, Section, Shown, table
+from profiler.report.model import Figure, Part, ReportInput, SectionKind, Shown
 from profiler.report.patterns import pattern
+from profiler.report.views import table
 
-__all__ = ["comparison_section"]
+__all__ = ["SECTION"]
 
 _ROWS = 200  # of a table
 _ONLY = "only in"
 _TIMES = (
     Shown("base_ns", "baseline", "ns"),
     Shown("new_ns", "this run", "ns"),
-    Shown("difference_ns", "difference", "ns", minor=True),
+    Shown("difference_ns", "difference", "ns", 5),
     Shown("change", "change", "change"),
-    Shown("low", "from", "change", minor=True),
-    Shown("high", "to", "change", minor=True),
+    Shown("low", "from", "change", 5),
+    Shown("high", "to", "change", 5),
     Shown("verdict", "verdict", "word"),
 )
-_WHOLE = (Shown("metric", "part", "layer"), *_TIMES, Shown("calls", "calls", "text", minor=True))
+_WHOLE = (Shown("metric", "part", "layer"), *_TIMES, Shown("calls", "calls", "text", 5))
 _STEPS = (Shown("step", "step", "step"), *_TIMES)
 _ROLES = (Shown("submodule", "submodule", "text"), Shown("role", "role", "text"), *_TIMES)
 _MODULES = (
@@ -51,29 +50,38 @@ _RUNS = tuple(
 )
 
 
-def comparison_section(comparison: Comparison, *, selected: bool = False) -> Section:
-    """`comparison` has this run as its new side; `selected`: the rest of the page shows a part."""
-    metrics = comparison.metrics
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    """How the run, the new side, compares with its baseline; nothing without one."""
+    if of.against is None:
+        return ()
+    comparison, metrics = of.against, of.against.metrics
     single = pl.col("step").is_not_null()
     named = pl.col("module").is_not_null() & (pl.col("module") != "")
     modules = _modules(metrics.filter(named))
     whole = metrics.filter(
         ~single & ~pl.col("level").is_in(("role", "modules", "module")).fill_null(value=False)
     )
-    parts = (
+    selected = bool(of.analysis.run.selection)
+    runs = table("comparison_runs", "runs", _RUNS, RUNS, comparison.runs, shown=20)
+    return (
         Part(
             lead=said("{headline}.", headline=headline(comparison)),
-            figure=Figure("comparison", lambda _, theme: changes(comparison, theme)),
-            table=table("comparison", "parts", _WHOLE, METRICS, whole, shown=10, search=True),
+            figure=Figure("comparison", lambda theme: changes(comparison, theme)),
+            table=table("comparison", "parts", _WHOLE, METRICS, whole, search=True),
             notes=(_rule(), *_of_whole_runs(selected), *map(sentence, comparison.notes)),
             always=True,
         ),
-        _part(said("Steps"), said("steps"), metrics.filter(single), _STEPS),
-        _part(said("Roles"), said("roles"), metrics.filter(pl.col("level") == "role"), _ROLES),
-        _part(said("Operators by module"), said("modules"), modules, _MODULES),
-        Part(said("Runs"), table=table("comparison_runs", "runs", _RUNS, RUNS, comparison.runs)),
+        _part(said("Steps"), said("steps"), metrics.filter(single), _STEPS, of),
+        _part(
+            said("Roles, by difference"),
+            said("roles"),
+            metrics.filter(pl.col("level") == "role"),
+            _ROLES,
+            of,
+        ),
+        _part(said("Operators by module, by difference"), said("modules"), modules, _MODULES, of),
+        Part(said("Runs"), table=runs),
     )
-    return Section("comparison", said("Against the baseline"), said("Comparison"), parts)
 
 
 def _of_whole_runs(selected: bool) -> tuple[str, ...]:
@@ -87,21 +95,25 @@ def _rule() -> str:
     )
 
 
-def _part(title: Said, name: str, rows: pl.DataFrame, shown: tuple[Shown, ...]) -> Part:
+def _part(
+    title: Said, name: str, rows: pl.DataFrame, shown: tuple[Shown, ...], of: ReportInput
+) -> Part:
     """The rows that differ most, those that only one side has last; steps in their order."""
     ordered = rows
     if name != "steps":
         size = pl.col("difference_ns").abs().fill_null(-1)
         ordered = rows.sort(size, descending=True, maintain_order=True)
-    first = ordered.head(_ROWS)
-    heading = said(
-        "{title}, {number} by difference", title=title, number=of_all(len(first), len(rows))
+    made = table(
+        f"comparison_{name}",
+        name,
+        shown,
+        METRICS,
+        ordered,
+        shown=of.rows(10),
+        held=_ROWS,
+        search=len(ordered) > 10,
     )
-    if name == "steps":
-        heading = title
-    key, search = f"comparison_{name}", len(first) > 10
-    made = table(key, name, shown, METRICS, first, shown=10, search=search)
-    return Part(heading, table=made)
+    return Part(title, table=made)
 
 
 def _modules(rows: pl.DataFrame) -> pl.DataFrame:
@@ -114,3 +126,8 @@ def _modules(rows: pl.DataFrame) -> pl.DataFrame:
     covered = folded.join(together, on=keys, how="semi")["metric"].to_list()
     alone = pl.col("verdict").str.starts_with(_ONLY)
     return pl.concat([together, single.filter(alone | ~pl.col("metric").is_in(covered))])
+
+
+SECTION = SectionKind(
+    "comparison", 35, said("Against the baseline"), _parts, contents=said("Comparison")
+)

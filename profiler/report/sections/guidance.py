@@ -1,152 +1,93 @@
-"""How steps change, why some stand out, what guidance costs and what is computed again."""
+"""What guidance costs, and what is computed again although its inputs are the same."""
 
 from __future__ import annotations
 
-from profiler.analysis.denoise.columns import (
-    GUIDANCE,
-    INVARIANTS,
-    STEP_OPERATORS,
-    STEP_OUTLIERS,
-)
+from profiler.analysis.denoise.columns import GUIDANCE, INVARIANTS
 from profiler.analysis.result import Analysis
-from profiler.messages import said, sentence
-from profiler.report.excerpts import (
-    HALF_OF_BATCH,
-    again_notes,
-    changing_parts,
-    explained_outliers,
-    only_at_most,
-    outlier_count,
-)
-from profiler.report.lines import of_all
-from profiler.report.model import Figure, Part, Section, Shown, table
-from profiler.report.charts.step_matrix import matrix_chart, matrix_of
+from profiler.messages import joined, said, sentence
+from profiler.report.model import Part, ReportInput, SectionKind, Shown
+from profiler.report.units import duration, percent
+from profiler.report.views import table
 
-__all__ = ["change_parts", "guidance_section"]
+__all__ = ["SECTION"]
 
-_ROWS = 100  # of a table
-_PART = Shown("part", "part", "layer", meaning="layer and role, submodule, or step")
-_CHANGES = (
-    _PART,
-    Shown("submodule", "submodule", "text"),
-    Shown("steps", "steps", "count"),
-    Shown("total_ns", "total", "ns"),
-    Shown("median_ns", "median", "ns"),
-    Shown("spread", "spread", "ratio"),
-    Shown("warmup_steps", "warm-up", "count"),
-    Shown("warmup_ns", "cost", "ns"),
-    Shown("drift", "drift", "ratio", meaning="drift_ns from the first step to the last / median"),
-    Shown("drift_low", "from", "ratio", True, "lower end of its 95 % interval"),
-    Shown("drift_high", "to", "ratio", True, "upper end of its 95 % interval"),
-    Shown("outliers", "outliers", "count"),
-    Shown("outlier_ns", "cost of these", "ns"),
+_HELD = 100  # rows of a table
+_HALF_OF_BATCH = said(
+    "estimated: what batched calls would save with half the batch, by their operators where these "
+    "were traced, else half of them"
 )
-_OUTLIERS = (
-    _PART,
-    Shown("pipeline", "pipeline call", "count"),
-    Shown("step", "step", "step"),
-    Shown("submodule", "submodule", "text", minor=True),
-    Shown("busy_ns", "time", "ns"),
-    Shown("excess_ns", "too long", "ns"),
-    Shown("cause", "cause", "word"),
-    Shown("cause_ns", "of it", "ns"),
-    Shown("place", "on", "text", meaning="device and track of the work that overlapped"),
-    Shown("cause_layer", "running", "layer"),
+_BY_RULES = said("by rules about names and shapes, not by values: a trace holds none")
+_UPPER = said(
+    "at most: of what is known ahead all but one execution, were it computed as one batch"
 )
 _GUIDANCE = (
     Shown("what", "what", "word"),
     Shown("submodule", "submodule", "text"),
-    Shown("branch", "branch", "text"),
-    Shown("calls", "calls", "count"),
+    Shown("branch", "branch", "text", 1),
+    Shown("calls", "calls", "count", 2),
     Shown("wall_ns", "costs", "ns"),
-    Shown("calibrated_ns", "untraced", "ns"),
-    Shown("busy_ns", "device time", "ns"),
+    Shown("calibrated_ns", "untraced", "ns", 4),
+    Shown("busy_ns", "device time", "ns", 3),
     Shown("share", "share", "share"),
     Shown("estimated", "estimated", "flag"),
-    Shown("evidence", "evidence", "word", minor=True),
+    Shown("evidence", "evidence", "word", 5),
 )
 _INVARIANTS = (
     Shown("layer", "layer", "layer"),
-    Shown("submodule", "submodule", "text"),
+    Shown("submodule", "submodule", "text", 2),
     Shown("rule", "what", "word"),
-    Shown("same_over", "same over", "word"),
-    Shown("calls", "calls", "count"),
-    Shown("needed", "needed", "count"),
-    Shown("busy_ns", "busy", "ns"),
+    Shown("same_over", "same over", "word", 1),
+    Shown("calls", "calls", "count", 3),
+    Shown("needed", "needed", "count", 4),
+    Shown("busy_ns", "busy", "ns", 3),
     Shown("saved_ns", "saved", "ns"),
     Shown("estimated", "at most", "flag"),
-    Shown("evidence", "evidence", "word", minor=True),
+    Shown("evidence", "evidence", "word", 5),
 )
 
 
-def change_parts(analysis: Analysis) -> tuple[Part, ...]:
-    """The step matrix, its parts that change, and the outliers with their causes."""
-    return (*_matrix(analysis), *_changes(analysis), *_outliers(analysis))
-
-
-def _matrix(analysis: Analysis) -> tuple[Part, ...]:
-    matrix = matrix_of(analysis)
-    if matrix is None:
-        why = said("Nothing to compare: operators were traced in fewer than two of the steps.")
-        return (Part(lead=why, always=True),) if len(analysis.steps) > 1 else ()
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    guidance, again = of.analysis.guidance, of.analysis.invariants
     return (
-        Part(
-            said("Operators by step"),
-            matrix.sentence,
-            figure=Figure("matrix", lambda _, theme: matrix_chart(matrix, theme)),
-        ),
-    )
-
-
-def _changes(analysis: Analysis) -> tuple[Part, ...]:
-    changing = changing_parts(analysis.step_operators)
-    rows = changing.head(_ROWS)
-    made = table("changes", "parts that change", _CHANGES, STEP_OPERATORS, rows, shown=10)
-    shown = of_all(len(rows), len(changing))
-    title = said(
-        "What changes: parts with a warm-up, a drift beyond noise or outliers, {shown}", shown=shown
-    )
-    return (Part(title, table=made),)
-
-
-def _outliers(analysis: Analysis) -> tuple[Part, ...]:
-    found = analysis.step_outliers
-    rows = explained_outliers(found.head(_ROWS))
-    several = found["pipeline"].n_unique() > 1
-    shown = [column for column in _OUTLIERS if several or column.name != "pipeline"]
-    made = table("outliers", "outliers", shown, STEP_OUTLIERS, rows, shown=10)
-    return (
-        Part(
-            said(
-                "Outliers and what explains them, {shown}",
-                shown=of_all(len(rows), outlier_count(analysis)),
-            ),
-            table=made,
-            folded=True,
-        ),
-    )
-
-
-def guidance_section(analysis: Analysis) -> Section:
-    """What guidance costs, and what is computed again although its inputs are the same."""
-    guidance, again = analysis.guidance, analysis.invariants
-    rows = again.head(_ROWS)
-    estimated = guidance["estimated"].any()
-    at_most = only_at_most(analysis)
-    parts = (
         Part(
             said("What guidance costs"),
-            table=table("guidance", "guidance", _GUIDANCE, GUIDANCE, guidance),
-            notes=(sentence(HALF_OF_BATCH),) * estimated,
+            table=table("guidance", "guidance", _GUIDANCE, GUIDANCE, guidance, shown=of.rows(10)),
+            notes=(sentence(_HALF_OF_BATCH),) * bool(guidance["estimated"].any()),
         ),
         Part(
-            said(
-                "Computed again, {shown} by what hoisting would save",
-                shown=of_all(len(rows), len(again)),
+            said("Computed again, by what hoisting would save"),
+            sentence(_savings(of.analysis)),
+            table=table(
+                "again",
+                "computed again",
+                _INVARIANTS,
+                INVARIANTS,
+                again,
+                shown=of.rows(10),
+                held=_HELD,
             ),
-            sentence(again_notes(analysis)),
-            table=table("again", "computed again", _INVARIANTS, INVARIANTS, rows, shown=10),
-            notes=(sentence(at_most),) * bool(at_most),
+            notes=(sentence(_UPPER),) * bool(again["estimated"].any()),
         ),
     )
-    return Section("guidance", said("Guidance and redundancy"), said("Guidance"), parts)
+
+
+def _savings(analysis: Analysis) -> str:
+    """What hoisting all that is computed again would save."""
+    again = analysis.invariants
+    measured = int(again.filter(~again["estimated"])["saved_ns"].sum())
+    ahead = int(again.filter("estimated")["saved_ns"].sum())
+    busy = int(analysis.submodules["busy_ns"].sum())
+    share = f" ({percent(measured / busy)})" if busy else ""
+    sums = []
+    if measured:
+        sums.append(said("{time} of device time{share}", time=duration(measured), share=share))
+    if ahead:
+        sums.append(said("at most {time} of what is known ahead", time=duration(ahead)))
+    if len(sums) > 1:
+        sums = [said("{one}, and {other}", one=sums[0], other=sums[1])]
+    return joined("; ", [*sums, _BY_RULES])
+
+
+SECTION = SectionKind(
+    "guidance", 90, said("Guidance and redundancy"), _parts, contents=said("Guidance")
+)

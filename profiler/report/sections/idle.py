@@ -2,42 +2,44 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import polars as pl
 
-from profiler.analysis.result import Analysis
 from profiler.analysis.waiting.columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
 from profiler.messages import said, sentence
-from profiler.report.charts import idle as waiting_charts
+from profiler.report.charts.critical_path import critical_path
+from profiler.report.charts.idle import idle
 from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
-from profiler.report.lines import of_all
-from profiler.report.model import Figure, Part, Section, Shown, table
+from profiler.report.model import Figure, Part, ReportInput, SectionKind, Shown
+from profiler.report.views import table
 
-__all__ = ["waiting_section"]
+__all__ = ["SECTION"]
 
 _PATH_ROWS = 30
 _STRANDED = 100
 _SUFFIX = "ExecutionProvider"
 _IDLE = (
     Shown("device", "device", "text"),
-    Shown("span_ns", "span", "ns"),
-    Shown("computing_ns", "computing", "ns"),
+    Shown("span_ns", "span", "ns", 2),
+    Shown("computing_ns", "computing", "ns", 4),
     Shown("waiting_ns", "waiting", "ns"),
     Shown("data_ns", "for data", "ns"),
     Shown("other_device_ns", "for another device", "ns"),
     Shown("host_ns", "for the host", "ns"),
-    Shown("queued_ns", "queued", "ns"),
+    Shown("queued_ns", "queued", "ns", 1),
     Shown("between_ns", "between calls", "ns"),
-    Shown("between_host_ns", "of it host work", "ns"),
-    Shown("long_gaps", "long gaps", "count", minor=True),
-    Shown("long_gap_ns", "in these", "ns", minor=True),
-    Shown("transfer_ns", "transfers", "ns"),
-    Shown("overlap", "transfers hidden", "share"),
+    Shown("between_host_ns", "of it host work", "ns", 3),
+    Shown("long_gaps", "long gaps", "count", 6),
+    Shown("long_gap_ns", "in these", "ns", 6),
+    Shown("transfer_ns", "transfers", "ns", 4),
+    Shown("overlap", "transfers hidden", "share", 1),
 )
 _PATH = (
     Shown("part", "part", "word"),
     Shown("submodule", "submodule", "text"),
-    Shown("device", "device", "text"),
-    Shown("pieces", "pieces", "count"),
+    Shown("device", "device", "text", 2),
+    Shown("pieces", "pieces", "count", 1),
     Shown("path_ns", "on the path", "ns"),
     Shown("share", "share", "share", meaning="path_ns / wall time of the pipeline calls"),
 )
@@ -45,9 +47,9 @@ _BOUNDARIES = (
     Shown("submodule", "submodule", "text"),
     Shown("source", "from provider", "text"),
     Shown("target", "to provider", "text"),
-    Shown("calls", "calls", "count"),
+    Shown("calls", "calls", "count", 2),
     Shown("switches", "switches", "count"),
-    Shown("copies", "copies", "count"),
+    Shown("copies", "copies", "count", 1),
     Shown("bytes", "bytes", "bytes"),
     Shown("copy_ns", "copying", "ns"),
     Shown("gap_ns", "gaps", "ns"),
@@ -56,51 +58,61 @@ _STRANDED_NODES = (
     Shown("layer", "layer", "layer"),
     Shown("submodule", "submodule", "text"),
     Shown("op_type", "op type", "text"),
-    Shown("provider", "provider", "text"),
+    Shown("provider", "provider", "text", 1),
     Shown("nodes", "nodes", "count"),
     Shown("busy_ns", "busy", "ns"),
 )
 
 
-def waiting_section(analysis: Analysis) -> Section:
+def _parts(of: ReportInput) -> tuple[Part, ...]:
     """Idle devices and the critical path of the whole run; what several providers cost."""
-    parts = (*_idle(analysis), *_path(analysis), *_providers(analysis))
-    return Section("waiting", said("Who waits for whom"), said("Waiting"), parts)
+    return (*_idle(of), *_path(of), *_providers(of))
 
 
-def _idle(analysis: Analysis) -> tuple[Part, ...]:
+def _idle(of: ReportInput) -> Iterator[Part]:
+    analysis = of.analysis
     title, why = said("What devices waited for, whole run"), why_no_waits(analysis)
     if why:
-        return (Part(title, lead=sentence(why), always=True),)
-    made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle)
-    figure = Figure("idle", waiting_charts.idle)
-    return (Part(title, figure=figure, table=made),)
+        yield Part(title, lead=sentence(why), always=True)
+        return
+    if analysis.idle.is_empty():
+        return
+    figure = Figure("idle", lambda theme: idle(analysis, theme))
+    made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle, shown=20)
+    yield Part(title, figure=figure, table=made)
 
 
-def _path(analysis: Analysis) -> tuple[Part, ...]:
-    rows = analysis.critical_path
-    if rows.is_empty():
-        return ()
-    shown = path_by_part(rows, _PATH_ROWS)
-    made = table("path", "critical path", _PATH, CRITICAL_PATH, shown)
-    figure = Figure("path", waiting_charts.path)
-    return (Part(path_sentence(analysis), figure=figure, table=made),)
+def _path(of: ReportInput) -> Iterator[Part]:
+    analysis = of.analysis
+    if analysis.critical_path.is_empty():
+        return
+    rows = path_by_part(analysis.critical_path, _PATH_ROWS)
+    figure = Figure("path", lambda theme: critical_path(analysis, theme))
+    made = table("path", "critical path", _PATH, CRITICAL_PATH, rows)
+    yield Part(path_sentence(analysis), figure=figure, table=made)
 
 
-def _providers(analysis: Analysis) -> tuple[Part, ...]:
-    stranded = analysis.stranded.head(_STRANDED)
+def _providers(of: ReportInput) -> Iterator[Part]:
     short = pl.col("source", "target").str.strip_suffix(_SUFFIX)
-    edges = analysis.boundaries.with_columns(short)
-    return (
-        Part(
-            said("Switches between providers"),
-            table=table("boundaries", "switches", _BOUNDARIES, BOUNDARIES, edges),
-        ),
-        Part(
-            said(
-                "Stranded on the host between copies, {shown} by busy time",
-                shown=of_all(len(stranded), len(analysis.stranded)),
-            ),
-            table=table("stranded", "stranded nodes", _STRANDED_NODES, STRANDED, stranded),
+    edges = of.analysis.boundaries.with_columns(short)
+    yield Part(
+        said("Switches between providers"),
+        table=table("boundaries", "switches", _BOUNDARIES, BOUNDARIES, edges),
+    )
+    yield Part(
+        said("Stranded on the host between copies, by busy time"),
+        table=table(
+            "stranded",
+            "stranded nodes",
+            _STRANDED_NODES,
+            STRANDED,
+            of.analysis.stranded,
+            shown=of.rows(10),
+            held=_STRANDED,
         ),
     )
+
+
+SECTION = SectionKind(
+    "idle", 70, said("Idle time and critical path"), _parts, contents=said("Idle")
+)

@@ -7,24 +7,25 @@ import polars as pl
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES
 from profiler.analysis.result import Analysis
 from profiler.messages import said, sentence
-from profiler.report.charts import memory as memory_chart
-from profiler.report.excerpts import UNCOUNTED_WEIGHTS
-from profiler.report.model import Figure, Part, Section, Shown, table
+from profiler.report.charts.memory import memory
+from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind, Shown
+from profiler.report.views import table
 
-__all__ = ["memory_section"]
+__all__ = ["SECTION"]
 
+_UNCOUNTED_WEIGHTS = said("needed: the peak, and weights, which the counters leave out")
 _DEVICES = (
     Shown("device", "device", "text"),
     Shown("peak_bytes", "peak", "bytes"),
-    Shown("peak_ns", "at", "ns"),
-    Shown("submodule", "in", "text"),
-    Shown("step", "step", "step"),
-    Shown("least_bytes", "least", "bytes"),
-    Shown("weight_bytes", "weights", "bytes"),
+    Shown("peak_ns", "at", "ns", 4),
+    Shown("submodule", "in", "text", 1),
+    Shown("step", "step", "step", 2),
+    Shown("least_bytes", "least", "bytes", 4),
+    Shown("weight_bytes", "weights", "bytes", 2),
     Shown("needed_bytes", "needed", "bytes"),
-    Shown("size_bytes", "memory", "bytes"),
+    Shown("size_bytes", "memory", "bytes", 3),
     Shown("headroom_bytes", "head-room", "bytes"),
-    Shown("counters", "counters", "list", minor=True),
+    Shown("counters", "counters", "list", 5),
 )
 _HOLDERS = (
     Shown("submodule", "submodule", "text"),
@@ -33,32 +34,39 @@ _HOLDERS = (
     Shown("share", "share", "share"),
     Shown("weight_bytes", "weights", "bytes"),
     Shown("activation_bytes", "activations", "bytes"),
-    Shown("peak_bytes", "own peak", "bytes"),
-    Shown("calls", "calls", "count"),
+    Shown("peak_bytes", "own peak", "bytes", 1),
+    Shown("calls", "calls", "count", 2),
 )
 
 
-def memory_section(analysis: Analysis, begin_ns: int) -> Section:
-    """Devices with counters of memory; times are relative to `begin_ns`."""
-    devices = analysis.memory_devices
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    """Devices with counters of memory, and who held it at the peak."""
+    analysis, devices = of.analysis, of.analysis.memory_devices
     counted = devices.drop_nulls("peak_bytes")
     if counted.is_empty():
-        return Section("memory", said("Memory"), said("Memory"))
-    relative = devices.with_columns(pl.col("peak_ns") - begin_ns)
+        return ()
+    relative = devices.with_columns(pl.col("peak_ns") - of.begin_ns)
     holders = analysis.memory.filter(pl.col("held_bytes").fill_null(0) > 0).with_columns(
         pl.col("submodule").fill_null("other")
     )
-    note = sentence(UNCOUNTED_WEIGHTS)
-    parts = (
+    return (
         Part(
             said("Peak and head-room, whole run"),
-            figure=Figure("memory", memory_chart.memory),
-            table=table("memory_devices", "memory", _DEVICES, MEMORY_DEVICES, relative),
-            notes=() if counted["weights_counted"].all() else (note,),
+            figure=Figure("memory", lambda theme: memory(analysis, theme), _course(analysis)),
+            table=table("memory_devices", "memory", _DEVICES, MEMORY_DEVICES, relative, shown=20),
+            notes=() if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS),),
         ),
         Part(
             said("Who held it at the peak"),
-            table=table("memory", "holders", _HOLDERS, MEMORY, holders),
+            table=table("memory", "holders", _HOLDERS, MEMORY, holders, shown=20),
         ),
     )
-    return Section("memory", said("Memory"), said("Memory"), parts)
+
+
+def _course(analysis: Analysis) -> tuple[Bars, ...]:
+    """What each device held over the run."""
+    groups = analysis.memory_timeline.group_by("device", maintain_order=True)
+    return tuple(Bars(str(device), rows["bytes"].to_list()) for (device,), rows in groups)
+
+
+SECTION = SectionKind("memory", 80, said("Memory"), _parts)

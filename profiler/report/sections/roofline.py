@@ -1,95 +1,107 @@
-"""Operators and roles against the roof of their device, and what fusing would save."""
+"""Operators, what they are for, how they stand against the roof of their device, and fusions."""
 
 from __future__ import annotations
 
-from profiler.analysis.result import Analysis
+from collections.abc import Iterator
+
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
 from profiler.messages import said, sentence
-from profiler.report.charts import roofline as roofline_chart
+from profiler.report.charts.roofline import roofline
 from profiler.report.excerpts import roof_sentence, with_rates
-from profiler.report.lines import of_all
-from profiler.report.model import Figure, Part, Section, Shown, table
+from profiler.report.model import Figure, Part, ReportInput, SectionKind, Shown
+from profiler.report.sections.operators import operator_parts
+from profiler.report.sections.roles import role_parts
+from profiler.report.views import table
 
-__all__ = ["roofline_section"]
+__all__ = ["SECTION"]
 
-_ROWS = 100  # of a table
+_HELD = 100  # rows of a table
 _RATES = (
-    Shown("device", "device", "text"),
+    Shown("device", "device", "text", 4),
     Shown("busy_ns", "busy", "ns"),
     Shown("attainable_ns", "attainable", "ns"),
     Shown("of_roof", "of roof", "share"),
     Shown("verdict", "verdict", "word"),
-    Shown("rate", "GFLOP/s", "number", meaning="flops / time of commands that have both"),
-    Shown("bandwidth", "GB/s", "number", meaning="bytes / time of commands that have both"),
-    Shown("intensity", "FLOPs/byte", "number"),
-    Shown("wait_ns", "waited", "ns"),
-    Shown("unknown_ns", "unknown", "ns", minor=True),
-    Shown("commands", "commands", "count", minor=True),
+    Shown("rate", "GFLOP/s", "number", 3, "flops / time of commands that have both"),
+    Shown("bandwidth", "GB/s", "number", 3, "bytes / time of commands that have both"),
+    Shown("intensity", "FLOPs/byte", "number", 4),
+    Shown("wait_ns", "waited", "ns", 2),
+    Shown("unknown_ns", "unknown", "ns", 5),
+    Shown("commands", "commands", "count", 6),
 )
-_ROLES = (Shown("role", "role", "text"), Shown("submodule", "submodule", "text"), *_RATES)
+_ROLES = (Shown("role", "role", "text"), Shown("submodule", "submodule", "text", 1), *_RATES)
 _OPERATORS = (
     Shown("layer", "layer", "layer"),
-    Shown("submodule", "submodule", "text"),
-    Shown("op_types", "op types", "list", minor=True),
+    Shown("submodule", "submodule", "text", 1),
+    Shown("op_types", "op types", "list", 5),
     *_RATES,
 )
 _FUSIONS = (
     Shown("what", "what", "word"),
     Shown("op_types", "op types", "layer"),
-    Shown("submodule", "submodule", "text"),
-    Shown("device", "device", "text", minor=True),
-    Shown("chains", "chains", "count"),
+    Shown("submodule", "submodule", "text", 2),
+    Shown("device", "device", "text", 5),
+    Shown("chains", "chains", "count", 1),
     Shown("busy_ns", "busy", "ns"),
     Shown("saved_bytes", "saves traffic", "bytes"),
     Shown("saved_ns", "saves time", "ns"),
-    Shown("layer", "first layer", "layer", minor=True),
+    Shown("layer", "first layer", "layer", 6),
 )
 
 
-def roofline_section(analysis: Analysis) -> Section:
-    """Verdicts by role and operator; nothing where no FLOP and no byte of the run is known."""
-    rows = analysis.roofline
-    known = (rows["flops"].is_not_null() | rows["bytes"].is_not_null()).any()
-    parts = (*(_verdicts(analysis) if known else ()), _fusions(analysis))
-    return Section("roofline", said("Against the roof"), said("Roofline"), parts)
+def _parts(of: ReportInput) -> Iterator[Part]:
+    """Operators, roles, and verdicts where any FLOP or byte of the run is known."""
+    yield from operator_parts(of)
+    yield from role_parts(of)
+    rows = of.analysis.roofline
+    if (rows["flops"].is_not_null() | rows["bytes"].is_not_null()).any():
+        yield from _verdicts(of)
+    yield Part(
+        said("What fusing would save at most, by bytes"),
+        table=table(
+            "fusions",
+            "chains",
+            _FUSIONS,
+            FUSIONS,
+            of.analysis.fusions,
+            shown=of.rows(10),
+            held=_HELD,
+            search=True,
+        ),
+        folded=True,
+    )
 
 
-def _verdicts(analysis: Analysis) -> tuple[Part, ...]:
+def _verdicts(of: ReportInput) -> Iterator[Part]:
+    analysis = of.analysis
     roles, operators = with_rates(analysis.roofline_roles), with_rates(analysis.roofline)
-    shown = operators.head(_ROWS)
-    return (
-        Part(
-            lead=sentence(roof_sentence(analysis).changed(_without_ticks)),
-            figure=Figure("roofline", roofline_chart.roofline),
+    yield Part(
+        said("Roles against the roof, by busy time"),
+        lead=sentence(roof_sentence(analysis).changed(_without_ticks)),
+        figure=Figure("roofline", lambda theme: roofline(analysis, theme)),
+        table=table(
+            "roofline_roles",
+            "roles against the roof",
+            _ROLES,
+            ROOFLINE_ROLES,
+            roles,
+            shown=of.rows(10),
+            search=True,
         ),
-        Part(
-            said("Roles against the roof"),
-            table=table(
-                "roofline_roles",
-                "roles against the roof",
-                _ROLES,
-                ROOFLINE_ROLES,
-                roles,
-                shown=10,
-                search=True,
-            ),
+    )
+    yield Part(
+        said("Operators against the roof, by busy time"),
+        table=table(
+            "roofline",
+            "operators against the roof",
+            _OPERATORS,
+            ROOFLINE,
+            operators,
+            shown=of.rows(10),
+            held=_HELD,
+            search=True,
         ),
-        Part(
-            said(
-                "Operators against the roof, {shown} by busy time",
-                shown=of_all(len(shown), len(operators)),
-            ),
-            table=table(
-                "roofline",
-                "operators against the roof",
-                _OPERATORS,
-                ROOFLINE,
-                shown,
-                shown=10,
-                search=True,
-            ),
-            folded=True,
-        ),
+        folded=True,
     )
 
 
@@ -97,14 +109,6 @@ def _without_ticks(text: str) -> str:
     return text.replace("`", "")
 
 
-def _fusions(analysis: Analysis) -> Part:
-    shown = analysis.fusions.head(_ROWS)
-    title = said(
-        "What fusing would save at most, {shown} by bytes",
-        shown=of_all(len(shown), len(analysis.fusions)),
-    )
-    return Part(
-        title,
-        table=table("fusions", "chains", _FUSIONS, FUSIONS, shown, shown=10, search=True),
-        folded=True,
-    )
+SECTION = SectionKind(
+    "roofline", 60, said("Operators, roles and roofline"), _parts, contents=said("Operators")
+)

@@ -1,4 +1,4 @@
-"""Where the time went: stages, pipeline calls, submodules, devices, steps and calls."""
+"""Where the time went: stages, pipeline calls, submodules, and steps."""
 
 from __future__ import annotations
 
@@ -8,196 +8,120 @@ import polars as pl
 
 from profiler.analysis import columns
 from profiler.analysis.result import Analysis
-from profiler.messages import joined, said, sentence
-from profiler.report.charts import whole as charts
-from profiler.report.headline import at_once
-from profiler.report.model import Figure, Part, Section, Shown, Table, table
-from profiler.report.sections.guidance import change_parts
-from profiler.report.units import counted, duration, percent
+from profiler.messages import said
+from profiler.report.charts.stages import stages
+from profiler.report.model import Figure, Part, ReportInput, SectionKind, Shown, TableView
+from profiler.report.sections.steps import step_parts
+from profiler.report.views import table
 
-__all__ = ["accounting", "call_section", "step_section", "time_section"]
+__all__ = ["SECTION"]
 
-_PIPELINES = (
-    Shown("pipeline", "pipeline call", "count"),
-    Shown("name", "pipeline", "text"),
-    Shown("start_ns", "start", "ns"),
-    Shown("duration_ns", "duration", "ns"),
-    Shown("overlapping", "at once", "flag"),
-    Shown("steps", "steps", "count"),
-    Shown("calls", "calls", "count"),
-    Shown("calls_ns", "in calls", "ns"),
-    Shown("host_ns", "host work", "ns"),
-    Shown("idle_ns", "idle", "ns"),
-    Shown("residual_share", "unaccounted", "share"),
-)
 _STAGES = (
     Shown("stage", "stage", "text"),
     Shown("duration_ns", "duration", "ns"),
-    Shown("share", "share", "share"),
-    Shown("calls", "calls", "count"),
+    Shown("share", "share", "share", 2),
+    Shown("calls", "calls", "count", 1),
     Shown("calls_ns", "in calls", "ns"),
     Shown("host_ns", "host work", "ns"),
     Shown("idle_ns", "idle", "ns"),
 )
-_DEVICES = (
-    Shown("device", "device", "text"),
-    Shown("hardware", "hardware", "text"),
-    Shown("utilization", "busy of its span", "share"),
-    Shown("span_ns", "span", "ns"),
-    Shown("busy_ns", "busy", "ns"),
+_PIPELINES = (
+    Shown("pipeline", "pipeline call", "count"),
+    Shown("name", "pipeline", "text"),
+    Shown("start_ns", "start", "ns", 2),
+    Shown("duration_ns", "duration", "ns"),
+    Shown("overlapping", "at once", "flag", 4),
+    Shown("steps", "steps", "count", 4),
+    Shown("calls", "calls", "count", 3),
+    Shown("calls_ns", "in calls", "ns"),
+    Shown("host_ns", "host work", "ns"),
     Shown("idle_ns", "idle", "ns"),
-    Shown("compute_ns", "compute", "ns"),
-    Shown("dma_ns", "dma", "ns"),
-    Shown("copy_ns", "copy", "ns"),
-    Shown("sync_ns", "sync", "ns"),
-    Shown("other_ns", "other", "ns", minor=True),
-    Shown("host_ns", "host", "ns"),
-    Shown("calls", "calls", "count"),
-    Shown("commands", "commands", "count"),
+    Shown("residual_share", "unaccounted", "share", 1),
 )
 _CALL_TIMES = (
     Shown("calls", "calls", "count"),
     Shown("total_ns", "total", "ns"),
     Shown("share", "share", "share"),
     Shown("first_ns", "first call", "ns"),
-    Shown("min_ns", "shortest", "ns", minor=True),
+    Shown("min_ns", "shortest", "ns", 5),
     Shown("median_ns", "median", "ns"),
-    Shown("max_ns", "longest", "ns"),
-    Shown("busy_ns", "device time", "ns"),
+    Shown("max_ns", "longest", "ns", 2),
+    Shown("busy_ns", "device time", "ns", 3),
 )
 _SUBMODULES = (
     Shown("submodule", "submodule", "text"),
-    Shown("stage", "stage", "text", minor=True),
-    Shown("device", "device", "text"),
+    Shown("stage", "stage", "text", 6),
+    Shown("device", "device", "text", 1),
     *_CALL_TIMES,
-    Shown("commands", "commands", "count"),
-    Shown("operators", "operators", "count", minor=True),
-    Shown("calibration", "calibration", "calibration", minor=True),
+    Shown("commands", "commands", "count", 4),
+    Shown("operators", "operators", "count", 5),
+    Shown("calibration", "calibration", "calibration", 5),
 )
 _BRANCHES = (
     Shown("submodule", "submodule", "text"),
     Shown("branch", "branch", "text"),
     *_CALL_TIMES,
 )
-_CALLS = (
-    Shown("call", "call", "count"),
-    Shown("pipeline", "pipeline call", "step"),
-    Shown("submodule", "submodule", "text"),
-    Shown("stage", "stage", "text"),
-    Shown("branch", "branch", "text"),
-    Shown("step", "step", "step"),
-    Shown("device", "device", "text"),
-    Shown("start_ns", "start", "ns"),
-    Shown("duration_ns", "duration", "ns"),
-    Shown("busy_ns", "device time", "ns"),
-    Shown("commands", "commands", "count"),
-    Shown("operators", "operators", "count"),
-    Shown("first", "first", "flag", minor=True),
-    Shown("ops_traced", "traced", "flag", minor=True),
-)
 
 
-def time_section(analysis: Analysis, begin_ns: int) -> Section:
-    """Stages, pipeline calls, submodules and devices; starts are relative to `begin_ns`."""
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    """Stages and their sum, pipeline calls where there are several, submodules, steps."""
+    analysis = of.analysis
     branches = analysis.branches.filter(pl.len().over("submodule") > 1)
-    tables = (
-        table("stages", "stages", _STAGES, columns.STAGES, analysis.stages),
-        _pipelines(analysis, begin_ns),
-        table("submodules", "submodules", _SUBMODULES, columns.SUBMODULES, analysis.submodules),
-        table("branches", "branches", _BRANCHES, columns.BRANCHES, branches),
-        table("devices", "devices", _DEVICES, columns.DEVICES, analysis.devices),
+    submodules = table(
+        "submodules", "submodules", _SUBMODULES, columns.SUBMODULES, analysis.submodules, shown=20
     )
-    titles = (
-        said("Stages"),
-        said("Pipeline calls"),
-        said("Submodules"),
-        said("Submodules by branch"),
-        said("Devices"),
-    )
-    parts = (
-        Part(said("Stages: calls, host work, idle"), figure=Figure("stages", charts.stages)),
+    return (
+        *_stages(analysis),
+        *_pipelines(of),
+        Part(said("Submodules"), table=submodules),
         Part(
-            said("Devices: time by category of work"),
-            figure=Figure("devices", charts.devices),
-            beside=True,
+            said("Submodules by branch"),
+            table=table("branches", "branches", _BRANCHES, columns.BRANCHES, branches, shown=20),
+            folded=True,
         ),
-        *(
-            Part(title, table=made, folded=made is not None and made.key == "branches")
-            for title, made in zip(titles, tables, strict=True)
-        ),
+        *step_parts(of),
     )
-    return Section("time", said("Stages and devices"), said("Stages and devices"), parts)
 
 
-def _pipelines(analysis: Analysis, begin_ns: int) -> Table | None:
-    """Only where there are several."""
-    pipelines = analysis.pipelines
-    if len(pipelines) < 2:
-        return None
-    relative = pipelines.with_columns(pl.col("start_ns") - begin_ns)
-    return table("pipelines", "pipeline calls", _PIPELINES, columns.PIPELINES, relative)
-
-
-def accounting(analysis: Analysis) -> str:
-    """The accounting identity in one sentence, with its residual."""
-    return joined(" ", _sentences(analysis))
-
-
-def _sentences(analysis: Analysis) -> Iterator[str]:
-    account = analysis.accounting
-    if not account.possible:
-        yield said("No accounting of the whole time: {why}.", why=account.why_not)
-        return
-    parts = (
-        ("calls", sum(stage.calls_ns for stage in account.stages)),
-        ("host", sum(stage.host_ns for stage in account.stages)),
-        ("idle", sum(stage.idle_ns for stage in account.stages)),
-        ("residual", account.residual_ns),
-    )
-    yield said(
-        "End to end {total} = calls {calls} + host work between them {host} + idle {idle} "
-        "+ residual {residual} ({share}).",
-        total=duration(account.end_to_end_ns),
-        share=percent(account.residual_share),
-        **{name: duration(ns) for name, ns in parts},
-    )
-    if account.overlapping:
-        yield sentence(at_once(account))
-    if account.calls_outside:
-        yield said(
-            "Not in it: {calls} in no pipeline call, {took}.",
-            calls=counted(account.calls_outside, "call"),
-            took=duration(account.calls_outside_ns),
+def _stages(analysis: Analysis) -> Iterator[Part]:
+    if len(analysis.stages):
+        yield Part(
+            said("Stages: calls, host work, idle; whole run"),
+            figure=Figure("stages", lambda theme: stages(analysis, theme)),
+            table=_stage_table(analysis),
         )
 
 
-def step_section(analysis: Analysis) -> Section:
-    """How long each step took, the matrix of its parts, what changes and what stands out."""
-    steps = analysis.step_summary
-    found = said("No outliers")
-    if steps.outliers:
-        found = said("Outliers: {steps}", steps=", ".join(steps.outliers))
-    lead = said(
-        "{steps}, median {median}, mean {mean}. {outliers}.",
-        steps=counted(steps.count, "step"),
-        median=duration(steps.median_ns),
-        mean=duration(steps.mean_ns),
-        outliers=found,
-    )
-    rule = said(
-        "Measured by {measured_by}. An outlier is {rule}.",
-        measured_by=steps.measured_by,
-        rule=steps.rule,
-    )
-    part = Part(lead=lead, figure=Figure("steps", charts.steps), notes=(rule,))
-    parts = (part, *change_parts(analysis)) if steps.count else ()
-    return Section("steps", said("Steps"), said("Steps"), parts)
+def _stage_table(analysis: Analysis) -> TableView | None:
+    """The stages, and below them what is left of the end-to-end time."""
+    account, found = analysis.accounting, analysis.stages
+    totals = None
+    if account.possible and account.end_to_end_ns:
+        sums = {name: [None, found[name].sum()] for name in ("calls", *_SUMMED)}
+        totals = pl.DataFrame(
+            {
+                "stage": [said("residual"), said("end to end")],
+                "duration_ns": [account.residual_ns, account.end_to_end_ns],
+                "share": [account.residual_share, 1.0],
+                **sums,
+            },
+            schema_overrides={name: found.schema[name] for name in sums},
+        )
+    return table("stages", "stages", _STAGES, columns.STAGES, found, shown=20, totals=totals)
 
 
-def call_section(analysis: Analysis, begin_ns: int) -> Section:
-    """Every call; starts are relative to `begin_ns`."""
-    calls = analysis.calls.with_columns(pl.col("start_ns") - begin_ns)
-    several = len(analysis.pipelines) > 1
-    shown = _CALLS if several else [c for c in _CALLS if c.name != "pipeline"]
-    made = table("calls", "calls", shown, columns.CALLS, calls, shown=15, search=True)
-    return Section("calls", said("Calls"), said("Calls"), (Part(table=made),))
+_SUMMED = ("calls_ns", "host_ns", "idle_ns")
+
+
+def _pipelines(of: ReportInput) -> Iterator[Part]:
+    pipelines = of.analysis.pipelines
+    if len(pipelines) > 1:
+        relative = pipelines.with_columns(pl.col("start_ns") - of.begin_ns)
+        made = table(
+            "pipelines", "pipeline calls", _PIPELINES, columns.PIPELINES, relative, shown=12
+        )
+        yield Part(said("Pipeline calls"), table=made)
+
+
+SECTION = SectionKind("time", 20, said("Where the time went"), _parts, contents=said("Time"))

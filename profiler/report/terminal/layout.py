@@ -22,6 +22,7 @@ __all__ = [
     "clean",
     "numbers",
     "percents",
+    "rates",
     "ratios",
     "shorten",
     "sizes",
@@ -77,9 +78,24 @@ def ratios(header: str, values: Iterable[float | None], *, rank: int = 0) -> Col
     return Column(header, tuple(_NOTHING if v is None else f"{v:z.2f}" for v in values), rank=rank)
 
 
-def percents(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
-    """Ratios as per cent with one digit, the unit in the header."""
-    cells = (_NOTHING if v is None else _fixed(v * 100, 1) for v in values)
+def rates(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
+    """Numbers that differ by orders: three significant digits, as the page has them."""
+    return Column(header, tuple(_NOTHING if v is None else _rate(v) for v in values), rank=rank)
+
+
+def _rate(value: float) -> str:
+    size = abs(value)
+    digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.0995 else 3
+    return f"{value:z,.{digits}f}"
+
+
+def percents(
+    header: str, values: Iterable[float | None], *, rank: int = 0, signed: bool = False
+) -> Column:
+    """Ratios as per cent with one digit, the unit in the header; `signed` with a plus, too."""
+    cells = (
+        _NOTHING if v is None else "+" * (signed and v > 0) + _fixed(v * 100, 1) for v in values
+    )
     return Column(f"{header} %", tuple(cells), rank=rank)
 
 

@@ -1,6 +1,6 @@
 """The report in the terminal.
 
-    print_report(Console(highlight=False), analysis, top=15)
+    print_report(Console(highlight=False), build_report(given))
 
 Fits the console's width: tables drop what matters least and shorten layer names in the middle.
 Every string that came from a trace is stripped of control characters on its way.
@@ -8,246 +8,143 @@ Every string that came from a trace is stripped of control characters on its way
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import replace
+from collections.abc import Iterator, Sequence
 from textwrap import wrap
 
-import polars as pl
-from rich.console import Console
-from rich.table import Table
+from rich.console import Console, RenderableType
 from rich.text import Text
 
-from profiler.analysis.findings.rules import RULES
-from profiler.analysis.result import Analysis
-from profiler.report.denoise_text import denoise_sections
-from profiler.report.findings_text import findings_section
-from profiler.report.geometry_text import geometry_sections
-from profiler.report.headline import headline
-from profiler.report.idle_text import idle_sections
-from profiler.report.terminal.layout import (
-    Column,
-    clean,
-    numbers,
-    percents,
-    ratios,
-    sizes,
-    table,
-    texts,
-    times,
-)
-from profiler.report.lines import Line, accounting_lines, describe, of_all
-from profiler.report.memory_text import memory_sections
-from profiler.report.operators_text import operator_sections
-from profiler.report.role_text import role_sections
-from profiler.report.roofline_text import roofline_sections
-from profiler.report.charts.step_bars import step_bars
+from profiler.report.model import Bars, Fact, Group, Part, Report, Section, Summary
+from profiler.report.terminal.findings import finding_texts
+from profiler.report.terminal.layout import clean, shorten, sparkline
+from profiler.report.terminal.tables import table_texts
 
 __all__ = ["print_report"]
 
 _ALERT = "bold red"
-_PIPELINE_ROWS = 12
-_PROMPTS = ("prompt", "negative_prompt")
+_LABEL = 22  # characters at most
+_GAP = 2
+_NARROWEST = 20  # characters of a text beside its label
+_BARS = 16  # characters of the label of a line of bars
 _NO_BREAK = "\N{NO-BREAK SPACE}"
-_LABEL = 13  # characters
-_CATEGORY_RANKS = {"compute": 1, "dma": 2, "copy": 5, "sync": 6, "other": 7, "host": 3}
-_PARTS = ("calls", "calls_ns", "host_ns", "idle_ns")
 
 
-def print_report(
-    console: Console, analysis: Analysis, *, top: int = 15, notes: Sequence[str] = ()
-) -> None:
-    """Print the report: what ran, where the time went, tables, the `top` operators.
-
-    `notes` are lines about how the run was chosen.
-    """
-    for line in wrap(clean(headline(analysis, _span_ns(analysis))), console.width):
-        console.print(Text(line.replace(_NO_BREAK, " "), style="bold"))
+def print_report(console: Console, report: Report, *, notes: Sequence[str] = ()) -> None:
+    """Print the summary and all sections; `notes` are lines about how the run was chosen."""
+    width = console.width
+    for line in _wrapped(report.summary.headline, width):
+        console.print(Text(line, style="bold"))
     for note in notes:
         console.print(Text(clean(note), style="dim"), soft_wrap=True)  # paths stay whole
     console.print()
-    width = console.width
-    console.print(_lines(describe(analysis), width))
-    _section(console, "Where the time went, whole run", *_accounting(analysis, width))
-    title, lines = findings_section(analysis.findings, len(RULES), width)
-    _section(console, title, *lines)
-    if len(analysis.pipelines) > 1:
-        shown = min(_PIPELINE_ROWS, len(analysis.pipelines))
-        title = f"Pipeline calls, {of_all(shown, len(analysis.pipelines))}"
-        _section(console, title, _pipelines(analysis.pipelines.head(shown), width))
-    _section(console, "Devices", _devices(analysis.devices, width))
-    if len(analysis.submodules):
-        _section(console, "Submodules", _submodules(analysis, width))
-    if len(analysis.steps):
-        _section(console, "Steps", *_steps(analysis, width))
-    for title, parts in _details(analysis, top, width):
-        _section(console, title, *parts)
+    for text in _summary(report.summary, width):
+        console.print(text)
+    for section in report.sections:
+        parts = [(part, [*_content(part, width)]) for part in section.parts]
+        shown = [(part, content) for part, content in parts if content]
+        if shown:
+            _print_section(console, section, shown)
 
 
-def _details(
-    analysis: Analysis, top: int, width: int
-) -> Iterator[tuple[str, Sequence[Table | Text]]]:
-    """Titles and parts of the sections that answer one question each."""
-    yield from idle_sections(analysis, top, width)
-    yield from denoise_sections(analysis, top, width)
-    for title, part in operator_sections(analysis.operators, top, width):
-        yield title, [part]
-    yield from geometry_sections(analysis, top, width)
-    yield from role_sections(analysis, width)
-    yield from roofline_sections(analysis, top, width)
-    yield from memory_sections(analysis, width)
+def _print_section(
+    console: Console, section: Section, parts: Sequence[tuple[Part, list[RenderableType]]]
+) -> None:
+    """A heading with a rule, and the parts with a blank line between each other."""
+    title = clean(section.title)
+    console.print()
+    rule = "─" * max(console.width - len(title) - 1, 0)
+    console.print(Text(title, style="bold").append(f" {rule}", style="dim not bold"))
+    for number, (part, content) in enumerate(parts):
+        if number:
+            console.print()
+        for line in _wrapped(part.title, console.width):
+            console.print(Text(line, style="bold"))
+        for piece in content:
+            console.print(piece)
 
 
-def _span_ns(analysis: Analysis) -> int:
-    """From the begin of the first call to the end of the last."""
-    if analysis.calls.is_empty():
-        return 0
-    start, duration_ns = analysis.calls["start_ns"], analysis.calls["duration_ns"]
-    return int((start + duration_ns).to_numpy().max() - start.to_numpy().min())
+def _summary(summary: Summary, width: int) -> Iterator[Text]:
+    yield _paragraph(" · ".join(summary.subject), width)
+    if summary.selection:
+        yield _paragraph(summary.selection, width, "yellow")
+    if summary.missing:
+        opening = "This report does not hold everything that was executed."
+        for line in (opening, *summary.missing):
+            yield _paragraph(line, width, _ALERT)
+    if summary.against:
+        yield _paragraph(summary.against, width)
+    yield _facts(summary.facts, width)
+    yield _paragraph(summary.accounting, width)
 
 
-def _lines(lines: Iterable[Line], width: int) -> Text:
-    """Names in one column, their texts beside, wrapped between number and number, not unit."""
+def _facts(facts: Sequence[Fact], width: int) -> Text:
+    rows = [
+        (fact.label, f"{fact.value}, {fact.note}" if fact.note else fact.value, fact.alert)
+        for fact in facts
+    ]
+    return _labelled(rows, width)
+
+
+def _groups(groups: Sequence[Group], width: int) -> Text:
+    """A title, and its names and values behind each other."""
+    return _labelled([(group.title, _pairs(group), False) for group in groups], width)
+
+
+def _pairs(group: Group) -> str:
+    separator = "; " if any(", " in value for _, value in group.rows) else ", "
+    return separator.join(" ".join(filter(None, pair)) for pair in group.rows)
+
+
+def _labelled(rows: Sequence[tuple[str, str, bool]], width: int) -> Text:
+    """Labels in one column, their texts beside, wrapped between number and number, not unit."""
+    label = min(max((len(clean(name)) for name, _, _ in rows), default=0), _LABEL) + _GAP
     laid = []
-    for line in lines:
-        style = _ALERT if line.alert else ""
-        for number, part in enumerate(wrap(clean(line.text), max(width - _LABEL, 20))):
-            label = "" if number else clean(line.label)
-            text = Text(f"{label:<{_LABEL}}", style=style or "dim")
-            laid.append(text.append(part.replace(_NO_BREAK, " "), style=style or "not dim"))
+    for name, text, alert in rows:
+        style = _ALERT if alert else ""
+        for number, part in enumerate(_wrapped(text, max(width - label, _NARROWEST))):
+            head = "" if number else shorten(clean(name), _LABEL)
+            line = Text(f"{head:<{label}}", style=style or "dim")
+            laid.append(line.append(part, style=style or "not dim"))
     return Text("\n").join(laid)
 
 
-def _section(console: Console, title: str, *parts: Table | Text) -> None:
-    console.print()
-    console.print(Text(title, style="bold"))
-    for part in parts:
-        console.print(part)
+def _content(part: Part, width: int) -> Iterator[RenderableType]:
+    """What is printed of a part below its title; nothing where all of it is a figure."""
+    if part.lead and (part.always or part.table or part.findings or part.groups or _bars(part)):
+        yield _paragraph(part.lead, width)
+    yield from finding_texts(part.findings, width)
+    if part.groups:
+        yield _groups(part.groups, width)
+    if part.table is not None:
+        yield from table_texts(part.table, width)
+    yield from _lines_of_bars(_bars(part), width)
+    if part.table is not None or part.always or _bars(part):
+        for note in part.notes:
+            yield _paragraph(note, width, "dim")
 
 
-def _accounting(analysis: Analysis, width: int) -> Iterator[Table | Text]:
-    account = analysis.accounting
-    if account.possible:
-        yield _stages(analysis, width)
-    for line in accounting_lines(account):
-        yield _lines([line], width)
+def _bars(part: Part) -> tuple[Bars, ...]:
+    return part.figure.bars if part.figure is not None else ()
 
 
-def _stages(analysis: Analysis, width: int) -> Table:
-    account = analysis.accounting
-    stages = analysis.stages
-    total = account.end_to_end_ns
-    shares = (account.residual_ns / total, 1.0) if total else (None, None)
-    sums = {name: [*stages[name], None, stages[name].sum()] for name in _PARTS}
-    columns = [
-        texts("stage", [*stages["stage"], "residual", "end to end"]),
-        numbers("calls", sums["calls"], rank=1),
-        times("time", [*stages["duration_ns"], account.residual_ns, total]),
-        times("in calls", sums["calls_ns"], like_ns=total),
-        times("host work", sums["host_ns"], like_ns=total),
-        times("idle", sums["idle_ns"], like_ns=total),
-        percents("share", [*stages["share"], *shares], rank=2),
-    ]
-    return table(columns, width, strong=[len(stages) + 1])
+def _lines_of_bars(lines: Sequence[Bars], width: int) -> Iterator[Text]:
+    """Bars below each other; what is longer than a line says how many values a bar stands for."""
+    names = [shorten(clean(line.label), _BARS) for line in lines]
+    label = max(map(len, names), default=0) + _GAP if len(names) > 1 else 0
+    room = max(width - label, 1)
+    for name, line in zip(names, lines, strict=True):
+        head = f"{name:<{label}}" if label else ""
+        yield Text(head, style="dim").append(sparkline(line.values, room), style="not dim")
+    longest = max((len(line.values) for line in lines), default=0)
+    if longest > room:
+        yield Text(f"each bar the longest of up to {-(-longest // room)}", style="dim")
 
 
-def _devices(devices: pl.DataFrame, width: int) -> Table:
-    categories = {n: r for n, r in _CATEGORY_RANKS.items() if devices[f"{n}_ns"].sum()}
-    longest = max(devices["span_ns"], default=0)
-    columns = [
-        texts("device", devices["device"]),
-        numbers("calls", devices["calls"], rank=9),
-        numbers("commands", devices["commands"]),
-        times("in calls", devices["calls_ns"], rank=8, like_ns=longest),
-        times("busy", devices["busy_ns"], like_ns=longest),
-        *(
-            times(name, devices[f"{name}_ns"], rank=rank, like_ns=longest)
-            for name, rank in categories.items()
-        ),
-        times("idle", devices["idle_ns"], rank=4, like_ns=longest),
-        times("span", devices["span_ns"], rank=10, like_ns=longest),
-        percents("busy of span", devices["utilization"]),
-    ]
-    if (devices["weight_bytes"] > 0).any():
-        columns.append(sizes("weights", devices["weight_bytes"], rank=5))
-    return table(columns, width)
+def _paragraph(text: str, width: int, style: str = "") -> Text:
+    return Text("\n".join(_wrapped(text, width)), style=style)
 
 
-def _pipelines(pipelines: pl.DataFrame, width: int) -> Table:
-    longest = max(pipelines["duration_ns"], default=0)
-    columns = [
-        numbers("call", pipelines["pipeline"]),
-        texts("pipeline", pipelines["name"], shrink=12),
-        times("start", pipelines["start_ns"] - pipelines["start_ns"].min(), rank=2),
-        times("time", pipelines["duration_ns"]),
-        numbers("steps", pipelines["steps"], rank=4),
-        numbers("calls", pipelines["calls"], rank=3),
-        times("in calls", pipelines["calls_ns"], like_ns=longest),
-        times("host work", pipelines["host_ns"], like_ns=longest),
-        times("idle", pipelines["idle_ns"], like_ns=longest),
-        percents("unaccounted", pipelines["residual_share"], rank=1),
-    ]
-    return table(columns, width)
-
-
-def _submodules(analysis: Analysis, width: int) -> Table:
-    submodules = _with_branches(analysis.submodules, analysis.branches)
-    columns = [
-        texts("submodule", submodules["submodule"], shrink=12),
-        texts("device", submodules["device"], rank=1, shrink=8),
-        numbers("calls", submodules["calls"]),
-        times("total", submodules["total_ns"]),
-        times("first", submodules["first_ns"]),
-        times("min", submodules["min_ns"], rank=2),
-        times("median", submodules["median_ns"]),
-        times("max", submodules["max_ns"], rank=2),
-        times("busy", submodules["busy_ns"], rank=3),
-        numbers("commands", submodules["commands"], rank=4),
-        numbers("operators", submodules["operators"], rank=5),
-        *_calibration(submodules),
-        percents("share", submodules["share"]),
-    ]
-    return table(columns, width)
-
-
-def _with_branches(submodules: pl.DataFrame, branches: pl.DataFrame) -> pl.DataFrame:
-    """The submodules, each that works for several branches of a step followed by a row for each
-    of them; encoders do the same for every prompt."""
-    of_denoiser = branches.filter(~pl.col("branch").is_in(_PROMPTS).fill_null(value=False))
-    several = of_denoiser.filter(pl.len().over("submodule") > 1)
-    indented = several.with_columns(
-        submodule=pl.lit("  ") + pl.col("branch").fill_null("no branch"), _of="submodule"
-    )
-    rows = pl.concat([submodules.with_columns(_of="submodule"), indented], how="diagonal")
-    place = {name: number for number, name in enumerate(submodules["submodule"])}
-    order = pl.col("_of").replace_strict(place, return_dtype=pl.Int64)
-    return rows.sort(order, maintain_order=True).drop("_of")
-
-
-def _calibration(submodules: pl.DataFrame) -> list[Column]:
-    """Untraced over traced time, where calls of both kinds exist; exactly 1 is what the analysis
-    makes of a cost within noise."""
-    factors = submodules["calibration"]
-    if factors.is_null().all():
-        return []
-    column = ratios("untraced/traced", factors, rank=3)
-    cells = zip(column.cells, factors, strict=True)
-    noisy = tuple("within noise" if factor == 1 else cell for cell, factor in cells)
-    return [replace(column, cells=noisy)]
-
-
-def _steps(analysis: Analysis, width: int) -> Iterator[Table | Text]:
-    steps, summary = analysis.steps, analysis.step_summary
-    several = steps["pipeline"].n_unique() > 1
-    named = ", ".join(summary.outliers[:12]) + (", …" if len(summary.outliers) > 12 else "")
-    columns = [
-        numbers("steps", [summary.count]),
-        times("min", [summary.min_ns]),
-        times("median", [summary.median_ns]),
-        times("max", [summary.max_ns]),
-        times("mean", [summary.mean_ns], rank=1),
-        texts("outliers (call:step)" if several else "outliers", [named or "none"], shrink=12),
-    ]
-    yield table(columns, width)
-    yield from step_bars(analysis, width)
-    if summary.measured_by != "step spans":
-        yield Text("from first to last call of a step: the run has no step spans", style="dim")
+def _wrapped(text: str, width: int) -> Iterator[str]:
+    """Lines that part no number from its unit."""
+    for part in wrap(clean(text), width):
+        yield part.replace(_NO_BREAK, " ")

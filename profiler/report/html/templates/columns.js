@@ -48,8 +48,8 @@ class ColumnChoice {
 
   // Hide the cells of what is away, show all others.
   draw() {
-    const { head, rows, columns } = this.table, away = columns.map((column) => this.away(column));
-    for (const row of [head, ...rows.rows]) {
+    const { head, rows, sums, columns } = this.table, away = columns.map((column) => this.away(column));
+    for (const row of [head, ...rows.rows, ...(sums?.rows ?? [])]) {
       if (!row.classList.contains("unfolded")) [...row.cells].forEach((cell, i) => (cell.hidden = away[i]));
     }
   }

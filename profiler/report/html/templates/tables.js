@@ -5,8 +5,8 @@ const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text
 
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
-  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys }) {
-    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys });
+  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals }) {
+    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals });
     this.whole = { values, variants }; // of the run, whatever is chosen
     this.recounted = false;
     this.seen = new ColumnChoice(this);
@@ -20,7 +20,8 @@ class DataTable {
     this.head = element("tr");
     this.rows = element("tbody", { onkeydown: (event) => this.walk(event) });
     this.caption = element("caption", { class: "hidden" });
-    const table = element("table", {}, this.caption, element("thead", {}, this.head), this.rows);
+    this.sums = totals ? element("tfoot") : null; // rows of the whole run, whatever is chosen
+    const table = element("table", {}, this.caption, element("thead", {}, this.head), this.rows, this.sums ?? "");
     const tools = element("div", { class: "tools" }, this.searchBox(search), this.variantPicker(variants), this.count);
     const foot = element("div", { class: "foot" }, this.more, this.seen.button), place = element("div", { class: "scroll" }, table);
     holder.append(search || variants ? tools : "", this.scope, place, foot);
@@ -154,8 +155,8 @@ class DataTable {
   measure() {
     this.scales = {};
     const times = this.columns.filter((column) => column.kind === "ns");
-    const largestOf = ({ name }) =>
-      this.values[name].reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
+    const largestOf = ({ name }) => [...this.values[name], ...(this.totals?.[name] ?? [])]
+      .reduce((most, value) => Math.max(most, Math.abs(value ?? 0)), 0);
     const most = Math.max(0, ...times.map(largestOf));
     const [unit, factor] = most >= 1e11 ? ["s", 1e9] : most >= 1e6 ? ["ms", 1e6]
       : most >= 1e3 ? ["µs", 1e3] : ["ns", 1];
@@ -202,6 +203,7 @@ class DataTable {
     this.head.replaceChildren(...this.columns.map((column) => this.heading(column)));
     const lines = rows.slice(0, this.limit).map((row) => this.row(row));
     this.rows.replaceChildren(...(this.fold ? lines.flatMap((line, at) => this.fold.foldable(this, rows[at], line)) : lines));
+    this.sums?.replaceChildren(...this.totals[this.columns[0].name].map((name, i) => this.totalRow(i)));
     const drawn = Math.min(this.limit, rows.length);
     const counts = { drawn: format.count(drawn), found: format.count(rows.length), all: format.count(this.size) };
     this.count.textContent = rows.length === this.size || !this.query.trim()
@@ -265,8 +267,15 @@ class DataTable {
     return element("tr", {}, cells);
   }
 
-  cell({ name, kind, minor }, i) {
-    const value = this.values[name][i];
+  // A row of the totals; what it is called is a word of ours.
+  totalRow(i) {
+    const cells = this.columns.map((column) => this.cell(column, i, this.totals));
+    cells[0].replaceChildren(say(this.totals[this.columns[0].name][i]));
+    return element("tr", {}, cells);
+  }
+
+  cell({ name, kind, minor }, i, values = this.values) {
+    const value = values[name][i];
     const properties = { class: this.classes(kind, minor) };
     if (value === null || value === undefined || value === "") return element("td", properties, NOTHING);
     if (kind === "share") {

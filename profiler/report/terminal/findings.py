@@ -11,10 +11,9 @@ from rich.text import Text
 from profiler.analysis.findings.finding import Finding, Severity
 from profiler.report.facts import named_value
 from profiler.report.terminal.layout import clean, shorten
-from profiler.report.lines import of_all
-from profiler.report.units import count, counted
+from profiler.report.units import count
 
-__all__ = ["evidence_text", "findings_section"]
+__all__ = ["evidence_text", "finding_texts"]
 
 _WHOLE = 5  # findings with evidence and remedy; of the others the title
 _NUMBERS = 5  # of the evidence
@@ -25,20 +24,14 @@ _BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[nµm]?s|[KMGT]?i?B)\b)")
 _STYLES: dict[Severity, str] = {"high": "bold red", "medium": "yellow", "low": "dim"}
 
 
-def findings_section(findings: Sequence[Finding], rules: int, width: int) -> tuple[str, list[Text]]:
-    """Title and parts of the section; `rules` is how many rules looked."""
-    if not findings:
-        return "Findings", [Text(f"none: {counted(rules, 'rule')} found no evidence", style="dim")]
-    whole = min(_WHOLE, len(findings))
-    title = f"Findings, {of_all(whole, len(findings))} with evidence, worst first"
+def finding_texts(findings: Sequence[Finding], width: int) -> Iterator[Text]:
+    """The findings; those after the first few with their title only."""
     text_width = max(width - _INDENT, 20)
-    parts = []
     for number, finding in enumerate(findings):
         lines = [*_title(finding, text_width)]
-        if number < whole:
+        if number < _WHOLE:
             lines += _reasons(finding, text_width)
-        parts.append(Text("\n").join(lines))
-    return title, parts
+        yield Text("\n").join(lines)
 
 
 def evidence_text(finding: Finding, numbers: int | None = None) -> str:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 from dataclasses import replace
 
 import polars as pl
 import pytest
-from rich.console import Console
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.report.roofline_text import roofline_sections
-from profiler.report.terminal.report import print_report
 from tests.analysis.shaped_runs import Shaped, in_order
+from tests.report.rendered import printed, section_lines
 from tests.runs import tiny_run
 
 X = "float[2,8,4]"
@@ -31,24 +28,18 @@ def _analysis(measured=(UNIT,)):
     return analyze(Shaped(OPERATIONS).run, measured=measured)
 
 
-def _printed(analysis, width=200, top=15):
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    print_report(console, analysis, top=top)
-    return console.file.getvalue()
-
-
 def test_roles_or_operators_and_their_verdicts():
     """Attainable time, share of the roof, rates and the verdict; where the roof is from."""
-    text = _printed(_analysis())
-    section = text[text.index("against the roof") :]
+    text = printed(_analysis(), 200)
+    section = text[text.index("Roles against the roof") :]
     assert "compute-bound" in section
-    assert "roof of cuda:0: measured, measured by hand" in section
+    assert "Roof of cuda:0: measured, measured by hand" in section
     assert "FLOPs or bytes not known for 25" in section.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def test_fusions():
     """The two activations, 512 bytes, with their unit as in every other place."""
-    text = _printed(_analysis())
+    text = printed(_analysis(), 200)
     section = text[text.index("What fusing would save at most") :]
     assert "elementwise  Tanh → Tanh" in section
     assert "saves traffic" in section
@@ -58,37 +49,34 @@ def test_fusions():
 def test_roles_beyond_their_roof_are_said_to_be():
     """A profile that is a thousandth of what was measured cannot be right, and the note says so."""
     slow = replace(UNIT, peak_flops={"float32": 1e6}, memory_bandwidth=1e6)
-    assert "beyond the roof" in " ".join(_printed(_analysis((slow,))).split())
-    assert "beyond the roof" not in " ".join(_printed(_analysis()).split())
+    assert "beyond the roof" in " ".join(printed(_analysis((slow,))).split())
+    assert "beyond the roof" not in " ".join(printed(_analysis()).split())
 
 
 def test_without_a_bandwidth_it_says_why_there_is_no_verdict():
     """A profile such as ATOM's: products have FLOPs and a peak, and still no verdict."""
-    text = _printed(_analysis(measured=(replace(UNIT, memory_bandwidth=None),)))
+    text = printed(width=200, analysis=_analysis(measured=(replace(UNIT, memory_bandwidth=None),)))
     assert "measured by hand, without a memory bandwidth: nothing there has a verdict" in text
     assert "compute-bound" not in text
 
 
 def test_without_a_profile_it_says_how_to_get_one():
     """FLOPs and bytes are there, the roof is not."""
-    text = _printed(_analysis(measured=()))
-    assert "no profile of cuda:0: `profile-sd3 calibrate-device` measures one" in text
+    text = printed(width=200, analysis=_analysis(measured=()))
+    assert "No profile of cuda:0: profile-sd3 calibrate-device measures one" in text
 
 
-def test_a_run_without_shapes_has_no_section():
+def test_a_run_without_shapes_has_no_roofline():
     """The tiny run says nothing about what it computes."""
-    assert [*roofline_sections(analyze(tiny_run()), 15, 100)] == []
-    assert [*roofline_sections(_analysis(), 0, 100)] == []
+    assert "against the roof" not in printed(analyze(tiny_run()))
+    assert "Operators against the roof" not in printed(_analysis(), top=0)
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 120])
 def test_fits_the_width(width):
     """No line is wider than the terminal."""
-    console = Console(file=io.StringIO(), width=width, highlight=False)
-    for _, parts in roofline_sections(_analysis(), 15, width):
-        for part in parts:
-            console.print(part)
-    assert max(map(len, console.file.getvalue().splitlines())) <= width
+    lines = section_lines(printed(_analysis(), width), "Operators, roles and roofline")
+    assert max(map(len, lines), default=0) <= width
 
 
 def test_names_from_traces_are_cleaned():
@@ -98,4 +86,4 @@ def test_names_from_traces_are_cleaned():
         Shaped(in_order(("Tanh", f"{X} -> {X}"), layer="a\x1b[2J")).run, measured=(bad,)
     )
     assert isinstance(analysis.roofline, pl.DataFrame)
-    assert "\x1b" not in _printed(analysis)
+    assert "\x1b" not in printed(analysis)

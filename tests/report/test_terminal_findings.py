@@ -9,8 +9,8 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import RULES
 from profiler.events import Loss
-from profiler.report.findings_text import evidence_text, findings_section
-from profiler.report.terminal.report import print_report
+from profiler.report.terminal.findings import evidence_text, finding_texts
+from tests.report.rendered import part_lines, printed, section_lines
 from tests.runs import tiny_run
 
 FINDING = Finding(
@@ -48,8 +48,7 @@ def test_evidence_has_units():
 
 def test_finding_with_evidence_and_remedy():
     """Severity, title, the first five of the evidence, remedy."""
-    title, parts = findings_section([FINDING], 31, 200)
-    assert title == "Findings, all 1 with evidence, worst first"
+    parts = finding_texts([FINDING], 200)
     assert [line.rstrip() for line in _printed(parts).splitlines()] == [
         "high    vae takes 31 % of the run",
         "        wait 1.50 ms, wait share 31 %, held 2.00 KiB, calls 12,345, ratio 1.25",
@@ -60,7 +59,7 @@ def test_finding_with_evidence_and_remedy():
 def test_a_number_stays_with_its_unit():
     """A line that is too short for both begins the next one with both."""
     finding = replace(FINDING, title="vae and all takes 31 % of the run")
-    _, parts = findings_section([finding], 31, len("high    vae and all takes 31"))
+    parts = finding_texts([finding], len("high    vae and all takes 31"))
     assert [line.rstrip() for line in _printed(parts).splitlines()][:2] == [
         "high    vae and all takes",
         "        31 % of the run",
@@ -69,36 +68,30 @@ def test_a_number_stays_with_its_unit():
 
 def test_many_findings():
     """Five whole ones, of the others the title."""
-    title, parts = findings_section([FINDING] * 7, 31, 200)
-    assert title == "Findings, 5 of 7 with evidence, worst first"
-    printed = _printed(parts)
-    assert printed.count("vae takes") == 7
-    assert printed.count("→ Do something else.") == 5
+    shown = _printed(finding_texts([FINDING] * 7, 200))
+    assert shown.count("vae takes") == 7
+    assert shown.count("→ Do something else.") == 5
 
 
 def test_no_finding():
-    """The section says so."""
-    title, parts = findings_section([], 31, 80)
-    assert (title, _printed(parts)) == ("Findings", "none: 31 rules found no evidence\n")
+    """The section says so, and how many rules looked."""
+    found = printed(replace(analyze(tiny_run()), findings=()))
+    assert part_lines(found, "Findings") == [f"None: {len(RULES)} rules found no evidence."]
 
 
 def test_narrow_terminal_and_hostile_names():
     """Lines wrap; control characters of a trace do not steer the terminal."""
     loss = Loss("dropped_events", "a\x1b[31mb.pb", 3, "events", "x\x1b]0;y\x07")
-    out = io.StringIO()
-    print_report(Console(file=out, width=40, highlight=False), analyze(tiny_run(losses=(loss,))))
-    text = out.getvalue()
+    text = printed(analyze(tiny_run(losses=(loss,))), 40)
     assert "\x1b" not in text
-    section = text.split("Findings, ")[1].split("\nDevices")[0]
-    assert max(map(len, section.splitlines())) <= 45
-    assert "dropped events" in section
+    section = section_lines(text, "Findings")
+    assert max(map(len, section)) <= 45
+    assert "dropped events" in " ".join(section)
 
 
-def test_section_follows_the_accounting():
-    """It comes before all tables but that of the stages, and counts the rules."""
-    out = io.StringIO()
-    print_report(Console(file=out, width=120, highlight=False), analyze(tiny_run()))
-    text = out.getvalue()
-    places = [text.index(name) for name in ("Where the time went", "Findings", "\nDevices")]
+def test_section_follows_the_time():
+    """It comes before operators and devices."""
+    text = printed(analyze(tiny_run()), 120)
+    places = [text.index(name) for name in ("\nWhere the time went", "\nFindings", "\nDevices")]
     assert places == sorted(places)
     assert len(RULES) > 12

@@ -1,0 +1,63 @@
+"""The chart of the operators with most time, as plain plotly JSON."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.result import Analysis
+from profiler.messages import said
+from profiler.report.charts.style import (
+    Chart,
+    bars,
+    bars_layout,
+    end_labels,
+    escaped,
+    picking,
+    shortened,
+    unit_for,
+)
+from profiler.report.palette import (
+    HOST,
+    Theme,
+    submodule_colours,
+)
+from profiler.report.patterns import by_pattern
+from profiler.report.units import count, duration, percent
+
+__all__ = ["operators"]
+
+
+def operators(
+    analysis: Analysis, top: int = 15, theme: Theme = "light", *, patterns: bool = True
+) -> Chart:
+    """The `top` operators by busy sum, in the colour of their submodule.
+
+    With `patterns`, the equal layers of repeated blocks are one bar.
+    """
+    table = by_pattern(analysis.operators) if patterns else analysis.operators
+    rows = list(table.filter(~pl.col("host")).head(top).iter_rows(named=True))
+    colours = submodule_colours(part.submodule for part in analysis.accounting.submodules)
+    fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
+    values = {str(number): row["busy_sum_ns"] for number, row in enumerate(rows)}
+    texts = [
+        said(
+            "{submodule}: {layer}\n{op_types}\n{commands} commands, busy {busy}, wall {wall}",
+            submodule=row["submodule"] or said("no call"),
+            layer=shortened(row["layer"], 120),
+            op_types=shortened(row["op_types"], 120),
+            commands=count(row["commands"]),
+            busy=duration(row["busy_sum_ns"]),
+            wall=duration(row["wall_union_ns"]),
+        )
+        for row in rows
+    ]
+    shares = {str(i): percent(row["share"] or 0) for i, row in enumerate(rows)}
+    unit = unit_for(max(values.values(), default=0))
+    made = bars_layout(theme, [*values], max(values.values(), default=0), row=25)
+    labels = [escaped(shortened(row["layer"])) for row in rows]
+    made["yaxis"] |= {"tickvals": [*values], "ticktext": labels}
+    made |= {"annotations": end_labels(values, unit, shares), "showlegend": False}
+    made["margin"] |= {"t": 8}
+    trace = bars(said("busy sum"), values, unit, fills, texts, theme)
+    picks = ({"submodule": row["submodule"], "operator": row["layer"]} for row in rows)
+    return {"data": [picking(trace, picks)], "layout": made}

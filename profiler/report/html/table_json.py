@@ -1,0 +1,95 @@
+"""Tables of a report as JSON, as `templates/tables.js` takes them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import polars as pl
+
+from profiler.messages import said
+from profiler.report.model import MINOR, Shown, TableView
+from profiler.report.words import word
+
+__all__ = ["described", "table_json"]
+
+# Columns by which the page's choice filters rows, shown or not (`templates/choice.js`).
+_DIMENSIONS = {
+    "stage": "stage",
+    "submodule": "submodule",
+    "branch": "branch",
+    "step": "step",
+    "device": "device",
+    "role": "role",
+    "layer": "operator",
+    "call": "call",
+}
+
+
+def table_json(view: TableView) -> dict[str, Any]:
+    """Columns with their meanings, values by column, and what the page does with them."""
+    frame, names = view.rows, {column.name for column in view.columns}
+    keys = {
+        dimension: _plain(frame[name])
+        for name, dimension in _DIMENSIONS.items()
+        if name in frame.columns and name not in names
+    }
+    document: dict[str, Any] = {
+        "name": said(view.name),
+        "columns": described(view.columns, view.meanings),
+        "values": _values(view, frame),
+        "shown": view.shown,
+        "search": view.search,
+        "keys": keys,
+    }
+    words = _words(frame.select(column.name for column in view.columns if column.kind == "word"))
+    if view.sort:
+        document["sort"] = view.sort
+    if len(frame) < len(view.frame):
+        document["total"] = len(view.frame)
+    if view.totals is not None:
+        document["totals"] = _values(view, view.totals)
+        words += map(said, view.totals[view.columns[0].name])
+    if words:
+        document["words"] = words
+    if view.variants:
+        document["variants"] = [
+            {"label": said(label), "values": _values(view, rows)}
+            for label, rows in ((view.label, frame), *view.variants)
+        ]
+    return document
+
+
+def described(columns: Sequence[Shown], meanings: Mapping[str, str]) -> list[dict[str, Any]]:
+    """The columns as the page's scripts take them."""
+    return [
+        {
+            "name": column.name,
+            "label": said(column.label),
+            "kind": column.kind,
+            "meaning": said(meanings[column.name]),
+            "minor": column.importance >= MINOR,
+        }
+        for column in columns
+    ]
+
+
+def _values(view: TableView, frame: pl.DataFrame) -> dict[str, list[Any]]:
+    return {column.name: _plain(frame[column.name]) for column in view.columns}
+
+
+def _words(frame: pl.DataFrame) -> list[str]:
+    """Values of columns of words, each once: the page gets their languages with these."""
+    values = {str(value) for column in frame for value in column.drop_nulls().unique()}
+    return [word(value) for value in sorted(values)]
+
+
+def _plain(column: pl.Series) -> list[Any]:
+    """Values as JSON has them: what is no number is null; reals with five digits."""
+    if not column.dtype.is_float():
+        return column.to_list()
+    return [
+        None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
+        for value in column
+    ]

@@ -1,0 +1,27 @@
+"""What stands out: findings with their evidence, worst first."""
+
+from __future__ import annotations
+
+from profiler.analysis.findings.rules import RULES
+from profiler.messages import said
+from profiler.report.model import Part, ReportInput, SectionKind
+from profiler.report.units import counted
+
+__all__ = ["SECTION"]
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    """All findings, or that no rule has evidence."""
+    found = of.analysis.findings
+    lead = said("{findings}.", findings=counted(len(found), "finding"))
+    if len(found) > 1:
+        lead = said(
+            "{findings}, worst first. What they save may be the same time: it does not add up.",
+            findings=counted(len(found), "finding"),
+        )
+    elif not found:
+        lead = said("None: {rules} found no evidence.", rules=counted(len(RULES), "rule"))
+    return (Part(lead=lead, findings=found, always=True),)
+
+
+SECTION = SectionKind("findings", 30, said("Findings"), _parts)

@@ -1,0 +1,72 @@
+"""What ran, on what, with which versions and settings, from which files, and what is missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profiler.analysis.result import RunSummary
+from profiler.messages import said
+from profiler.report.facts import grouped, grouped_by_name, loss_kind, missing_lines
+from profiler.report.model import Group, Part, ReportInput, SectionKind
+from profiler.report.provenance import TraceFile, trace_files
+from profiler.report.units import count, counted, size
+
+__all__ = ["SECTION"]
+
+
+def _parts(of: ReportInput) -> tuple[Part, ...]:
+    groups = (group for group in _groups(of) if group.rows)
+    return (Part(groups=tuple(groups)),)
+
+
+def _groups(of: ReportInput) -> Iterator[Group]:
+    run = of.analysis.run
+    yield _run(run)
+    yield grouped(said("Settings"), run.settings)
+    yield grouped_by_name(said("Devices"), run.devices)
+    yield grouped_by_name(said("Submodules"), run.submodules)
+    yield grouped(said("Hardware"), run.hardware)
+    yield grouped(said("Versions"), run.versions)
+    yield Group(said("Files"), tuple(map(_file, trace_files(of.source) if of.source else ())))
+    losses = of.analysis.losses
+    nothing = ((said("nothing"), said("all that was executed is in this report")),)
+    lost = zip((loss_kind(loss.kind) for loss in losses), missing_lines(losses), strict=True)
+    yield Group(said("Lost"), tuple(lost) or nothing)
+
+
+def _run(run: RunSummary) -> Group:
+    rows = (
+        (said("run"), run.run_id),
+        (said("model"), run.model),
+        (said("pipeline"), run.pipeline),
+        (said("producer"), run.producer),
+        (said("started"), run.started.replace("T", " ").replace("+00:00", " UTC")),
+        (said("traced"), _traced(run)),
+        (said("command line"), " ".join(run.command_line)),
+    )
+    return Group(said("Run"), tuple(row for row in rows if row[1]))
+
+
+def _traced(run: RunSummary) -> str:
+    """How many calls there are, and how many of them with operators."""
+    traced = said("all") if run.traced_calls == run.calls else count(run.traced_calls)
+    return said(
+        "{calls}, {traced} with operators: {commands}",
+        calls=counted(run.calls, "call"),
+        traced=traced,
+        commands=counted(run.commands, "command"),
+    )
+
+
+def _file(file: TraceFile) -> tuple[str, str]:
+    name = file.name
+    if file.count > 1 or name == "*.pb":
+        return said("call files"), said("{number}, {size}", number=file.count, size=size(file.size))
+    if not file.sha256:
+        return name, said("{size}, not hashed", size=size(file.size))
+    return name, said("{size}, SHA-256 {hash}", size=size(file.size), hash=file.sha256)
+
+
+SECTION = SectionKind(
+    "provenance", 130, said("Provenance and losses"), _parts, contents=said("Provenance")
+)

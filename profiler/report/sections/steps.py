@@ -1,0 +1,133 @@
+"""Steps: how long each took, how their parts change, why some stand out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_OUTLIERS
+from profiler.analysis.result import Analysis
+from profiler.messages import said
+from profiler.report.charts.step_bars import step_bars
+from profiler.report.charts.step_matrix import matrix_chart, matrix_of
+from profiler.report.charts.steps import steps
+from profiler.report.excerpts import changing_parts, explained_outliers, outlier_count
+from profiler.report.model import Figure, Part, ReportInput, Shown
+from profiler.report.units import count, counted, duration
+from profiler.report.views import table
+
+__all__ = ["step_parts"]
+
+_HELD = 100  # rows of a table
+_PART = Shown("part", "part", "layer", meaning="layer and role, submodule, or step")
+_CHANGES = (
+    _PART,
+    Shown("submodule", "submodule", "text", 4),
+    Shown("steps", "steps", "count", 4),
+    Shown("total_ns", "total", "ns", 4),
+    Shown("median_ns", "median", "ns"),
+    Shown("spread", "spread", "ratio", 3),
+    Shown("warmup_steps", "warm-up", "count", 1),
+    Shown("warmup_ns", "cost", "ns", 2),
+    Shown("drift", "drift", "ratio", meaning="drift_ns from the first step to the last / median"),
+    Shown("drift_low", "from", "ratio", 5, "lower end of its 95 % interval"),
+    Shown("drift_high", "to", "ratio", 5, "upper end of its 95 % interval"),
+    Shown("outliers", "outliers", "count"),
+    Shown("outlier_ns", "cost of these", "ns", 3),
+)
+_OUTLIERS = (
+    _PART,
+    Shown("pipeline", "pipeline call", "count"),
+    Shown("step", "step", "step"),
+    Shown("submodule", "submodule", "text", 5),
+    Shown("busy_ns", "time", "ns", 2),
+    Shown("excess_ns", "too long", "ns"),
+    Shown("cause", "cause", "word"),
+    Shown("cause_ns", "of it", "ns", 1),
+    Shown("place", "on", "text", 1, "device and track of the work that overlapped"),
+    Shown("cause_layer", "running", "layer", 1),
+)
+
+
+def step_parts(of: ReportInput) -> Iterator[Part]:
+    """Each step, the matrix of its parts, those that change, and outliers with their causes;
+    nothing where the run has no steps."""
+    if of.analysis.step_summary.count:
+        yield _durations(of.analysis)
+        yield from _matrix(of.analysis)
+        yield from _changes(of)
+        yield _outliers(of)
+
+
+def _durations(analysis: Analysis) -> Part:
+    summary = analysis.step_summary
+    found = said("No outliers")
+    if summary.outliers:
+        found = said("Outliers: {steps}", steps=", ".join(summary.outliers))
+    lead = said(
+        "{steps}, median {median}, mean {mean}, {low} to {high}. {outliers}.",
+        steps=counted(summary.count, "step"),
+        median=duration(summary.median_ns),
+        mean=duration(summary.mean_ns),
+        low=duration(summary.min_ns),
+        high=duration(summary.max_ns),
+        outliers=found,
+    )
+    rule = said(
+        "Measured by {measured_by}. An outlier is {rule}.",
+        measured_by=summary.measured_by,
+        rule=summary.rule,
+    )
+    figure = Figure("steps", lambda theme: steps(analysis, theme), step_bars(analysis))
+    return Part(said("Steps"), lead=lead, figure=figure, notes=(rule,), anchor="steps")
+
+
+def _matrix(analysis: Analysis) -> Iterator[Part]:
+    matrix = matrix_of(analysis)
+    title = said("Operators by step")
+    if matrix is not None:
+        figure = Figure("matrix", lambda theme: matrix_chart(matrix, theme))
+        yield Part(title, matrix.sentence, figure=figure)
+    elif len(analysis.steps) > 1:
+        why = said("Nothing to compare: operators were traced in fewer than two of the steps.")
+        yield Part(title, lead=why, always=True)
+
+
+def _changes(of: ReportInput) -> Iterator[Part]:
+    yield Part(
+        said("What changes: parts with a warm-up, a drift beyond noise or outliers"),
+        table=table(
+            "changes",
+            "parts that change",
+            _CHANGES,
+            STEP_OPERATORS,
+            changing_parts(of.analysis.step_operators),
+            shown=of.rows(10),
+            held=_HELD,
+        ),
+    )
+
+
+def _outliers(of: ReportInput) -> Part:
+    """The outliers that cost most; the table of the analysis may hold fewer than there are."""
+    found, total = of.analysis.step_outliers, outlier_count(of.analysis)
+    several = found["pipeline"].n_unique() > 1
+    shown = [column for column in _OUTLIERS if several or column.name != "pipeline"]
+    left = said(
+        "The {shown} of {total} outliers that cost most.",
+        shown=count(len(found)),
+        total=count(total),
+    )
+    return Part(
+        said("Outliers and what explains them"),
+        table=table(
+            "outliers",
+            "outliers",
+            shown,
+            STEP_OUTLIERS,
+            explained_outliers(found),
+            shown=of.rows(10),
+            held=_HELD,
+        ),
+        notes=(left,) if total > len(found) else (),
+        folded=True,
+    )

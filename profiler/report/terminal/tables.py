@@ -1,0 +1,100 @@
+"""Tables of a report for a terminal: the columns that fit, and the rows that are shown at first."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any
+
+import polars as pl
+from rich.console import RenderableType
+from rich.text import Text
+
+from profiler.report.model import Shown, TableView
+from profiler.report.terminal.layout import (
+    Column,
+    numbers,
+    percents,
+    rates,
+    ratios,
+    sizes,
+    table,
+    texts,
+    times,
+)
+from profiler.report.units import count
+
+__all__ = ["table_texts"]
+
+_SHRUNK = {"layer": 24, "text": 12, "list": 12, "word": 24}  # characters that a column must keep
+
+
+def table_texts(view: TableView, width: int) -> Iterator[RenderableType]:
+    """The first rows, those of each variant by itself, and how many there are of them."""
+    for label, frame in ((view.label, view.frame), *view.variants):
+        if view.variants:
+            yield Text(f"One row per {label}:", style="dim")
+        yield _grid(view, frame, width)
+        if len(frame) > view.shown:
+            yield Text(f"{count(view.shown)} of {count(len(frame))} rows", style="dim")
+
+
+def _grid(view: TableView, frame: pl.DataFrame, width: int) -> RenderableType:
+    rows = frame.head(view.shown)
+    values = {
+        column.name: [*rows[column.name].to_list(), *_of_totals(view, column)]
+        for column in view.columns
+    }
+    longest = max((_most(values[c.name]) for c in view.columns if c.kind == "ns"), default=0)
+    columns = [_column(column, values[column.name], longest) for column in view.columns]
+    strong = range(len(rows), len(rows) + (0 if view.totals is None else len(view.totals)))
+    return table(columns, width, strong=[*strong][-1:])
+
+
+def _of_totals(view: TableView, column: Shown) -> list[Any]:
+    return [] if view.totals is None else view.totals[column.name].to_list()
+
+
+def _most(values: Sequence[int | None]) -> int:
+    return max((abs(value) for value in values if value is not None), default=0)
+
+
+def _column(shown: Shown, values: list[Any], longest_ns: int) -> Column:
+    """The values as their kind is written; times of a table are in one unit."""
+    label, rank = shown.label, shown.importance
+    if shown.kind in ("ns", "instant"):
+        return times(label, values, rank=rank, like_ns=longest_ns)
+    if shown.kind in _SHRUNK:
+        return texts(label, values, rank=rank, shrink=_SHRUNK[shown.kind])
+    return _WRITERS[shown.kind](label, values, rank)
+
+
+def _flags(label: str, values: list[Any], rank: int) -> Column:
+    cells = (None if value is None else "yes" if value else "no" for value in values)
+    return texts(label, cells, rank=rank)
+
+
+def _factors(label: str, values: list[Any], rank: int) -> Column:
+    """Untraced over traced time; exactly 1 is what the analysis makes of a cost within noise."""
+    column = ratios(label, values, rank=rank)
+    cells = zip(column.cells, values, strict=True)
+    return replace(column, cells=tuple("within noise" if v == 1 else c for c, v in cells))
+
+
+def _steps(label: str, values: list[Any], rank: int) -> Column:
+    known = [None if value is None or value < 0 else value for value in values]
+    return numbers(label, known, rank=rank)
+
+
+_WRITERS: dict[str, Callable[[str, list[Any], int], Column]] = {
+    "bytes": lambda label, values, rank: sizes(label, values, rank=rank),
+    "ratio": lambda label, values, rank: percents(label, values, rank=rank),
+    "share": lambda label, values, rank: percents(label, values, rank=rank),
+    "change": lambda label, values, rank: percents(label, values, rank=rank, signed=True),
+    "count": lambda label, values, rank: numbers(label, values, rank=rank),
+    "number": lambda label, values, rank: rates(label, values, rank=rank),
+    "factor": lambda label, values, rank: ratios(label, values, rank=rank),
+    "calibration": _factors,
+    "flag": _flags,
+    "step": _steps,
+}

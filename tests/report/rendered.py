@@ -1,0 +1,71 @@
+"""Reports of tests, as the terminal and the page have them."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Console
+
+from profiler.analysis.comparison.compare import Comparison
+from profiler.analysis.result import Analysis
+from profiler.report.build import build_report
+from profiler.report.html.body import Body, body_of
+from profiler.report.model import Report, ReportInput
+from profiler.report.terminal.report import print_report
+from tests.runs import EPOCH
+
+__all__ = ["page_of", "part_lines", "printed", "report_of", "section_lines"]
+
+_SPAN = 1000  # ns, of tests.runs.tiny_run
+
+
+def report_of(
+    analysis: Analysis,
+    begin_ns: int = EPOCH,
+    against: Comparison | None = None,
+    **options: Any,
+) -> Report:
+    """The report of an analysis; `options` as in `ReportInput`."""
+    return build_report(ReportInput(analysis, begin_ns, begin_ns + _SPAN, against, **options))
+
+
+def page_of(analysis: Analysis, begin_ns: int = EPOCH, against: Comparison | None = None) -> Body:
+    """Its sections as the page has them."""
+    return body_of(report_of(analysis, begin_ns, against))
+
+
+def printed(
+    analysis: Analysis,
+    width: int = 100,
+    *,
+    notes: Sequence[str] = (),
+    tty: dict[str, Any] | None = None,
+    **options: Any,
+) -> str:
+    """What the terminal shows of it; `tty` are options of rich's console."""
+    console = Console(file=io.StringIO(), width=width, highlight=False, **(tty or {}))
+    print_report(console, report_of(analysis, **options), notes=notes)
+    text: str = console.file.getvalue()
+    return text
+
+
+def section_lines(text: str, title: str) -> list[str]:
+    """The lines of one section of the terminal, words separated by single blanks."""
+    lines = text.splitlines()
+    starts = [n for n, line in enumerate(lines) if line.startswith(f"{title} ─")]
+    if not starts:
+        return []
+    end = next((n for n in range(starts[0] + 1, len(lines)) if " ──" in lines[n]), len(lines))
+    return [" ".join(line.split()) for line in lines[starts[0] + 1 : end]]
+
+
+def part_lines(text: str, title: str) -> list[str]:
+    """The lines below a title of the terminal, up to the next blank one, likewise."""
+    lines = text.splitlines()
+    start = next(
+        n for n, line in enumerate(lines) if line == title or line.startswith(f"{title} ─")
+    )
+    end = next((n for n in range(start, len(lines)) if not lines[n].strip()), len(lines))
+    return [" ".join(line.split()) for line in lines[start + 1 : end]]

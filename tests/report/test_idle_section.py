@@ -1,0 +1,43 @@
+"""Who waits for whom, in the report."""
+
+from __future__ import annotations
+
+from profiler.analysis.analyze import analyze
+from tests.analysis.test_boundaries import ISLAND
+from tests.report.rendered import part_lines, printed, report_of, section_lines
+from tests.runs import Command, make_call, make_run, tiny_run
+
+_TITLE = "Idle time and critical path"
+_WAITED = "What devices waited for, whole run"
+
+
+def test_idle_devices_and_path():
+    """rbln:0 waits 310 of 780 ns, 105 for the host; 760 of 1000 ns are on the path."""
+    lines = section_lines(printed(analyze(tiny_run()), 140), _TITLE)
+    assert _WAITED in lines
+    assert any(line.startswith("rbln:0 780 470 310 5 105 200 80") for line in lines)
+    assert "Critical path: 760 ns of 1.00 µs, 76 %" in lines
+    assert "call transformer rbln:0 2 500 50.0" in lines
+    assert "host work - cpu:0 3 90 9.0" in lines
+
+
+def test_providers_and_stranded_nodes():
+    """Both directions without the long suffix of providers."""
+    run = make_run([make_call(0, "unet", 0, 100, device="cuda:0")], ISLAND)
+    lines = section_lines(printed(analyze(run), 120), _TITLE)
+    assert "unet CUDA CPU 1 1 1 3 2" in lines
+    assert "Stranded on the host between copies, by busy time" in lines
+    assert any(line.startswith("nonzero unet NonZero") for line in lines)
+
+
+def test_why_nothing_is_known():
+    """One of two calls was traced: what the device did in the other nobody tells."""
+    calls = [make_call(n, "unet", 100 * n, 100 * n + 90, traced=not n) for n in range(2)]
+    run = make_run(calls, [Command(0, "rbln:0", "Cluster 0", "compute", "conv", 10, 50)])
+    lines = part_lines(printed(analyze(run)), _WAITED)
+    assert "the operators of 1 of 2 calls were not recorded" in " ".join(lines)
+
+
+def test_run_without_calls_has_no_section():
+    """Nothing is known to have waited."""
+    assert "idle" not in [section.key for section in report_of(analyze(make_run())).sections]

@@ -1,0 +1,52 @@
+"""Split operators in the report."""
+
+from __future__ import annotations
+
+import pytest
+
+from profiler.analysis.analyze import analyze
+from tests.report.rendered import part_lines, printed
+from tests.runs import Command, make_call, make_run, tiny_run
+
+_TITLE = "Split operators, by busy time"
+
+
+def _text(run, width=160):
+    text = printed(analyze(run), width)
+    assert max(map(len, text.splitlines())) <= width
+    return text
+
+
+def _on_two_devices():
+    commands = [
+        Command(0, "rbln:0", "C0", "compute", "mlp", 0, 100),
+        Command(0, "rbln:1", "C0", "compute", "mlp", 0, 50),
+        Command(0, "rbln:1", "DMA", "dma", "mlp", 60, 20),
+    ]
+    return make_run([make_call(0, "transformer", 0, 200)], commands)
+
+
+def test_parts_stand_below_their_operator():
+    """The whole, computing, moving data, then each device."""
+    lines = part_lines(_text(_on_two_devices()), _TITLE)[2:]
+    assert [line.split()[:2] for line in lines[:5]] == [
+        ["mlp", "whole"],
+        ["mlp", "compute"],
+        ["mlp", "movement"],
+        ["mlp", "device"],
+        ["mlp", "device"],
+    ]
+    assert lines[0].startswith("mlp whole transformer - 1 3 3 100 170 0")
+
+
+@pytest.mark.parametrize("width", [40, 80, 200])
+def test_fits_any_width(width):
+    """Columns give way."""
+    _text(_on_two_devices(), width)
+
+
+def test_operators_on_one_track_are_not_listed():
+    """attn and the decoder's conv were split, mlp was not."""
+    lines = part_lines(_text(tiny_run()), _TITLE)
+    assert not any(line.startswith("blocks.0.mlp") for line in lines)
+    assert any(line.startswith("conv") for line in lines)

@@ -6,8 +6,9 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.manifest_numbers import finite_number
-from profiler.analysis.result import Accounting, Analysis, RunSummary
+from profiler.analysis.result import Analysis, RunSummary
 from profiler.events import Loss
 from profiler.messages import Said, said
 from profiler.report.facts import attributed_to

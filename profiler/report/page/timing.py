@@ -6,8 +6,10 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from profiler.analysis import columns
+from profiler.analysis.accounting.columns import PIPELINES, STAGES
+from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.result import Analysis
+from profiler.analysis.submodules.columns import BRANCHES, CALLS, SUBMODULES
 from profiler.messages import joined, said, sentence
 from profiler.report import charts
 from profiler.report.headline import at_once
@@ -101,11 +103,11 @@ def time_section(analysis: Analysis, begin_ns: int) -> Section:
     """Stages, pipeline calls, submodules and devices; starts are relative to `begin_ns`."""
     branches = analysis.branches.filter(pl.len().over("submodule") > 1)
     tables = (
-        table("stages", "stages", _STAGES, columns.STAGES, analysis.stages),
+        table("stages", "stages", _STAGES, STAGES, analysis.stages),
         _pipelines(analysis, begin_ns),
-        table("submodules", "submodules", _SUBMODULES, columns.SUBMODULES, analysis.submodules),
-        table("branches", "branches", _BRANCHES, columns.BRANCHES, branches),
-        table("devices", "devices", _DEVICES, columns.DEVICES, analysis.devices),
+        table("submodules", "submodules", _SUBMODULES, SUBMODULES, analysis.submodules),
+        table("branches", "branches", _BRANCHES, BRANCHES, branches),
+        table("devices", "devices", _DEVICES, DEVICES, analysis.devices),
     )
     titles = (
         said("Stages"),
@@ -135,7 +137,7 @@ def _pipelines(analysis: Analysis, begin_ns: int) -> Table | None:
     if len(pipelines) < 2:
         return None
     relative = pipelines.with_columns(pl.col("start_ns") - begin_ns)
-    return table("pipelines", "pipeline calls", _PIPELINES, columns.PIPELINES, relative)
+    return table("pipelines", "pipeline calls", _PIPELINES, PIPELINES, relative)
 
 
 def accounting(analysis: Analysis) -> str:
@@ -199,5 +201,5 @@ def call_section(analysis: Analysis, begin_ns: int) -> Section:
     calls = analysis.calls.with_columns(pl.col("start_ns") - begin_ns)
     several = len(analysis.pipelines) > 1
     shown = _CALLS if several else [c for c in _CALLS if c.name != "pipeline"]
-    made = table("calls", "calls", shown, columns.CALLS, calls, shown=15, search=True)
+    made = table("calls", "calls", shown, CALLS, calls, shown=15, search=True)
     return Section("calls", said("Calls"), said("Calls"), (Part(table=made),))

@@ -13,7 +13,7 @@ from itertools import chain
 import polars as pl
 from rich.cells import cell_len, set_cell_size
 
-from profiler.report.query.tables import TABLES_OF_SQL, SqlTable
+from profiler.report.query.tables import SqlTable, tables_of_sql
 from profiler.report.units import count, counted
 
 __all__ = ["answer_lines", "table_lines"]
@@ -61,7 +61,7 @@ def answer_lines(
 
 def table_lines(width: int) -> Iterator[str]:
     """Every table that SQL sees, with its columns, their types, units and meanings."""
-    for table in TABLES_OF_SQL.values():
+    for table in tables_of_sql().values():
         yield from textwrap.wrap(f"{table.name}: {table.rows}", width)
         yield from _column_lines(table, width)
         yield ""

@@ -1,0 +1,28 @@
+"""The columns of denoising steps."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.table.columns import Column
+
+__all__ = ["STEPS"]
+
+_TEXT = pl.String()
+_FLAG = pl.Boolean()
+_INT32 = pl.Int32()
+_INT64 = pl.Int64()
+
+STEPS: tuple[Column, ...] = (
+    Column("pipeline", _INT32, "", "number of the pipeline call in the run, from 0"),
+    Column("step", _INT32, "", "denoising step from the scheduler"),
+    Column("start_ns", _INT64, "ns", "begin of the step"),
+    Column("duration_ns", _INT64, "ns", "wall time of the step"),
+    Column("calls", _INT64, "", "calls in the step"),
+    Column("branches", _TEXT, "", 'branches of these calls in order of time: "cond, uncond"'),
+    Column("calls_ns", _INT64, "ns", "wall union of the step's calls"),
+    Column("host_ns", _INT64, "ns", "wall union of the step's work in no call, less calls"),
+    Column("idle_ns", _INT64, "ns", "time inside the step where nothing was recorded"),
+    Column("busy_ns", _INT64, "ns", "wall union of the step's commands that are not host"),
+    Column("outlier", _FLAG, "", "whether it took longer than the rule of the summary allows"),
+)

@@ -9,8 +9,8 @@ Parts stand in the order in which `analyze` makes them: each table, and each of 
 several share, behind what it is made from. Each round is a process of its own. Memory is the
 largest resident set up to the end of the part above that of before, in MB and bytes a command;
 before, the same was done with a small run, so that libraries are in neither. Parts of less than
-1 ms are left out. Last comes `profile-sd3 analyze` as a process, whose memory holds the libraries too; its byte
-code is there already.
+1 ms are left out. Last comes `profile-sd3 analyze` as a process, whose memory holds the libraries
+too; its byte code is there already.
 """
 
 from __future__ import annotations

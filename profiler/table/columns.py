@@ -22,6 +22,7 @@ __all__ = [
     "COUNTERS",
     "DATA_ONLY",
     "FLOWS",
+    "MINOR",
     "ROLE",
     "SPANS",
     "TABLES",
@@ -41,6 +42,8 @@ ROLE = pl.Enum(ROLES)
 
 DATA_ONLY = -1
 """The `importance` of a column that no report shows."""
+MINOR = 10
+"""The `importance` from which on a page shows a column when it is asked to, and paper does not."""
 
 _KINDS = {"ns": "ns", "bytes": "bytes", "ratio": "ratio"}  # by unit
 _UNITS = ("_ns", "_bytes")
@@ -55,7 +58,8 @@ class Column:
     `ns`, `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole, `factor`,
     `calibration` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
     unit and dtype have it. `importance` is 0 where it is always shown; where room is scarce, the
-    highest leaves first. `DATA_ONLY` columns stand in files and frames alone.
+    highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns stand in
+    files and frames alone.
     """
 
     name: str

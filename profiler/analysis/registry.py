@@ -19,7 +19,7 @@ from profiler.analysis.table import Table
 from profiler.errors import InputError
 from profiler.table.columns import column_rows
 
-__all__ = ["markdown", "register", "registered", "table_named", "tables"]
+__all__ = ["forget", "markdown", "register", "registered", "table_named", "tables"]
 
 _MODULE = "tables"
 
@@ -56,6 +56,11 @@ def registered(*added: Table) -> Iterator[None]:
     finally:
         for table in added:
             del _by_name()[table.name]
+
+
+def forget() -> None:
+    """Look for the tables anew when they are next asked for; what was registered is gone."""
+    _by_name.cache_clear()
 
 
 @cache

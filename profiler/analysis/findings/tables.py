@@ -24,7 +24,6 @@ _READS = (
     "memory",
     "memory_devices",
     "operators",
-    "roofline",
     "roofline_roles",
     "step_operators",
     "step_outliers",

@@ -70,7 +70,7 @@ def table_lines(width: int) -> Iterator[str]:
 def _column_lines(table: SqlTable, width: int) -> Iterator[str]:
     longest = max(len(column.name) for column in table.columns)
     for column in table.columns:
-        kind = _TYPES.get(column.dtype.base_type(), "VARCHAR")
+        kind = _type_name(column.dtype)
         null = ", may be null" if column.nullable else ""
         unit = f" ({column.unit})" if column.unit and column.unit != "row" else ""
         head = f"  {column.name:<{longest}}  {kind:<7}  "
@@ -78,6 +78,13 @@ def _column_lines(table: SqlTable, width: int) -> Iterator[str]:
         yield from textwrap.wrap(
             text, max(width, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head)
         )
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    """What DuckDB calls a type."""
+    if isinstance(dtype, pl.List):
+        return f"{_type_name(dtype.inner)}[]"
+    return _TYPES.get(dtype.base_type(), "VARCHAR")
 
 
 def _rows(frame: pl.DataFrame) -> Iterator[list[str]]:

@@ -71,8 +71,9 @@ def refers(text: str, table: str) -> bool:
 
 
 def tables_of(package: Path) -> list[str]:
-    """Names of an analysis' tables as `docs/json.md` lists them in the same checkout."""
-    listed = (package.parent / "docs" / "json.md").read_text("utf-8")
+    """Names of an analysis' tables as a page of the same checkout lists them."""
+    pages = (package.parent / "docs" / name for name in ("tables.md", "json.md"))
+    listed = next(page for page in pages if page.exists()).read_text("utf-8")
     return sorted(set(re.findall(r"^## (\w+)$", listed, re.MULTILINE)) - _NO_TABLES)
 
 

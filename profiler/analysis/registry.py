@@ -88,6 +88,10 @@ def markdown() -> str:
         "",
         "Times are integers in nanoseconds, `start_ns` on the run's own clock; shares and other",
         "ratios are 1.0 for all of it; null is what is not known.",
+        "",
+        "| table | a row is |",
+        "|---|---|",
+        *(f"| [{table.name}](#{table.name}) | {table.row} |" for table in tables()),
     ]
     for table in tables():
         lines += ["", f"## {table.name}", "", f"A row is {table.row}. {table.about}".strip(), ""]

@@ -31,6 +31,10 @@ TABLES = (
         columns=PIPELINES,
         make=lambda of: _account(of)[2],
         title="Pipeline calls",
+        about="Rows are in order of their begin, and of the whole run. Every pipeline call is "
+        "accounted for by itself. `calls_ns` and what is derived from it are null where "
+        "`accounting.possible` is false. Where `accounting.told_apart` is false, what belongs "
+        "to which is guessed from the order in which they began.",
     ),
     Table(
         name="stages",
@@ -39,6 +43,8 @@ TABLES = (
         columns=STAGES,
         make=lambda of: _account(of)[1],
         title="Stages",
+        about="Rows are in order of time, and of the whole run. `duration_ns`, `host_ns`, "
+        "`idle_ns` and `share` are null where `accounting.possible` is false.",
         figure=FigureSpec(
             "bars", {"label": ("stage",), "values": ("calls_ns", "host_ns", "idle_ns")}
         ),

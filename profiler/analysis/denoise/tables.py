@@ -68,6 +68,9 @@ TABLES = (
         columns=STEP_OPERATORS,
         make=lambda of: _matrix(of).table(_invariants(of).over_steps),
         title="What changes from step to step",
+        about="Parts are whole steps, submodules, and their operators (or blocks and roles, where "
+        "those are more than 500), each longest first. [steps.md](steps.md) says how warm-up, "
+        "drift and outliers are found.",
         reads=("steps",),
     ),
     Table(
@@ -77,6 +80,7 @@ TABLES = (
         columns=STEP_TIMES,
         make=lambda of: _matrix(of).cells(),
         title="Operators by step",
+        about="The step matrix: a row for each step in which the part was traced and ran.",
         reads=("steps",),
         figure=FigureSpec(
             "heat",
@@ -94,6 +98,10 @@ TABLES = (
         columns=STEP_OUTLIERS,
         make=_outliers,
         title="Outliers and what explains them",
+        about="They are outliers of at least a thousandth of a step, most `excess_ns` first, and "
+        "what of the rest of the trace explains each: no more than the 50 that cost most. "
+        "`step_outliers_total` in JSON is how many there are, the `outliers` of "
+        "[step_operators](#step_operators) added up.",
         reads=("steps",),
         rank=("-excess_ns",),
     ),
@@ -104,6 +112,8 @@ TABLES = (
         columns=GUIDANCE,
         make=_guidance,
         title="What guidance costs",
+        about="What classifier-free guidance, the negative prompt and skip-layer guidance cost, "
+        "submodule by submodule. [steps.md](steps.md) says more.",
         reads=("calls", "submodules"),
     ),
     Table(
@@ -113,6 +123,8 @@ TABLES = (
         columns=INVARIANTS,
         make=lambda of: _invariants(of).table,
         title="Computed again",
+        about="What hoisting them would save, most first. [steps.md](steps.md#computed-again) has "
+        "the rules.",
         rank=("-saved_ns",),
     ),
 )

@@ -28,6 +28,7 @@ TABLES = (
         columns=DEVICES,
         make=_devices,
         title="Devices",
+        about="There is one for each device that has calls or commands, by name.",
         figure=FigureSpec(
             "bars", {"label": ("device",), "values": tuple(f"{name}_ns" for name in CATEGORIES)}
         ),

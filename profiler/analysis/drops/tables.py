@@ -26,5 +26,6 @@ TABLES = (
         columns=LOSSES,
         make=_losses,
         title="What the trace lacks",
+        about="It is empty where nothing was lost. `analysis.losses` has the same as objects.",
     ),
 )

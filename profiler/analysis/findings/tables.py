@@ -47,6 +47,9 @@ TABLES = (
         columns=FINDINGS,
         make=lambda of: findings_table(found(of)),
         title="Findings",
+        about="The worst are first; empty where no rule found evidence. `analysis.findings` has "
+        "the same as objects, and so has JSON, see [findings](json.md#findings). "
+        "[findings.md](findings.md) has the rules.",
         reads=_READS,
     ),
 )

@@ -23,6 +23,8 @@ TABLES = (
         columns=MEMORY_DEVICES,
         make=lambda of: _memory(of).devices,
         title="Peak and head-room, whole run",
+        about="It is there for devices of which counters or weights are known, and of the whole "
+        "run. [memory.md](memory.md) says how the numbers come about.",
     ),
     Table(
         name="memory",
@@ -31,6 +33,8 @@ TABLES = (
         columns=MEMORY,
         make=lambda of: _memory(of).holders,
         title="Who held it at the peak",
+        about="Who held it at the peak, and a row without submodule for the rest. "
+        "[memory.md](memory.md) says more.",
     ),
     Table(
         name="memory_timeline",
@@ -39,6 +43,7 @@ TABLES = (
         columns=MEMORY_TIMELINE,
         make=lambda of: _memory(of).timeline,
         title="Memory over time",
+        about="The course of it in at most 256 intervals a device.",
         figure=FigureSpec("area", {"x": ("time_ns",), "y": ("bytes",), "group": ("device",)}),
     ),
 )

@@ -37,6 +37,10 @@ TABLES = (
         columns=OPERATORS,
         make=_operators,
         title="Operators",
+        about="All of them are there, longest `busy_sum_ns` first. Commands of category `host` "
+        "(what launched an operator) stand apart from those of devices, as `host` says. The "
+        "shares of all operators with `host` false add up to 1, and so do those with `host` "
+        "true. [operators.md](operators.md) says more.",
         reads=("submodules",),
         rank=("-busy_sum_ns",),
         shown=15,
@@ -49,5 +53,8 @@ TABLES = (
         columns=GEOMETRY,
         make=_geometry,
         title="Split operators",
+        about="Operators that were split over tracks or devices, or compute and move data, longest "
+        "first: the whole, its computing and its data movement by themselves, its part on "
+        "each device. [operators.md](operators.md) says more.",
     ),
 )

@@ -37,6 +37,8 @@ TABLES = (
         columns=ROLES,
         make=_roles,
         title="What the device time of each submodule is for",
+        about="Rows are by submodule, longest first: what the time of its device commands is for. "
+        "[roles.md](roles.md) says more.",
         reads=("submodules",),
         rank=("submodule", "-busy_ns"),
         figure=FigureSpec(
@@ -50,5 +52,7 @@ TABLES = (
         columns=BLOCKS,
         make=_blocks,
         title="Norms and modulation in blocks",
+        about="A block has a number: how much of it are norms and modulation. [roles.md](roles.md) "
+        "says more.",
     ),
 )

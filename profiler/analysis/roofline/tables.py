@@ -46,6 +46,9 @@ TABLES = (
         columns=ROOFLINE,
         make=lambda of: operator_roofline(_roof(of), of.kinds),
         title="Operators against the roof",
+        about="Rows have the longest `busy_ns` first: what the operator computed and moved, and "
+        "how fast the device could have done that. [roofline.md](roofline.md) has the formulas "
+        "and the rule of the verdict.",
         rank=("-busy_ns",),
     ),
     Table(
@@ -55,6 +58,7 @@ TABLES = (
         columns=ROOFLINE_ROLES,
         make=lambda of: role_roofline(_roof(of), of.kinds, kind_roles(of)["role"]),
         title="Roles against the roof",
+        about="The same as [roofline](#roofline) by role; empty where no roles are known.",
         rank=("-busy_ns",),
         figure=FigureSpec(
             "roofline",
@@ -74,6 +78,8 @@ TABLES = (
         columns=FUSIONS,
         make=_fusions,
         title="What fusing would save at most",
+        about="Its commands hand tensors to each other through memory. Chains with equal op types "
+        "are added up, most `saved_bytes` first. [roofline.md](roofline.md) says more.",
         rank=("-saved_bytes",),
     ),
 )

@@ -39,6 +39,8 @@ TABLES = (
         columns=STEPS,
         make=_steps,
         title="Steps",
+        about="There is one for each step of each pipeline call, in order of time; as the step was "
+        "in the whole run.",
         figure=FigureSpec(
             "steps",
             {"x": ("pipeline", "step"), "y": ("duration_ns",), "marked": ("outlier",)},

@@ -42,6 +42,11 @@ TABLES = (
         columns=SUBMODULES,
         make=_submodules,
         title="Submodules",
+        about="Rows are in order of first calls. Steady calls are all but the first, where there "
+        "are more than one: a first call pays for initialization and is told apart. So are "
+        "calls that another thread began while the first one ran. `calibration` is the factor "
+        "in the manifest where capture measured one, and 1 where the interval that it "
+        "measured holds 1: times then count as traced.",
         reads=("calls",),
     ),
     Table(
@@ -51,6 +56,8 @@ TABLES = (
         columns=BRANCHES,
         make=_branches,
         title="Submodules by branch",
+        about="The denoiser works for `cond`, `uncond`, `skip_layers` or `batched`, an encoder for "
+        "each prompt. Steady calls are those of [submodules](#submodules).",
         reads=("calls",),
     ),
     Table(
@@ -60,6 +67,7 @@ TABLES = (
         columns=CALLS,
         make=_calls,
         title="Calls",
+        about="Rows are in order of calls.",
         shown=15,
     ),
 )

@@ -33,6 +33,8 @@ TABLES = (
         columns=IDLE,
         make=lambda of: idle_table(_timeline(of)),
         title="What devices waited for, whole run",
+        about="There is one for each device that computed or transferred, by name, of the whole "
+        "run: what it waited for while it computed nothing. [idle.md](idle.md) has the rules.",
         figure=FigureSpec(
             "bars",
             {
@@ -55,6 +57,8 @@ TABLES = (
         columns=CRITICAL_PATH,
         make=lambda of: critical_path_table(_timeline(of)),
         title="Critical path",
+        about="It is of the whole run, the longest of each pipeline call first; [idle.md](idle.md) "
+        "says what a path is and what its parts are.",
         rank=("pipeline", "-path_ns"),
         shown=30,
         figure=FigureSpec(
@@ -68,6 +72,8 @@ TABLES = (
         columns=BOUNDARIES,
         make=lambda of: _boundaries(of)[0],
         title="Switches between providers",
+        about="They are providers of ONNX Runtime; rows have the longest copies and gaps first. "
+        "[idle.md](idle.md) says more.",
     ),
     Table(
         name="stranded",
@@ -76,6 +82,8 @@ TABLES = (
         columns=STRANDED,
         make=lambda of: _boundaries(of)[1],
         title="Stranded on the host between copies",
+        about="Its nodes ran on the host between copies from and to a device; the longest are "
+        "first. [idle.md](idle.md) says more.",
         rank=("-busy_ns",),
     ),
 )

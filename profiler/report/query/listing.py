@@ -82,7 +82,7 @@ def _column_lines(table: SqlTable, width: int) -> Iterator[str]:
 
 def _type_name(dtype: pl.DataType) -> str:
     """What DuckDB calls a type."""
-    if isinstance(dtype, pl.List):
+    if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.DataType):
         return f"{_type_name(dtype.inner)}[]"
     return _TYPES.get(dtype.base_type(), "VARCHAR")
 

@@ -5,12 +5,12 @@
 
 *onnxruntime* is the run of `benchmarks/load.py` (28 steps), read from call files; *npu* and *gpu*
 are those of `made_runs.py`, read from Parquet: every operator split, and launches with kernels.
-Parts stand in the order in which `analyze` makes them: first what several analyses share
-(`Inputs`), then each table of the rest. Each round is a process of its own. Memory is the largest
-resident set up to the end of the part above that of before, in MB and bytes a command; before, the
-same was done with a small run, so that libraries are in neither. Parts of less than 1 ms are left
-out. Last comes `profile-sd3 analyze` as a process, whose memory holds the libraries too; its byte
-code is there already.
+Parts stand in the order in which `analyze` makes them: each table, and each of the inputs that
+several share, behind what it is made from. Each round is a process of its own. Memory is the
+largest resident set up to the end of the part above that of before, in MB and bytes a command;
+before, the same was done with a small run, so that libraries are in neither. Parts of less than
+1 ms are left out. Last comes `profile-sd3 analyze` as a process, whose memory holds the libraries
+too; its byte code is there already.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ import checkout  # noqa: F401  (finds the project)
 RUNS = ("onnxruntime", "npu", "gpu")
 SMALL = 50_000
 _LEAST = 1e-3  # seconds
+_SAMPLE = Path(__file__).parents[1] / "sample_traces" / "tiny_two_devices"
 Measured = dict[str, tuple[float, float, float]]  # processor s, wall s, peak in bytes
 
 
@@ -69,21 +70,22 @@ def measured(place: Path, warm: Path) -> tuple[Measured, int]:
 
 def parts(place: Path, folder: Path) -> Iterator[tuple[str, int]]:
     """Do one part after the other; its name and the number of commands when it is done."""
-    from profiler.analysis.analyze import PARTS
     from profiler.analysis.inputs import Inputs
+    from profiler.analysis.registry import tables
     from profiler.analysis.selection import Selection
     from profiler.table.load import load
 
     run = load(place)
     commands = len(run.commands)
     yield "load", commands
+    made = {table.frame: f"table: {table.name}" for table in tables()}
+    small = Inputs(load(_SAMPLE), Selection(), (), {})
+    for make in made:
+        small.once(make)
     inputs = Inputs(run, Selection(), (), {})
-    for name in Inputs.names():
-        getattr(inputs, name)
-        yield f"inputs: {name}", commands
-    for name, make in PARTS.items():
-        make(inputs)
-        yield f"table: {name}", commands
+    for make in small.made:  # each behind what it is made from
+        inputs.once(make)
+        yield made.get(make) or f"inputs: {make.__qualname__.strip('_')}", commands
     del inputs
     for name in reports(run, folder):
         yield name, commands
@@ -94,7 +96,7 @@ def reports(run: Any, folder: Path) -> Iterator[str]:
     from rich.console import Console
 
     from profiler.analysis.analyze import analyze
-    from profiler.analysis.roles.tables import with_roles
+    from profiler.analysis.roles.of_commands import with_roles
     from profiler.report.build import build_report
     from profiler.report.document import to_json
     from profiler.report.extent import extent

@@ -301,7 +301,7 @@ class _Outputs:
 
     def write(self, run: Run, analysis: Analysis) -> list[Path]:
         """Write what was asked for; returns what was written to disk."""
-        from profiler.analysis.roles.tables import with_roles
+        from profiler.analysis.roles.of_commands import with_roles
         from profiler.report.document import to_json
         from profiler.report.tables import write_csv_tables, write_parquet_tables
 
@@ -327,7 +327,7 @@ def _write_page(
     language: str,
 ) -> Path:
     """Write the HTML page where it was asked for, or beside the trace; returns its path."""
-    from profiler.analysis.roles.tables import with_roles
+    from profiler.analysis.roles.of_commands import with_roles
     from profiler.report.html.page import write_html
 
     path = asked or _page_path(given.source, filtered=bool(analysis.run.selection))

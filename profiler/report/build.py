@@ -9,11 +9,15 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
+from collections.abc import Iterable
 from functools import cache
 
 import profiler.report.sections
-from profiler.report.model import Report, ReportInput, Section, SectionKind
+from profiler.analysis.registry import tables
+from profiler.analysis.table import Table
+from profiler.report.model import Part, Report, ReportInput, Section, SectionKind
 from profiler.report.sections.summary import summary_of
+from profiler.report.views import registered_view
 
 __all__ = ["build_report", "section_kinds"]
 
@@ -30,10 +34,19 @@ def section_kinds() -> tuple[SectionKind, ...]:
 
 def build_report(of: ReportInput) -> Report:
     """The report of `of.analysis`; parts and sections without anything to show are left out."""
-    sections = (_section(kind, of) for kind in section_kinds())
+    known = {name for kind in section_kinds() for name in kind.tables}
+    rest = [table for table in tables() if table.name not in known]
+    sections = (_section(kind, of, rest) for kind in section_kinds())
     return Report(summary_of(of), tuple(section for section in sections if section.parts))
 
 
-def _section(kind: SectionKind, of: ReportInput) -> Section:
-    parts = tuple(part for part in kind.parts(of) if part.shows_something)
+def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Section:
+    """The parts of the section, and below them the tables of `rest` that belong to it."""
+    added = (_added(table, of) for table in rest if table.section == kind.key)
+    parts = tuple(part for part in (*kind.parts(of), *added) if part.shows_something)
     return Section(kind.key, kind.title, kind.contents or kind.title, parts)
+
+
+def _added(table: Table, of: ReportInput) -> Part:
+    view = registered_view(table, of.analysis.tables()[table.name])
+    return Part(view.name if view else "", table=view)

@@ -21,7 +21,7 @@ from profiler.analysis.comparison.gate import Gate
 from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import joined, said
 from profiler.report.patterns import pattern
-from profiler.report.terminal.layout import Column, clean, table, texts
+from profiler.report.terminal.layout import Drawn, clean, table, texts
 from profiler.report.units import counted, duration, of_all
 from profiler.report.words import word
 
@@ -37,7 +37,7 @@ _RATIO = 3.0  # from here on a change reads better as a factor
 _SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
 _DIGITS = 9  # of a number in a path
 _NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])", re.ASCII)
-_Section = tuple[str, list[Column], list[int]]  # title, columns, rows that exceed noise
+_Section = tuple[str, list[Drawn], list[int]]  # title, columns, rows that exceed noise
 
 
 def print_diff(
@@ -198,7 +198,7 @@ def _alone(metrics: pl.DataFrame, side: str) -> pl.DataFrame:
     )
 
 
-def _alone_columns(rows: pl.DataFrame) -> list[Column]:
+def _alone_columns(rows: pl.DataFrame) -> list[Drawn]:
     found = [texts("what", rows["what"], shrink=30)]
     if (rows["blocks"] != "").any():
         found.append(texts("blocks", rows["blocks"]))
@@ -269,8 +269,8 @@ def _section(title: str, rows: pl.DataFrame, name: str) -> _Section:
         texts(name if name == "metric" else "what", named, shrink=30),
         _times("base", rows["base_ns"]),
         _times("new", rows["new_ns"]),
-        Column("change", tuple(changes)),
-        Column("interval", tuple(ranges), rank=2),
+        Drawn("change", tuple(changes)),
+        Drawn("interval", tuple(ranges), rank=2),
         texts("verdict", rows["verdict"]),
         texts("resampled", counts, rank=3),
         texts("calls", rows["calls"], rank=4),
@@ -278,10 +278,10 @@ def _section(title: str, rows: pl.DataFrame, name: str) -> _Section:
     return title, columns, called
 
 
-def _times(header: str, values: pl.Series) -> Column:
+def _times(header: str, values: pl.Series) -> Drawn:
     """Times, each in its own unit."""
     cells = ("-" if ns is None else duration(ns).replace(_NO_BREAK, " ") for ns in values)
-    return Column(header, tuple(cells))
+    return Drawn(header, tuple(cells))
 
 
 def _change(change: float) -> str:

@@ -16,7 +16,7 @@ from rich.text import Text
 
 from profiler.analysis.comparison.graph_nodes import GraphPair, by_place
 from profiler.report.patterns import pattern
-from profiler.report.terminal.layout import Column, clean, numbers, table, texts
+from profiler.report.terminal.layout import Drawn, clean, numbers, table, texts
 from profiler.report.units import size
 
 __all__ = ["print_graphs"]
@@ -25,7 +25,7 @@ _FLOPS = (("T", 1e12), ("G", 1e9), ("M", 1e6), ("k", 1e3))
 _GAP = 2  # blanks between columns
 _ROOM = 20  # characters at least for what differs in a layer
 _ITSELF = "(the model itself)"
-_Section = tuple[str, list[Column]]
+_Section = tuple[str, list[Drawn]]
 
 
 def print_graphs(console: Console, pair: GraphPair, *, top: int = 15) -> None:
@@ -101,7 +101,7 @@ def _most_different(rows: pl.DataFrame) -> pl.DataFrame:
     return rows.sort(apart, descending=True, maintain_order=True)
 
 
-def _counts(rows: pl.DataFrame, header: str, key: str) -> list[Column]:
+def _counts(rows: pl.DataFrame, header: str, key: str) -> list[Drawn]:
     return [
         texts(header, rows[key], shrink=24),
         numbers("base", rows["base_nodes"]),

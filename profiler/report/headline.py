@@ -10,7 +10,8 @@ from collections.abc import Iterable
 
 import polars as pl
 
-from profiler.analysis.result import Accounting, Analysis
+from profiler.analysis.accounting.identity import Accounting
+from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
 from profiler.report.units import count, counted, duration, percent
 

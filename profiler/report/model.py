@@ -8,7 +8,7 @@ Every text is plain; whoever renders it escapes it for where it goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,9 +19,9 @@ from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
 from profiler.report.palette import Theme
+from profiler.table.columns import Column
 
 __all__ = [
-    "MINOR",
     "TOP",
     "Bars",
     "Fact",
@@ -32,12 +32,10 @@ __all__ = [
     "ReportInput",
     "Section",
     "SectionKind",
-    "Shown",
     "Summary",
     "TableView",
 ]
 
-MINOR = 5  # importance from which a column gives way in a page, too
 TOP = 15  # rows of a table of operators
 
 
@@ -81,41 +79,21 @@ class Group:
     rows: tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A column as reports show it.
-
-    `kind` says how its values are written: `text`, `word` of `report.words`, `list` of names,
-    `layer`, `ns`, `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole,
-    `factor`, `calibration` with 1 as within noise, `change` with its sign, `flag`, `step`.
-    A column of `importance` 0 is always shown; of the others the highest gives way first where a
-    terminal is narrow, and from `MINOR` on in a narrow page and on paper. `meaning` is that of a
-    column that no table declares.
-    """
-
-    name: str
-    label: str
-    kind: str
-    importance: int = 0
-    meaning: str = ""
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class TableView:
     """A table as it is shown.
 
-    `columns` are those of `frame` that say something, the first of them always, with their
-    `meanings`. `frame` holds all rows, ranked; a reader sees the first `shown` and may ask a page
-    for more, which holds `held` of them (0: all) and, where it has a `search`, looks for `name`.
-    `totals` are rows below the others, of the same columns. `sort` is the column by which rows are
-    ranked, largest first, "" for another order. `variants` are other rows for the same columns by
-    their label, `label` is that of `frame`.
+    `columns` are those of `frame` that say something, the first of them always. `frame` holds all
+    rows, ranked; a reader sees the first `shown` and may ask a page for more, which holds `held` of
+    them (0: all) and, where it has a `search`, looks for `name`. `totals` are rows below the
+    others, of the same columns. `sort` is the column by which rows are ranked, largest first, ""
+    for another order. `variants` are other rows for the same columns by their label, `label` is
+    that of `frame`.
     """
 
     key: str
     name: str
-    columns: tuple[Shown, ...]
-    meanings: Mapping[str, str]
+    columns: tuple[Column, ...]
     frame: pl.DataFrame
     shown: int = 10
     held: int = 0
@@ -190,13 +168,15 @@ class Section:
 @dataclass(frozen=True, slots=True)
 class SectionKind:
     """What a module of `report.sections` declares: the section's key, its place among all (they
-    stand in ascending order), its heading, and how its parts are made."""
+    stand in ascending order), its heading, how its parts are made, and which `tables` of the
+    analysis they show. Other tables that name the section stand at its end."""
 
     key: str
     place: int
     title: str
     parts: Callable[[ReportInput], Iterable[Part]]
     contents: str = ""
+    tables: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

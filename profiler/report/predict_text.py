@@ -17,7 +17,7 @@ from profiler.analysis.prediction.precision import precision
 from profiler.analysis.prediction.result import Part, Prediction
 from profiler.analysis.prediction.simulation import Simulation
 from profiler.report.predict_document import PERCENTILES
-from profiler.report.terminal.layout import Column, clean, percents, table, texts, times
+from profiler.report.terminal.layout import Drawn, clean, percents, table, texts, times
 from profiler.report.units import counted, duration, percent
 
 __all__ = ["headline", "print_prediction"]
@@ -107,7 +107,7 @@ def _lines(prediction: Prediction) -> Iterator[str]:
         )
 
 
-def _parts(title: str, parts: Sequence[Part]) -> list[Column]:
+def _parts(title: str, parts: Sequence[Part]) -> list[Drawn]:
     before, after = [round(p.before_ns) for p in parts], [round(p.after_ns) for p in parts]
     change = [p.after_ns / p.before_ns - 1 if p.before_ns else None for p in parts]
     return [
@@ -130,13 +130,13 @@ def _shown(prediction: Prediction) -> dict[str, Simulation]:
     return {name: one for name, one in both.items() if one is not None}
 
 
-def _simulated(shown: Mapping[str, Simulation]) -> tuple[str, list[Column]]:
+def _simulated(shown: Mapping[str, Simulation]) -> tuple[str, list[Drawn]]:
     found = list(shown.values())
     title = f"{counted(found[0].concurrency, 'request')} at once, in order of the "
     return title + found[0].order, [
         texts("placement", list(shown)),
-        Column("requests/s", tuple(f"{one.throughput:.3g}" for one in found)),
-        Column(f"{100 * CONFIDENCE:.0f} % interval", tuple(_interval(one) for one in found)),
+        Drawn("requests/s", tuple(f"{one.throughput:.3g}" for one in found)),
+        Drawn(f"{100 * CONFIDENCE:.0f} % interval", tuple(_interval(one) for one in found)),
         *(times(f"p{p}", [one.latency(p) for one in found]) for p in PERCENTILES),
         texts("busiest", [one.bottleneck for one in found], rank=1),
     ]
@@ -149,7 +149,7 @@ def _interval(simulation: Simulation) -> str:
     return f"{simulation.low:.3g} to {simulation.high:.3g}"
 
 
-def _devices(shown: Mapping[str, Simulation]) -> list[Column]:
+def _devices(shown: Mapping[str, Simulation]) -> list[Drawn]:
     """Of each device its utilization in each placement, and the wait for it as placed."""
     placed, best = shown.get(_AS_PLACED), shown.get(_BEST)
     names = list(dict.fromkeys(name for one in shown.values() for name in one.utilization))
@@ -163,7 +163,7 @@ def _devices(shown: Mapping[str, Simulation]) -> list[Column]:
     return columns
 
 
-def _placement(best: BestPlacement) -> list[Column]:
+def _placement(best: BestPlacement) -> list[Drawn]:
     return [
         texts("submodule", best.placement.keys()),
         texts("device", best.placement.values()),
@@ -179,7 +179,7 @@ def _searched(best: BestPlacement) -> str:
 
 
 def _section(
-    console: Console, title: str, columns: list[Column], strong: Sequence[int] = ()
+    console: Console, title: str, columns: list[Drawn], strong: Sequence[int] = ()
 ) -> None:
     console.print()
     console.print(Text(title, style="bold"))

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from profiler.analysis.result import Analysis
 from profiler.errors import OutputError
+from profiler.report.flat import flat
 from profiler.table.parquet import write_parquet
 from profiler.table.run import Run
 
@@ -25,7 +26,7 @@ def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
     paths = []
     for name, frame in analysis.tables().items():
         paths.append(directory / f"{name}.csv")
-        _replace(paths[-1], frame.write_csv)
+        _replace(paths[-1], flat(frame).write_csv)
     return paths
 
 

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 import polars as pl
 
-from profiler.report.model import Shown, TableView
-from profiler.table.columns import Column
+from profiler.analysis.table import Table
+from profiler.report.model import TableView
+from profiler.table.columns import DATA_ONLY, Column
 
-__all__ = ["meanings_of", "ranked", "table"]
+__all__ = ["columns_of", "ranked", "registered_view", "renamed", "table"]
 
 _MAY_BE_ALL_ZERO = frozenset(
     {
@@ -36,18 +37,18 @@ class _Options(TypedDict, total=False):
 def table(
     key: str,
     name: str,
-    shown_columns: Sequence[Shown],
+    columns: Sequence[str | Column],
     declared: Sequence[Column],
     frame: pl.DataFrame,
     **options: Unpack[_Options],
 ) -> TableView | None:
-    """`frame` as a table; None without rows, or where none of them would be shown. The options are
-    those of `TableView`; `declared` are the columns whose meanings `shown_columns` do not give."""
+    """`frame` as a table of these `columns`, by name as they are `declared`; None without rows, or
+    where none of them would be shown. The options are those of `TableView`."""
     if frame.is_empty() or not options.get("shown", 1):
         return None
-    first = shown_columns[0]
-    kept = tuple(c for c in shown_columns if c is first or _says_something(frame[c.name]))
-    view = TableView(key, name, kept, meanings_of(kept, declared), frame, **options)
+    first, *others = columns_of(columns, declared)
+    kept = (first, *(column for column in others if _says_something(frame[column.name])))
+    view = TableView(key, name, kept, frame, **options)
     sort = view.sort
     variants = tuple((label, ranked(rows, sort)) for label, rows in view.variants)
     return replace(view, frame=ranked(frame, sort), variants=variants)
@@ -60,14 +61,36 @@ def ranked(frame: pl.DataFrame, sort: str) -> pl.DataFrame:
     return frame.sort(sort, descending=True, nulls_last=True, maintain_order=True)
 
 
-def meanings_of(shown: Sequence[Shown], declared: Sequence[Column]) -> dict[str, str]:
-    """What each column means, by its name."""
-    known = {column.name: column.meaning for column in declared}
-    return {column.name: column.meaning or known[column.name] for column in shown}
+def columns_of(columns: Sequence[str | Column], declared: Sequence[Column]) -> tuple[Column, ...]:
+    """The columns, those given by name as they are `declared`."""
+    known = {column.name: column for column in declared}
+    return tuple(known[one] if isinstance(one, str) else one for one in columns)
+
+
+def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
+    """A declared column as one table shows it otherwise: `label`, `kind`, `meaning`,
+    `importance`."""
+    (found,) = columns_of([name], declared)
+    return replace(found, **changes)
+
+
+def registered_view(table: Table, frame: pl.DataFrame) -> TableView | None:
+    """A table of the analysis as it is declared; None without rows or columns to show."""
+    columns = [column for column in table.columns if column.importance != DATA_ONLY]
+    if not columns or frame.is_empty():
+        return None
+    kept = tuple(c for c in columns if c is columns[0] or _says_something(frame[c.name]))
+    return TableView(table.name, table.title or _heading(table.name), kept, frame, table.shown)
+
+
+def _heading(name: str) -> str:
+    return name.replace("_", " ").capitalize()
 
 
 def _says_something(column: pl.Series) -> bool:
     """Whether a column holds any value, and one that is often 0 any other."""
+    if column.dtype.is_nested():
+        return column.null_count() < len(column)
     known = column.drop_nulls()
     if known.dtype == pl.String:
         known = known.filter(known != "")

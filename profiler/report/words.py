@@ -1,7 +1,7 @@
 """Words of analyses that stand in tables as values: verdicts, causes, kinds of repetition.
 
 Names from traces are none of them, whatever they are called: a table says which of its columns hold
-words (`Shown.kind` is `word`).
+words (`Column.kind` is `word`).
 """
 
 from __future__ import annotations

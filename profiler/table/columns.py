@@ -20,13 +20,16 @@ __all__ = [
     "CATEGORY",
     "COMMANDS",
     "COUNTERS",
+    "DATA_ONLY",
     "FLOWS",
+    "MINOR",
     "ROLE",
     "SPANS",
     "TABLES",
     "TEXT",
     "Column",
     "checked",
+    "column_rows",
     "empty",
     "markdown",
     "schema",
@@ -37,15 +40,55 @@ CATEGORY = pl.Enum(CATEGORIES)
 ROLE = pl.Enum(ROLES)
 
 
+DATA_ONLY = -1
+"""The `importance` of a column that no report shows."""
+MINOR = 10
+"""The `importance` from which on a page shows a column when it is asked to, and paper does not."""
+
+_KINDS = {"ns": "ns", "bytes": "bytes", "ratio": "ratio"}  # by unit
+_UNITS = ("_ns", "_bytes")
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null."""
+    """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null.
+
+    The rest says how reports show it: `label` is its heading, by default its name without the unit;
+    `kind` how its values are written (`text`, `word` of `report.words`, `list` of names, `layer`,
+    `ns`, `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole, `factor`,
+    `calibration` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
+    unit and dtype have it. `importance` is 0 where it is always shown; where room is scarce, the
+    highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns stand in
+    files and frames alone.
+    """
 
     name: str
     dtype: pl.DataType
     unit: str
     meaning: str
     nullable: bool = False
+    label: str = ""
+    kind: str = ""
+    importance: int = 0
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "label", self.label or _label(self.name))
+        object.__setattr__(self, "kind", self.kind or _kind(self.dtype, self.unit))
+
+
+def _label(name: str) -> str:
+    bare = next((name.removesuffix(unit) for unit in _UNITS if name.endswith(unit)), name)
+    return bare.replace("_", " ")
+
+
+def _kind(dtype: pl.DataType, unit: str) -> str:
+    if unit in _KINDS:
+        return _KINDS[unit]
+    if dtype == pl.Boolean:
+        return "flag"
+    if dtype.is_nested():
+        return "list"
+    return "count" if dtype.is_integer() else "number" if dtype.is_numeric() else "text"
 
 
 _INT32, _INT64 = pl.Int32(), pl.Int64()
@@ -152,6 +195,23 @@ def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
     return frame
 
 
+def column_rows(columns: Sequence[Column]) -> list[str]:
+    """The columns as a table in Markdown, for pages that are generated."""
+    lines = ["| column | dtype | unit | null | meaning |", "|---|---|---|---|---|"]
+    for c in columns:
+        null = "yes" if c.nullable else ""
+        lines.append(f"| `{c.name}` | {_dtype_name(c.dtype)} | {c.unit} | {null} | {c.meaning} |")
+    return lines
+
+
+def _dtype_name(dtype: pl.DataType) -> str:
+    """What a reader needs of it: not the categories, but what a list holds."""
+    if isinstance(dtype, pl.List):
+        inner = dtype.inner
+        return f"List({_dtype_name(inner)})" if isinstance(inner, pl.DataType) else "List"
+    return str(dtype).split("(")[0]
+
+
 def markdown() -> str:
     """The page `docs/columns.md`."""
     lines = [
@@ -167,11 +227,7 @@ def markdown() -> str:
         lines += ["", f"## {name}", ""]
         if name == "args":
             lines += ["What other producers say of their commands: a `pl.LazyFrame`.", ""]
-        lines += ["| column | dtype | unit | null | meaning |", "|---|---|---|---|---|"]
-        for c in columns:
-            dtype = str(c.dtype).split("(")[0]
-            null = "yes" if c.nullable else ""
-            lines.append(f"| `{c.name}` | {dtype} | {c.unit} | {null} | {c.meaning} |")
+        lines += column_rows(columns)
     return "\n".join(lines) + "\n"
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.analysis.operators.positions import command_positions
-from profiler.analysis.roles.tables import with_roles
+from profiler.analysis.roles.of_commands import with_roles
 from profiler.capture.onnx_layers import ExportedModel, build_layer_map
 from profiler.errors import InputError
 from profiler.graph.annotate import MeasuredCommand

@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.accounting import account
-from profiler.analysis.result import StageAccount
+from profiler.analysis.accounting.account import account
+from profiler.analysis.accounting.identity import StageAccount
 from profiler.events import Loss
 from tests.runs import TINY_CALLS, Command, make_call, make_run, make_span, tiny_run
 

@@ -22,10 +22,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.accounting import account
+from profiler.analysis.accounting.account import account
+from profiler.analysis.accounting.identity import StageAccount
 from profiler.analysis.analyze import analyze
 from profiler.analysis.pipelines import PipelineCalls, step_keys
-from profiler.analysis.result import StageAccount
 from tests.runs import Command, make_call, make_run, make_span
 
 _TIMES = ("duration_ns", "calls_ns", "host_ns", "idle_ns", "residual_ns")

@@ -8,7 +8,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roles.tables import block_roles, with_roles
+from profiler.analysis.roles.of_commands import with_roles
+from profiler.analysis.roles.times import block_roles
 from profiler.analysis.selection import Selection
 from profiler.trace.manifest import RunInfo
 from tests.runs import Command, make_call, make_run, tiny_run

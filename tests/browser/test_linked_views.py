@@ -9,7 +9,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
-from profiler.analysis.roles.tables import with_roles
+from profiler.analysis.roles.of_commands import with_roles
 from profiler.analysis.selection import Selection
 from profiler.report import units
 from profiler.report.html.page import write_html

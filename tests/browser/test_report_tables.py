@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roles.tables import with_roles
+from profiler.analysis.roles.of_commands import with_roles
 from profiler.analysis.selection import Selection
 from profiler.report.patterns import by_pattern
 from tests.browser.report_page import (

@@ -7,7 +7,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.accounting import account
+from profiler.analysis.accounting.account import account
 from profiler.capture.clock import RunClock
 from profiler.capture.host_commands import HostPieces, take_host_commands
 from profiler.capture.options import Options

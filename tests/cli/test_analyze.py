@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.analysis.columns import TABLES
+from profiler.analysis.registry import tables
 from profiler.cli.analyze import analyze
 from profiler.errors import InputError, OutputError
 from profiler.events import Loss
@@ -151,7 +151,7 @@ def test_json_csv_and_parquet_files(bundle, tmp_path, capsys):
     paths[0].write_text("old")
     analyze(bundle, json_file=paths[0], csv_dir=paths[1], parquet_dir=paths[2], no_html=True)
     assert json.loads(paths[0].read_text(encoding="utf-8"))["run"]["calls"] == 4
-    assert {path.stem for path in paths[1].iterdir()} == {*TABLES, "losses", "findings"}
+    assert {path.stem for path in paths[1].iterdir()} == {table.name for table in tables()}
     assert len(profiler.load(paths[2]).commands) == 12
     out = capsys.readouterr().out
     assert [f"wrote {path}" in out for path in paths] == [True] * 3

@@ -8,8 +8,9 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.columns import TABLES
 from profiler.analysis.findings.finding import Finding, Where
+from profiler.analysis.findings.table import findings_table
+from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.events import NO_CALL, Loss
@@ -66,6 +67,7 @@ def hostile_run() -> Run:
     return make_run(calls, [*commands, *host], spans, info=info, losses=losses)
 
 
+_KEPT = ("pipelines", "stages", "calls", "steps", "devices", "operators", "losses")
 # Words of closed lists, without which a row is not shown.
 _WORDS = {"level": "operator", "part": "whole", "role": "attention"}
 
@@ -80,12 +82,14 @@ def hostile_analysis() -> Analysis:
             schema={column.name: column.dtype for column in columns},
             strict=False,
         )
-        for name, columns in TABLES.items()
-        if name not in ("pipelines", "stages", "calls", "steps", "devices", "operators")
+        for name, columns in ((table.name, table.columns) for table in tables())
+        if name not in _KEPT
     }
     profile = DeviceProfile(HOSTILE[0], {"float32": 1e9}, 1e9, None, HOSTILE[1], measured=True)
     profiles = dict.fromkeys(HOSTILE, profile)
-    return replace(analysis, **made, device_profiles=profiles, findings=_findings())
+    findings = _findings()
+    frames = {**analysis.tables(), **made, "findings": findings_table(findings)}
+    return replace(analysis, frames=frames, device_profiles=profiles, findings=findings)
 
 
 def _values(column: Column) -> list[Any]:

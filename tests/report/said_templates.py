@@ -11,7 +11,8 @@ from pathlib import Path
 
 import profiler
 from profiler.report.language import template_messages
-from profiler.report.model import Shown
+from profiler.report.views import columns_of
+from profiler.table.columns import Column
 
 PACKAGE = Path(profiler.__file__).parent
 SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')
@@ -99,46 +100,37 @@ def table_templates() -> Iterator[tuple[str, str]]:
     folder = PACKAGE / "report"
     for path in (*sorted((folder / "sections").glob("*.py")), folder / "html" / "card_columns.py"):
         names = vars(importlib.import_module(f"profiler.report.{path.parent.name}.{path.stem}"))
-        for value in [*names.values()]:
-            for column in _shown(value):
-                yield column.label, path.name
-                yield column.meaning, path.name
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
-            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("table", "meanings_of"):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in ("table", "columns_of"):
                 place = f"{path.name}:{node.lineno}"
-                for template in _of_table(node, names):
-                    yield template, place
+                for column in _of_table(node, names):
+                    yield column.label, place
+                    yield column.meaning, place
                 if len(node.args) > 2 and isinstance(node.args[1], ast.Constant):
                     yield node.args[1].value, place
 
 
-def _of_table(node: ast.Call, names: dict[str, object]) -> Iterator[str]:
-    """The meanings of columns of a `table(key, name, shown, declared, …)` or `meanings_of(shown,
-    declared)`; where `shown` is chosen at run time, of all tables that could be meant."""
+def _of_table(node: ast.Call, names: dict[str, object]) -> Iterator[Column]:
+    """The columns of a `table(key, name, columns, declared, …)` or `columns_of(columns,
+    declared)`; where `columns` are chosen at run time, of all tuples that could be meant."""
     *_, shown, declared = node.args[: 4 if ast.unparse(node.func) == "table" else 2]
-    try:
-        columns = eval(ast.unparse(declared), {}, dict(names))
-    except NameError:
-        return
-    meanings = {column.name: column.meaning for column in columns}
-    tables = [
-        *map(
-            _shown,
-            [names.get(ast.unparse(shown))]
-            if ast.unparse(shown) in names
-            else [value for value in names.values() if isinstance(value, tuple)],
-        )
-    ]
-    for table in map(list, tables):
-        if all(column.meaning or column.name in meanings for column in table):
-            yield from (meanings[column.name] for column in table if not column.meaning)
+    found = names[ast.unparse(declared)]
+    tuples = [names[name] for name in names if name[0] == "_" and _is_columns(names[name])]
+    if ast.unparse(shown) in names:
+        tuples = [names[ast.unparse(shown)]]
+    known = {column.name for column in found}
+    for columns in tuples:
+        if all(isinstance(one, Column) or one in known for one in columns):
+            yield from columns_of(columns, found)
 
 
-def _shown(value: object) -> Iterator[Shown]:
-    if isinstance(value, Shown):
-        yield value
-    elif isinstance(value, tuple):
-        yield from (item for item in value if isinstance(item, Shown))
+def _is_columns(value: object) -> bool:
+    """Whether it is a tuple of columns and names of such."""
+    return (
+        isinstance(value, tuple)
+        and any(isinstance(one, str) for one in value)
+        and all(isinstance(one, (str, Column)) for one in value)
+    ) or (isinstance(value, tuple) and bool(value) and all(isinstance(o, Column) for o in value))
 
 
 def script_templates() -> Iterator[tuple[str, str]]:

@@ -20,9 +20,9 @@ from profiler.report.charts.steps import steps
 from profiler.report.charts.style import picking
 from profiler.report.html.page import html_page
 from profiler.report.html.table_json import table_json
-from profiler.report.model import Shown
 from profiler.report.patterns import pattern
 from profiler.report.views import table
+from profiler.table.columns import Column
 from profiler.table.load import load
 from tests.report.generated import write_generated_bundle
 
@@ -102,8 +102,8 @@ def test_columns_that_are_not_shown_filter_rows_too():
     """A table keeps what its rows are of where no column shows it, and nothing twice."""
     frame = pl.DataFrame({"part": ["a b"], "layer": ["a"], "role": ["b"], "step": [3]})
     shown = (
-        Shown("part", "part", "layer", meaning="what"),
-        Shown("step", "step", "step", meaning="which"),
+        Column("part", pl.String(), "", "what", kind="layer"),
+        Column("step", pl.Int64(), "", "which", kind="step"),
     )
     made = table("key", "name", shown, (), frame)
     assert made is not None

@@ -16,7 +16,7 @@ from profiler.analysis.comparison.measure import measure
 from profiler.analysis.manifest_numbers import byte_count, calibration_factors, finite_number
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.roles.tables import with_roles
+from profiler.analysis.roles.of_commands import with_roles
 from profiler.errors import InputError
 from profiler.report.document import to_json
 from profiler.report.html.page import write_html

@@ -100,8 +100,8 @@ def test_operators_and_host_work():
     text = _text(tiny_run(), 80)
     assert part_lines(text, "Operators")[:3] == [
         "4 operators, by the sum of their commands' time on devices.",
-        "layer submodule busy sum ns share % wall union ns",
-        "blocks.0.attn transformer 300 44.8 180",
+        "layer submodule busy sum ns share % wall union ns par. eff. %",
+        "blocks.0.attn transformer 300 44.8 180 83.3",
     ]
     assert part_lines(text, "Host work")[1].startswith("scheduler.step 2 80 88.9")
 

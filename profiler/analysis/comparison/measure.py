@@ -17,8 +17,8 @@ from profiler.analysis.kinds import Kinds, kinds_of
 from profiler.analysis.manifest_numbers import calibration_factors
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.roles.of_kinds import roles_of
-from profiler.analysis.steps import step_table
-from profiler.analysis.submodules import CALIBRATING_CALLS, first_calls
+from profiler.analysis.steps.step_table import step_table
+from profiler.analysis.submodules.calls import CALIBRATING_CALLS, first_calls
 from profiler.events import NO_PIPELINE, NO_STEP
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo

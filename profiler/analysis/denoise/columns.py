@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import Column
+from profiler.table.columns import DATA_ONLY, Column
 
 __all__ = ["GUIDANCE", "INVARIANTS", "STEP_OPERATORS", "STEP_OUTLIERS", "STEP_TIMES"]
 
@@ -18,32 +18,83 @@ _PART: tuple[Column, ...] = (
         "",
         "step, submodule, operator; instead of operators block and role, or role, where they are "
         "too many",
+        importance=DATA_ONLY,
     ),
-    Column("submodule", _TEXT, "", "submodule that it is a part of; null for steps", True),
-    Column("layer", _TEXT, "", "the operator's layer, or the block; null for whole parts", True),
-    Column("role", _TEXT, "", "role, where the level is by role", True),
+    Column(
+        "submodule", _TEXT, "", "submodule that it is a part of; null for steps", True, importance=4
+    ),
+    Column(
+        "layer",
+        _TEXT,
+        "",
+        "the operator's layer, or the block; null for whole parts",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column("role", _TEXT, "", "role, where the level is by role", True, importance=DATA_ONLY),
 )
 _STEP: tuple[Column, ...] = (
-    Column("pipeline", _INT32, "", "number of the pipeline call in the run, from 0"),
-    Column("step", _INT32, "", "denoising step from the scheduler"),
+    Column(
+        "pipeline",
+        _INT32,
+        "",
+        "number of the pipeline call in the run, from 0",
+        label="pipeline call",
+    ),
+    Column("step", _INT32, "", "denoising step from the scheduler", kind="step"),
 )
 
 STEP_OPERATORS: tuple[Column, ...] = (
     *_PART,
-    Column("steps", _INT64, "", "steps in which it was traced and ran"),
-    Column("total_ns", _INT64, "ns", "its time in all of them; of a step its wall time"),
-    Column("median_ns", _INT64, "ns", "median over them of its device time: sum of durations"),
-    Column("spread", _REAL, "ratio", "scaled median absolute deviation / median_ns", True),
-    Column("warmup_steps", _INT64, "", "first steps of the run that took longer than the later"),
-    Column("warmup_ns", _INT64, "ns", "what these took beyond median_ns"),
+    Column("steps", _INT64, "", "steps in which it was traced and ran", importance=5),
     Column(
-        "drift_ns", _INT64, "ns", "change from step to step: Theil-Sen slope; null if few", True
+        "total_ns", _INT64, "ns", "its time in all of them; of a step its wall time", importance=8
     ),
-    Column("drift_low_ns", _INT64, "ns", "lower end of its 95 % interval", True),
-    Column("drift_high_ns", _INT64, "ns", "upper end of its 95 % interval", True),
+    Column("median_ns", _INT64, "ns", "median over them of its device time: sum of durations"),
+    Column(
+        "spread", _REAL, "ratio", "scaled median absolute deviation / median_ns", True, importance=3
+    ),
+    Column(
+        "warmup_steps",
+        _INT64,
+        "",
+        "first steps of the run that took longer than the later",
+        label="warm-up",
+        importance=1,
+    ),
+    Column(
+        "warmup_ns", _INT64, "ns", "what these took beyond median_ns", label="cost", importance=2
+    ),
+    Column(
+        "drift_ns",
+        _INT64,
+        "ns",
+        "change from step to step: Theil-Sen slope; null if few",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "drift_low_ns", _INT64, "ns", "lower end of its 95 % interval", True, importance=DATA_ONLY
+    ),
+    Column(
+        "drift_high_ns", _INT64, "ns", "upper end of its 95 % interval", True, importance=DATA_ONLY
+    ),
     Column("outliers", _INT64, "", "steps that stand out by the rule of the summary"),
-    Column("outlier_ns", _INT64, "ns", "what these took beyond median_ns"),
-    Column("invariant", _FLAG, "", "whether its inputs do not change from step to step"),
+    Column(
+        "outlier_ns",
+        _INT64,
+        "ns",
+        "what these took beyond median_ns",
+        label="cost of these",
+        importance=8,
+    ),
+    Column(
+        "invariant",
+        _FLAG,
+        "",
+        "whether its inputs do not change from step to step",
+        importance=DATA_ONLY,
+    ),
 )
 
 STEP_TIMES: tuple[Column, ...] = (
@@ -56,53 +107,120 @@ STEP_TIMES: tuple[Column, ...] = (
 STEP_OUTLIERS: tuple[Column, ...] = (
     *_PART,
     *_STEP,
-    Column("busy_ns", _INT64, "ns", "its time in the step"),
-    Column("excess_ns", _INT64, "ns", "beyond its median_ns; the 50 rows with most are here"),
+    Column("busy_ns", _INT64, "ns", "its time in the step", label="time", importance=2),
+    Column(
+        "excess_ns",
+        _INT64,
+        "ns",
+        "beyond its median_ns; the 50 rows with most are here",
+        label="too long",
+    ),
     Column(
         "cause",
         _TEXT,
         "",
         "warm-up, first step, commands, overlap, host work, idle; null: nothing explains it",
         True,
+        kind="word",
     ),
-    Column("cause_ns", _INT64, "ns", "how much more of that than in usual steps", True),
-    Column("cause_device", _TEXT, "", "device of the work that overlapped", True),
-    Column("cause_track", _TEXT, "", "track of the work that overlapped", True),
-    Column("cause_layer", _TEXT, "", "what ran there longest at that time", True),
+    Column(
+        "cause_ns",
+        _INT64,
+        "ns",
+        "how much more of that than in usual steps",
+        True,
+        label="of it",
+        importance=1,
+    ),
+    Column(
+        "cause_device", _TEXT, "", "device of the work that overlapped", True, importance=DATA_ONLY
+    ),
+    Column(
+        "cause_track", _TEXT, "", "track of the work that overlapped", True, importance=DATA_ONLY
+    ),
+    Column(
+        "cause_layer",
+        _TEXT,
+        "",
+        "what ran there longest at that time",
+        True,
+        label="running",
+        kind="layer",
+        importance=1,
+    ),
 )
 
 GUIDANCE: tuple[Column, ...] = (
-    Column("what", _TEXT, "", "classifier-free guidance, negative prompt, skip-layer guidance"),
+    Column(
+        "what",
+        _TEXT,
+        "",
+        "classifier-free guidance, negative prompt, skip-layer guidance",
+        kind="word",
+    ),
     Column("submodule", _TEXT, "", "submodule whose calls it costs"),
-    Column("branch", _TEXT, "", "branch of these calls"),
-    Column("calls", _INT64, "", "calls that it costs, or takes part in"),
+    Column("branch", _TEXT, "", "branch of these calls", importance=1),
+    Column("calls", _INT64, "", "calls that it costs, or takes part in", importance=2),
     Column(
         "wall_ns",
         _INT64,
         "ns",
         "sum of the durations of what it costs: of calls of its own all, of batched calls what "
         "half the batch would save",
+        label="costs",
     ),
-    Column("busy_ns", _INT64, "ns", "device time of it"),
-    Column("calibrated_ns", _INT64, "ns", "wall_ns, traced calls * calibration", True),
-    Column("share", _REAL, "ratio", "wall_ns / end-to-end time", True),
+    Column("busy_ns", _INT64, "ns", "device time of it", label="device time", importance=3),
+    Column(
+        "calibrated_ns",
+        _INT64,
+        "ns",
+        "wall_ns, traced calls * calibration",
+        True,
+        label="untraced",
+        importance=4,
+    ),
+    Column("share", _REAL, "ratio", "wall_ns / end-to-end time", True, kind="share"),
     Column("estimated", _FLAG, "", "whether what half a batch takes is an estimate"),
-    Column("evidence", _TEXT, "", "what it was found by"),
+    Column("evidence", _TEXT, "", "what it was found by", kind="word", importance=15),
 )
 
 INVARIANTS: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of the operators"),
-    Column("layer", _TEXT, "", "their layer, numbers of blocks as *"),
-    Column("op_types", _TEXT, "", "their op types, most time first, joined with commas"),
+    Column("submodule", _TEXT, "", "submodule of the operators", importance=2),
+    Column("layer", _TEXT, "", "their layer, numbers of blocks as *", kind="layer"),
     Column(
-        "rule", _TEXT, "", "what they are: text, position, cross-attention, timestep, modulation"
+        "op_types",
+        _TEXT,
+        "",
+        "their op types, most time first, joined with commas",
+        importance=DATA_ONLY,
     ),
-    Column("same_over", _TEXT, "", "steps; branches; known ahead: depends on the timestep alone"),
-    Column("layers", _INT64, "", "operators that the row stands for"),
-    Column("calls", _INT64, "", "calls in which they ran"),
-    Column("needed", _INT64, "", "calls in which they would have to run"),
-    Column("busy_ns", _INT64, "ns", "their device time"),
+    Column(
+        "rule",
+        _TEXT,
+        "",
+        "what they are: text, position, cross-attention, timestep, modulation",
+        label="what",
+        kind="word",
+    ),
+    Column(
+        "same_over",
+        _TEXT,
+        "",
+        "steps; branches; known ahead: depends on the timestep alone",
+        kind="word",
+        importance=1,
+    ),
+    Column("layers", _INT64, "", "operators that the row stands for", importance=DATA_ONLY),
+    Column("calls", _INT64, "", "calls in which they ran", importance=3),
+    Column("needed", _INT64, "", "calls in which they would have to run", importance=4),
+    Column("busy_ns", _INT64, "ns", "their device time", importance=3),
     Column("saved_ns", _INT64, "ns", "hoisting saves: median execution * those not needed"),
-    Column("estimated", _FLAG, "", "whether saved_ns is an upper bound, not what was measured"),
-    Column("evidence", _TEXT, "", "what speaks for it"),
+    Column(
+        "estimated",
+        _FLAG,
+        "",
+        "whether saved_ns is an upper bound, not what was measured",
+        label="at most",
+    ),
+    Column("evidence", _TEXT, "", "what speaks for it", kind="word", importance=15),
 )

@@ -30,7 +30,10 @@ from profiler.analysis.result import Analysis
 from profiler.errors import InputError
 from profiler.table.run import Run
 
-__all__ = ["predict"]
+__all__ = ["READS", "predict"]
+
+READS = ("calls", "devices", "memory", "memory_devices", "roofline", "submodules")
+"""The tables of the analysis that predictions are made from."""
 
 _MUCH = 0.1  # of a request: what was measured once is said
 

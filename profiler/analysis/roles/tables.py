@@ -1,151 +1,58 @@
-"""What the time of each submodule and block is for.
-
-Shares are of the busy sum of device commands; host work has no role.
-"""
+"""The tables of roles and of blocks."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import replace
-
-import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import positions
-from profiler.analysis.expressions import ratio
-from profiler.analysis.kinds import Kinds, kinds_of
+from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.roles.columns import BLOCKS, ROLES
-from profiler.analysis.roles.of_kinds import STREAMS, roles_of
-from profiler.table.columns import Column, schema
-from profiler.table.run import Run
+from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.roles.times import block_table, role_table
+from profiler.analysis.table import FigureSpec, Table
 
-__all__ = ["block_roles", "block_table", "role_table", "with_roles"]
-
-
-def role_table(kinds: Kinds, roles: pl.DataFrame, calibration: pl.DataFrame) -> pl.DataFrame:
-    """One row a submodule and role (`columns.ROLES`), by submodule, longest first.
-
-    `roles` has a row a kind (`KIND_ROLE`); `calibration` the columns `submodule`, `calibration`.
-    """
-    known = _with_role(kinds, roles)
-    table = (
-        known.group_by("submodule", "role")
-        .agg(pl.col("commands", "busy_ns").sum(), *_of_streams())
-        .join(calibration, on="submodule", how="left")
-        .with_columns(
-            share=ratio(pl.col("busy_ns"), pl.col("busy_ns").sum().over("submodule")),
-            calibrated_ns=(pl.col("busy_ns") * pl.col("calibration"))
-            .round()
-            .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
-        )
-    )
-    for name in ("norm_kind", "role_by"):
-        table = table.join(
-            _named(known, name), on=["submodule", "role"], how="left", nulls_equal=True
-        )
-    table = table.with_columns(
-        norm_kinds=pl.col("norm_kind").fill_null(""), decided_by=pl.col("role_by").fill_null("")
-    ).sort(["submodule", "busy_ns", "role"], descending=[False, True, False], nulls_last=True)
-    return _declared(table, ROLES)
+__all__ = ["TABLES", "kind_roles"]
 
 
-def block_table(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
-    """One row a block of a submodule (`columns.BLOCKS`), in the order of their names' numbers."""
-    norm, modulation = (
-        pl.col("busy_ns").filter(pl.col("role") == role) for role in ("norm", "modulation")
-    )
-    table = (
-        _with_role(kinds, roles)
-        .drop_nulls("block")
-        .group_by("submodule", "block")
-        .agg(
-            pl.col("commands", "busy_ns").sum(),
-            *_of_streams(),
-            norm_ns=norm.sum(),
-            modulation_ns=modulation.sum(),
-        )
-        .with_columns(
-            norm_share=ratio(pl.col("norm_ns"), pl.col("busy_ns")),
-            modulation_share=ratio(pl.col("modulation_ns"), pl.col("busy_ns")),
-        )
-        .sort("submodule", *_block_order(), nulls_last=True)
-    )
-    return _declared(table, BLOCKS)
+@shared
+def kind_roles(of: Inputs) -> pl.DataFrame:
+    """The role of each kind of the selected commands, and what decided."""
+    given = of.frame["role"]
+    return roles_of(of.run.info.submodules, of.kinds, of.commands.call, given)
 
 
-def block_roles(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
-    """What the device time of each block is for: columns `submodule` and `block` (text), `role`
-    and `busy_ns` (int64), one row a role of a block, in the order of the blocks' numbers."""
-    return (
-        _with_role(kinds, roles)
-        .drop_nulls("block")
-        .group_by("submodule", "block", "role", maintain_order=True)
-        .agg(pl.col("busy_ns").sum().cast(pl.Int64))
-        .filter(pl.col("busy_ns") > 0)
-        .with_columns(pl.col("role").cast(pl.String))
-        .sort("submodule", *_block_order(), "role", nulls_last=True)
-    )
+def _roles(of: Inputs) -> pl.DataFrame:
+    calibration = of.table("submodules").select("submodule", "calibration")
+    return role_table(of.kinds, kind_roles(of), calibration)
 
 
-def _block_order() -> tuple[pl.Expr, ...]:
-    """Sort keys of blocks: their name without its number, the number."""
-    block = pl.col("block")
-    number = block.str.extract(r"(\d+)$").cast(pl.Int64, strict=False)
-    return block.str.replace(r"\d+$", ""), number, block
+def _blocks(of: Inputs) -> pl.DataFrame:
+    return block_table(of.kinds, kind_roles(of))
 
 
-def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None = None) -> Run:
-    """`run` with the role of every command that a producer left without one.
-
-    `kinds` and `roles` are those of all commands of the run, where they are known.
-    """
-    if kinds is None or roles is None or len(kinds.of_command) != len(run.commands):
-        calls = run.calls.sort("call")
-        rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
-        kinds = kinds_of(calls, run.commands, rows)
-        roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])
-    found = kinds.spread(roles["role"])
-    given = run.commands["role"]
-    if given.null_count() < len(given):
-        found = given.zip_with(given.is_not_null(), found)
-    return replace(run, commands=run.commands.with_columns(role=_in_pieces_of(given, found)))
-
-
-def _in_pieces_of(column: pl.Series, values: pl.Series) -> pl.Series:
-    """`values` in the pieces of another column of a frame, which else is copied into one."""
-    ends = np.cumsum(column.chunk_lengths()).tolist()
-    pieces = [values[start:end] for start, end in zip([0, *ends], ends, strict=False)]
-    return pl.concat(pieces, rechunk=False) if len(pieces) > 1 else values
-
-
-def _with_role(kinds: Kinds, roles: pl.DataFrame) -> pl.DataFrame:
-    """The kinds that have a role, with it."""
-    return kinds.table.join(roles, on="kind").drop_nulls("role")
-
-
-def _of_streams() -> tuple[pl.Expr, ...]:
-    """The time of each stream; null where nothing is known to be of one."""
-    known = pl.col("stream").is_not_null().any()
-    return tuple(
-        pl.when(known)
-        .then(pl.col("busy_ns").filter(pl.col("stream") == stream).sum())
-        .alias(f"{stream}_ns")
-        for stream in STREAMS
-    )
-
-
-def _named(known: pl.DataFrame, name: str) -> pl.DataFrame:
-    """For each submodule and role the texts in a column, most time first, joined with commas."""
-    return (
-        known.drop_nulls(name)
-        .with_columns(pl.col(name).cast(pl.String))
-        .group_by("submodule", "role", name)
-        .agg(pl.col("busy_ns").sum())
-        .sort(["busy_ns", name], descending=[True, False])
-        .group_by("submodule", "role", maintain_order=True)
-        .agg(pl.col(name).str.join(", "))
-    )
-
-
-def _declared(table: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
-    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(columns).items())
+TABLES = (
+    Table(
+        name="roles",
+        row="one role in a submodule",
+        section="time",
+        columns=ROLES,
+        make=_roles,
+        title="What the device time of each submodule is for",
+        about="Rows are by submodule, longest first: what the time of its device commands is for. "
+        "[roles.md](roles.md) says more.",
+        reads=("submodules",),
+        rank=("submodule", "-busy_ns"),
+        figure=FigureSpec(
+            "bars", {"label": ("submodule",), "group": ("role",), "values": ("busy_ns",)}
+        ),
+    ),
+    Table(
+        name="blocks",
+        row="one block of a submodule",
+        section="time",
+        columns=BLOCKS,
+        make=_blocks,
+        title="Norms and modulation in blocks",
+        about="A block has a number: how much of it are norms and modulation. [roles.md](roles.md) "
+        "says more.",
+    ),
+)

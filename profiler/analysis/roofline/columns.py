@@ -4,57 +4,147 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import Column
+from profiler.table.columns import DATA_ONLY, Column
 
 __all__ = ["FUSIONS", "ROOFLINE", "ROOFLINE_ROLES"]
 
 _TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 
 _WORK: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "device that ran it", True),
-    Column("commands", _INT64, "", "its commands there, but host, sync and dma"),
+    Column("device", _TEXT, "", "device that ran it", True, importance=5),
+    Column("commands", _INT64, "", "its commands there, but host, sync and dma", importance=15),
     Column("busy_ns", _INT64, "ns", "sum of their durations"),
-    Column("wait_ns", _INT64, "ns", "idle time of the device directly before them, within calls"),
-    Column("flops", _INT64, "", "floating-point operations of those that are known", True),
-    Column("bytes", _INT64, "bytes", "bytes read and written of those that are known", True),
-    Column("intensity", _REAL, "FLOPs/byte", "of commands of which both are known", True),
-    Column("unknown_commands", _INT64, "", "commands whose FLOPs or bytes are not known"),
-    Column("unknown_ns", _INT64, "ns", "sum of the durations of these"),
+    Column(
+        "wait_ns",
+        _INT64,
+        "ns",
+        "idle time of the device directly before them, within calls",
+        label="waited",
+        importance=2,
+    ),
+    Column(
+        "flops",
+        _INT64,
+        "",
+        "floating-point operations of those that are known",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "bytes",
+        _INT64,
+        "bytes",
+        "bytes read and written of those that are known",
+        True,
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "intensity",
+        _REAL,
+        "FLOPs/byte",
+        "of commands of which both are known",
+        True,
+        label="FLOPs/byte",
+        importance=4,
+    ),
+    Column(
+        "unknown_commands",
+        _INT64,
+        "",
+        "commands whose FLOPs or bytes are not known",
+        importance=DATA_ONLY,
+    ),
+    Column("unknown_ns", _INT64, "ns", "sum of the durations of these", importance=15),
     Column(
         "attainable_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
     ),
     Column(
-        "of_roof", _REAL, "ratio", "attainable_ns / busy_ns, of what is known: half or more", True
+        "of_roof",
+        _REAL,
+        "ratio",
+        "attainable_ns / busy_ns, of what is known: half or more",
+        True,
+        kind="share",
     ),
-    Column("verdict", _TEXT, "", "compute-bound, memory-bound, launch-bound or host-bound", True),
+    Column(
+        "verdict",
+        _TEXT,
+        "",
+        "compute-bound, memory-bound, launch-bound or host-bound",
+        True,
+        kind="word",
+    ),
 )
 
 ROOFLINE: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
-    Column("layer", _TEXT, "", "tensor-level operation: module path or node name"),
-    Column("op_types", _TEXT, "", "op types, most time first, joined with commas"),
+    Column(
+        "submodule",
+        _TEXT,
+        "",
+        "submodule of its calls; null for work in no call",
+        True,
+        importance=1,
+    ),
+    Column("layer", _TEXT, "", "tensor-level operation: module path or node name", kind="layer"),
+    Column(
+        "op_types",
+        _TEXT,
+        "",
+        "op types, most time first, joined with commas",
+        kind="list",
+        importance=15,
+    ),
     *_WORK,
 )
 
 ROOFLINE_ROLES: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
+    Column(
+        "submodule",
+        _TEXT,
+        "",
+        "submodule of its calls; null for work in no call",
+        True,
+        importance=1,
+    ),
     Column("role", _TEXT, "", "what the commands are for in a diffusion model"),
     *_WORK,
 )
 
 FUSIONS: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule in whose calls the chain stands"),
-    Column("device", _TEXT, "", "device that ran it"),
+    Column("submodule", _TEXT, "", "submodule in whose calls the chain stands", importance=2),
+    Column("device", _TEXT, "", "device that ran it", importance=15),
     Column(
         "what",
         _TEXT,
         "",
         "attention, norm, modulation, norm and modulation, rope, softmax or elementwise",
+        kind="word",
     ),
-    Column("layer", _TEXT, "", "layer of the first command of the first such chain"),
-    Column("op_types", _TEXT, "", "op types of its commands in order"),
-    Column("chains", _INT64, "", "such chains in all traced calls"),
+    Column(
+        "layer",
+        _TEXT,
+        "",
+        "layer of the first command of the first such chain",
+        label="first layer",
+        kind="layer",
+        importance=15,
+    ),
+    Column("op_types", _TEXT, "", "op types of its commands in order", kind="layer"),
+    Column("chains", _INT64, "", "such chains in all traced calls", importance=1),
     Column("busy_ns", _INT64, "ns", "sum of their commands' durations"),
-    Column("saved_bytes", _INT64, "bytes", "writing and reading of intermediates, at most"),
-    Column("saved_ns", _INT64, "ns", "time that fusing saves by the device's profile", True),
+    Column(
+        "saved_bytes",
+        _INT64,
+        "bytes",
+        "writing and reading of intermediates, at most",
+        label="saves traffic",
+    ),
+    Column(
+        "saved_ns",
+        _INT64,
+        "ns",
+        "time that fusing saves by the device's profile",
+        True,
+        label="saves time",
+    ),
 )

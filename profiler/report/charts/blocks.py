@@ -7,7 +7,7 @@ import re
 import polars as pl
 
 from profiler.analysis.result import Analysis
-from profiler.analysis.roles.tables import block_roles
+from profiler.analysis.roles.times import block_roles
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking, unit_for
 from profiler.report.palette import ROLE_COLOURS, SURFACE, TEXT, Theme

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import polars as pl
 
 from profiler.messages import said
-from profiler.report.model import MINOR, Shown, TableView
+from profiler.report.model import TableView
 from profiler.report.words import word
+from profiler.table.columns import MINOR, Column
 
 __all__ = ["described", "table_json"]
 
@@ -37,7 +38,7 @@ def table_json(view: TableView) -> dict[str, Any]:
     }
     document: dict[str, Any] = {
         "name": said(view.name),
-        "columns": described(view.columns, view.meanings),
+        "columns": described(view.columns),
         "values": _values(view, frame),
         "shown": view.shown,
         "search": view.search,
@@ -61,14 +62,14 @@ def table_json(view: TableView) -> dict[str, Any]:
     return document
 
 
-def described(columns: Sequence[Shown], meanings: Mapping[str, str]) -> list[dict[str, Any]]:
+def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
     """The columns as the page's scripts take them."""
     return [
         {
             "name": column.name,
             "label": said(column.label),
             "kind": column.kind,
-            "meaning": said(meanings[column.name]),
+            "meaning": said(column.meaning),
             "minor": column.importance >= MINOR,
         }
         for column in columns
@@ -87,9 +88,16 @@ def _words(frame: pl.DataFrame) -> list[str]:
 
 def _plain(column: pl.Series) -> list[Any]:
     """Values as JSON has them: what is no number is null; reals with five digits."""
+    if column.dtype.is_nested():
+        return [_listed(value) for value in column.to_list()]
     if not column.dtype.is_float():
         return column.to_list()
     return [
         None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
         for value in column
     ]
+
+
+def _listed(values: Any) -> str | None:
+    """What a list holds, in one text."""
+    return None if values is None else ", ".join(map(str, values))

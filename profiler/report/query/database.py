@@ -21,10 +21,10 @@ import polars as pl
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.result import Analysis
-from profiler.analysis.roles.tables import with_roles
+from profiler.analysis.roles.of_commands import with_roles
 from profiler.errors import InputError, MissingPackageError
 from profiler.report.query.answer import Answer
-from profiler.report.query.tables import TABLES_OF_SQL, with_run
+from profiler.report.query.tables import tables_of_sql, with_run
 from profiler.table.columns import TABLES
 from profiler.table.run import Run
 
@@ -127,7 +127,7 @@ class Database:
         name = found[1].lower() if found else ""
         if name in TABLES:
             name = f"analysis.{name}"
-        table = TABLES_OF_SQL.get(name)
+        table = tables_of_sql().get(name)
         if table is None or name in self._made:
             return False
         if not table.of_analysis:
@@ -141,7 +141,7 @@ class Database:
     def _make(self, name: str, frame: pl.DataFrame) -> None:
         """Register `frame`; a table of the analysis under its bare name and under `analysis.`"""
         self._made.add(name)
-        of_analysis = TABLES_OF_SQL[name].of_analysis
+        of_analysis = tables_of_sql()[name].of_analysis
         self._register(f"frame_{name.replace('.', '_')}", frame)
         names = {name, f"analysis.{of_analysis}"} if of_analysis else {name}
         for view in names:

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
 
+from profiler.report.flat import flat, plain
 from profiler.trace.storage import appearing
 
 __all__ = ["FORMATS", "write_answer"]
@@ -42,19 +41,10 @@ def _csv(file: BinaryIO) -> Iterator[_Take]:
     def take(batch: pl.DataFrame) -> None:
         nonlocal begun
         if len(batch) or not begun:
-            _flat(batch).write_csv(file, include_header=not begun)
+            flat(batch).write_csv(file, include_header=not begun)
         begun = True
 
     yield take
-
-
-def _flat(batch: pl.DataFrame) -> pl.DataFrame:
-    """Lists and structs, which a line of CSV does not hold, as JSON."""
-    nested = [name for name, dtype in batch.schema.items() if dtype.is_nested()]
-    return batch.with_columns(
-        pl.Series(name, [_json_text(value) for value in batch[name].to_list()], dtype=pl.String)
-        for name in nested
-    )
 
 
 @contextmanager
@@ -86,7 +76,7 @@ def _json(file: BinaryIO) -> Iterator[_Take]:
         nonlocal begun
         for row in batch.iter_rows(named=True):
             file.write(b",\n" if begun else b"[\n")
-            file.write(json.dumps(_plain(row), ensure_ascii=False, default=str).encode())
+            file.write(json.dumps(plain(row), ensure_ascii=False, default=str).encode())
             begun = True
 
     yield take
@@ -98,18 +88,3 @@ FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
     "parquet": _parquet,
     "json": _json,
 }
-
-
-def _json_text(value: object) -> str | None:
-    return None if value is None else json.dumps(_plain(value), ensure_ascii=False, default=str)
-
-
-def _plain(value: object) -> object:
-    """What JSON can hold: numbers that it has no word for are null; times become text."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return float(value) if isinstance(value, Decimal) else value

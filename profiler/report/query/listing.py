@@ -13,7 +13,7 @@ from itertools import chain
 import polars as pl
 from rich.cells import cell_len, set_cell_size
 
-from profiler.report.query.tables import TABLES_OF_SQL, SqlTable
+from profiler.report.query.tables import SqlTable, tables_of_sql
 from profiler.report.units import count, counted
 
 __all__ = ["answer_lines", "table_lines"]
@@ -61,7 +61,7 @@ def answer_lines(
 
 def table_lines(width: int) -> Iterator[str]:
     """Every table that SQL sees, with its columns, their types, units and meanings."""
-    for table in TABLES_OF_SQL.values():
+    for table in tables_of_sql().values():
         yield from textwrap.wrap(f"{table.name}: {table.rows}", width)
         yield from _column_lines(table, width)
         yield ""
@@ -70,7 +70,7 @@ def table_lines(width: int) -> Iterator[str]:
 def _column_lines(table: SqlTable, width: int) -> Iterator[str]:
     longest = max(len(column.name) for column in table.columns)
     for column in table.columns:
-        kind = _TYPES.get(column.dtype.base_type(), "VARCHAR")
+        kind = _type_name(column.dtype)
         null = ", may be null" if column.nullable else ""
         unit = f" ({column.unit})" if column.unit and column.unit != "row" else ""
         head = f"  {column.name:<{longest}}  {kind:<7}  "
@@ -78,6 +78,13 @@ def _column_lines(table: SqlTable, width: int) -> Iterator[str]:
         yield from textwrap.wrap(
             text, max(width, len(head) + 20), initial_indent=head, subsequent_indent=" " * len(head)
         )
+
+
+def _type_name(dtype: pl.DataType) -> str:
+    """What DuckDB calls a type."""
+    if isinstance(dtype, pl.List) and isinstance(dtype.inner, pl.DataType):
+        return f"{_type_name(dtype.inner)}[]"
+    return _TYPES.get(dtype.base_type(), "VARCHAR")
 
 
 def _rows(frame: pl.DataFrame) -> Iterator[list[str]]:

@@ -11,12 +11,10 @@ from types import MappingProxyType
 
 import polars as pl
 
-from profiler.analysis.columns import LOSSES
-from profiler.analysis.columns import TABLES as OF_ANALYSIS
-from profiler.analysis.findings.columns import FINDINGS
+from profiler.analysis.registry import tables
 from profiler.table.columns import ARGS, TABLES, TEXT, Column
 
-__all__ = ["TABLES_OF_SQL", "SqlTable", "with_run"]
+__all__ = ["SqlTable", "tables_of_sql", "with_run"]
 
 _JOINED = "commands_with_calls"
 
@@ -47,36 +45,6 @@ _ROWS = {
     "args": "one argument that a producer gave a command",
     _JOINED: "one command with the call it belongs to",
 }
-_ROWS_OF_ANALYSIS = {
-    "pipelines": "one pipeline call",
-    "stages": "one stage",
-    "devices": "one device",
-    "submodules": "one submodule",
-    "branches": "one branch of a submodule",
-    "calls": "one call, with what its commands add up to",
-    "steps": "one denoising step",
-    "operators": "one operator of a submodule, its commands folded",
-    "geometry": "one part of a split operator",
-    "roles": "one role in a submodule",
-    "blocks": "one block of a submodule",
-    "roofline": "one operator on a device, against its roof",
-    "roofline_roles": "one role on a device, against its roof",
-    "fusions": "one chain of operators that could be fused",
-    "step_operators": "one part of the steps, and how it changes over them",
-    "step_times": "one part in one step",
-    "step_outliers": "one part in one step that stands out",
-    "guidance": "one measure of what guidance costs",
-    "invariants": "one group of operators that is computed again",
-    "memory_devices": "the memory of one device",
-    "memory": "the memory of one submodule on a device",
-    "memory_timeline": "one moment on a device, and its memory from then on",
-    "idle": "one device, and what it waited for",
-    "critical_path": "one part of a pipeline call's critical path",
-    "boundaries": "one pair of providers that a session switches between",
-    "stranded": "one layer that fell back to another provider",
-    "losses": "one thing that was executed but is not in the trace",
-    "findings": "one finding: what stands out, and what to do",
-}
 
 
 def _joined_columns() -> tuple[Column, ...]:
@@ -96,7 +64,8 @@ def _joined_columns() -> tuple[Column, ...]:
     return (_COMMAND, *TABLES["commands"], *added)
 
 
-def _tables() -> Mapping[str, SqlTable]:
+def tables_of_sql() -> Mapping[str, SqlTable]:
+    """By name in SQL, in the order in which they are listed."""
     of_run = {
         **TABLES,
         "commands": (_COMMAND, *TABLES["commands"]),
@@ -104,14 +73,10 @@ def _tables() -> Mapping[str, SqlTable]:
         "args": ARGS,
     }
     found = [SqlTable(name, _ROWS[name], (*columns, _RUN)) for name, columns in of_run.items()]
-    for name, columns in {**OF_ANALYSIS, "losses": LOSSES, "findings": FINDINGS}.items():
-        known = f"analysis.{name}" if name in TABLES else name
-        found.append(SqlTable(known, _ROWS_OF_ANALYSIS[name], (*columns, _RUN), name))
+    for table in tables():
+        known = f"analysis.{table.name}" if table.name in TABLES else table.name
+        found.append(SqlTable(known, table.row, (*table.columns, _RUN), table.name))
     return MappingProxyType({table.name: table for table in found})
-
-
-TABLES_OF_SQL: Mapping[str, SqlTable] = _tables()
-"""By name in SQL, in the order in which they are listed."""
 
 
 def with_run(frames: Mapping[str, pl.DataFrame]) -> pl.DataFrame:

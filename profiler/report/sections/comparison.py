@@ -9,44 +9,46 @@ from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import Said, said, sentence
 from profiler.report.charts.comparison import changes
 from profiler.report.diff_text import headline
-from profiler.report.model import Figure, Part, ReportInput, SectionKind, Shown
+from profiler.report.model import Figure, Part, ReportInput, SectionKind
 from profiler.report.patterns import pattern
-from profiler.report.views import table
+from profiler.report.views import renamed, table
+from profiler.table.columns import MINOR, Column
 
 __all__ = ["SECTION"]
 
 _ROWS = 200  # of a table
 _ONLY = "only in"
 _TIMES = (
-    Shown("base_ns", "baseline", "ns"),
-    Shown("new_ns", "this run", "ns"),
-    Shown("difference_ns", "difference", "ns", 5),
-    Shown("change", "change", "change"),
-    Shown("low", "from", "change", 5),
-    Shown("high", "to", "change", 5),
-    Shown("verdict", "verdict", "word"),
+    renamed(METRICS, "base_ns", label="baseline"),
+    renamed(METRICS, "new_ns", label="this run"),
+    renamed(METRICS, "difference_ns", importance=MINOR),
+    renamed(METRICS, "change", kind="change"),
+    renamed(METRICS, "low", label="from", kind="change", importance=MINOR),
+    renamed(METRICS, "high", label="to", kind="change", importance=MINOR),
+    renamed(METRICS, "verdict", kind="word"),
 )
-_WHOLE = (Shown("metric", "part", "layer"), *_TIMES, Shown("calls", "calls", "text", 5))
-_STEPS = (Shown("step", "step", "step"), *_TIMES)
-_ROLES = (Shown("submodule", "submodule", "text"), Shown("role", "role", "text"), *_TIMES)
+_WHOLE = (
+    renamed(METRICS, "metric", label="part", kind="layer"),
+    *_TIMES,
+    renamed(METRICS, "calls", importance=MINOR),
+)
+_STEPS = (renamed(METRICS, "step", kind="step"), *_TIMES)
+_ROLES = ("submodule", "role", *_TIMES)
 _MODULES = (
-    Shown("module", "module", "layer"),
-    Shown("submodule", "submodule", "text"),
-    Shown("role", "role", "text"),
+    renamed(METRICS, "module", kind="layer"),
+    "submodule",
+    "role",
     *_TIMES,
 )
-_RUNS = tuple(
-    Shown(name, label, kind)
-    for name, label, kind in (
-        ("side", "side", "word"),
-        ("run_id", "run", "text"),
-        ("pipeline", "pipeline", "text"),
-        ("devices", "devices", "list"),
-        ("pipelines", "pipeline calls", "count"),
-        ("steps", "steps", "count"),
-        ("calls", "calls", "count"),
-        ("traced_calls", "traced", "count"),
-    )
+_RUNS = (
+    renamed(RUNS, "side", kind="word"),
+    renamed(RUNS, "run_id", label="run"),
+    "pipeline",
+    renamed(RUNS, "devices", kind="list"),
+    renamed(RUNS, "pipelines", label="pipeline calls"),
+    "steps",
+    "calls",
+    renamed(RUNS, "traced_calls", label="traced"),
 )
 
 
@@ -96,7 +98,7 @@ def _rule() -> str:
 
 
 def _part(
-    title: Said, name: str, rows: pl.DataFrame, shown: tuple[Shown, ...], of: ReportInput
+    title: Said, name: str, rows: pl.DataFrame, shown: tuple[str | Column, ...], of: ReportInput
 ) -> Part:
     """The rows that differ most, those that only one side has last; steps in their order."""
     ordered = rows

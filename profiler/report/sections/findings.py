@@ -24,4 +24,10 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     return (Part(lead=lead, findings=found, always=True),)
 
 
-SECTION = SectionKind("findings", 30, said("Findings"), _parts)
+SECTION = SectionKind(
+    "findings",
+    30,
+    said("Findings"),
+    _parts,
+    tables=("findings",),
+)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from profiler.analysis.denoise.columns import GUIDANCE, INVARIANTS
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said, sentence
-from profiler.report.model import Part, ReportInput, SectionKind, Shown
+from profiler.report.model import Part, ReportInput, SectionKind
 from profiler.report.units import duration, percent
 from profiler.report.views import table
 
@@ -21,28 +21,28 @@ _UPPER = said(
     "at most: of what is known ahead all but one execution, were it computed as one batch"
 )
 _GUIDANCE = (
-    Shown("what", "what", "word"),
-    Shown("submodule", "submodule", "text"),
-    Shown("branch", "branch", "text", 1),
-    Shown("calls", "calls", "count", 2),
-    Shown("wall_ns", "costs", "ns"),
-    Shown("calibrated_ns", "untraced", "ns", 4),
-    Shown("busy_ns", "device time", "ns", 3),
-    Shown("share", "share", "share"),
-    Shown("estimated", "estimated", "flag"),
-    Shown("evidence", "evidence", "word", 5),
+    "what",
+    "submodule",
+    "branch",
+    "calls",
+    "wall_ns",
+    "calibrated_ns",
+    "busy_ns",
+    "share",
+    "estimated",
+    "evidence",
 )
 _INVARIANTS = (
-    Shown("layer", "layer", "layer"),
-    Shown("submodule", "submodule", "text", 2),
-    Shown("rule", "what", "word"),
-    Shown("same_over", "same over", "word", 1),
-    Shown("calls", "calls", "count", 3),
-    Shown("needed", "needed", "count", 4),
-    Shown("busy_ns", "busy", "ns", 3),
-    Shown("saved_ns", "saved", "ns"),
-    Shown("estimated", "at most", "flag"),
-    Shown("evidence", "evidence", "word", 5),
+    "layer",
+    "submodule",
+    "rule",
+    "same_over",
+    "calls",
+    "needed",
+    "busy_ns",
+    "saved_ns",
+    "estimated",
+    "evidence",
 )
 
 
@@ -89,5 +89,10 @@ def _savings(analysis: Analysis) -> str:
 
 
 SECTION = SectionKind(
-    "guidance", 90, said("Guidance and redundancy"), _parts, contents=said("Guidance")
+    "guidance",
+    90,
+    said("Guidance and redundancy"),
+    _parts,
+    contents=said("Guidance"),
+    tables=("guidance", "invariants"),
 )

@@ -11,8 +11,8 @@ from profiler.messages import said, sentence
 from profiler.report.charts.critical_path import critical_path
 from profiler.report.charts.idle import idle
 from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
-from profiler.report.model import Figure, Part, ReportInput, SectionKind, Shown
-from profiler.report.views import table
+from profiler.report.model import Figure, Part, ReportInput, SectionKind
+from profiler.report.views import renamed, table
 
 __all__ = ["SECTION"]
 
@@ -20,47 +20,47 @@ _PATH_ROWS = 30
 _STRANDED = 100
 _SUFFIX = "ExecutionProvider"
 _IDLE = (
-    Shown("device", "device", "text"),
-    Shown("span_ns", "span", "ns", 2),
-    Shown("computing_ns", "computing", "ns", 4),
-    Shown("waiting_ns", "waiting", "ns"),
-    Shown("data_ns", "for data", "ns"),
-    Shown("other_device_ns", "for another device", "ns"),
-    Shown("host_ns", "for the host", "ns"),
-    Shown("queued_ns", "queued", "ns", 1),
-    Shown("between_ns", "between calls", "ns"),
-    Shown("between_host_ns", "of it host work", "ns", 3),
-    Shown("long_gaps", "long gaps", "count", 6),
-    Shown("long_gap_ns", "in these", "ns", 6),
-    Shown("transfer_ns", "transfers", "ns", 4),
-    Shown("overlap", "transfers hidden", "share", 1),
+    "device",
+    "span_ns",
+    "computing_ns",
+    "waiting_ns",
+    "data_ns",
+    "other_device_ns",
+    "host_ns",
+    "queued_ns",
+    "between_ns",
+    "between_host_ns",
+    "long_gaps",
+    "long_gap_ns",
+    "transfer_ns",
+    "overlap",
 )
 _PATH = (
-    Shown("part", "part", "word"),
-    Shown("submodule", "submodule", "text"),
-    Shown("device", "device", "text", 2),
-    Shown("pieces", "pieces", "count", 1),
-    Shown("path_ns", "on the path", "ns"),
-    Shown("share", "share", "share", meaning="path_ns / wall time of the pipeline calls"),
+    "part",
+    "submodule",
+    "device",
+    "pieces",
+    "path_ns",
+    renamed(CRITICAL_PATH, "share", meaning="path_ns / wall time of the pipeline calls"),
 )
 _BOUNDARIES = (
-    Shown("submodule", "submodule", "text"),
-    Shown("source", "from provider", "text"),
-    Shown("target", "to provider", "text"),
-    Shown("calls", "calls", "count", 2),
-    Shown("switches", "switches", "count"),
-    Shown("copies", "copies", "count", 1),
-    Shown("bytes", "bytes", "bytes"),
-    Shown("copy_ns", "copying", "ns"),
-    Shown("gap_ns", "gaps", "ns"),
+    "submodule",
+    "source",
+    "target",
+    "calls",
+    "switches",
+    "copies",
+    "bytes",
+    "copy_ns",
+    "gap_ns",
 )
 _STRANDED_NODES = (
-    Shown("layer", "layer", "layer"),
-    Shown("submodule", "submodule", "text"),
-    Shown("op_type", "op type", "text"),
-    Shown("provider", "provider", "text", 1),
-    Shown("nodes", "nodes", "count"),
-    Shown("busy_ns", "busy", "ns"),
+    "layer",
+    "submodule",
+    "op_type",
+    "provider",
+    "nodes",
+    "busy_ns",
 )
 
 
@@ -114,5 +114,10 @@ def _providers(of: ReportInput) -> Iterator[Part]:
 
 
 SECTION = SectionKind(
-    "idle", 70, said("Idle time and critical path"), _parts, contents=said("Idle")
+    "idle",
+    70,
+    said("Idle time and critical path"),
+    _parts,
+    contents=said("Idle"),
+    tables=("idle", "critical_path", "boundaries", "stranded"),
 )

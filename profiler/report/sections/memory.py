@@ -8,34 +8,34 @@ from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES
 from profiler.analysis.result import Analysis
 from profiler.messages import said, sentence
 from profiler.report.charts.memory import memory
-from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind, Shown
+from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
 from profiler.report.views import table
 
 __all__ = ["SECTION"]
 
 _UNCOUNTED_WEIGHTS = said("needed: the peak, and weights, which the counters leave out")
 _DEVICES = (
-    Shown("device", "device", "text"),
-    Shown("peak_bytes", "peak", "bytes"),
-    Shown("peak_ns", "at", "ns", 4),
-    Shown("submodule", "in", "text", 1),
-    Shown("step", "step", "step", 2),
-    Shown("least_bytes", "least", "bytes", 4),
-    Shown("weight_bytes", "weights", "bytes", 2),
-    Shown("needed_bytes", "needed", "bytes"),
-    Shown("size_bytes", "memory", "bytes", 3),
-    Shown("headroom_bytes", "head-room", "bytes"),
-    Shown("counters", "counters", "list", 5),
+    "device",
+    "peak_bytes",
+    "peak_ns",
+    "submodule",
+    "step",
+    "least_bytes",
+    "weight_bytes",
+    "needed_bytes",
+    "size_bytes",
+    "headroom_bytes",
+    "counters",
 )
 _HOLDERS = (
-    Shown("submodule", "submodule", "text"),
-    Shown("device", "device", "text"),
-    Shown("held_bytes", "held", "bytes"),
-    Shown("share", "share", "share"),
-    Shown("weight_bytes", "weights", "bytes"),
-    Shown("activation_bytes", "activations", "bytes"),
-    Shown("peak_bytes", "own peak", "bytes", 1),
-    Shown("calls", "calls", "count", 2),
+    "submodule",
+    "device",
+    "held_bytes",
+    "share",
+    "weight_bytes",
+    "activation_bytes",
+    "peak_bytes",
+    "calls",
 )
 
 
@@ -69,4 +69,10 @@ def _course(analysis: Analysis) -> tuple[Bars, ...]:
     return tuple(Bars(str(device), rows["bytes"].to_list()) for (device,), rows in groups)
 
 
-SECTION = SectionKind("memory", 80, said("Memory"), _parts)
+SECTION = SectionKind(
+    "memory",
+    80,
+    said("Memory"),
+    _parts,
+    tables=("memory_devices", "memory", "memory_timeline"),
+)

@@ -10,48 +10,54 @@ from profiler.analysis.operators.columns import GEOMETRY, OPERATORS
 from profiler.messages import joined, said
 from profiler.report.charts.operators import operators as chart
 from profiler.report.excerpts import split_operators
-from profiler.report.model import Figure, Part, ReportInput, Shown, TableView
+from profiler.report.model import Figure, Part, ReportInput, TableView
 from profiler.report.patterns import by_pattern
 from profiler.report.units import count, counted
-from profiler.report.views import table
+from profiler.report.views import renamed, table
+from profiler.table.columns import Column
 
 __all__ = ["LAYERS", "operator_parts"]
 
 _SPLIT = 50  # operators that a page holds
-LAYERS = Shown(
-    "layers", "layers", "count", meaning="layers of repeated blocks that this row stands for"
+LAYERS = Column(
+    "layers",
+    pl.UInt32(),
+    "",
+    "layers of repeated blocks that this row stands for",
+    label="layers",
+    kind="count",
 )
 _OPERATORS = (
-    Shown("layer", "layer", "layer"),
-    Shown("submodule", "submodule", "text", 1),
-    Shown("op_types", "op types", "list", 4),
+    "layer",
+    "submodule",
+    "op_types",
     LAYERS,
-    Shown("commands", "commands", "count", 2),
-    Shown("calls", "calls", "count", 4),
-    Shown("busy_sum_ns", "busy sum", "ns"),
-    Shown("share", "share", "share"),
-    Shown("wall_union_ns", "wall union", "ns", 1),
-    Shown("parallel_efficiency", "par. eff.", "ratio", 2),
-    Shown("imbalance", "imbal.", "factor", 5),
-    Shown("devices", "devices", "list", 4),
-    Shown("calibrated_ns", "calibrated", "ns", 3),
-    Shown("median_ns", "median a call", "ns", 6),
-    Shown("tracks", "tracks", "count", 6),
+    "commands",
+    "calls",
+    "busy_sum_ns",
+    "share",
+    "wall_union_ns",
+    "parallel_efficiency",
+    renamed(OPERATORS, "imbalance", label="imbal."),
+    "devices",
+    "calibrated_ns",
+    "median_ns",
+    "tracks",
 )
 _SPLIT_PARTS = (
-    Shown("layer", "operator", "layer"),
-    Shown("part", "part", "word"),
-    Shown("submodule", "submodule", "text", 3),
-    Shown("device", "device", "text"),
-    Shown("calls", "calls", "count", 5),
-    Shown("commands", "commands", "count", 4),
-    Shown("tracks", "tracks", "count", 1),
-    Shown("wall_union_ns", "wall union", "ns"),
-    Shown("busy_sum_ns", "busy sum", "ns"),
-    Shown("gap_ns", "gaps", "ns", 1),
-    Shown("parallel_efficiency", "par. eff.", "ratio"),
-    Shown("imbalance", "imbal.", "factor"),
-    Shown("device_imbalance", "of devices", "factor", 2),
+    "layer",
+    "part",
+    "submodule",
+    "device",
+    "calls",
+    "commands",
+    "tracks",
+    "wall_union_ns",
+    "busy_sum_ns",
+    "gap_ns",
+    "parallel_efficiency",
+    renamed(GEOMETRY, "imbalance", label="imbal."),
+    "device_imbalance",
 )
 
 

@@ -68,5 +68,10 @@ def _file(file: TraceFile) -> tuple[str, str]:
 
 
 SECTION = SectionKind(
-    "provenance", 130, said("Provenance and losses"), _parts, contents=said("Provenance")
+    "provenance",
+    130,
+    said("Provenance and losses"),
+    _parts,
+    contents=said("Provenance"),
+    tables=("losses",),
 )

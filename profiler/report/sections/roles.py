@@ -11,7 +11,7 @@ from profiler.messages import said, sentence
 from profiler.report.charts.blocks import blocks as block_chart
 from profiler.report.charts.blocks import submodule_of_blocks
 from profiler.report.charts.roles import roles as role_chart
-from profiler.report.model import Figure, Part, ReportInput, Shown
+from profiler.report.model import Figure, Part, ReportInput
 from profiler.report.views import table
 
 __all__ = ["role_parts"]
@@ -21,28 +21,28 @@ _WITHOUT_CLASSES = said(
     "the trace has no classes of modules: roles are by names, op types and shapes"
 )
 _ROLES = (
-    Shown("submodule", "submodule", "text"),
-    Shown("role", "role", "text"),
-    Shown("commands", "commands", "count", 3),
-    Shown("busy_ns", "busy", "ns"),
-    Shown("share", "share", "share"),
-    Shown("calibrated_ns", "untraced", "ns", 4),
-    Shown("image_ns", "image", "ns", 1),
-    Shown("context_ns", "context", "ns", 1),
-    Shown("norm_kinds", "norms", "list", 2),
-    Shown("decided_by", "decided by", "list", 5),
+    "submodule",
+    "role",
+    "commands",
+    "busy_ns",
+    "share",
+    "calibrated_ns",
+    "image_ns",
+    "context_ns",
+    "norm_kinds",
+    "decided_by",
 )
 _OF_BLOCKS = (
-    Shown("block", "block", "layer"),
-    Shown("submodule", "submodule", "text"),
-    Shown("commands", "commands", "count", 3),
-    Shown("busy_ns", "busy", "ns"),
-    Shown("norm_ns", "norms", "ns", 1),
-    Shown("norm_share", "norms", "share"),
-    Shown("modulation_ns", "modulation", "ns", 1),
-    Shown("modulation_share", "modulation", "share"),
-    Shown("image_ns", "image", "ns", 4),
-    Shown("context_ns", "context", "ns", 4),
+    "block",
+    "submodule",
+    "commands",
+    "busy_ns",
+    "norm_ns",
+    "norm_share",
+    "modulation_ns",
+    "modulation_share",
+    "image_ns",
+    "context_ns",
 )
 
 

@@ -4,48 +4,67 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
 from profiler.messages import said, sentence
 from profiler.report.charts.roofline import roofline
 from profiler.report.excerpts import roof_sentence, with_rates
-from profiler.report.model import Figure, Part, ReportInput, SectionKind, Shown
+from profiler.report.model import Figure, Part, ReportInput, SectionKind
 from profiler.report.sections.operators import operator_parts
 from profiler.report.sections.roles import role_parts
 from profiler.report.views import table
+from profiler.table.columns import Column
 
 __all__ = ["SECTION"]
 
 _HELD = 100  # rows of a table
 _RATES = (
-    Shown("device", "device", "text", 4),
-    Shown("busy_ns", "busy", "ns"),
-    Shown("attainable_ns", "attainable", "ns"),
-    Shown("of_roof", "of roof", "share"),
-    Shown("verdict", "verdict", "word"),
-    Shown("rate", "GFLOP/s", "number", 3, "flops / time of commands that have both"),
-    Shown("bandwidth", "GB/s", "number", 3, "bytes / time of commands that have both"),
-    Shown("intensity", "FLOPs/byte", "number", 4),
-    Shown("wait_ns", "waited", "ns", 2),
-    Shown("unknown_ns", "unknown", "ns", 5),
-    Shown("commands", "commands", "count", 6),
+    "device",
+    "busy_ns",
+    "attainable_ns",
+    "of_roof",
+    "verdict",
+    Column(
+        "rate",
+        pl.Float64(),
+        "",
+        "flops / time of commands that have both",
+        label="GFLOP/s",
+        kind="number",
+        importance=3,
+    ),
+    Column(
+        "bandwidth",
+        pl.Float64(),
+        "",
+        "bytes / time of commands that have both",
+        label="GB/s",
+        kind="number",
+        importance=3,
+    ),
+    "intensity",
+    "wait_ns",
+    "unknown_ns",
+    "commands",
 )
-_ROLES = (Shown("role", "role", "text"), Shown("submodule", "submodule", "text", 1), *_RATES)
+_ROLES = ("role", "submodule", *_RATES)
 _OPERATORS = (
-    Shown("layer", "layer", "layer"),
-    Shown("submodule", "submodule", "text", 1),
-    Shown("op_types", "op types", "list", 5),
+    "layer",
+    "submodule",
+    "op_types",
     *_RATES,
 )
 _FUSIONS = (
-    Shown("what", "what", "word"),
-    Shown("op_types", "op types", "layer"),
-    Shown("submodule", "submodule", "text", 2),
-    Shown("device", "device", "text", 5),
-    Shown("chains", "chains", "count", 1),
-    Shown("busy_ns", "busy", "ns"),
-    Shown("saved_bytes", "saves traffic", "bytes"),
-    Shown("saved_ns", "saves time", "ns"),
-    Shown("layer", "first layer", "layer", 6),
+    "what",
+    "op_types",
+    "submodule",
+    "device",
+    "chains",
+    "busy_ns",
+    "saved_bytes",
+    "saved_ns",
+    "layer",
 )
 
 
@@ -110,5 +129,10 @@ def _without_ticks(text: str) -> str:
 
 
 SECTION = SectionKind(
-    "roofline", 60, said("Operators, roles and roofline"), _parts, contents=said("Operators")
+    "roofline",
+    60,
+    said("Operators, roles and roofline"),
+    _parts,
+    contents=said("Operators"),
+    tables=("operators", "geometry", "roles", "blocks", "roofline", "roofline_roles", "fusions"),
 )

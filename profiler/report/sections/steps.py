@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_OUTLIERS
 from profiler.analysis.result import Analysis
 from profiler.messages import said
@@ -11,40 +13,74 @@ from profiler.report.charts.step_bars import step_bars
 from profiler.report.charts.step_matrix import matrix_chart, matrix_of
 from profiler.report.charts.steps import steps
 from profiler.report.excerpts import changing_parts, explained_outliers, outlier_count
-from profiler.report.model import Figure, Part, ReportInput, Shown
+from profiler.report.model import Figure, Part, ReportInput
 from profiler.report.units import count, counted, duration
 from profiler.report.views import table
+from profiler.table.columns import Column
 
 __all__ = ["step_parts"]
 
 _HELD = 100  # rows of a table
-_PART = Shown("part", "part", "layer", meaning="layer and role, submodule, or step")
+_PART = Column(
+    "part", pl.String(), "", "layer and role, submodule, or step", label="part", kind="layer"
+)
 _CHANGES = (
     _PART,
-    Shown("submodule", "submodule", "text", 4),
-    Shown("steps", "steps", "count", 4),
-    Shown("total_ns", "total", "ns", 4),
-    Shown("median_ns", "median", "ns"),
-    Shown("spread", "spread", "ratio", 3),
-    Shown("warmup_steps", "warm-up", "count", 1),
-    Shown("warmup_ns", "cost", "ns", 2),
-    Shown("drift", "drift", "ratio", meaning="drift_ns from the first step to the last / median"),
-    Shown("drift_low", "from", "ratio", 5, "lower end of its 95 % interval"),
-    Shown("drift_high", "to", "ratio", 5, "upper end of its 95 % interval"),
-    Shown("outliers", "outliers", "count"),
-    Shown("outlier_ns", "cost of these", "ns", 3),
+    "submodule",
+    "steps",
+    "total_ns",
+    "median_ns",
+    "spread",
+    "warmup_steps",
+    "warmup_ns",
+    Column(
+        "drift",
+        pl.Float64(),
+        "",
+        "drift_ns from the first step to the last / median",
+        label="drift",
+        kind="ratio",
+    ),
+    Column(
+        "drift_low",
+        pl.Float64(),
+        "",
+        "lower end of its 95 % interval",
+        label="from",
+        kind="ratio",
+        importance=15,
+    ),
+    Column(
+        "drift_high",
+        pl.Float64(),
+        "",
+        "upper end of its 95 % interval",
+        label="to",
+        kind="ratio",
+        importance=15,
+    ),
+    "outliers",
+    "outlier_ns",
 )
 _OUTLIERS = (
     _PART,
-    Shown("pipeline", "pipeline call", "count"),
-    Shown("step", "step", "step"),
-    Shown("submodule", "submodule", "text", 5),
-    Shown("busy_ns", "time", "ns", 2),
-    Shown("excess_ns", "too long", "ns"),
-    Shown("cause", "cause", "word"),
-    Shown("cause_ns", "of it", "ns", 1),
-    Shown("place", "on", "text", 1, "device and track of the work that overlapped"),
-    Shown("cause_layer", "running", "layer", 1),
+    "pipeline",
+    "step",
+    "submodule",
+    "busy_ns",
+    "excess_ns",
+    "cause",
+    "cause_ns",
+    Column(
+        "place",
+        pl.String(),
+        "",
+        "device and track of the work that overlapped",
+        label="on",
+        kind="text",
+        importance=1,
+    ),
+    "cause_layer",
 )
 
 
@@ -111,7 +147,7 @@ def _outliers(of: ReportInput) -> Part:
     """The outliers that cost most; the table of the analysis may hold fewer than there are."""
     found, total = of.analysis.step_outliers, outlier_count(of.analysis)
     several = found["pipeline"].n_unique() > 1
-    shown = [column for column in _OUTLIERS if several or column.name != "pipeline"]
+    shown = [column for column in _OUTLIERS if several or column != "pipeline"]
     left = said(
         "The {shown} of {total} outliers that cost most.",
         shown=count(len(found)),

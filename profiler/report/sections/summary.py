@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.comparison.compare import Comparison
-from profiler.analysis.result import Accounting, Analysis, RunSummary
+from profiler.analysis.result import Analysis, RunSummary
 from profiler.messages import joined, said, sentence
 from profiler.report.diff_text import headline as difference
 from profiler.report.facts import key_facts, missing_lines

@@ -6,60 +6,61 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from profiler.analysis import columns
+from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.result import Analysis
+from profiler.analysis.submodules.columns import BRANCHES, SUBMODULES
 from profiler.messages import said
 from profiler.report.charts.stages import stages
-from profiler.report.model import Figure, Part, ReportInput, SectionKind, Shown, TableView
+from profiler.report.model import Figure, Part, ReportInput, SectionKind, TableView
 from profiler.report.sections.steps import step_parts
 from profiler.report.views import table
 
 __all__ = ["SECTION"]
 
 _STAGES = (
-    Shown("stage", "stage", "text"),
-    Shown("duration_ns", "duration", "ns"),
-    Shown("share", "share", "share", 2),
-    Shown("calls", "calls", "count", 1),
-    Shown("calls_ns", "in calls", "ns"),
-    Shown("host_ns", "host work", "ns"),
-    Shown("idle_ns", "idle", "ns"),
+    "stage",
+    "duration_ns",
+    "share",
+    "calls",
+    "calls_ns",
+    "host_ns",
+    "idle_ns",
 )
 _PIPELINES = (
-    Shown("pipeline", "pipeline call", "count"),
-    Shown("name", "pipeline", "text"),
-    Shown("start_ns", "start", "ns", 2),
-    Shown("duration_ns", "duration", "ns"),
-    Shown("overlapping", "at once", "flag", 4),
-    Shown("steps", "steps", "count", 4),
-    Shown("calls", "calls", "count", 3),
-    Shown("calls_ns", "in calls", "ns"),
-    Shown("host_ns", "host work", "ns"),
-    Shown("idle_ns", "idle", "ns"),
-    Shown("residual_share", "unaccounted", "share", 1),
+    "pipeline",
+    "name",
+    "start_ns",
+    "duration_ns",
+    "overlapping",
+    "steps",
+    "calls",
+    "calls_ns",
+    "host_ns",
+    "idle_ns",
+    "residual_share",
 )
 _CALL_TIMES = (
-    Shown("calls", "calls", "count"),
-    Shown("total_ns", "total", "ns"),
-    Shown("share", "share", "share"),
-    Shown("first_ns", "first call", "ns"),
-    Shown("min_ns", "shortest", "ns", 5),
-    Shown("median_ns", "median", "ns"),
-    Shown("max_ns", "longest", "ns", 2),
-    Shown("busy_ns", "device time", "ns", 3),
+    "calls",
+    "total_ns",
+    "share",
+    "first_ns",
+    "min_ns",
+    "median_ns",
+    "max_ns",
+    "busy_ns",
 )
 _SUBMODULES = (
-    Shown("submodule", "submodule", "text"),
-    Shown("stage", "stage", "text", 6),
-    Shown("device", "device", "text", 1),
+    "submodule",
+    "stage",
+    "device",
     *_CALL_TIMES,
-    Shown("commands", "commands", "count", 4),
-    Shown("operators", "operators", "count", 5),
-    Shown("calibration", "calibration", "calibration", 5),
+    "commands",
+    "operators",
+    "calibration",
 )
 _BRANCHES = (
-    Shown("submodule", "submodule", "text"),
-    Shown("branch", "branch", "text"),
+    "submodule",
+    "branch",
     *_CALL_TIMES,
 )
 
@@ -69,7 +70,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     analysis = of.analysis
     branches = analysis.branches.filter(pl.len().over("submodule") > 1)
     submodules = table(
-        "submodules", "submodules", _SUBMODULES, columns.SUBMODULES, analysis.submodules, shown=20
+        "submodules", "submodules", _SUBMODULES, SUBMODULES, analysis.submodules, shown=20
     )
     return (
         *_stages(analysis),
@@ -77,7 +78,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
         Part(said("Submodules"), table=submodules),
         Part(
             said("Submodules by branch"),
-            table=table("branches", "branches", _BRANCHES, columns.BRANCHES, branches, shown=20),
+            table=table("branches", "branches", _BRANCHES, BRANCHES, branches, shown=20),
             folded=True,
         ),
         *step_parts(of),
@@ -108,7 +109,7 @@ def _stage_table(analysis: Analysis) -> TableView | None:
             },
             schema_overrides={name: found.schema[name] for name in sums},
         )
-    return table("stages", "stages", _STAGES, columns.STAGES, found, shown=20, totals=totals)
+    return table("stages", "stages", _STAGES, STAGES, found, shown=20, totals=totals)
 
 
 _SUMMED = ("calls_ns", "host_ns", "idle_ns")
@@ -118,10 +119,24 @@ def _pipelines(of: ReportInput) -> Iterator[Part]:
     pipelines = of.analysis.pipelines
     if len(pipelines) > 1:
         relative = pipelines.with_columns(pl.col("start_ns") - of.begin_ns)
-        made = table(
-            "pipelines", "pipeline calls", _PIPELINES, columns.PIPELINES, relative, shown=12
-        )
+        made = table("pipelines", "pipeline calls", _PIPELINES, PIPELINES, relative, shown=12)
         yield Part(said("Pipeline calls"), table=made)
 
 
-SECTION = SectionKind("time", 20, said("Where the time went"), _parts, contents=said("Time"))
+SECTION = SectionKind(
+    "time",
+    20,
+    said("Where the time went"),
+    _parts,
+    contents=said("Time"),
+    tables=(
+        "stages",
+        "pipelines",
+        "submodules",
+        "branches",
+        "steps",
+        "step_times",
+        "step_operators",
+        "step_outliers",
+    ),
+)

@@ -18,7 +18,7 @@ from rich.text import Text
 from profiler.report.units import size
 
 __all__ = [
-    "Column",
+    "Drawn",
     "clean",
     "numbers",
     "percents",
@@ -43,7 +43,7 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class Drawn:
     """One column. `rank` 0 always stays; of the others the highest goes first where the table is
     too wide. A column with `shrink` is cut down to that many characters before another goes, and
     further where none is left to go."""
@@ -59,28 +59,28 @@ class Column:
         return max(cell_len(text) for text in (self.header, *self.cells))
 
 
-def texts(header: str, values: Iterable[object], *, rank: int = 0, shrink: int = 0) -> Column:
+def texts(header: str, values: Iterable[object], *, rank: int = 0, shrink: int = 0) -> Drawn:
     """Names, left-aligned, control characters removed."""
     cells = tuple(_NOTHING if v is None or v == "" else clean(str(v)) for v in values)
-    return Column(header, cells, right=False, rank=rank, shrink=shrink)
+    return Drawn(header, cells, right=False, rank=rank, shrink=shrink)
 
 
-def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
+def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
     """Counts with thousands separators; fractions with one digit, where there are any."""
     values = list(values)
     whole = all(v is None or float(v).is_integer() for v in values)
     cells = (_NOTHING if v is None else f"{v:z,.0f}" if whole else f"{v:z,.1f}" for v in values)
-    return Column(header, tuple(cells), rank=rank)
+    return Drawn(header, tuple(cells), rank=rank)
 
 
-def ratios(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
+def ratios(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
     """Ratios with two digits."""
-    return Column(header, tuple(_NOTHING if v is None else f"{v:z.2f}" for v in values), rank=rank)
+    return Drawn(header, tuple(_NOTHING if v is None else f"{v:z.2f}" for v in values), rank=rank)
 
 
-def rates(header: str, values: Iterable[float | None], *, rank: int = 0) -> Column:
+def rates(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
     """Numbers that differ by orders: three significant digits, as the page has them."""
-    return Column(header, tuple(_NOTHING if v is None else _rate(v) for v in values), rank=rank)
+    return Drawn(header, tuple(_NOTHING if v is None else _rate(v) for v in values), rank=rank)
 
 
 def _rate(value: float) -> str:
@@ -91,23 +91,23 @@ def _rate(value: float) -> str:
 
 def percents(
     header: str, values: Iterable[float | None], *, rank: int = 0, signed: bool = False
-) -> Column:
+) -> Drawn:
     """Ratios as per cent with one digit, the unit in the header; `signed` with a plus, too."""
     cells = (
         _NOTHING if v is None else "+" * (signed and v > 0) + _fixed(v * 100, 1) for v in values
     )
-    return Column(f"{header} %", tuple(cells), rank=rank)
+    return Drawn(f"{header} %", tuple(cells), rank=rank)
 
 
-def sizes(header: str, values: Iterable[int | None], *, rank: int = 0) -> Column:
+def sizes(header: str, values: Iterable[int | None], *, rank: int = 0) -> Drawn:
     """Bytes, each with its unit."""
     cells = (_NOTHING if v is None else size(v).replace("\N{NO-BREAK SPACE}", " ") for v in values)
-    return Column(header, tuple(cells), rank=rank)
+    return Drawn(header, tuple(cells), rank=rank)
 
 
 def times(
     header: str, values: Iterable[int | None], *, rank: int = 0, like_ns: int | None = None
-) -> Column:
+) -> Drawn:
     """Nanoseconds in the unit that suits the column's largest, or `like_ns`: the header has it."""
     values = list(values)
     largest = max((abs(v) for v in values if v is not None), default=0)
@@ -115,7 +115,7 @@ def times(
     digits = max(0, min(3, 2 - math.floor(math.log10(max(largest / factor, 1)))))
     digits = 0 if factor == 1 else max(digits, 1)
     cells = (_NOTHING if v is None else _fixed(v / factor, digits) for v in values)
-    return Column(f"{header} {unit}", tuple(cells), rank=rank)
+    return Drawn(f"{header} {unit}", tuple(cells), rank=rank)
 
 
 def _unit(largest_ns: float) -> tuple[float, str]:
@@ -158,7 +158,7 @@ class _Grid(Table):
             yield Text(f"not shown: {names}", style="dim")
 
 
-def table(columns: Sequence[Column], width: int, *, strong: Iterable[int] = ()) -> Table:
+def table(columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = ()) -> Table:
     """The columns as a table of at most `width` characters; `strong` rows bold. Columns that had to
     go are named below it."""
     given = columns
@@ -176,7 +176,7 @@ def table(columns: Sequence[Column], width: int, *, strong: Iterable[int] = ()) 
     return grid
 
 
-def _fit(columns: list[Column], width: int) -> tuple[list[Column], list[int]]:
+def _fit(columns: list[Drawn], width: int) -> tuple[list[Drawn], list[int]]:
     """Drop columns until the rest fits at its smallest; then the width of each. Where even those
     that always stay do not fit, the last go, but never the first."""
     while _smallest(columns) > width and any(column.rank for column in columns):
@@ -195,17 +195,17 @@ def _fit(columns: list[Column], width: int) -> tuple[list[Column], list[int]]:
     return columns, limits
 
 
-def _smallest(columns: Sequence[Column]) -> int:
+def _smallest(columns: Sequence[Drawn]) -> int:
     return sum(_least(column) for column in columns) + _GAP * (len(columns) - 1)
 
 
-def _shrunk(columns: Sequence[Column]) -> int:
+def _shrunk(columns: Sequence[Drawn]) -> int:
     """The width where every column that may has shrunk as far as it can."""
     least = (min(_least(one), _NARROWEST) if one.shrink else _least(one) for one in columns)
     return sum(least) + _GAP * (len(columns) - 1)
 
 
-def _least(column: Column) -> int:
+def _least(column: Drawn) -> int:
     return min(column.width, column.shrink) if column.shrink else column.width
 
 

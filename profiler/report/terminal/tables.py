@@ -10,9 +10,9 @@ import polars as pl
 from rich.console import RenderableType
 from rich.text import Text
 
-from profiler.report.model import Shown, TableView
+from profiler.report.model import TableView
 from profiler.report.terminal.layout import (
-    Column,
+    Drawn,
     numbers,
     percents,
     rates,
@@ -23,6 +23,7 @@ from profiler.report.terminal.layout import (
     times,
 )
 from profiler.report.units import count
+from profiler.table.columns import Column
 
 __all__ = ["table_texts"]
 
@@ -51,7 +52,7 @@ def _grid(view: TableView, frame: pl.DataFrame, width: int) -> RenderableType:
     return table(columns, width, strong=[*strong][-1:])
 
 
-def _of_totals(view: TableView, column: Shown) -> list[Any]:
+def _of_totals(view: TableView, column: Column) -> list[Any]:
     return [] if view.totals is None else view.totals[column.name].to_list()
 
 
@@ -59,34 +60,35 @@ def _most(values: Sequence[int | None]) -> int:
     return max((abs(value) for value in values if value is not None), default=0)
 
 
-def _column(shown: Shown, values: list[Any], longest_ns: int) -> Column:
+def _column(shown: Column, values: list[Any], longest_ns: int) -> Drawn:
     """The values as their kind is written; times of a table are in one unit."""
     label, rank = shown.label, shown.importance
     if shown.kind in ("ns", "instant"):
         return times(label, values, rank=rank, like_ns=longest_ns)
     if shown.kind in _SHRUNK:
-        return texts(label, values, rank=rank, shrink=_SHRUNK[shown.kind])
+        texts_of = (", ".join(map(str, v)) if isinstance(v, list) else v for v in values)
+        return texts(label, texts_of, rank=rank, shrink=_SHRUNK[shown.kind])
     return _WRITERS[shown.kind](label, values, rank)
 
 
-def _flags(label: str, values: list[Any], rank: int) -> Column:
+def _flags(label: str, values: list[Any], rank: int) -> Drawn:
     cells = (None if value is None else "yes" if value else "no" for value in values)
     return texts(label, cells, rank=rank)
 
 
-def _factors(label: str, values: list[Any], rank: int) -> Column:
+def _factors(label: str, values: list[Any], rank: int) -> Drawn:
     """Untraced over traced time; exactly 1 is what the analysis makes of a cost within noise."""
     column = ratios(label, values, rank=rank)
     cells = zip(column.cells, values, strict=True)
     return replace(column, cells=tuple("within noise" if v == 1 else c for c, v in cells))
 
 
-def _steps(label: str, values: list[Any], rank: int) -> Column:
+def _steps(label: str, values: list[Any], rank: int) -> Drawn:
     known = [None if value is None or value < 0 else value for value in values]
     return numbers(label, known, rank=rank)
 
 
-_WRITERS: dict[str, Callable[[str, list[Any], int], Column]] = {
+_WRITERS: dict[str, Callable[[str, list[Any], int], Drawn]] = {
     "bytes": lambda label, values, rank: sizes(label, values, rank=rank),
     "ratio": lambda label, values, rank: percents(label, values, rank=rank),
     "share": lambda label, values, rank: percents(label, values, rank=rank),

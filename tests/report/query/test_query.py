@@ -17,7 +17,7 @@ from profiler.errors import InputError, MissingPackageError
 from profiler.report.query.database import Database
 from profiler.report.query.files import write_answer
 from profiler.report.query.listing import answer_lines, table_lines
-from profiler.report.query.tables import TABLES_OF_SQL
+from profiler.report.query.tables import tables_of_sql
 from profiler.table.load import load
 from profiler.table.run import Run
 from tests.trace.samples import small_bundle
@@ -66,11 +66,11 @@ def test_sums_are_those_of_the_frames(database: Database, runs: dict[str, Run]) 
     assert sorted(found.rows()) == sorted(expected)
 
 
-@pytest.mark.parametrize("name", TABLES_OF_SQL)
+@pytest.mark.parametrize("name", tables_of_sql())
 def test_every_table_is_as_it_is_declared(database: Database, name: str) -> None:
     """Each table that is listed is there, with the declared columns in their order."""
     found = _asked(database, f"SELECT * FROM {name} LIMIT 3")
-    assert found.columns == [column.name for column in TABLES_OF_SQL[name].columns]
+    assert found.columns == [column.name for column in tables_of_sql()[name].columns]
 
 
 def test_tables_of_the_analysis(database: Database, runs: dict[str, Run]) -> None:
@@ -254,15 +254,15 @@ def test_names_cannot_steer_the_terminal() -> None:
 def test_every_table_is_listed() -> None:
     """`--tables` names each table with all its columns."""
     lines = list(table_lines(100))
-    for table in TABLES_OF_SQL.values():
+    for table in tables_of_sql().values():
         assert any(line.startswith(f"{table.name}: ") for line in lines)
-    assert len(lines) >= sum(2 + len(table.columns) for table in TABLES_OF_SQL.values())
+    assert len(lines) >= sum(2 + len(table.columns) for table in tables_of_sql().values())
 
 
 def test_a_run_of_nothing(tmp_path: Path) -> None:
     """A run without roles to find, flows or args still answers about all its tables."""
     with Database({"small": load(small_bundle(tmp_path))}) as database:
-        for name in TABLES_OF_SQL:
+        for name in tables_of_sql():
             assert _asked(database, f"SELECT count(*) FROM {name}").item() >= 0
 
 

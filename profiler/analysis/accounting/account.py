@@ -19,13 +19,13 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import polars as pl
 
+from profiler.analysis.accounting.columns import PIPELINES, STAGES
+from profiler.analysis.accounting.identity import Accounting, StageAccount, SubmoduleTime
 from profiler.analysis.arrays import ends, text_codes
 from profiler.analysis.batches import Codes, Times
-from profiler.analysis.columns import PIPELINES, STAGES
 from profiler.analysis.intervals import union_by, union_length
 from profiler.analysis.parts import Grouped, Parts, parts_of
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.analysis.result import Accounting, StageAccount, SubmoduleTime
 from profiler.events import NO_CALL
 from profiler.messages import said
 from profiler.table.columns import empty, schema
@@ -126,7 +126,7 @@ def account(
     run: Run, pipelines: PipelineCalls | None = None
 ) -> tuple[Accounting, pl.DataFrame, pl.DataFrame]:
     """The accounting of the whole run, its tables of stages and of pipeline calls
-    (`columns.STAGES`, `columns.PIPELINES`).
+    (`STAGES`, `PIPELINES`).
 
     Work of no call that names no stage is no stage's.
     """

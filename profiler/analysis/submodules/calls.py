@@ -10,8 +10,8 @@ import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.analysis.batches import Codes, counts
-from profiler.analysis.columns import BRANCHES, CALLS, SUBMODULES
 from profiler.analysis.intervals import union_by
+from profiler.analysis.submodules.columns import BRANCHES, CALLS, SUBMODULES
 from profiler.table.columns import schema
 
 __all__ = ["CALIBRATING_CALLS", "branch_table", "call_table", "first_calls", "submodule_table"]
@@ -22,7 +22,7 @@ CALIBRATING_CALLS = 3  # steady traced, and untraced, of a submodule; fewer diff
 def call_table(
     calls: pl.DataFrame, commands: CommandArrays, operators: Codes, first: pl.Series
 ) -> pl.DataFrame:
-    """One row a call (`columns.CALLS`), in the order of `calls`.
+    """One row a call (`CALLS`), in the order of `calls`.
 
     `operators` holds the row in `calls` of every operator of every call, -1 for none; `first` the
     numbers of the calls that are the first of their submodule in the whole run (`first_calls`).
@@ -48,7 +48,7 @@ def submodule_table(
     end_to_end_ns: int,
     measured: Mapping[str, float] = MappingProxyType({}),
 ) -> pl.DataFrame:
-    """One row a submodule (`columns.SUBMODULES`), in order of first calls.
+    """One row a submodule (`SUBMODULES`), in order of first calls.
 
     `calls` is the call table, `operators` has a row `submodule, layer` for every operator. Steady
     calls are all but the first, where there are more than one: the first pays for
@@ -81,7 +81,7 @@ def submodule_table(
 
 
 def branch_table(calls: pl.DataFrame, end_to_end_ns: int) -> pl.DataFrame:
-    """One row a submodule and branch (`columns.BRANCHES`), submodules in order of their first
+    """One row a submodule and branch (`BRANCHES`), submodules in order of their first
     calls, branches of each likewise. `calls` is the call table; steady calls are those of
     `submodule_table`."""
     order = {

@@ -7,31 +7,20 @@ import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, ends, positions
 from profiler.analysis.batches import Codes, Times
-from profiler.analysis.columns import STEPS
 from profiler.analysis.intervals import union_by
 from profiler.analysis.parts import Grouped, parts_of
 from profiler.analysis.pipelines import PipelineCalls, step_keys
-from profiler.analysis.result import StepSummary
+from profiler.analysis.steps.columns import STEPS
+from profiler.analysis.steps.summary import outliers
 from profiler.events import NO_CALL, NO_STEP
-from profiler.messages import said
 from profiler.table.columns import schema
 from profiler.table.run import Run
 
-__all__ = ["OUTLIER_RULE", "outliers", "step_summary", "step_table"]
-
-_SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
-_DEVIATIONS = 3.0
-_RATIO = 1.05
-_ENOUGH = 5  # steps; the median deviation of fewer says nothing
-OUTLIER_RULE = said(
-    "longer than the median by more than 3 scaled median absolute deviations "
-    "(1.4826 MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766) and by more than 5 %; "
-    "of at least 5 steps"
-)
+__all__ = ["step_table"]
 
 
 def step_table(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> pl.DataFrame:
-    """One row a step of each pipeline call (`columns.STEPS`), in order of time.
+    """One row a step of each pipeline call (`STEPS`), in order of time.
 
     `commands` are those of the whole run, `pipelines` its pipeline calls. A step of a run
     without step spans lasts from the begin of its first call to the end of its last.
@@ -74,38 +63,6 @@ def step_table(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> p
         schema=schema(STEPS),
     )
     return table.sort("start_ns", "pipeline", "step")
-
-
-def step_summary(steps: pl.DataFrame, *, from_spans: bool) -> StepSummary:
-    """Statistics of the rows of `steps`; outliers as they are marked there."""
-    durations = steps["duration_ns"].to_numpy()
-    measured_by = said("step spans") if from_spans else said("calls")
-    if not len(durations):
-        return StepSummary(0, 0, 0, 0, 0, (), OUTLIER_RULE, measured_by)
-    several = steps["pipeline"].n_unique() > 1
-    found = steps.filter("outlier").select("pipeline", "step").iter_rows()
-    return StepSummary(
-        count=len(durations),
-        min_ns=int(durations.min()),
-        median_ns=int(np.median(durations)),
-        max_ns=int(durations.max()),
-        mean_ns=round(float(durations.mean())),
-        outliers=tuple(f"{pipeline}:{step}" if several else str(step) for pipeline, step in found),
-        rule=OUTLIER_RULE,
-        measured_by=measured_by,
-    )
-
-
-def outliers(durations: Times) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which durations stand out by `OUTLIER_RULE`, bool [n]."""
-    if len(durations) < _ENOUGH:
-        return np.zeros(len(durations), dtype=np.bool_)
-    median = np.median(durations)
-    spread = _SCALE * np.median(np.abs(durations - median))
-    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
-        durations > median + _DEVIATIONS * spread
-    ) & (durations > _RATIO * median)
-    return found
 
 
 def _keys(frame: pl.DataFrame, pipelines: PipelineCalls) -> Times:

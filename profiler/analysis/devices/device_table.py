@@ -10,7 +10,7 @@ import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, ends, text_codes
 from profiler.analysis.batches import Codes, Times, counts
-from profiler.analysis.columns import DEVICES
+from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.intervals import union_by
 from profiler.events import CATEGORIES
 from profiler.table.columns import schema
@@ -24,7 +24,7 @@ def device_table(
     known: Mapping[str, Mapping[str, Any]],
     weights: Mapping[str, int],
 ) -> pl.DataFrame:
-    """One row a device that has calls or commands (`columns.DEVICES`), by name.
+    """One row a device that has calls or commands (`DEVICES`), by name.
 
     `known` is `RunInfo.devices`, `weights` are bytes by device (`device_weights`). Commands on no
     device are left out. How idle a device was is known where it executed something but host work,

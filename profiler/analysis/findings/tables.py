@@ -1,0 +1,55 @@
+"""The table of findings."""
+
+from __future__ import annotations
+
+from profiler.analysis.assembly import assembled
+from profiler.analysis.findings.columns import FINDINGS
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.rules import find
+from profiler.analysis.findings.table import findings_table
+from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.table import Table
+
+__all__ = ["TABLES", "found"]
+
+_READS = (
+    "boundaries",
+    "calls",
+    "devices",
+    "fusions",
+    "geometry",
+    "guidance",
+    "idle",
+    "invariants",
+    "memory",
+    "memory_devices",
+    "operators",
+    "roofline_roles",
+    "step_operators",
+    "step_outliers",
+    "steps",
+    "stranded",
+    "submodules",
+)
+
+
+@shared
+def found(of: Inputs) -> tuple[Finding, ...]:
+    """What the rules find in the tables that they read, worst first."""
+    return find(assembled(of, _READS))
+
+
+TABLES = (
+    Table(
+        name="findings",
+        row="one finding: what stands out, and what to do",
+        section="findings",
+        columns=FINDINGS,
+        make=lambda of: findings_table(found(of)),
+        title="Findings",
+        about="The worst are first; empty where no rule found evidence. `analysis.findings` has "
+        "the same as objects, and so has JSON, see [findings](json.md#findings). "
+        "[findings.md](findings.md) has the rules.",
+        reads=_READS,
+    ),
+)

@@ -1,0 +1,103 @@
+"""Every table of an analysis, found in the folders of `profiler.analysis`.
+
+A folder declares its tables as `TABLES` in its module `tables`, which is imported when somebody
+first asks for one. A program registers tables of its own with `register`.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import pkgutil
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+
+from profiler import analysis
+from profiler.analysis.table import Table
+from profiler.errors import InputError
+from profiler.table.columns import column_rows
+
+__all__ = ["forget", "markdown", "register", "registered", "table_named", "tables"]
+
+_MODULE = "tables"
+
+
+def tables() -> tuple[Table, ...]:
+    """All tables: by folder, in each as declared; then those that were registered."""
+    return tuple(_by_name().values())
+
+
+def table_named(name: str) -> Table:
+    """The table of that name; raises InputError, which names those there are."""
+    known = _by_name()
+    if name not in known:
+        raise InputError(f"an analysis has no table {name!r}: there is {', '.join(known)}")
+    return known[name]
+
+
+def register(*added: Table) -> None:
+    """Add tables of a program's own, for analyses to come. Raises ValueError where a name is
+    taken."""
+    known = _by_name()
+    for table in added:
+        if table.name in known:
+            raise ValueError(f"there is a table {table.name!r} already")
+        known[table.name] = table
+
+
+@contextmanager
+def registered(*added: Table) -> Iterator[None]:
+    """Register tables for the time of a `with` block."""
+    register(*added)
+    try:
+        yield
+    finally:
+        for table in added:
+            del _by_name()[table.name]
+
+
+def forget() -> None:
+    """Look for the tables anew when they are next asked for; what was registered is gone."""
+    _by_name.cache_clear()
+
+
+@cache
+def _by_name() -> dict[str, Table]:
+    found: dict[str, Table] = {}
+    for folder in sorted(m.name for m in pkgutil.iter_modules(analysis.__path__) if m.ispkg):
+        module = f"{analysis.__name__}.{folder}.{_MODULE}"
+        if importlib.util.find_spec(module) is None:
+            continue
+        for table in importlib.import_module(module).TABLES:
+            if table.name in found:
+                raise ValueError(f"two tables are called {table.name!r}")
+            found[table.name] = table
+    return found
+
+
+def markdown() -> str:
+    """The page `docs/tables.md`."""
+    lines = [
+        "# Tables and columns of an analysis",
+        "",
+        "Every table that `analyze` makes, by name: the attribute of `profiler.Analysis`, the key",
+        "in `--json`, the name of the `--csv` and `--parquet` file, the table in SQL. This page is",
+        "generated: `python -m profiler.analysis.registry > docs/tables.md`.",
+        "",
+        "Times are integers in nanoseconds, `start_ns` on the run's own clock; shares and other",
+        "ratios are 1.0 for all of it; null is what is not known.",
+        "",
+        "| table | a row is |",
+        "|---|---|",
+        *(f"| [{table.name}](#{table.name}) | {table.row} |" for table in tables()),
+    ]
+    for table in tables():
+        lines += ["", f"## {table.name}", "", f"A row is {table.row}. {table.about}".strip(), ""]
+        lines += column_rows(table.columns)
+    return "\n".join(lines) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(markdown())

@@ -1,0 +1,85 @@
+"""The tables of operators and roles against the roof of their device, and of fusions."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.roles.tables import kind_roles
+from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
+from profiler.analysis.roofline.device_profiles import DeviceProfile, profiles_of
+from profiler.analysis.roofline.fusion import fusion_table
+from profiler.analysis.roofline.verdicts import kind_roof, operator_roofline, role_roofline
+from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.work.of_kinds import KindWork, kind_work
+
+__all__ = ["TABLES", "profiles"]
+
+
+@shared
+def profiles(of: Inputs) -> dict[str, DeviceProfile]:
+    """The profile of each device that has one."""
+    devices = dict.fromkeys(of.commands.devices) | dict(of.run.info.devices)
+    return profiles_of(devices, of.measured)
+
+
+@shared
+def _work(of: Inputs) -> KindWork:
+    return kind_work(of.kinds, of.frame)
+
+
+@shared
+def _roof(of: Inputs) -> pl.DataFrame:
+    return kind_roof(of.kinds, _work(of), of.commands, profiles(of))
+
+
+def _fusions(of: Inputs) -> pl.DataFrame:
+    role = kind_roles(of)["role"]
+    return fusion_table(of.calls, of.kinds, _work(of), of.commands, profiles(of), role)
+
+
+TABLES = (
+    Table(
+        name="roofline",
+        row="one operator on a device, against its roof",
+        section="roofline",
+        columns=ROOFLINE,
+        make=lambda of: operator_roofline(_roof(of), of.kinds),
+        title="Operators against the roof",
+        about="Rows have the longest `busy_ns` first: what the operator computed and moved, and "
+        "how fast the device could have done that. [roofline.md](roofline.md) has the formulas "
+        "and the rule of the verdict.",
+        rank=("-busy_ns",),
+    ),
+    Table(
+        name="roofline_roles",
+        row="one role on a device, against its roof",
+        section="roofline",
+        columns=ROOFLINE_ROLES,
+        make=lambda of: role_roofline(_roof(of), of.kinds, kind_roles(of)["role"]),
+        title="Roles against the roof",
+        about="The same as [roofline](#roofline) by role; empty where no roles are known.",
+        rank=("-busy_ns",),
+        figure=FigureSpec(
+            "roofline",
+            {
+                "label": ("submodule", "role"),
+                "device": ("device",),
+                "x": ("intensity",),
+                "work": ("flops",),
+                "time": ("busy_ns", "unknown_ns"),
+            },
+        ),
+    ),
+    Table(
+        name="fusions",
+        row="one chain of operators that could be fused",
+        section="roofline",
+        columns=FUSIONS,
+        make=_fusions,
+        title="What fusing would save at most",
+        about="Its commands hand tensors to each other through memory. Chains with equal op types "
+        "are added up, most `saved_bytes` first. [roofline.md](roofline.md) says more.",
+        rank=("-saved_bytes",),
+    ),
+)

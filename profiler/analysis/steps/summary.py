@@ -1,0 +1,74 @@
+"""Statistics over the denoising steps of a run, and which of them stand out."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.batches import Times
+from profiler.messages import said
+
+__all__ = ["OUTLIER_RULE", "StepSummary", "outliers", "step_summary"]
+
+_SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal data
+_DEVIATIONS = 3.0
+_RATIO = 1.05
+_ENOUGH = 5  # steps; the median deviation of fewer says nothing
+OUTLIER_RULE = said(
+    "longer than the median by more than 3 scaled median absolute deviations "
+    "(1.4826 MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766) and by more than 5 %; "
+    "of at least 5 steps"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class StepSummary:
+    """Statistics over the rows of `steps`; times are 0 where there are none.
+
+    `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
+    several) that `rule` singles out. `measured_by` is `"step spans"`, or `"calls"` where the run
+    has no step spans and a step is taken to last from its first call's begin to its last's end.
+    """
+
+    count: int
+    min_ns: int
+    median_ns: int
+    max_ns: int
+    mean_ns: int
+    outliers: tuple[str, ...]
+    rule: str
+    measured_by: str
+
+
+def step_summary(steps: pl.DataFrame, *, from_spans: bool) -> StepSummary:
+    """Statistics of the rows of `steps`; outliers as they are marked there."""
+    durations = steps["duration_ns"].to_numpy()
+    measured_by = said("step spans") if from_spans else said("calls")
+    if not len(durations):
+        return StepSummary(0, 0, 0, 0, 0, (), OUTLIER_RULE, measured_by)
+    several = steps["pipeline"].n_unique() > 1
+    found = steps.filter("outlier").select("pipeline", "step").iter_rows()
+    return StepSummary(
+        count=len(durations),
+        min_ns=int(durations.min()),
+        median_ns=int(np.median(durations)),
+        max_ns=int(durations.max()),
+        mean_ns=round(float(durations.mean())),
+        outliers=tuple(f"{pipeline}:{step}" if several else str(step) for pipeline, step in found),
+        rule=OUTLIER_RULE,
+        measured_by=measured_by,
+    )
+
+
+def outliers(durations: Times) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which durations stand out by `OUTLIER_RULE`, bool [n]."""
+    if len(durations) < _ENOUGH:
+        return np.zeros(len(durations), dtype=np.bool_)
+    median = np.median(durations)
+    spread = _SCALE * np.median(np.abs(durations - median))
+    found: np.ndarray[tuple[int], np.dtype[np.bool_]] = (
+        durations > median + _DEVIATIONS * spread
+    ) & (durations > _RATIO * median)
+    return found

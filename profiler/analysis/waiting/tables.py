@@ -1,0 +1,89 @@
+"""The tables of who waits for whom: idle devices, critical paths, switches between providers."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.waiting.boundaries import boundary_tables
+from profiler.analysis.waiting.columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
+from profiler.analysis.waiting.critical_path import critical_path_table
+from profiler.analysis.waiting.idle import idle_table
+from profiler.analysis.waiting.run_timeline import RunTimeline
+
+__all__ = ["TABLES"]
+
+
+@shared
+def _timeline(of: Inputs) -> RunTimeline:
+    return RunTimeline.of(of.run, of.everything, of.pipelines)
+
+
+@shared
+def _boundaries(of: Inputs) -> tuple[pl.DataFrame, pl.DataFrame]:
+    return boundary_tables(of.calls, of.frame, of.commands)
+
+
+TABLES = (
+    Table(
+        name="idle",
+        row="one device, and what it waited for",
+        section="idle",
+        columns=IDLE,
+        make=lambda of: idle_table(_timeline(of)),
+        title="What devices waited for, whole run",
+        about="There is one for each device that computed or transferred, by name, of the whole "
+        "run: what it waited for while it computed nothing. [idle.md](idle.md) has the rules.",
+        figure=FigureSpec(
+            "bars",
+            {
+                "label": ("device",),
+                "values": (
+                    "computing_ns",
+                    "data_ns",
+                    "other_device_ns",
+                    "host_ns",
+                    "queued_ns",
+                    "between_ns",
+                ),
+            },
+        ),
+    ),
+    Table(
+        name="critical_path",
+        row="one part of a pipeline call's critical path",
+        section="idle",
+        columns=CRITICAL_PATH,
+        make=lambda of: critical_path_table(_timeline(of)),
+        title="Critical path",
+        about="It is of the whole run, the longest of each pipeline call first; [idle.md](idle.md) "
+        "says what a path is and what its parts are.",
+        rank=("pipeline", "-path_ns"),
+        shown=30,
+        figure=FigureSpec(
+            "bars", {"label": ("submodule",), "group": ("part",), "values": ("path_ns",)}
+        ),
+    ),
+    Table(
+        name="boundaries",
+        row="one pair of providers that a session switches between",
+        section="idle",
+        columns=BOUNDARIES,
+        make=lambda of: _boundaries(of)[0],
+        title="Switches between providers",
+        about="They are providers of ONNX Runtime; rows have the longest copies and gaps first. "
+        "[idle.md](idle.md) says more.",
+    ),
+    Table(
+        name="stranded",
+        row="one layer that fell back to another provider",
+        section="idle",
+        columns=STRANDED,
+        make=lambda of: _boundaries(of)[1],
+        title="Stranded on the host between copies",
+        about="Its nodes ran on the host between copies from and to a device; the longest are "
+        "first. [idle.md](idle.md) says more.",
+        rank=("-busy_ns",),
+    ),
+)

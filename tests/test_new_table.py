@@ -21,6 +21,7 @@ from profiler.errors import InputError
 from profiler.report.query.database import Database
 from profiler.report.query.listing import table_lines
 from profiler.table.columns import Column
+from tests.report.rendered import page_of, part_lines, printed
 from tests.runs import tiny_run, write_tiny_bundle
 
 COLUMNS = (
@@ -123,6 +124,26 @@ def test_column_docs() -> None:
     assert page.startswith("A row is one submodule with its longest call. It is made by a test.")
     assert "| `part` | Float64 | ratio |  | longest_ns / all of its calls |" in page
     assert "| `steps` | List(Int32) |  |  | steps in which it was called |" in page
+
+
+@pytest.mark.usefixtures("added")
+def test_terminal_and_page() -> None:
+    """No section names it: it stands at the end of its own, with its first row, in both."""
+    analysis = profiler.analyze(tiny_run())
+    lines = part_lines(printed(analysis, 120), "Longest calls")
+    assert lines == [
+        "submodule longest ns part % device steps",
+        "transformer 200 40.0 rbln:1 0, 1",
+        "1 of 2 rows",
+    ]
+    page = page_of(analysis)
+    table = page.tables["longest_calls"]
+    assert table["values"]["steps"] == ["0, 1", "-1"]
+    assert (table["values"]["device"], table["shown"]) == (["rbln:1", None], 1)
+    (bars,) = page.figures["light"]["longest_calls"]["data"]
+    assert (bars["x"], bars["name"]) == ([200, 150], "longest")
+    calls = page.sections.partition('id="calls"')[2].partition("</section>")[0]
+    assert calls.index('data-table="calls"') < calls.index('data-table="longest_calls"')
 
 
 @pytest.mark.usefixtures("added")

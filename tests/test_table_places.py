@@ -25,37 +25,25 @@ _MAKERS = frozenset({"analyze", "analyze_run", "assembled"})
 _BY_NAME = frozenset({"table", "to_pandas", "describe", "table_named"})
 _TABLES = {table.name: table for table in tables()}
 
-# Report modules that name tables until they are sections; only ever shorter.
+# Report modules that are given an analysis instead of its tables; only ever shorter.
 _NOT_YET_SECTIONS = frozenset(
     {
-        "report/block_chart.py",
-        "report/charts.py",
-        "report/denoise_text.py",
+        "report/charts/blocks.py",
+        "report/charts/critical_path.py",
+        "report/charts/devices.py",
+        "report/charts/idle.py",
+        "report/charts/memory.py",
+        "report/charts/operators.py",
+        "report/charts/roles.py",
+        "report/charts/roofline.py",
+        "report/charts/stages.py",
+        "report/charts/step_bars.py",
+        "report/charts/step_matrix.py",
+        "report/charts/steps.py",
         "report/excerpts.py",
-        "report/geometry_text.py",
         "report/headline.py",
-        "report/html.py",
-        "report/idle_text.py",
-        "report/lines.py",
-        "report/memory_chart.py",
-        "report/memory_text.py",
+        "report/html/page.py",
         "report/notebook.py",
-        "report/page/denoise.py",
-        "report/page/header.py",
-        "report/page/memory.py",
-        "report/page/operators.py",
-        "report/page/roles.py",
-        "report/page/roofline.py",
-        "report/page/timing.py",
-        "report/page/waiting.py",
-        "report/role_chart.py",
-        "report/role_text.py",
-        "report/roofline_chart.py",
-        "report/roofline_text.py",
-        "report/step_bars.py",
-        "report/step_matrix.py",
-        "report/text.py",
-        "report/waiting_charts.py",
     }
 )
 

@@ -8,14 +8,18 @@ A section is a module of `profiler.report.sections` that declares a `SECTION`: i
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import pkgutil
 from collections.abc import Iterable
 from functools import cache
 
+import polars as pl
+
+import profiler.report.charts.kinds
 import profiler.report.sections
 from profiler.analysis.registry import tables
 from profiler.analysis.table import Table
-from profiler.report.model import Part, Report, ReportInput, Section, SectionKind
+from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
 from profiler.report.sections.summary import summary_of
 from profiler.report.views import registered_view
 
@@ -48,5 +52,18 @@ def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Secti
 
 
 def _added(table: Table, of: ReportInput) -> Part:
-    view = registered_view(table, of.analysis.tables()[table.name])
-    return Part(view.name if view else "", table=view)
+    """A table as it declares itself, with its figure."""
+    frame = of.analysis.tables()[table.name]
+    view = registered_view(table, frame)
+    return Part(view.name, table=view, figure=_figure(table, frame)) if view else Part()
+
+
+def _figure(table: Table, frame: pl.DataFrame) -> Figure | None:
+    """The figure that a table declares, drawn by the module of `charts.kinds` that its kind names;
+    None where there is none."""
+    spec = table.figure
+    place = f"{profiler.report.charts.kinds.__name__}.{spec.kind}" if spec else ""
+    if spec is None or importlib.util.find_spec(place) is None:
+        return None
+    module = importlib.import_module(place)
+    return Figure(table.name, lambda theme: module.draw(spec.columns, frame, theme))

@@ -103,8 +103,8 @@ def _attribution(attribution: Mapping[str, Any]) -> str:
         [said("{name} {share}", name=name, share=percent(share)) for name, share in shares.items()],
     )
     if len({percent(share) for share in shares.values()}) == 1 and len(shares) > 1:
-        share = percent(next(iter(shares.values())))
-        each = said("{share} in each submodule", share=share)
+        same = percent(next(iter(shares.values())))
+        each = said("{share} in each submodule", share=same)
     return said(
         "Attributed to {targets}, of operator time: {shares}.",
         targets=attributed_to(attribution),

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
 from rich.text import Text
 
 from profiler.analysis.findings.finding import Finding, Severity
 from profiler.report.facts import named_value
-from profiler.report.terminal.layout import clean, shorten
+from profiler.report.terminal.layout import shorten, wrapped
 from profiler.report.units import count
 
 __all__ = ["evidence_text", "finding_texts"]
@@ -19,8 +17,6 @@ _WHOLE = 5  # findings with evidence and remedy; of the others the title
 _NUMBERS = 5  # of the evidence
 _TEXT = 48  # characters of a text in it
 _INDENT = 8
-_NO_BREAK = "\N{NO-BREAK SPACE}"
-_BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[nµm]?s|[KMGT]?i?B)\b)")
 _STYLES: dict[Severity, str] = {"high": "bold red", "medium": "yellow", "low": "dim"}
 
 
@@ -48,20 +44,14 @@ def _pair(key: str, value: float | str) -> str:
 
 def _title(finding: Finding, width: int) -> Iterator[Text]:
     """Severity and title."""
-    for number, part in enumerate(_wrapped(finding.title, width)):
+    for number, part in enumerate(wrapped(finding.title, width)):
         label = Text(f"{'' if number else finding.severity:<{_INDENT}}", _STYLES[finding.severity])
         yield label.append(part, style="not dim not bold default")
 
 
 def _reasons(finding: Finding, width: int) -> Iterator[Text]:
     """Evidence and remedy."""
-    for part in _wrapped(evidence_text(finding, _NUMBERS), width):
+    for part in wrapped(evidence_text(finding, _NUMBERS), width):
         yield Text(" " * _INDENT + part, style="dim")
-    for part in _wrapped(f"→ {finding.remedy}", width):
+    for part in wrapped(f"→ {finding.remedy}", width):
         yield Text(" " * _INDENT + part)
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines that part no number from its unit."""
-    for part in wrap(_BEFORE_UNIT.sub(_NO_BREAK, clean(text)), width):
-        yield part.replace(_NO_BREAK, " ")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from textwrap import wrap
 from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
@@ -30,6 +31,7 @@ __all__ = [
     "table",
     "texts",
     "times",
+    "wrapped",
 ]
 
 _GAP = 2  # blanks between columns
@@ -39,6 +41,8 @@ _NOTHING = "-"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 _BARS = "▁▂▃▄▅▆▇█"
 _LONGEST = 4_000  # characters of a line, before it is wrapped
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[nµm]?s|[KMGT]?i?B)\b)")
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
@@ -240,3 +244,9 @@ def clean(text: str) -> str:
     """`text` without characters that would steer a terminal, and no longer than anybody reads:
     names are a model's or a trace's."""
     return _CONTROL.sub("�", shorten(text, _LONGEST))
+
+
+def wrapped(text: str, width: int) -> Iterator[str]:
+    """Lines of at most `width` characters that part no number from its unit, cleaned."""
+    for part in wrap(_BEFORE_UNIT.sub(_NO_BREAK, clean(text)), width):
+        yield part.replace(_NO_BREAK, " ")

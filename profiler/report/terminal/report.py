@@ -9,14 +9,13 @@ Every string that came from a trace is stripped of control characters on its way
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from textwrap import wrap
 
 from rich.console import Console, RenderableType
 from rich.text import Text
 
 from profiler.report.model import Bars, Fact, Group, Part, Report, Section, Summary
 from profiler.report.terminal.findings import finding_texts
-from profiler.report.terminal.layout import clean, shorten, sparkline
+from profiler.report.terminal.layout import clean, shorten, sparkline, wrapped
 from profiler.report.terminal.tables import table_texts
 
 __all__ = ["print_report"]
@@ -26,13 +25,12 @@ _LABEL = 22  # characters at most
 _GAP = 2
 _NARROWEST = 20  # characters of a text beside its label
 _BARS = 16  # characters of the label of a line of bars
-_NO_BREAK = "\N{NO-BREAK SPACE}"
 
 
 def print_report(console: Console, report: Report, *, notes: Sequence[str] = ()) -> None:
     """Print the summary and all sections; `notes` are lines about how the run was chosen."""
     width = console.width
-    for line in _wrapped(report.summary.headline, width):
+    for line in wrapped(report.summary.headline, width):
         console.print(Text(line, style="bold"))
     for note in notes:
         console.print(Text(clean(note), style="dim"), soft_wrap=True)  # paths stay whole
@@ -57,7 +55,7 @@ def _print_section(
     for number, (part, content) in enumerate(parts):
         if number:
             console.print()
-        for line in _wrapped(part.title, console.width):
+        for line in wrapped(part.title, console.width):
             console.print(Text(line, style="bold"))
         for piece in content:
             console.print(piece)
@@ -101,7 +99,7 @@ def _labelled(rows: Sequence[tuple[str, str, bool]], width: int) -> Text:
     laid = []
     for name, text, alert in rows:
         style = _ALERT if alert else ""
-        for number, part in enumerate(_wrapped(text, max(width - label, _NARROWEST))):
+        for number, part in enumerate(wrapped(text, max(width - label, _NARROWEST))):
             head = "" if number else shorten(clean(name), _LABEL)
             line = Text(f"{head:<{label}}", style=style or "dim")
             laid.append(line.append(part, style=style or "not dim"))
@@ -141,10 +139,4 @@ def _lines_of_bars(lines: Sequence[Bars], width: int) -> Iterator[Text]:
 
 
 def _paragraph(text: str, width: int, style: str = "") -> Text:
-    return Text("\n".join(_wrapped(text, width)), style=style)
-
-
-def _wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines that part no number from its unit."""
-    for part in wrap(clean(text), width):
-        yield part.replace(_NO_BREAK, " ")
+    return Text("\n".join(wrapped(text, width)), style=style)

@@ -84,7 +84,7 @@ def analyze(
         list[Path] | None,
         typer.Option(
             metavar="BASE",
-            help="Compare with this run, or with all in a folder, in the page and in one line; may "
+            help="Compare with this run, or with all in a folder: one line and a section; may "
             "be repeated. `diff` prints all of it.",
         ),
     ] = None,

@@ -11,7 +11,7 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from profiler.report.html.pack import deflated
+from profiler.report.pack import deflated
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME, call_files
 from profiler.trace.manifest import MANIFEST_NAME
 

@@ -10,9 +10,10 @@ import polars as pl
 
 from profiler.analysis.table import Table
 from profiler.report.model import TableView
+from profiler.report.words import word
 from profiler.table.columns import DATA_ONLY, Column
 
-__all__ = ["columns_of", "ranked", "registered_view", "renamed", "table"]
+__all__ = ["columns_of", "ranked", "registered_view", "renamed", "table", "worded"]
 
 _MAY_BE_ALL_ZERO = frozenset(
     {
@@ -72,6 +73,14 @@ def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
     `importance`."""
     (found,) = columns_of([name], declared)
     return replace(found, **changes)
+
+
+def worded(column: Column, values: pl.Series) -> list[Any]:
+    """What a report says for the values of a column: words of analyses in place of their codes,
+    all other values as they are."""
+    if column.kind != "word":
+        return values.to_list()
+    return [None if value is None else word(str(value)) for value in values]
 
 
 def registered_view(table: Table, frame: pl.DataFrame) -> TableView | None:

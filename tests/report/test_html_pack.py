@@ -9,7 +9,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.report.html.pack import pack
+from profiler.report.pack import pack
 
 NUMBERS = st.integers(-(2**53), 2**53)
 

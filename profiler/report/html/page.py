@@ -29,7 +29,6 @@ from profiler.report.extent import extent
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import call_columns, command_columns
 from profiler.report.html.header import header_html
-from profiler.report.html.pack import deflated, pack
 from profiler.report.html.timeline import timeline_of
 from profiler.report.language import (
     OTHERS,
@@ -40,6 +39,7 @@ from profiler.report.language import (
     translations,
 )
 from profiler.report.model import ReportInput
+from profiler.report.pack import deflated, pack
 from profiler.report.palette import (
     CATEGORY_COLOURS,
     HOST,

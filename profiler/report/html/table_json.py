@@ -10,7 +10,7 @@ import polars as pl
 
 from profiler.messages import said
 from profiler.report.model import TableView
-from profiler.report.words import word
+from profiler.report.views import worded
 from profiler.table.columns import MINOR, Column
 
 __all__ = ["described", "table_json"]
@@ -32,7 +32,7 @@ def table_json(view: TableView) -> dict[str, Any]:
     """Columns with their meanings, values by column, and what the page does with them."""
     frame, names = view.rows, {column.name for column in view.columns}
     keys = {
-        dimension: _plain(frame[name])
+        dimension: frame[name].to_list()
         for name, dimension in _DIMENSIONS.items()
         if name in frame.columns and name not in names
     }
@@ -44,7 +44,7 @@ def table_json(view: TableView) -> dict[str, Any]:
         "search": view.search,
         "keys": keys,
     }
-    words = _words(frame.select(column.name for column in view.columns if column.kind == "word"))
+    words = _words(view, frame)
     if view.sort:
         document["sort"] = view.sort
     if len(frame) < len(view.frame):
@@ -77,24 +77,25 @@ def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
 
 
 def _values(view: TableView, frame: pl.DataFrame) -> dict[str, list[Any]]:
-    return {column.name: _plain(frame[column.name]) for column in view.columns}
+    return {column.name: _plain(column, frame[column.name]) for column in view.columns}
 
 
-def _words(frame: pl.DataFrame) -> list[str]:
-    """Values of columns of words, each once: the page gets their languages with these."""
-    values = {str(value) for column in frame for value in column.drop_nulls().unique()}
-    return [word(value) for value in sorted(values)]
+def _words(view: TableView, frame: pl.DataFrame) -> list[str]:
+    """What columns of words say, each once: the page gets their languages with these."""
+    columns = [column for column in view.columns if column.kind == "word"]
+    said_once = {text for column in columns for text in worded(column, frame[column.name].unique())}
+    return sorted(text for text in said_once if text)
 
 
-def _plain(column: pl.Series) -> list[Any]:
+def _plain(column: Column, values: pl.Series) -> list[Any]:
     """Values as JSON has them: what is no number is null; reals with five digits."""
-    if column.dtype.is_nested():
-        return [_listed(value) for value in column.to_list()]
-    if not column.dtype.is_float():
-        return column.to_list()
+    if values.dtype.is_nested():
+        return [_listed(value) for value in values.to_list()]
+    if not values.dtype.is_float():
+        return worded(column, values)
     return [
         None if value is None or not math.isfinite(value) else float(f"{value:.5g}")
-        for value in column
+        for value in values
     ]
 
 

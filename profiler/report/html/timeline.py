@@ -18,7 +18,6 @@ from profiler.analysis.arrays import text_codes
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 from profiler.messages import said
 from profiler.report.extent import extent
-from profiler.report.html.pack import Table
 from profiler.report.html.timeline_columns import (
     Strings,
     call_columns,
@@ -26,6 +25,7 @@ from profiler.report.html.timeline_columns import (
     flow_columns,
     rows_of,
 )
+from profiler.report.pack import Table
 from profiler.table.columns import TEXT
 from profiler.table.run import Run
 

@@ -8,7 +8,7 @@ import polars as pl
 
 from profiler.analysis.arrays import text_codes
 from profiler.events import CATEGORIES
-from profiler.report.html.pack import Table
+from profiler.report.pack import Table
 from profiler.table.run import Run
 
 __all__ = ["Strings", "call_columns", "command_columns", "flow_columns", "rows_of"]

@@ -23,11 +23,12 @@ from profiler.report.terminal.layout import (
     times,
 )
 from profiler.report.units import count
+from profiler.report.views import worded
 from profiler.table.columns import Column
 
 __all__ = ["table_texts"]
 
-_SHRUNK = {"layer": 24, "text": 12, "list": 12, "word": 24}  # characters that a column must keep
+_SHRUNK = {"layer": 30, "text": 12, "list": 12, "word": 24}  # characters that a column must keep
 
 
 def table_texts(view: TableView, width: int) -> Iterator[RenderableType]:
@@ -43,7 +44,7 @@ def table_texts(view: TableView, width: int) -> Iterator[RenderableType]:
 def _grid(view: TableView, frame: pl.DataFrame, width: int) -> RenderableType:
     rows = frame.head(view.shown)
     values = {
-        column.name: [*rows[column.name].to_list(), *_of_totals(view, column)]
+        column.name: [*worded(column, rows[column.name]), *_of_totals(view, column)]
         for column in view.columns
     }
     longest = max((_most(values[c.name]) for c in view.columns if c.kind == "ns"), default=0)

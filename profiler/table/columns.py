@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import polars as pl
 
@@ -39,13 +40,15 @@ ROLE = pl.Enum(ROLES)
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null."""
+    """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null, and the
+    words that it holds where they are a closed set."""
 
     name: str
     dtype: pl.DataType
     unit: str
     meaning: str
     nullable: bool = False
+    codes: type[StrEnum] | None = None
 
 
 _INT32, _INT64 = pl.Int32(), pl.Int64()

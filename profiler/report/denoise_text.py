@@ -8,6 +8,7 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
+from profiler.analysis.denoise.codes import GuidanceKind, InvariantEvidence, InvariantKind, OutlierCause, Over
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import (
     HALF_OF_BATCH,
@@ -19,6 +20,8 @@ from profiler.report.excerpts import (
 )
 from profiler.report.layout import clean, numbers, percents, table, texts, times
 from profiler.report.lines import of_all
+from profiler.report.sentences.denoise import NO_CAUSE
+from profiler.report.sentences.worded import labels, worded_cell
 
 __all__ = ["denoise_sections"]
 
@@ -83,7 +86,7 @@ def _outliers(rows: pl.DataFrame, width: int) -> Table:
             texts("part", rows["part"], shrink=20),
             times("time", rows["busy_ns"], rank=2, like_ns=longest),
             times("too long", rows["excess_ns"], like_ns=longest),
-            texts("cause", rows["cause"]),
+            texts("cause", labels(rows["cause"], OutlierCause, NO_CAUSE)),
             times("of it", rows["cause_ns"], rank=1, like_ns=longest),
             texts("on", rows["place"], rank=1, shrink=12),
             texts("running", rows["cause_layer"], rank=1, shrink=12),
@@ -95,10 +98,11 @@ def _outliers(rows: pl.DataFrame, width: int) -> Table:
 def _guidance(rows: pl.DataFrame, width: int) -> Table:
     marks = rows["estimated"].replace_strict({True: "*", False: ""}, return_dtype=pl.String)
     longest = max(rows["wall_ns"], default=0)
+    kinds = labels(rows["what"], GuidanceKind)
     calibrated = (rows["calibrated_ns"] != rows["wall_ns"]).any()
     return table(
         [
-            texts("what", rows["what"] + marks),
+            texts("what", [f"{what}{mark}" for what, mark in zip(kinds, marks, strict=True)]),
             texts("submodule", rows["submodule"], shrink=12),
             texts("branch", rows["branch"], rank=1),
             numbers("calls", rows["calls"], rank=2),
@@ -114,18 +118,19 @@ def _guidance(rows: pl.DataFrame, width: int) -> Table:
 def _invariants(rows: pl.DataFrame, width: int) -> Table:
     marks = rows["estimated"].replace_strict({True: "*", False: ""}, return_dtype=pl.String)
     longest = max(rows["saved_ns"], default=0)
+    evidence = [worded_cell(text, InvariantEvidence) for text in rows["evidence"]]
     return table(
         [
             texts("layer", rows["layer"], shrink=24),
             texts("submodule", rows["submodule"], shrink=11, rank=2),
-            texts("what", rows["rule"]),
-            texts("same over", rows["same_over"], rank=1),
+            texts("what", labels(rows["rule"], InvariantKind)),
+            texts("same over", labels(rows["same_over"], Over), rank=1),
             numbers("calls", rows["calls"], rank=3),
             numbers("needed", rows["needed"], rank=4),
             times("busy", rows["busy_ns"], rank=3, like_ns=longest),
             times("saved", rows["saved_ns"], like_ns=longest),
             texts("", marks),
-            texts("evidence", rows["evidence"], rank=5, shrink=20),
+            texts("evidence", evidence, rank=5, shrink=20),
         ],
         width,
     )

@@ -8,10 +8,12 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
+from profiler.analysis.operators.codes import SplitPart
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import split_operators
 from profiler.report.layout import numbers, ratios, table, texts, times
 from profiler.report.lines import of_all
+from profiler.report.sentences.worded import labels
 
 __all__ = ["geometry_sections"]
 
@@ -30,8 +32,9 @@ def geometry_sections(
 
 def _split(rows: pl.DataFrame, width: int) -> Table:
     longest = max(rows["busy_sum_ns"], default=0)
-    first = rows["part"] == "whole"
-    names = rows["layer"].zip_with(first, rows["device"].fill_null("  " + rows["part"]))
+    first = rows["part"] == SplitPart.WHOLE.value
+    parts = pl.Series([f"  {part}" for part in labels(rows["part"], SplitPart)], dtype=pl.String)
+    names = rows["layer"].zip_with(first, rows["device"].fill_null(parts))
     uneven = rows["device_imbalance"]
     return table(
         [

@@ -9,9 +9,12 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
+from profiler.analysis.waiting.codes import PathPart
 from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
 from profiler.report.layout import numbers, percents, sizes, table, texts, times
 from profiler.report.lines import of_all
+from profiler.report.sentences.waiting import OTHER
+from profiler.report.sentences.worded import labels
 
 __all__ = ["idle_sections"]
 
@@ -71,7 +74,7 @@ def _path(rows: pl.DataFrame, width: int) -> Table:
     return table(
         [
             texts("submodule", shown["submodule"], shrink=12),
-            texts("part", shown["part"]),
+            texts("part", labels(shown["part"], PathPart, OTHER)),
             texts("device", shown["device"], rank=2),
             numbers("pieces", shown["pieces"], rank=1),
             times("on the path", shown["path_ns"]),

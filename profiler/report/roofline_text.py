@@ -9,9 +9,11 @@ from rich.table import Table
 from rich.text import Text
 
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.codes import Bound, FusionKind
 from profiler.report.excerpts import roof_sentence, with_rates
 from profiler.report.layout import clean, numbers, percents, ratios, sizes, table, texts, times
 from profiler.report.lines import of_all
+from profiler.report.sentences.worded import labels
 
 __all__ = ["roofline_sections"]
 
@@ -54,7 +56,7 @@ def _roofline(rows: pl.DataFrame, width: int) -> Table:
             numbers("GB/s", rows["bandwidth"], rank=3),
             ratios("FLOPs/byte", rows["intensity"], rank=4),
             times("waited", rows["wait_ns"], rank=2, like_ns=longest),
-            texts("verdict", rows["verdict"]),
+            texts("verdict", labels(rows["verdict"], Bound)),
         ],
         width,
     )
@@ -64,7 +66,7 @@ def _fusions(rows: pl.DataFrame, width: int) -> Table:
     longest = max(rows["busy_ns"], default=0)
     return table(
         [
-            texts("what", rows["what"]),
+            texts("what", labels(rows["what"], FusionKind)),
             texts("op types", rows["op_types"], shrink=20),
             texts("submodule", rows["submodule"], shrink=11, rank=2),
             numbers("chains", rows["chains"], rank=1),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.result import Analysis
+from profiler.analysis.waiting.codes import PathPart
 from profiler.messages import Said, joined, said
 from profiler.report.chart_style import (
     Chart,
@@ -17,7 +18,8 @@ from profiler.report.chart_style import (
 from profiler.report.excerpts import path_by_part
 from profiler.report.palette import CATEGORY_COLOURS, HOST, IDLE, SERIES, Theme, submodule_colours
 from profiler.report.units import count, duration, percent
-from profiler.report.words import word
+from profiler.report.sentences.waiting import OTHER
+from profiler.report.sentences.worded import labels
 
 __all__ = ["idle", "path"]
 
@@ -94,5 +96,6 @@ def path(analysis: Analysis, theme: Theme = "light") -> Chart:
     return {"data": [picking(trace, picks)], "layout": made}
 
 
-def _name(submodule: str | None, part: str) -> Said:
-    return joined(" ", [submodule, word(part)] if submodule else [word(part)])
+def _name(submodule: str | None, part: str | None) -> Said:
+    names = labels([part], PathPart, OTHER)
+    return joined(" ", [submodule, *names] if submodule else names)

@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.denoise.codes import (
+    GuidanceEvidence,
+    GuidanceKind,
+    InvariantEvidence,
+    InvariantKind,
+    OutlierCause,
+    Over,
+    PartLevel,
+)
 from profiler.table.columns import Column
 
 __all__ = ["GUIDANCE", "INVARIANTS", "STEP_OPERATORS", "STEP_OUTLIERS", "STEP_TIMES"]
@@ -16,8 +25,9 @@ _PART: tuple[Column, ...] = (
         "level",
         _TEXT,
         "",
-        "step, submodule, operator; instead of operators block and role, or role, where they are "
+        "step, submodule, operator; instead of operators block_and_role, or role, where they are "
         "too many",
+        codes=PartLevel,
     ),
     Column("submodule", _TEXT, "", "submodule that it is a part of; null for steps", True),
     Column("layer", _TEXT, "", "the operator's layer, or the block; null for whole parts", True),
@@ -62,8 +72,9 @@ STEP_OUTLIERS: tuple[Column, ...] = (
         "cause",
         _TEXT,
         "",
-        "warm-up, first step, commands, overlap, host work, idle; null: nothing explains it",
+        ", ".join(OutlierCause) + "; null: nothing explains it",
         True,
+        OutlierCause,
     ),
     Column("cause_ns", _INT64, "ns", "how much more of that than in usual steps", True),
     Column("cause_device", _TEXT, "", "device of the work that overlapped", True),
@@ -72,7 +83,7 @@ STEP_OUTLIERS: tuple[Column, ...] = (
 )
 
 GUIDANCE: tuple[Column, ...] = (
-    Column("what", _TEXT, "", "classifier-free guidance, negative prompt, skip-layer guidance"),
+    Column("what", _TEXT, "", ", ".join(GuidanceKind), codes=GuidanceKind),
     Column("submodule", _TEXT, "", "submodule whose calls it costs"),
     Column("branch", _TEXT, "", "branch of these calls"),
     Column("calls", _INT64, "", "calls that it costs, or takes part in"),
@@ -87,22 +98,26 @@ GUIDANCE: tuple[Column, ...] = (
     Column("calibrated_ns", _INT64, "ns", "wall_ns, traced calls * calibration", True),
     Column("share", _REAL, "ratio", "wall_ns / end-to-end time", True),
     Column("estimated", _FLAG, "", "whether what half a batch takes is an estimate"),
-    Column("evidence", _TEXT, "", "what it was found by"),
+    Column("evidence", _TEXT, "", "what it was found by, a JSON list of notes", codes=GuidanceEvidence),
 )
 
 INVARIANTS: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule of the operators"),
     Column("layer", _TEXT, "", "their layer, numbers of blocks as *"),
     Column("op_types", _TEXT, "", "their op types, most time first, joined with commas"),
+    Column("rule", _TEXT, "", "what they are: " + ", ".join(InvariantKind), codes=InvariantKind),
     Column(
-        "rule", _TEXT, "", "what they are: text, position, cross-attention, timestep, modulation"
+        "same_over",
+        _TEXT,
+        "",
+        "steps, branches, or both; known_ahead: depends on the timestep alone",
+        codes=Over,
     ),
-    Column("same_over", _TEXT, "", "steps; branches; known ahead: depends on the timestep alone"),
     Column("layers", _INT64, "", "operators that the row stands for"),
     Column("calls", _INT64, "", "calls in which they ran"),
     Column("needed", _INT64, "", "calls in which they would have to run"),
     Column("busy_ns", _INT64, "ns", "their device time"),
     Column("saved_ns", _INT64, "ns", "hoisting saves: median execution * those not needed"),
     Column("estimated", _FLAG, "", "whether saved_ns is an upper bound, not what was measured"),
-    Column("evidence", _TEXT, "", "what speaks for it"),
+    Column("evidence", _TEXT, "", "what speaks for it, a JSON list of notes", codes=InvariantEvidence),
 )

@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from profiler.analysis.notes import Value
+
 __all__ = ["SEVERITIES", "Evidence", "Finding", "Severity", "Where"]
 
 Severity = Literal["high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low")
 
-Evidence = Mapping[str, int | float | str]
+Evidence = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)

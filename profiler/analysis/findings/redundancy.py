@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.findings.finding import Finding
+from profiler.analysis.denoise.codes import InvariantEvidence, InvariantKind
+from profiler.analysis.findings.finding import Evidence, Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
     as_percent,
@@ -13,6 +14,7 @@ from profiler.analysis.findings.measures import (
     share,
     total_ns,
 )
+from profiler.analysis.notes import notes_from
 from profiler.analysis.result import Analysis
 from profiler.messages import Said, said
 
@@ -99,12 +101,13 @@ def _of_invariants(
     return tuple(found)
 
 
-def _evidence(rows: pl.DataFrame, saved: float, part: float) -> dict[str, int | float | str]:
+def _evidence(rows: pl.DataFrame, saved: float, part: float) -> Evidence:
     return {
         "saved_ns": round(saved),
         "saved_share": part,
         "operators": int(rows["layers"].sum()),
-        "what": ", ".join(rows["rule"].unique(maintain_order=True)),
-        "most": f"{rows['layer'][0]} ({rows['rule'][0]})",
-        "speaks_for_it": rows["evidence"][0],
+        "what": tuple(map(InvariantKind, rows["rule"].unique(maintain_order=True))),
+        "most": rows["layer"][0],
+        "most_is": InvariantKind(rows["rule"][0]),
+        "speaks_for_it": notes_from(rows["evidence"][0], InvariantEvidence),
     }

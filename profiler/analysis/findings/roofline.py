@@ -14,6 +14,7 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.roofline.verdicts import ABOVE_ROOF
 from profiler.messages import said
@@ -35,7 +36,7 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
     total = total_ns(analysis)
     rows = _without_launches(analysis).drop_nulls("submodule")
     beyond = (pl.col("of_roof") > ABOVE_ROOF).fill_null(value=False)
-    bound = (pl.col("verdict") == "launch-bound") & ~beyond  # a launch was measured too long
+    bound = (pl.col("verdict") == Bound.LAUNCH.value) & ~beyond  # a launch was measured too long
     of = rows.group_by("submodule", "device", maintain_order=True).agg(
         pl.col("busy_ns", "commands", "work_ns", "saved_ns").filter(bound).sum(),
         all_ns=pl.col("busy_ns").sum(),
@@ -106,7 +107,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
     rows = analysis.roofline_roles.filter(
         pl.col("submodule").is_not_null(),
         pl.col("role").is_in(_PRODUCTS),
-        pl.col("verdict") == "compute-bound",
+        pl.col("verdict") == Bound.COMPUTE.value,
         pl.col("of_roof").is_between(0, _FAR, closed="none"),
         pl.col("unknown_ns") <= _UNKNOWN * pl.col("busy_ns"),
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.denoise.codes import GuidanceKind
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     as_percent,
@@ -12,6 +13,7 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.codes import Bound
 from profiler.messages import said
 
 __all__ = ["encoder_dominates", "negative_prompt", "separate_guidance"]
@@ -69,7 +71,7 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
 
 def negative_prompt(analysis: Analysis) -> Finding | None:
     """Encoding the negative prompt takes its own calls."""
-    rows = analysis.guidance.filter(pl.col("what") == "negative prompt")
+    rows = analysis.guidance.filter(pl.col("what") == GuidanceKind.NEGATIVE_PROMPT.value)
     total, wall = total_ns(analysis), int(rows["wall_ns"].sum())
     if rows.is_empty() or share(wall, total) < _NEGATIVE:
         return None
@@ -144,5 +146,5 @@ def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:
     busy = int(known["busy_ns"].sum())
     if share(busy, int(rows["busy_ns"].sum())) < 0.5:
         return None
-    other = known.filter(pl.col("verdict") != "compute-bound")
+    other = known.filter(pl.col("verdict") != Bound.COMPUTE.value)
     return share(int(other["busy_ns"].sum()), busy)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.operators.codes import SplitPart
 from profiler.table.columns import Column
 
 __all__ = ["GEOMETRY", "OPERATORS"]
@@ -40,7 +41,13 @@ OPERATORS: tuple[Column, ...] = (
 GEOMETRY: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule of its calls; null for work in no call", True),
     Column("layer", _TEXT, "", "tensor-level operation: module path or node name"),
-    Column("part", _TEXT, "", "whole, compute, movement (dma and copy), or device: on one device"),
+    Column(
+        "part",
+        _TEXT,
+        "",
+        "whole, compute, movement (dma and copy), or device: on one device",
+        codes=SplitPart,
+    ),
     Column("device", _TEXT, "", "the device, where the part is that on one", True),
     Column("calls", _INT64, "", "calls it ran in"),
     Column("commands", _INT64, "", "its commands over all calls"),

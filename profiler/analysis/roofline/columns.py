@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.roofline.codes import Bound, FusionKind
 from profiler.table.columns import Column
 
 __all__ = ["FUSIONS", "ROOFLINE", "ROOFLINE_ROLES"]
@@ -26,7 +27,7 @@ _WORK: tuple[Column, ...] = (
     Column(
         "of_roof", _REAL, "ratio", "attainable_ns / busy_ns, of what is known: half or more", True
     ),
-    Column("verdict", _TEXT, "", "compute-bound, memory-bound, launch-bound or host-bound", True),
+    Column("verdict", _TEXT, "", "what bounds it: " + ", ".join(Bound), True, Bound),
 )
 
 ROOFLINE: tuple[Column, ...] = (
@@ -49,7 +50,8 @@ FUSIONS: tuple[Column, ...] = (
         "what",
         _TEXT,
         "",
-        "attention, norm, modulation, norm and modulation, rope, softmax or elementwise",
+        ", ".join(FusionKind),
+        codes=FusionKind,
     ),
     Column("layer", _TEXT, "", "layer of the first command of the first such chain"),
     Column("op_types", _TEXT, "", "op types of its commands in order"),

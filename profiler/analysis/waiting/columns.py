@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.waiting.codes import PathPart
 from profiler.table.columns import Column
 
 __all__ = ["BOUNDARIES", "CRITICAL_PATH", "IDLE", "STRANDED"]
@@ -31,7 +32,7 @@ IDLE: tuple[Column, ...] = (
 CRITICAL_PATH: tuple[Column, ...] = (
     Column("pipeline", _INT32, "", "number of the pipeline call; -1 where the run has none"),
     Column("submodule", _TEXT, "", "submodule of the call; null for work in no call", True),
-    Column("part", _TEXT, "", "call, compute, transfer, queued or host work"),
+    Column("part", _TEXT, "", ", ".join(PathPart), codes=PathPart),
     Column("device", _TEXT, "", "where it ran, or the call was placed", True),
     Column("pieces", _INT64, "", "calls, commands or host work of that part on the path"),
     Column("path_ns", _INT64, "ns", "time that they have on the critical path"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS, RUNS
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.noise import CONFIDENCE
@@ -17,7 +18,7 @@ from profiler.report.patterns import pattern
 __all__ = ["comparison_section"]
 
 _ROWS = 200  # of a table
-_ONLY = "only in"
+_ONLY = tuple(side.alone.value for side in Side)
 _TIMES = (
     Shown("base_ns", "baseline", "ns"),
     Shown("new_ns", "this run", "ns"),
@@ -112,5 +113,5 @@ def _modules(rows: pl.DataFrame) -> pl.DataFrame:
     folded = single.with_columns(module=pattern(pl.col("module")))
     keys = ["submodule", "role", "module"]
     covered = folded.join(together, on=keys, how="semi")["metric"].to_list()
-    alone = pl.col("verdict").str.starts_with(_ONLY)
+    alone = pl.col("verdict").is_in(_ONLY)
     return pl.concat([together, single.filter(alone | ~pl.col("metric").is_in(covered))])

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Any
 
 import polars as pl
@@ -18,7 +19,7 @@ from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.chart_style import Chart
 from profiler.report.palette import Theme
-from profiler.report.words import word
+from profiler.report.sentences.worded import labels, worded_cell
 from profiler.table.columns import Column
 
 __all__ = ["Figure", "Part", "Section", "Shown", "Table", "described", "table"]
@@ -27,17 +28,18 @@ __all__ = ["Figure", "Part", "Section", "Shown", "Table", "described", "table"]
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A column as the page shows it: `kind` says how `templates/tables.js` writes its values
-    (`text`, `word` of `report.words`, `list` of names, `layer`, `ns`, `instant` of the run,
+    (`text`, `word` of the column's codes, `notes` of them, `list` of names, `layer`, `ns`, `instant` of the run,
     `count`, `number`, `bytes`, `ratio`, `share` with a bar, `factor`, `calibration` with
     1 as within noise, `change` with its sign, `flag`, `step`).
     `minor` ones stay away from paper, and go first where a table has no room. `meaning` is that of
-    a column that no table declares."""
+    a column that no table declares, `none` what stands for null in a column of words."""
 
     name: str
     label: str
     kind: str
     minor: bool = False
     meaning: str = ""
+    none: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +95,7 @@ class Section:
         return (part.table for part in self.parts if part.table is not None)
 
 
+_SAID = ("word", "notes")
 _MAY_BE_ALL_ZERO = frozenset(
     {
         *("dma_ns", "copy_ns", "sync_ns", "other_ns", "host_ns", "data_ns", "other_device_ns"),
@@ -138,23 +141,30 @@ def table(
         for name, dimension in _DIMENSIONS.items()
         if name in frame.columns and name not in names
     }
+    codes = {column.name: column.codes for column in declared if column.codes is not None}
+    said_values = {
+        column.name: _said(frame[column.name], column, codes[column.name])
+        for column in kept
+        if column.kind in _SAID
+    }
     document = {
         "name": said(name),
         "columns": described(kept, declared),
-        "values": {column.name: _plain(frame[column.name]) for column in kept},
+        "values": {column.name: _plain(frame[column.name]) for column in kept} | said_values,
         "shown": shown,
         "search": search,
         "keys": keys,
     }
-    words = _words(frame.select(column.name for column in kept if column.kind == "word"))
+    words = sorted({text for column in said_values.values() for text in column if text})
     known = {"words": words} if words else {}
     return Table(key, document | known | ({"sort": sort} if sort else {}))
 
 
-def _words(frame: pl.DataFrame) -> list[str]:
-    """Values of columns of words, each once: the page gets their languages with these."""
-    values = {str(value) for column in frame for value in column.drop_nulls().unique()}
-    return [word(value) for value in sorted(values)]
+def _said(values: pl.Series, column: Shown, codes: type[StrEnum]) -> list[str]:
+    """What is said for codes or notes: the page gets their languages with these texts."""
+    if column.kind == "word":
+        return labels(values, codes, column.none)
+    return [worded_cell(text, codes) for text in values]
 
 
 def _says_something(column: pl.Series) -> bool:
@@ -184,7 +194,7 @@ def described(shown: Sequence[Shown], declared: Sequence[Column]) -> list[dict[s
         {
             "name": column.name,
             "label": said(column.label),
-            "kind": column.kind,
+            "kind": "word" if column.kind in _SAID else column.kind,
             "meaning": said(column.meaning or meanings[column.name]),
             "minor": column.minor,
         }

@@ -20,6 +20,7 @@ from profiler.report.excerpts import (
 )
 from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, table
+from profiler.report.sentences.denoise import NO_CAUSE
 from profiler.report.step_matrix import matrix_chart, matrix_of
 
 __all__ = ["change_parts", "guidance_section"]
@@ -48,7 +49,7 @@ _OUTLIERS = (
     Shown("submodule", "submodule", "text", minor=True),
     Shown("busy_ns", "time", "ns"),
     Shown("excess_ns", "too long", "ns"),
-    Shown("cause", "cause", "word"),
+    Shown("cause", "cause", "word", none=NO_CAUSE),
     Shown("cause_ns", "of it", "ns"),
     Shown("place", "on", "text", meaning="device and track of the work that overlapped"),
     Shown("cause_layer", "running", "layer"),
@@ -63,7 +64,7 @@ _GUIDANCE = (
     Shown("busy_ns", "device time", "ns"),
     Shown("share", "share", "share"),
     Shown("estimated", "estimated", "flag"),
-    Shown("evidence", "evidence", "word", minor=True),
+    Shown("evidence", "evidence", "notes", minor=True),
 )
 _INVARIANTS = (
     Shown("layer", "layer", "layer"),
@@ -75,7 +76,7 @@ _INVARIANTS = (
     Shown("busy_ns", "busy", "ns"),
     Shown("saved_ns", "saved", "ns"),
     Shown("estimated", "at most", "flag"),
-    Shown("evidence", "evidence", "word", minor=True),
+    Shown("evidence", "evidence", "notes", minor=True),
 )
 
 

@@ -11,6 +11,7 @@ from profiler.report import waiting_charts
 from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
 from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, table
+from profiler.report.sentences.waiting import OTHER
 
 __all__ = ["waiting_section"]
 
@@ -34,7 +35,7 @@ _IDLE = (
     Shown("overlap", "transfers hidden", "share"),
 )
 _PATH = (
-    Shown("part", "part", "word"),
+    Shown("part", "part", "word", none=OTHER),
     Shown("submodule", "submodule", "text"),
     Shown("device", "device", "text"),
     Shown("pieces", "pieces", "count"),

@@ -13,10 +13,14 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, TypeAlias, Union
 
-__all__ = ["Note", "Value", "notes_from", "notes_text", "plain_value"]
+__all__ = ["Note", "NoteCode", "Value", "notes_from", "notes_text", "plain_value"]
 
 Value: TypeAlias = Union[int, float, str, "Note", tuple["Value", ...]]
 """A number, a name from the trace, a code (`StrEnum`), a note, or several of these."""
+
+
+class NoteCode(StrEnum):
+    """What a note says; each question has a subclass with its codes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,11 +28,11 @@ class Note:
     """A code, and what it is about: `values` by name, whose unit ends the name (`_ns`, `_bytes`,
     `_share`: 1.0 is all; none: a count, a ratio or a name)."""
 
-    code: StrEnum
+    code: NoteCode
     values: Mapping[str, Value] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, code: StrEnum, /, **values: Value) -> Note:
+    def of(cls, code: NoteCode, /, **values: Value) -> Note:
         """A note with these values."""
         return cls(code, values)
 
@@ -48,7 +52,7 @@ def plain_value(value: Value) -> Any:
     return value.value if isinstance(value, StrEnum) else value
 
 
-def notes_from(text: str, codes: type[StrEnum]) -> tuple[Note, ...]:
+def notes_from(text: str, codes: type[NoteCode]) -> tuple[Note, ...]:
     """The notes in a table's cell, whose values are numbers and names."""
     return tuple(
         Note(codes(entry["code"]), {name: v for name, v in entry.items() if name != "code"})

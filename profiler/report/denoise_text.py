@@ -8,7 +8,13 @@ import polars as pl
 from rich.table import Table
 from rich.text import Text
 
-from profiler.analysis.denoise.codes import GuidanceKind, InvariantEvidence, InvariantKind, OutlierCause, Over
+from profiler.analysis.denoise.codes import (
+    GuidanceKind,
+    InvariantEvidence,
+    InvariantKind,
+    OutlierCause,
+    Over,
+)
 from profiler.analysis.result import Analysis
 from profiler.report.excerpts import (
     HALF_OF_BATCH,

@@ -9,12 +9,19 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
+import polars as pl
+
+from profiler.analysis.columns import TABLES
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.notes import NoteCode, plain_value
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.report.excerpts import outlier_count
+from profiler.report.sentences.findings.words import words
+from profiler.report.sentences.worded import worded_cell
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
 
@@ -23,7 +30,7 @@ DOCUMENT_VERSION = 1  # rises when a key goes or changes its meaning
 
 def document(analysis: Analysis) -> dict[str, Any]:
     """The analysis as plain values: mappings, lists, text, numbers, booleans, None."""
-    tables = {name: frame.to_dicts() for name, frame in analysis.tables().items()}
+    tables = {name: _rows(name, frame) for name, frame in analysis.tables().items()}
     return {
         "version": DOCUMENT_VERSION,
         "run": _plain(analysis.run),
@@ -31,7 +38,9 @@ def document(analysis: Analysis) -> dict[str, Any]:
         "step_summary": _plain(analysis.step_summary),
         **tables,
         "step_outliers_total": outlier_count(analysis),
-        "findings": [_plain(finding) for finding in analysis.findings],  # nested, not as the table
+        "findings": [
+            _finding(finding) for finding in analysis.findings
+        ],  # nested, not as the table
         "device_profiles": _profiles(analysis.device_profiles),
     }
 
@@ -39,6 +48,29 @@ def document(analysis: Analysis) -> dict[str, Any]:
 def to_json(analysis: Analysis) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
     return json.dumps(document(analysis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _rows(name: str, frame: pl.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table; notes as a list of objects, and as text under `…_text`."""
+    rows = frame.to_dicts()
+    for column in TABLES.get(name, ()):
+        if column.codes is not None and issubclass(column.codes, NoteCode):
+            for row in rows:
+                row[f"{column.name}_text"] = str(worded_cell(row[column.name], column.codes))
+                row[column.name] = json.loads(row[column.name])
+    return rows
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Codes and values, and the sentences that people read."""
+    said = _plain(words(finding))
+    values = _plain(replace(finding, evidence={}))
+    return {
+        "rule": finding.rule,
+        **said,
+        **values,
+        "evidence": {n: plain_value(value) for n, value in finding.evidence.items()},
+    }
 
 
 def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:

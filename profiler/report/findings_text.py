@@ -9,10 +9,10 @@ from textwrap import wrap
 from rich.text import Text
 
 from profiler.analysis.findings.finding import Finding, Severity
-from profiler.report.facts import named_value
 from profiler.report.layout import clean, shorten
 from profiler.report.lines import of_all
-from profiler.report.units import count, counted
+from profiler.report.sentences.findings.words import evidence_pairs, words
+from profiler.report.units import counted
 
 __all__ = ["evidence_text", "findings_section"]
 
@@ -43,19 +43,13 @@ def findings_section(findings: Sequence[Finding], rules: int, width: int) -> tup
 
 def evidence_text(finding: Finding, numbers: int | None = None) -> str:
     """`"host wait 424 ms, host wait share 36 %"`: the first `numbers` of the evidence, or all."""
-    return ", ".join(_pair(*pair) for pair in list(finding.evidence.items())[:numbers])
-
-
-def _pair(key: str, value: float | str) -> str:
-    name, text = named_value(key, value)
-    if isinstance(value, int) and text == str(value):  # it has no unit
-        text = count(value)
-    return f"{name} {shorten(text, _TEXT)}"
+    pairs = list(evidence_pairs(finding))[:numbers]
+    return ", ".join(f"{name} {shorten(text, _TEXT)}" for name, text in pairs)
 
 
 def _title(finding: Finding, width: int) -> Iterator[Text]:
     """Severity and title."""
-    for number, part in enumerate(_wrapped(finding.title, width)):
+    for number, part in enumerate(_wrapped(words(finding).title, width)):
         label = Text(f"{'' if number else finding.severity:<{_INDENT}}", _STYLES[finding.severity])
         yield label.append(part, style="not dim not bold default")
 
@@ -64,7 +58,7 @@ def _reasons(finding: Finding, width: int) -> Iterator[Text]:
     """Evidence and remedy."""
     for part in _wrapped(evidence_text(finding, _NUMBERS), width):
         yield Text(" " * _INDENT + part, style="dim")
-    for part in _wrapped(f"→ {finding.remedy}", width):
+    for part in _wrapped(f"→ {words(finding).remedy}", width):
         yield Text(" " * _INDENT + part)
 
 

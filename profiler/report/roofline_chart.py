@@ -15,8 +15,8 @@ from profiler.messages import joined, said
 from profiler.report.chart_style import HOVER, Chart, escaped, layout, picking
 from profiler.report.excerpts import with_rates
 from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
-from profiler.report.units import duration
 from profiler.report.sentences.worded import label
+from profiler.report.units import duration
 
 __all__ = ["roofline"]
 

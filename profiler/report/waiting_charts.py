@@ -17,9 +17,9 @@ from profiler.report.chart_style import (
 )
 from profiler.report.excerpts import path_by_part
 from profiler.report.palette import CATEGORY_COLOURS, HOST, IDLE, SERIES, Theme, submodule_colours
-from profiler.report.units import count, duration, percent
 from profiler.report.sentences.waiting import OTHER
 from profiler.report.sentences.worded import labels
+from profiler.report.units import count, duration, percent
 
 __all__ = ["idle", "path"]
 

@@ -10,6 +10,7 @@ import polars as pl
 from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import TABLES
 from profiler.analysis.findings.finding import Finding, Where
+from profiler.analysis.notes import Note, NoteCode, notes_text
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.events import NO_CALL, Loss
@@ -90,6 +91,9 @@ def hostile_analysis() -> Analysis:
 
 def _values(column: Column) -> list[Any]:
     numbers = range(len(HOSTILE))
+    if column.codes is not None and issubclass(column.codes, NoteCode):
+        code = next(iter(column.codes))
+        return [notes_text([Note.of(code, branch=name, name=name)]) for name in HOSTILE]
     if column.dtype == pl.String:
         return [_WORDS.get(column.name, name) for name in HOSTILE]
     if column.dtype == pl.Boolean:
@@ -106,10 +110,7 @@ def _findings() -> tuple[Finding, ...]:
     return tuple(
         Finding(
             name,
-            name,
             {name: name, f"{name}_ns": 5},
-            name,
-            name,
             Where(name, name, name, 0, 0, (number,)),
         )
         for number, name in enumerate(HOSTILE)

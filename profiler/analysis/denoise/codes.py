@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from enum import StrEnum
 
+from profiler.analysis.notes import NoteCode
+
 __all__ = [
     "GuidanceEvidence",
     "GuidanceKind",
@@ -45,7 +47,7 @@ class GuidanceKind(StrEnum):
     SKIP_LAYERS = "skip_layer_guidance"
 
 
-class GuidanceEvidence(StrEnum):
+class GuidanceEvidence(NoteCode):
     """What the cost of guidance was found by."""
 
     OWN_CALLS = "own_calls"
@@ -75,7 +77,7 @@ class Over(StrEnum):
     AHEAD_AND_BRANCHES = "known_ahead_and_branches"
 
 
-class InvariantEvidence(StrEnum):
+class InvariantEvidence(NoteCode):
     """What speaks for it."""
 
     PATH = "path"

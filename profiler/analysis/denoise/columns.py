@@ -98,7 +98,9 @@ GUIDANCE: tuple[Column, ...] = (
     Column("calibrated_ns", _INT64, "ns", "wall_ns, traced calls * calibration", True),
     Column("share", _REAL, "ratio", "wall_ns / end-to-end time", True),
     Column("estimated", _FLAG, "", "whether what half a batch takes is an estimate"),
-    Column("evidence", _TEXT, "", "what it was found by, a JSON list of notes", codes=GuidanceEvidence),
+    Column(
+        "evidence", _TEXT, "", "what it was found by, a JSON list of notes", codes=GuidanceEvidence
+    ),
 )
 
 INVARIANTS: tuple[Column, ...] = (
@@ -119,5 +121,7 @@ INVARIANTS: tuple[Column, ...] = (
     Column("busy_ns", _INT64, "ns", "their device time"),
     Column("saved_ns", _INT64, "ns", "hoisting saves: median execution * those not needed"),
     Column("estimated", _FLAG, "", "whether saved_ns is an upper bound, not what was measured"),
-    Column("evidence", _TEXT, "", "what speaks for it, a JSON list of notes", codes=InvariantEvidence),
+    Column(
+        "evidence", _TEXT, "", "what speaks for it, a JSON list of notes", codes=InvariantEvidence
+    ),
 )

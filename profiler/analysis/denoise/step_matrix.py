@@ -210,7 +210,12 @@ def _levels() -> Iterator[tuple[str, pl.Expr, pl.Expr, pl.Expr]]:
     submodule, role = pl.col("submodule"), pl.col("role")
     none = pl.lit(None, dtype=pl.String)
     yield PartLevel.OPERATOR.value, submodule, pl.col("layer"), none.alias("role")
-    yield PartLevel.BLOCK_AND_ROLE.value, submodule, pl.col("block").cast(pl.String).alias("layer"), role
+    yield (
+        PartLevel.BLOCK_AND_ROLE.value,
+        submodule,
+        pl.col("block").cast(pl.String).alias("layer"),
+        role,
+    )
     yield PartLevel.ROLE.value, submodule, none.alias("layer"), role
 
 

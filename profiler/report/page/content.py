@@ -15,6 +15,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.findings.finding import Finding
+from profiler.analysis.notes import NoteCode
 from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.chart_style import Chart
@@ -28,9 +29,9 @@ __all__ = ["Figure", "Part", "Section", "Shown", "Table", "described", "table"]
 @dataclass(frozen=True, slots=True)
 class Shown:
     """A column as the page shows it: `kind` says how `templates/tables.js` writes its values
-    (`text`, `word` of the column's codes, `notes` of them, `list` of names, `layer`, `ns`, `instant` of the run,
-    `count`, `number`, `bytes`, `ratio`, `share` with a bar, `factor`, `calibration` with
-    1 as within noise, `change` with its sign, `flag`, `step`).
+    (`text`, `word` of the column's codes, `list` of names, `layer`, `ns`,
+    `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` with a bar, `factor`,
+    `calibration` with 1 as within noise, `change` with its sign, `flag`, `step`).
     `minor` ones stay away from paper, and go first where a table has no room. `meaning` is that of
     a column that no table declares, `none` what stands for null in a column of words."""
 
@@ -95,7 +96,6 @@ class Section:
         return (part.table for part in self.parts if part.table is not None)
 
 
-_SAID = ("word", "notes")
 _MAY_BE_ALL_ZERO = frozenset(
     {
         *("dma_ns", "copy_ns", "sync_ns", "other_ns", "host_ns", "data_ns", "other_device_ns"),
@@ -145,7 +145,7 @@ def table(
     said_values = {
         column.name: _said(frame[column.name], column, codes[column.name])
         for column in kept
-        if column.kind in _SAID
+        if column.kind == "word"
     }
     document = {
         "name": said(name),
@@ -161,10 +161,10 @@ def table(
 
 
 def _said(values: pl.Series, column: Shown, codes: type[StrEnum]) -> list[str]:
-    """What is said for codes or notes: the page gets their languages with these texts."""
-    if column.kind == "word":
-        return labels(values, codes, column.none)
-    return [worded_cell(text, codes) for text in values]
+    """What is said for codes, or for notes: the page gets their languages with these texts."""
+    if issubclass(codes, NoteCode):
+        return [worded_cell(text, codes) for text in values]
+    return labels(values, codes, column.none)
 
 
 def _says_something(column: pl.Series) -> bool:
@@ -194,7 +194,7 @@ def described(shown: Sequence[Shown], declared: Sequence[Column]) -> list[dict[s
         {
             "name": column.name,
             "label": said(column.label),
-            "kind": "word" if column.kind in _SAID else column.kind,
+            "kind": column.kind,
             "meaning": said(column.meaning or meanings[column.name]),
             "minor": column.minor,
         }

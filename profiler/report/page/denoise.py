@@ -64,7 +64,7 @@ _GUIDANCE = (
     Shown("busy_ns", "device time", "ns"),
     Shown("share", "share", "share"),
     Shown("estimated", "estimated", "flag"),
-    Shown("evidence", "evidence", "notes", minor=True),
+    Shown("evidence", "evidence", "word", minor=True),
 )
 _INVARIANTS = (
     Shown("layer", "layer", "layer"),
@@ -76,7 +76,7 @@ _INVARIANTS = (
     Shown("busy_ns", "busy", "ns"),
     Shown("saved_ns", "saved", "ns"),
     Shown("estimated", "at most", "flag"),
-    Shown("evidence", "evidence", "notes", minor=True),
+    Shown("evidence", "evidence", "word", minor=True),
 )
 
 

@@ -13,7 +13,7 @@ import polars as pl
 
 from profiler.analysis.columns import LOSSES
 from profiler.analysis.columns import TABLES as OF_ANALYSIS
-from profiler.analysis.findings.columns import FINDINGS
+from profiler.report.sentences.findings.frame import WORDED_FINDINGS
 from profiler.table.columns import ARGS, TABLES, TEXT, Column
 
 __all__ = ["TABLES_OF_SQL", "SqlTable", "with_run"]
@@ -104,7 +104,7 @@ def _tables() -> Mapping[str, SqlTable]:
         "args": ARGS,
     }
     found = [SqlTable(name, _ROWS[name], (*columns, _RUN)) for name, columns in of_run.items()]
-    for name, columns in {**OF_ANALYSIS, "losses": LOSSES, "findings": FINDINGS}.items():
+    for name, columns in {**OF_ANALYSIS, "losses": LOSSES, "findings": WORDED_FINDINGS}.items():
         known = f"analysis.{name}" if name in TABLES else name
         found.append(SqlTable(known, _ROWS_OF_ANALYSIS[name], (*columns, _RUN), name))
     return MappingProxyType({table.name: table for table in found})

@@ -16,7 +16,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from profiler.analysis.notes import Note, Value, notes_from
+from profiler.analysis.notes import Note, NoteCode, Value, notes_from
 from profiler.messages import Said, joined, said
 from profiler.report import sentences
 from profiler.report.units import count, duration, percent, size
@@ -56,7 +56,7 @@ def worded(note: Note) -> Said:
     return said(label(note.code).template, **values)
 
 
-def worded_cell(text: str, codes: type[StrEnum]) -> str:
+def worded_cell(text: str, codes: type[NoteCode]) -> str:
     """The notes in a cell of a table (`notes_text`), joined with commas."""
     return joined(", ", map(worded, notes_from(text, codes)))
 

@@ -1,5 +1,6 @@
 """Runs for the rules about what is computed again."""
 
+from profiler.analysis.denoise.codes import InvariantKind
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 
 MODULES = {
@@ -25,7 +26,9 @@ TEXT = ("context_embedder", "float[2,333,32] float[32,32]")
 TIMESTEP = ("transformer_blocks.0.norm1.linear", "float[2,32] float[192,32]")
 
 
-@triggers("recomputed", saved_ns=10, saved_share=0.01, operators=1, what="conditioning")
+@triggers(
+    "recomputed", saved_ns=10, saved_share=0.01, operators=1, what=(InvariantKind.CONDITIONING,)
+)
 def text_projected_twice():
     return _again(*TEXT, 10)
 

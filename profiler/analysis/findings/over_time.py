@@ -156,9 +156,13 @@ def _cause(row: dict[str, Any]) -> dict[str, Value]:
     """What explains the worst outlier; nothing where no track does."""
     if row["cause"] is None:
         return {}
-    by = {f"cause_{name}": row[f"cause_{name}"] for name in ("device", "track", "layer")}
-    found: dict[str, Value] = {"cause": OutlierCause(row["cause"])}
-    return found | {name: str(value) for name, value in by.items() if value}
+    evidence: dict[str, Value | None] = {
+        "cause": OutlierCause(row["cause"]),
+        "cause_device": row["cause_device"],
+        "cause_track": row["cause_track"],
+        "cause_layer": row["cause_layer"],
+    }
+    return {name: value for name, value in evidence.items() if value}
 
 
 def _step_row(analysis: Analysis) -> dict[str, Any] | None:

@@ -55,7 +55,7 @@ def timesteps_are_known_ahead_not_the_same():
     return _again(*TIMESTEP, 90)
 
 
-@triggers("known_ahead", saved_ns=20, what="modulation")
+@triggers("known_ahead", saved_ns=20, what=(InvariantKind.MODULATION,))
 def modulation_in_each_step():
     return _again(*TIMESTEP, 20)
 

@@ -21,7 +21,7 @@ def _little_headroom(found: Finding) -> Words:
     if needed > whole:
         title = said(
             "The run needs {share} of the memory of {device}: it does not fit",
-            share=percent(needed / whole),
+            share=percent(needed / whole).replace("\N{NO-BREAK SPACE}", " "),
             device=given["device"],
         )
     return Words(

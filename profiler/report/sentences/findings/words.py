@@ -58,12 +58,18 @@ def words(finding: Finding) -> Words:
 
 
 def texts(finding: Finding) -> dict[str, str]:
-    """The evidence, what it is about and `cost_share` as people read them, by name."""
+    """The evidence, what it is about and `cost_share` as people read them, by name; with plain
+    spaces, since titles stand in files too."""
     values: dict[str, Value | None] = {
         field.name: getattr(finding.where, field.name) for field in fields(finding.where)
     }
     values |= {"cost_share": finding.cost_share, **finding.evidence}
-    return {name: value_text(name, value) for name, value in values.items() if value is not None}
+    return {name: _spaced(name, value) for name, value in values.items() if value is not None}
+
+
+def _spaced(name: str, value: Value) -> str:
+    text = value_text(name, value)
+    return text if isinstance(text, Said) else text.replace("\N{NO-BREAK SPACE}", " ")
 
 
 def evidence_pairs(finding: Finding) -> Iterator[tuple[str, str]]:

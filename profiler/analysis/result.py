@@ -12,11 +12,13 @@ from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
+from profiler.analysis.codes import StepSource
 from profiler.analysis.columns import LOSSES, TABLES
 from profiler.analysis.findings.columns import FINDINGS
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.table import findings_table
 from profiler.analysis.kinds import Kinds
+from profiler.analysis.notes import Note
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.selection import Selection
 from profiler.errors import InputError
@@ -123,7 +125,7 @@ class Accounting:
     overlap_ns: int
     submodules: tuple[SubmoduleTime, ...]
     possible: bool = True
-    why_not: str = ""
+    why_not: Note | None = None
     wall_ns: int = 0
     overlapping: int = 0
     told_apart: bool = True
@@ -136,7 +138,7 @@ class StepSummary:
     """Statistics over the rows of `steps`; times are 0 where there are none.
 
     `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
-    several) that `rule` singles out. `measured_by` is `"step spans"`, or `"calls"` where the run
+    several) that `rule` singles out. `measured_by` is `step_spans`, or `calls` where the run
     has no step spans and a step is taken to last from its first call's begin to its last's end.
     """
 
@@ -146,8 +148,8 @@ class StepSummary:
     max_ns: int
     mean_ns: int
     outliers: tuple[str, ...]
-    rule: str
-    measured_by: str
+    rule: Note
+    measured_by: StepSource
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -7,13 +7,14 @@ import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, ends, positions
 from profiler.analysis.batches import Codes, Times
+from profiler.analysis.codes import OutlierRule, StepSource
 from profiler.analysis.columns import STEPS
 from profiler.analysis.intervals import union_by
+from profiler.analysis.notes import Note
 from profiler.analysis.parts import Grouped, parts_of
 from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.analysis.result import StepSummary
 from profiler.events import NO_CALL, NO_STEP
-from profiler.messages import said
 from profiler.table.columns import schema
 from profiler.table.run import Run
 
@@ -23,11 +24,14 @@ _SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal
 _DEVIATIONS = 3.0
 _RATIO = 1.05
 _ENOUGH = 5  # steps; the median deviation of fewer says nothing
-OUTLIER_RULE = said(
-    "longer than the median by more than 3 scaled median absolute deviations "
-    "(1.4826 MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766) and by more than 5 %; "
-    "of at least 5 steps"
+OUTLIER_RULE = Note.of(
+    OutlierRule.MEDIAN_DEVIATION,
+    deviations=_DEVIATIONS,
+    scale=_SCALE,
+    excess_share=round(_RATIO - 1, 6),
+    fewest=_ENOUGH,
 )
+"""When a step stands out (Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766)."""
 
 
 def step_table(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> pl.DataFrame:
@@ -79,7 +83,7 @@ def step_table(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> p
 def step_summary(steps: pl.DataFrame, *, from_spans: bool) -> StepSummary:
     """Statistics of the rows of `steps`; outliers as they are marked there."""
     durations = steps["duration_ns"].to_numpy()
-    measured_by = said("step spans") if from_spans else said("calls")
+    measured_by = StepSource.STEP_SPANS if from_spans else StepSource.CALLS
     if not len(durations):
         return StepSummary(0, 0, 0, 0, 0, (), OUTLIER_RULE, measured_by)
     several = steps["pipeline"].n_unique() > 1

@@ -24,7 +24,7 @@ from profiler.messages import joined, said
 from profiler.report.layout import Column, clean, table, texts
 from profiler.report.lines import of_all
 from profiler.report.patterns import pattern
-from profiler.report.sentences.worded import label, labels
+from profiler.report.sentences.worded import label, labels, worded
 from profiler.report.units import counted, duration
 
 __all__ = ["gate_line", "headline", "markdown", "print_diff"]
@@ -134,7 +134,7 @@ def _lines(comparison: Comparison) -> Iterator[str]:
             f"{counted(pipelines, 'pipeline call')}, {counted(steps, 'step')}, "
             f"{counted(calls, 'call')}"
         )
-    yield from comparison.notes
+    yield from map(worded, comparison.notes)
 
 
 def _sections(comparison: Comparison, top: int) -> Iterator[_Section]:

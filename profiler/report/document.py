@@ -16,12 +16,12 @@ import polars as pl
 
 from profiler.analysis.columns import TABLES
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.notes import NoteCode, plain_value
-from profiler.analysis.result import Analysis
+from profiler.analysis.notes import Note, NoteCode, plain_value
+from profiler.analysis.result import Accounting, Analysis, StepSummary
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.report.excerpts import outlier_count
 from profiler.report.sentences.findings.words import words
-from profiler.report.sentences.worded import worded_cell
+from profiler.report.sentences.worded import why_not, worded_cell
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
 
@@ -34,8 +34,8 @@ def document(analysis: Analysis) -> dict[str, Any]:
     return {
         "version": DOCUMENT_VERSION,
         "run": _plain(analysis.run),
-        "accounting": _plain(analysis.accounting),
-        "step_summary": _plain(analysis.step_summary),
+        "accounting": _noted(analysis.accounting, "why_not"),
+        "step_summary": _noted(analysis.step_summary, "rule"),
         **tables,
         "step_outliers_total": outlier_count(analysis),
         "findings": [
@@ -48,6 +48,13 @@ def document(analysis: Analysis) -> dict[str, Any]:
 def to_json(analysis: Analysis) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
     return json.dumps(document(analysis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _noted(value: Accounting | StepSummary, name: str) -> dict[str, Any]:
+    """Plain values; the note of that name as a sentence, and as an object under `…_code`."""
+    note: Note | None = getattr(value, name)
+    as_json = None if note is None else note.as_json()
+    return _plain(value) | {name: str(why_not(note)), f"{name}_code": as_json}
 
 
 def _rows(name: str, frame: pl.DataFrame) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from profiler.analysis.manifest_numbers import finite_number, is_finite_number
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
 from profiler.report.headline import asynchronous
+from profiler.report.sentences.worded import why_not
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
 
@@ -136,7 +137,7 @@ def attributed_to(attribution: Mapping[str, Any]) -> str:
 def _residual(analysis: Analysis) -> Fact:
     account = analysis.accounting
     if not account.possible:
-        return Fact(said("Unaccounted"), said("unknown"), account.why_not)
+        return Fact(said("Unaccounted"), said("unknown"), why_not(account.why_not))
     bad = account.residual_share > _RESIDUAL_LIMIT
     note = (
         said("of end to end is in no stage, more than 1 %")

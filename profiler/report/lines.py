@@ -13,6 +13,7 @@ from profiler.messages import Said, said
 from profiler.report.facts import attributed_to
 from profiler.report.headline import asynchronous, at_once
 from profiler.report.layout import shorten
+from profiler.report.sentences.worded import why_not
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, duration, percent
 
@@ -180,7 +181,7 @@ def accounting_lines(account: Accounting) -> Iterator[Line]:
     """Why there is no accounting, whose time it is of, and what its residual is made of, where
     there is any."""
     if not account.possible:
-        yield Line("accounting", f"not possible: {account.why_not}", alert=True)
+        yield Line("accounting", f"not possible: {why_not(account.why_not)}", alert=True)
     if account.overlapping:
         yield Line("at once", at_once(account), alert=not account.told_apart)
     if account.calls_outside:

@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from profiler.analysis.codes import StepSource
 from profiler.analysis.findings.rules import RULES
 from profiler.analysis.result import Analysis
 from profiler.report.denoise_text import denoise_sections
@@ -249,5 +250,5 @@ def _steps(analysis: Analysis, width: int) -> Iterator[Table | Text]:
     ]
     yield table(columns, width)
     yield from step_bars(analysis, width)
-    if summary.measured_by != "step spans":
+    if summary.measured_by is not StepSource.STEP_SPANS:
         yield Text("from first to last call of a step: the run has no step spans", style="dim")

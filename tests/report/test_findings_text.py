@@ -40,7 +40,8 @@ def _words(monkeypatch):
         long = title.replace("vae", "vae and all") if finding.where.step else title
         return Words(long, "It may be right.", "Do something else.")
 
-    monkeypatch.setattr(words, "all_words", lambda: {"rule": said})
+    ours = words.all_words()
+    monkeypatch.setattr(words, "all_words", lambda: {**ours, "rule": said})
 
 
 def _printed(parts, width=200):

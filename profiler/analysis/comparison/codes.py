@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["Resampled", "Side", "Verdict"]
+from profiler.analysis.notes import NoteCode
+
+__all__ = ["ComparisonNote", "Resampled", "RunTrait", "Side", "Verdict"]
 
 
 class Side(StrEnum):
@@ -42,3 +44,30 @@ class Resampled(StrEnum):
     PIPELINE_CALLS = "pipeline_calls"
     STEPS = "steps"
     CALLS = "calls"
+
+
+class RunTrait(StrEnum):
+    """What runs that are compared should have in common."""
+
+    PIPELINE = "pipeline"
+    MODEL = "model"
+    DEVICES = "devices"
+    CPU = "cpu"
+
+
+class ComparisonNote(NoteCode):
+    """What else differs between two sides, and what their intervals do not know."""
+
+    SAME_RUN = "same_run"
+    ONE_RUN_EACH = "one_run_each"
+    ONE_RUN = "one_run"
+    FEW_RUNS = "few_runs"
+    CALIBRATED = "calibrated"
+    COST_WITHIN_NOISE = "cost_within_noise"
+    TRACED_ON_ONE_SIDE = "traced_on_one_side"
+    AS_TRACED = "as_traced"
+    ASYNCHRONOUS = "asynchronous"
+    OTHER_TRAIT = "other_trait"
+    SETTINGS_DIFFER = "settings_differ"
+    VERSIONS_DIFFER = "versions_differ"
+    CHANGED_VALUE = "changed_value"

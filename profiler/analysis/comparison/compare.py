@@ -23,6 +23,7 @@ from profiler.analysis.comparison.noise import Bootstrap, Interval
 from profiler.analysis.comparison.notes import notes_on
 from profiler.analysis.comparison.samples import KEYS, samples_of
 from profiler.analysis.comparison.units import units_of
+from profiler.analysis.notes import Note
 from profiler.errors import InputError
 from profiler.table.columns import checked, schema
 from profiler.table.run import Run
@@ -43,7 +44,7 @@ class Comparison:
     runs: pl.DataFrame
     metrics: pl.DataFrame
     calibrated: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def __post_init__(self) -> None:
         for name, columns in TABLES.items():

@@ -14,6 +14,7 @@ from profiler.report.diff_text import headline
 from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, table
 from profiler.report.patterns import pattern
+from profiler.report.sentences.worded import worded
 
 __all__ = ["comparison_section"]
 
@@ -61,12 +62,13 @@ def comparison_section(comparison: Comparison, *, selected: bool = False) -> Sec
     whole = metrics.filter(
         ~single & ~pl.col("level").is_in(("role", "modules", "module")).fill_null(value=False)
     )
+    notes = (sentence(worded(note)) for note in comparison.notes)
     parts = (
         Part(
             lead=said("{headline}.", headline=headline(comparison)),
             figure=Figure("comparison", lambda _, theme: changes(comparison, theme)),
             table=table("comparison", "parts", _WHOLE, METRICS, whole, shown=10, search=True),
-            notes=(_rule(), *_of_whole_runs(selected), *map(sentence, comparison.notes)),
+            notes=(_rule(), *_of_whole_runs(selected), *notes),
             always=True,
         ),
         _part(said("Steps"), said("steps"), metrics.filter(single), _STEPS),

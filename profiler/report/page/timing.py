@@ -13,6 +13,7 @@ from profiler.report import charts
 from profiler.report.headline import at_once
 from profiler.report.page.content import Figure, Part, Section, Shown, Table, table
 from profiler.report.page.denoise import change_parts
+from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.units import counted, duration, percent
 
 __all__ = ["accounting", "call_section", "step_section", "time_section"]
@@ -146,7 +147,7 @@ def accounting(analysis: Analysis) -> str:
 def _sentences(analysis: Analysis) -> Iterator[str]:
     account = analysis.accounting
     if not account.possible:
-        yield said("No accounting of the whole time: {why}.", why=account.why_not)
+        yield said("No accounting of the whole time: {why}.", why=why_not(account.why_not))
         return
     parts = (
         ("calls", sum(stage.calls_ns for stage in account.stages)),
@@ -186,8 +187,8 @@ def step_section(analysis: Analysis) -> Section:
     )
     rule = said(
         "Measured by {measured_by}. An outlier is {rule}.",
-        measured_by=steps.measured_by,
-        rule=steps.rule,
+        measured_by=label(steps.measured_by),
+        rule=worded(steps.rule),
     )
     part = Part(lead=lead, figure=Figure("steps", charts.steps), notes=(rule,))
     parts = (part, *change_parts(analysis)) if steps.count else ()

@@ -21,7 +21,16 @@ from profiler.messages import Said, joined, said
 from profiler.report import sentences
 from profiler.report.units import count, duration, percent, size
 
-__all__ = ["Sentences", "all_sentences", "label", "labels", "value_text", "worded", "worded_cell"]
+__all__ = [
+    "Sentences",
+    "all_sentences",
+    "label",
+    "labels",
+    "value_text",
+    "why_not",
+    "worded",
+    "worded_cell",
+]
 
 Sentences = Mapping[type[StrEnum], Mapping[Any, Said]]
 
@@ -54,6 +63,11 @@ def worded(note: Note) -> Said:
     """A note as a sentence, or a part of one, without a full stop."""
     values = {name: value_text(name, value) for name, value in note.values.items()}
     return said(label(note.code).template, **values)
+
+
+def why_not(note: Note | None) -> str:
+    """The reason that a note gives; "" where there is none."""
+    return "" if note is None else worded(note)
 
 
 def worded_cell(text: str, codes: type[NoteCode]) -> str:

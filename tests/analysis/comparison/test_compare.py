@@ -14,6 +14,7 @@ from profiler.analysis.comparison.columns import LEVELS
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.comparison.measure import measure
 from profiler.errors import InputError
+from profiler.report.sentences.worded import worded
 from profiler.trace.manifest import RunInfo
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
 from tests.runs import make_call, make_run, tiny_run
@@ -85,7 +86,7 @@ def test_several_baselines_against_one_run():
     slower, same = (compared(base, steps_run((500, v, v))) for v in (150, 101))
     assert row(slower, "denoise.step")["verdict"] == "slower"
     assert row(same, "denoise.step")["verdict"] == "within_noise"
-    assert any("one new run" in note for note in slower.notes)
+    assert any("one new run" in note for note in map(worded, slower.notes))
 
 
 def test_pipeline_calls_of_one_run():
@@ -208,12 +209,12 @@ def test_calibrated_times_are_used_where_both_sides_have_them():
     ):
         assert (row(found, name)["base_ns"], row(found, name)["new_ns"]) == (base, new)
         assert row(found, name)["calibrated"]
-    assert any("calibrated" in note for note in found.notes)
+    assert any("calibrated" in note for note in map(worded, found.notes))
     raw = compared(runs[0], steps_run(BASE))
     assert raw.calibrated == ()
     assert row(raw, "submodule.transformer")["base_ns"] == 90
     assert not row(raw, "submodule.transformer")["calibrated"]
-    assert any("as traced" in note for note in raw.notes)
+    assert any("as traced" in note for note in map(worded, raw.notes))
 
 
 def test_a_cost_within_noise_on_one_side_scales_neither():
@@ -227,7 +228,7 @@ def test_a_cost_within_noise_on_one_side_scales_neither():
     times = row(found, "submodule.transformer")
     assert (times["base_ns"], times["new_ns"], times["verdict"]) == (90, 90, "within_noise")
     assert (found.calibrated, times["calibrated"]) == ((), False)
-    tracing = [note for note in found.notes if "trac" in note]
+    tracing = [note for note in map(worded, found.notes) if "trac" in note]
     assert tracing == [
         "as traced, for what tracing costs is within noise in some of the runs: transformer"
     ]
@@ -245,7 +246,7 @@ def test_untraced_calls_are_not_scaled():
 def test_tracing_of_one_side_is_said():
     """Traced calls take longer than untraced ones."""
     untraced = steps_run(BASE, untraced=range(len(BASE)))
-    notes = compared(steps_run(BASE), untraced).notes
+    notes = [*map(worded, compared(steps_run(BASE), untraced).notes)]
     assert any("traced in base only" in note for note in notes)
 
 
@@ -254,7 +255,7 @@ def test_other_settings_devices_and_versions_are_said():
     base = steps_run(BASE, info=RunInfo("a", settings={"steps": 4}, versions={"torch": "2.9"}))
     new = steps_run(BASE, info=RunInfo("a", settings={"steps": 8}, versions={"torch": "2.10"}))
     calls = new.calls.with_columns(device=pl.lit("cpu:0").cast(pl.Categorical))
-    notes = compared(base, replace(new, calls=calls)).notes
+    notes = [*map(worded, compared(base, replace(new, calls=calls)).notes)]
     assert "settings differ: steps 4 → 8" in notes
     assert "versions differ: torch 2.9 → 2.10" in notes
     assert "not the same devices: cuda:0 → cpu:0" in notes

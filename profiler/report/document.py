@@ -54,7 +54,7 @@ def _noted(value: Accounting | StepSummary, name: str) -> dict[str, Any]:
     """Plain values; the note of that name as a sentence, and as an object under `…_code`."""
     note: Note | None = getattr(value, name)
     as_json = None if note is None else note.as_json()
-    return _plain(value) | {name: str(why_not(note)), f"{name}_code": as_json}
+    return {**_plain(value), name: str(why_not(note)), f"{name}_code": as_json}
 
 
 def _rows(name: str, frame: pl.DataFrame) -> list[dict[str, Any]]:

@@ -109,8 +109,8 @@ def _rows(
         _sum(batched[name], 1 - ratio.value) for name, ratio in zip(_TIMES, leaves, strict=True)
     )
     estimated = not recorded.measured
-    what, evidence = GuidanceKind.CLASSIFIER_FREE.value, notes_text([_evidence(calibrated)])
-    yield what, submodule, BATCHED, len(batched), *costs, estimated, evidence
+    row = (GuidanceKind.CLASSIFIER_FREE.value, submodule, BATCHED, len(batched), *costs)
+    yield *row, estimated, notes_text([_evidence(calibrated)])
 
 
 def _sum(values: pl.Series, factor: float = 1.0) -> float | None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
 from profiler.messages import said
-from profiler.report.sentences.findings.words import RuleWords, Words, texts
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 from profiler.report.units import percent
 
 __all__ = ["WORDS"]
@@ -12,7 +12,7 @@ __all__ = ["WORDS"]
 
 def _little_headroom(found: Finding) -> Words:
     given = texts(found)
-    needed, whole = found.evidence["needed_bytes"], found.evidence["size_bytes"]
+    needed, whole = number(found, "needed_bytes"), number(found, "size_bytes")
     title = said(
         "At its peak {device} has {share} of its memory left",
         device=given["device"],

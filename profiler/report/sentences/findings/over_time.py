@@ -8,7 +8,7 @@ from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.findings.codes import OutlierPattern
 from profiler.analysis.findings.finding import Finding
 from profiler.messages import Said, said
-from profiler.report.sentences.findings.words import RuleWords, Words, texts
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 
 __all__ = ["WORDS"]
 
@@ -39,7 +39,7 @@ _AGAIN = said(
 
 def _first_call(found: Finding) -> Words:
     given = texts(found)
-    ratio = found.evidence["first_ns"] / found.evidence["later_median_ns"]
+    ratio = number(found, "first_ns") / number(found, "later_median_ns")
     return Words(
         title=said(
             "The first call of {submodule} takes {ratio} times a later one, {share} of "
@@ -107,13 +107,13 @@ def _outlier_steps(found: Finding) -> Words:
 def _longer(found: Finding) -> Said:
     """The title: one step by its name, or how many there are."""
     given = texts(found)
-    if found.evidence["outliers"] != 1:
+    if number(found, "outliers") > 1:
         return said(
             "{steps} steps take longer than the median step, by {share} of the run",
             steps=given["outliers"],
             share=given["excess_share"],
         )
-    if found.evidence["pipeline_calls"] != 1:
+    if number(found, "pipeline_calls") > 1:
         return said(
             "Step {step} of pipeline call {pipeline} takes longer than the median step, by {share} "
             "of the run",

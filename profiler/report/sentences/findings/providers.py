@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
 from profiler.messages import said
-from profiler.report.sentences.findings.words import RuleWords, Words, texts
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 
 __all__ = ["WORDS"]
 
@@ -36,7 +36,7 @@ def _provider_switches(found: Finding) -> Words:
             "{submodule} switches providers {each} times a call: {share} of the run "
             "for copies and gaps",
             submodule=given["submodule"],
-            each=f"{found.evidence['switches_per_call']:.0f}",
+            each=f"{number(found, 'switches_per_call'):.0f}",
             share=given["cost_share"],
         ),
         hazard=said(

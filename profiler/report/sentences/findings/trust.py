@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
 from profiler.messages import said
-from profiler.report.sentences.findings.words import RuleWords, Words, texts
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 
 __all__ = ["WORDS"]
 
@@ -32,7 +32,7 @@ def _tracing_overhead(found: Finding) -> Words:
         "Tracing took {share} of the run: operator times are not to be trusted",
         share=given["overhead_share"],
     )
-    if found.evidence["overhead_share"] >= 1:
+    if number(found, "overhead_share") >= 1:
         title = said(
             "What tracing took is estimated at more than the run itself: operator times are not "
             "to be trusted"

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
-from profiler.report.sentences.findings.words import RuleWords, Words, texts
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 from profiler.report.units import count
 
 __all__ = ["WORDS"]
@@ -68,7 +68,7 @@ def _idle_gaps(found: Finding) -> Words:
             "{device} stands still for over 100 µs {times}, {share} of its time: it "
             "waits most for {most}",
             device=given["device"],
-            times=_times(found.evidence["gaps"]),
+            times=_times(round(number(found, "gaps"))),
             share=given["gap_share"],
             most=given["waits_most_for"],
         ),

@@ -23,7 +23,7 @@ from profiler.report.sentences import findings
 from profiler.report.sentences.worded import value_text
 from profiler.report.units import count
 
-__all__ = ["RuleWords", "Words", "all_words", "evidence_pairs", "texts", "words"]
+__all__ = ["RuleWords", "Words", "all_words", "evidence_pairs", "number", "texts", "words"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +70,12 @@ def texts(finding: Finding) -> dict[str, str]:
 def _spaced(name: str, value: Value) -> str:
     text = value_text(name, value)
     return text if isinstance(text, Said) else text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def number(finding: Finding, name: str) -> float:
+    """A number of the evidence; 0 where there is none of that name."""
+    value = finding.evidence.get(name)
+    return value if isinstance(value, (int, float)) else 0
 
 
 def evidence_pairs(finding: Finding) -> Iterator[tuple[str, str]]:

@@ -78,6 +78,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("table/load", "import onnxruntime"),
         ("table/load", "import google.protobuf.message"),
         ("analysis/analyze", "import plotly"),
+        ("analysis/analyze", "from profiler.messages import said"),
         ("analysis/analyze", "import pandas"),
         ("analysis/analyze", "from profiler.report import units"),
         ("report/units", "from profiler.importers import kineto"),

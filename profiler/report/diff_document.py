@@ -10,6 +10,7 @@ from typing import Any
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.analysis.comparison.noise import CONFIDENCE, RESAMPLES, SEED
+from profiler.report.sentences.worded import worded
 
 __all__ = ["DIFF_VERSION", "diff_document", "diff_to_json"]
 
@@ -25,7 +26,8 @@ def diff_document(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[st
         "seed": SEED,
         "runs": comparison.runs.to_dicts(),
         "calibrated": [*comparison.calibrated],
-        "notes": [*comparison.notes],
+        "notes": [str(worded(note)) for note in comparison.notes],
+        "note_codes": [note.as_json() for note in comparison.notes],
         "gates": [asdict(gate) for gate in gates],
         "metrics": comparison.metrics.to_dicts(),
     }

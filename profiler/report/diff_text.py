@@ -16,21 +16,22 @@ import polars as pl
 from rich.console import Console
 from rich.text import Text
 
+from profiler.analysis.comparison.codes import Resampled, Side, Verdict
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import joined, said
 from profiler.report.patterns import pattern
+from profiler.report.sentences.worded import label, labels, worded
 from profiler.report.terminal.layout import Drawn, clean, table, texts
 from profiler.report.units import counted, duration, of_all
-from profiler.report.words import word
 
 __all__ = ["gate_line", "headline", "markdown", "print_diff"]
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
 _WHOLE = ("end_to_end", "stage", "step", "submodule", "branch", "busy")
-_CALLED = ("slower", "faster")
+_CALLED = (Verdict.SLOWER.value, Verdict.FASTER.value)
 _PROMPTS = ("prompt", "negative_prompt")  # an encoder does the same for both
 _NAMED = 3  # runs of a side that are named
 _RATIO = 3.0  # from here on a change reads better as a factor
@@ -94,7 +95,7 @@ def headline(comparison: Comparison) -> str:
                 "{metric}{change} {verdict} ({base} → {new})",
                 metric=name,
                 change=change,
-                verdict=word(row["verdict"]),
+                verdict=label(Verdict(row["verdict"])),
                 base=duration(row["base_ns"]),
                 new=duration(row["new_ns"]),
             )
@@ -116,13 +117,13 @@ def gate_line(gate: Gate) -> str:
     if gate.failed:
         return f"FAILED: {found}, slower by more than {limit}"
     if gate.change > gate.limit:
-        return f"passed: {found}, more than {limit} but {gate.verdict}"
+        return f"passed: {found}, more than {limit} but {label(gate.verdict)}"
     return f"passed: {found}, at most {limit}"
 
 
 def _lines(comparison: Comparison) -> Iterator[str]:
     """What was compared."""
-    for side in ("base", "new"):
+    for side in Side:
         runs = comparison.runs.filter(pl.col("side") == side)
         named = ", ".join(runs["run_id"].head(_NAMED))
         more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
@@ -132,12 +133,12 @@ def _lines(comparison: Comparison) -> Iterator[str]:
             f"{counted(pipelines, 'pipeline call')}, {counted(steps, 'step')}, "
             f"{counted(calls, 'call')}"
         )
-    yield from comparison.notes
+    yield from map(worded, comparison.notes)
 
 
 def _sections(comparison: Comparison, top: int) -> Iterator[_Section]:
     metrics = comparison.metrics
-    both = metrics.filter(~pl.col("verdict").str.starts_with("only in"))
+    both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
     of_prompt = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
     of_whole = pl.col("level").is_in(_WHOLE) & pl.col("step").is_null() & ~of_prompt
     whole = both.filter(of_whole)
@@ -153,7 +154,7 @@ def _sections(comparison: Comparison, top: int) -> Iterator[_Section]:
         shown = _largest(rows, top)
         if len(shown):
             yield _section(f"{noun}, {of_all(len(shown), len(rows))} by difference", shown, "what")
-    for side in ("base", "new"):
+    for side in Side:
         rows = _alone(metrics, side)
         shown = rows.sort("ns", descending=True, maintain_order=True).head(top)
         if len(shown):
@@ -180,10 +181,10 @@ def _modules(both: pl.DataFrame) -> pl.DataFrame:
     return pl.concat([together, single.filter(~pl.col("metric").is_in(known.to_list()))])
 
 
-def _alone(metrics: pl.DataFrame, side: str) -> pl.DataFrame:
+def _alone(metrics: pl.DataFrame, side: Side) -> pl.DataFrame:
     """What only one side has: `what` and `ns`, modules of equal blocks as one, and of what
     the other side lacks as a whole nothing but itself."""
-    rows = metrics.filter((pl.col("verdict") == f"only in {side}") & pl.col("step").is_null())
+    rows = metrics.filter((pl.col("verdict") == side.alone.value) & pl.col("step").is_null())
     for whole in ("submodule", "busy"):
         lacking = rows.filter(pl.col("level") == whole)["submodule"].to_list()
         inside = pl.col("submodule").is_in(lacking) & ~pl.col("level").is_in(("submodule", whole))
@@ -205,20 +206,19 @@ def _alone_columns(rows: pl.DataFrame) -> list[Drawn]:
     return [*found, _times("time", rows["ns"])]
 
 
-def _blocks(metrics: pl.DataFrame, side: str) -> dict[str, str]:
+def _blocks(metrics: pl.DataFrame, side: Side) -> dict[str, str]:
     """By what they are of, which equal blocks only one side has where the other has some, too:
     `"4, 5; base 0 to 3"`."""
-    other = "base" if side == "new" else "new"
     rows = metrics.filter((pl.col("level") == "module") & pl.col("step").is_null())
     folded = rows.with_columns(path=pl.col("module"), module=pattern(pl.col("module")))
     paths: tuple[dict[str, list[list[int]]], dict[str, list[list[int]]]] = ({}, {})
     for row in folded.iter_rows(named=True):
-        of_other = row["verdict"] != f"only in {side}"
+        of_other = row["verdict"] != side.alone.value
         numbers = [int(number[-_DIGITS:]) for number in _NUMBER.findall(row["path"] or "")]
         if numbers:
             paths[of_other].setdefault(_what(row), []).append(numbers)
     return {
-        what: _told_apart(own, paths[1][what], other)
+        what: _told_apart(own, paths[1][what], side.other)
         for what, own in paths[0].items()
         if what in paths[1]
     }
@@ -260,7 +260,7 @@ def _section(title: str, rows: pl.DataFrame, name: str) -> _Section:
         for low, high, change in rows.select("low", "high", "change").iter_rows()
     ]
     counts = [
-        "-" if unit is None else f"{base} and {new} {unit}"
+        "-" if unit is None else f"{base} and {new} {label(Resampled(unit))}"
         for unit, base, new in rows.select("resampled", "base_count", "new_count").iter_rows()
     ]
     changes = ["-" if change is None else _change(change) for change in rows["change"]]
@@ -271,7 +271,7 @@ def _section(title: str, rows: pl.DataFrame, name: str) -> _Section:
         _times("new", rows["new_ns"]),
         Drawn("change", tuple(changes)),
         Drawn("interval", tuple(ranges), rank=2),
-        texts("verdict", rows["verdict"]),
+        texts("verdict", labels(rows["verdict"], Verdict)),
         texts("resampled", counts, rank=3),
         texts("calls", rows["calls"], rank=4),
     ]

@@ -8,13 +8,23 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
-from dataclasses import asdict, is_dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, is_dataclass, replace
 from typing import Any
 
+import polars as pl
+
+from profiler.analysis.accounting.identity import Accounting
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.notes import Note, NoteCode, plain_value
+from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.steps.summary import StepSummary
 from profiler.report.excerpts import outlier_count
+from profiler.report.sentences.findings.words import words
+from profiler.report.sentences.worded import why_not, worded_cell
+from profiler.table.columns import Column
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
 
@@ -23,15 +33,17 @@ DOCUMENT_VERSION = 1  # rises when a key goes or changes its meaning
 
 def document(analysis: Analysis) -> dict[str, Any]:
     """The analysis as plain values: mappings, lists, text, numbers, booleans, None."""
-    tables = {name: frame.to_dicts() for name, frame in analysis.tables().items()}
+    columns = {table.name: table.columns for table in tables()}
+    frames = analysis.tables()
+    rows = {name: _rows(frame, columns.get(name, ())) for name, frame in frames.items()}
     return {
         "version": DOCUMENT_VERSION,
         "run": _plain(analysis.run),
-        "accounting": _plain(analysis.accounting),
-        "step_summary": _plain(analysis.step_summary),
-        **tables,
+        "accounting": _noted(analysis.accounting, "why_not"),
+        "step_summary": _noted(analysis.step_summary, "rule"),
+        **rows,
         "step_outliers_total": outlier_count(analysis),
-        "findings": [_plain(finding) for finding in analysis.findings],  # nested, not as the table
+        "findings": [_finding(each) for each in analysis.findings],  # nested, not as the table
         "device_profiles": _profiles(analysis.device_profiles),
     }
 
@@ -39,6 +51,36 @@ def document(analysis: Analysis) -> dict[str, Any]:
 def to_json(analysis: Analysis) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
     return json.dumps(document(analysis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def _noted(value: Accounting | StepSummary, name: str) -> dict[str, Any]:
+    """Plain values; the note of that name as a sentence, and as an object under `…_code`."""
+    note: Note | None = getattr(value, name)
+    as_json = None if note is None else note.as_json()
+    return {**_plain(value), name: str(why_not(note)), f"{name}_code": as_json}
+
+
+def _rows(frame: pl.DataFrame, columns: Sequence[Column]) -> list[dict[str, Any]]:
+    """The rows of a table; notes as a list of objects, and as text under `…_text`."""
+    rows = frame.to_dicts()
+    for column in columns:
+        if column.codes is not None and issubclass(column.codes, NoteCode):
+            for row in rows:
+                row[f"{column.name}_text"] = str(worded_cell(row[column.name], column.codes))
+                row[column.name] = json.loads(row[column.name])
+    return rows
+
+
+def _finding(finding: Finding) -> dict[str, Any]:
+    """Codes and values, and the sentences that people read."""
+    said = _plain(words(finding))
+    values = _plain(replace(finding, evidence={}))
+    return {
+        "rule": finding.rule,
+        **said,
+        **values,
+        "evidence": {n: plain_value(value) for n, value in finding.evidence.items()},
+    }
 
 
 def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:

@@ -47,11 +47,10 @@ def changing_parts(parts: pl.DataFrame) -> pl.DataFrame:
 
 def explained_outliers(rows: pl.DataFrame) -> pl.DataFrame:
     """`step_outliers` with what each is called as `part`, device and track of what overlapped it as
-    `place` ("" where nothing did), and a `cause` each."""
+    `place` ("" where nothing did)."""
     return rows.with_columns(
         pl.Series("part", _part_names(rows), dtype=pl.String),
         pl.Series("place", _places(rows), dtype=pl.String),
-        pl.col("cause").fill_null("no other track explains it"),
     )
 
 
@@ -167,7 +166,7 @@ def path_sentence(analysis: Analysis) -> str:
 def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:
     """`critical_path` over all pipeline calls: submodule, part, device, pieces, path_ns and share.
 
-    At most `shown` rows, longest first; the rest of them is one row more, of part `other`.
+    At most `shown` rows, longest first; the rest of them is one row more, whose part is null.
     """
     keys = ["submodule", "part", "device"]
     summed = (
@@ -178,7 +177,7 @@ def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:
     kept = summed.head(shown)
     if len(summed) > shown:
         left = summed.slice(shown).select(pl.col("pieces", "path_ns").sum())
-        kept = pl.concat([kept, left.with_columns(part=pl.lit("other"))], how="diagonal")
+        kept = pl.concat([kept, left], how="diagonal")
     return kept.with_columns(share=pl.col("path_ns") / max(path_wall_ns(rows), 1))
 
 

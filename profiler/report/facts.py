@@ -15,6 +15,7 @@ from profiler.events import Loss
 from profiler.messages import joined, said
 from profiler.report.headline import asynchronous
 from profiler.report.model import Fact, Group
+from profiler.report.sentences.worded import why_not
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
 
@@ -119,7 +120,7 @@ def attributed_to(attribution: Mapping[str, Any]) -> str:
 def _residual(analysis: Analysis) -> Fact:
     account = analysis.accounting
     if not account.possible:
-        return Fact(said("Unaccounted"), said("unknown"), account.why_not)
+        return Fact(said("Unaccounted"), said("unknown"), why_not(account.why_not))
     bad = account.residual_share > _RESIDUAL_LIMIT
     note = (
         said("of end to end is in no stage, more than 1 %")

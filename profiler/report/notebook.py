@@ -14,6 +14,7 @@ import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.report.headline import headline
+from profiler.report.sentences.findings.words import words
 from profiler.report.terminal.layout import shorten
 from profiler.report.units import count, counted, duration, percent
 from profiler.table.run import Run
@@ -74,7 +75,7 @@ def _of_analysis(analysis: Analysis) -> str:
         for row in analysis.submodules.sort("total_ns", descending=True).iter_rows(named=True)
     ]
     heads = ("submodule", "device", "calls", "total", "median", "share")
-    found = [(finding.severity, finding.title) for finding in analysis.findings[:_FINDINGS]]
+    found = [(finding.severity, words(finding).title) for finding in analysis.findings[:_FINDINGS]]
     parts = [_table(heads, cells, left=2)]
     if found:
         parts.append(_table(("findings", ""), found, left=2))

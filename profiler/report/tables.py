@@ -5,13 +5,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import polars as pl
+
 from profiler.analysis.result import Analysis
 from profiler.errors import OutputError
 from profiler.report.flat import flat
+from profiler.report.sentences.findings.frame import findings_frame
 from profiler.table.parquet import write_parquet
 from profiler.table.run import Run
 
-__all__ = ["write_csv_tables", "write_parquet_tables"]
+__all__ = ["worded_tables", "write_csv_tables", "write_parquet_tables"]
+
+
+def worded_tables(analysis: Analysis) -> dict[str, pl.DataFrame]:
+    """The tables of an analysis, that of findings with its sentences."""
+    return analysis.tables() | {"findings": findings_frame(analysis.findings)}
 
 
 def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
@@ -24,7 +32,7 @@ def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
     except OSError as error:
         raise _not_writable(directory, error) from error
     paths = []
-    for name, frame in analysis.tables().items():
+    for name, frame in worded_tables(analysis).items():
         paths.append(directory / f"{name}.csv")
         _replace(paths[-1], flat(frame).write_csv)
     return paths
@@ -38,7 +46,7 @@ def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[
     """
     write_parquet(run, directory)
     paths = []
-    for name, frame in analysis.tables().items():
+    for name, frame in worded_tables(analysis).items():
         paths.append(directory / f"analysis_{name}.parquet")
         _replace(paths[-1], frame.write_parquet)
     return paths

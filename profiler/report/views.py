@@ -8,9 +8,10 @@ from typing import Any, TypedDict, Unpack
 
 import polars as pl
 
+from profiler.analysis.notes import NoteCode
 from profiler.analysis.table import Table
 from profiler.report.model import TableView
-from profiler.report.words import word
+from profiler.report.sentences.worded import labels, worded_cell
 from profiler.table.columns import DATA_ONLY, Column
 
 __all__ = ["columns_of", "ranked", "registered_view", "renamed", "table", "worded"]
@@ -76,11 +77,14 @@ def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
 
 
 def worded(column: Column, values: pl.Series) -> list[Any]:
-    """What a report says for the values of a column: words of analyses in place of their codes,
-    all other values as they are."""
-    if column.kind != "word":
+    """What a report says for the values of a column: labels of codes and sentences of notes, all
+    other values as they are."""
+    codes = column.codes
+    if codes is None:
         return values.to_list()
-    return [None if value is None else word(str(value)) for value in values]
+    if issubclass(codes, NoteCode):
+        return [None if text is None else worded_cell(text, codes) for text in values]
+    return [text or None for text in labels(values, codes)]
 
 
 def registered_view(table: Table, frame: pl.DataFrame) -> TableView | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 
 import polars as pl
 
@@ -54,7 +55,7 @@ class Column:
     """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null.
 
     The rest says how reports show it: `label` is its heading, by default its name without the unit;
-    `kind` how its values are written (`text`, `word` of `report.words`, `list` of names, `layer`,
+    `kind` how its values are written (`text`, `word` of the `codes` it holds, `list` of names, `layer`,
     `ns`, `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole, `factor`,
     `calibration` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
     unit and dtype have it. `importance` is 0 where it is always shown; where room is scarce, the
@@ -70,10 +71,14 @@ class Column:
     label: str = ""
     kind: str = ""
     importance: int = 0
+    codes: type[StrEnum] | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or _label(self.name))
-        object.__setattr__(self, "kind", self.kind or _kind(self.dtype, self.unit))
+        object.__setattr__(self, "kind", self.kind or self._own_kind())
+
+    def _own_kind(self) -> str:
+        return "word" if self.codes is not None else _kind(self.dtype, self.unit)
 
 
 def _label(name: str) -> str:

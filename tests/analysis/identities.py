@@ -212,9 +212,9 @@ def roofline(run: Run, analysis: Analysis) -> None:
         assert (table["unknown_ns"] <= table["busy_ns"]).all()
         assert (table["unknown_commands"] <= table["commands"]).all()
         all_at_least(table, 0, "flops", "bytes", "intensity", "attainable_ns", "of_roof")
-        known = pl.Series(["compute-bound", "memory-bound", "launch-bound", "host-bound"])
+        known = pl.Series(["compute", "memory", "launch", "host"])
         assert table["verdict"].drop_nulls().is_in(known.implode()).all()
-        late = table.filter(pl.col("verdict") == "host-bound")
+        late = table.filter(pl.col("verdict") == "host")
         assert (late["wait_ns"] > late["busy_ns"]).all()
     for device, waited in analysis.roofline.group_by("device").agg(pl.col("wait_ns").sum()).rows():
         row = analysis.devices.filter(pl.col("device").eq_missing(pl.lit(device, pl.String)))

@@ -30,7 +30,7 @@ def test_calls_and_host_work_one_after_the_other():
     assert _path(tiny_run()) == [
         ("transformer", "call", "rbln:0", 2, 500),
         ("text_encoder", "call", "rbln:1", 1, 90),
-        (None, "host work", "cpu:0", 3, 90),
+        (None, "host_work", "cpu:0", 3, 90),
         ("vae", "call", "rbln:0", 1, 80),
     ]
     table = critical_path_table(timeline(tiny_run()))
@@ -97,7 +97,7 @@ def test_copy_to_the_host_waits_for_all_before_it():
         ("t", "compute", "cuda:0", 1, 70),
         ("t", "call", "cuda:0", 1, 10),
         (None, "transfer", "cuda:0", 1, 8),
-        (None, "host work", "cpu:0", 1, 2),
+        (None, "host_work", "cpu:0", 1, 2),
     ]
 
 

@@ -92,7 +92,7 @@ def test_a_norm_with_modulation():
         ("Mul", f"{X} {VECTOR} -> {X}"),
         ("Add", f"{X} {VECTOR} -> {X}"),
     )
-    assert (row["what"], row["saved_bytes"]) == ("norm and modulation", 4 * 256)
+    assert (row["what"], row["saved_bytes"]) == ("norm_and_modulation", 4 * 256)
 
 
 def test_modulation_alone():
@@ -105,7 +105,7 @@ def test_modulation_alone():
     ("roles", "expected"),
     [
         (["norm", "norm"], "norm"),
-        (["modulation", "norm"], "norm and modulation"),
+        (["modulation", "norm"], "norm_and_modulation"),
         (["modulation", "residual"], "modulation"),
         (["rope", "other"], "rope"),
         (["mlp", "mlp"], "elementwise"),

@@ -17,10 +17,10 @@ def test_half_of_a_batched_call_is_an_estimate():
         make_call(1, "transformer", 300, 500, step=1, branch="batched", traced=False),
     ]
     (row,) = _rows(make_run(calls, spans=[make_span("pipeline", "P", 0, 1000)]))
-    assert (row["what"], row["submodule"]) == ("classifier-free guidance", "transformer")
+    assert (row["what"], row["submodule"]) == ("classifier_free_guidance", "transformer")
     assert (row["calls"], row["wall_ns"], row["calibrated_ns"]) == (2, 250, 250)
     assert row["estimated"] is True
-    assert row["evidence"] == "half of batched calls, none of which was traced with operators"
+    assert row["evidence"] == '[{"code": "guessed_half"}]'
     assert row["share"] == pytest.approx(0.25)
 
 
@@ -30,7 +30,7 @@ def test_operators_of_a_batched_call_are_halved():
     (row,) = _rows(tiny_run())
     assert row["estimated"] is True
     assert row["wall_ns"] == row["busy_ns"] == round(110 * 410 / 530 / 2)
-    assert row["evidence"].startswith("half the batch of each operator: ")
+    assert row["evidence"].startswith('[{"code": "halved_operators", "left_share": ')
 
 
 def test_calls_of_their_own_are_measured():
@@ -44,9 +44,9 @@ def test_calls_of_their_own_are_measured():
     ]
     rows = _rows(make_run(calls, spans=[make_span("pipeline", "P", 0, 100)]))
     assert [(r["what"], r["submodule"], r["wall_ns"]) for r in rows] == [
-        ("classifier-free guidance", "transformer", 20),
-        ("negative prompt", "text_encoder", 15),
-        ("skip-layer guidance", "transformer", 10),
+        ("classifier_free_guidance", "transformer", 20),
+        ("negative_prompt", "text_encoder", 15),
+        ("skip_layer_guidance", "transformer", 10),
     ]
     assert not any(row["estimated"] for row in rows)
 
@@ -59,7 +59,7 @@ def test_guidance_in_some_of_the_steps_is_measured():
     ]
     (row,) = _rows(make_run(calls))
     assert (row["calls"], row["wall_ns"], row["estimated"]) == (4, 80, False)
-    assert row["evidence"] == "batched against 3 cond calls"
+    assert row["evidence"] == '[{"code": "measured_calls", "calls": 3}]'
 
 
 def test_two_calls_of_either_kind_measure_nothing():

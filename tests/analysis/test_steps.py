@@ -31,7 +31,7 @@ def test_summary_of_steps():
     summary = analyze(tiny_run()).step_summary
     assert (summary.count, summary.min_ns, summary.max_ns) == (2, 260, 350)
     assert (summary.median_ns, summary.mean_ns) == (305, 305)
-    assert (summary.outliers, summary.measured_by) == ((), "step spans")
+    assert (summary.outliers, summary.measured_by) == ((), "step_spans")
 
 
 def test_slow_step_stands_out():

@@ -407,7 +407,7 @@ def test_an_event_offers_what_it_is_of(report):
 def test_a_finding_chooses_what_it_is_about(chromium, run, tmp_path):
     """A finding's button chooses all that it names and the run has."""
     where = Where("transformer", "transformer_blocks.3.attn.sdpa", "rbln:0", step=1, calls=(7,))
-    finding = Finding("rule", "Title", {}, "h", "r", where)
+    finding = Finding("rule", {}, where)
     with opened(chromium, page_of(run, tmp_path, findings=(finding,))) as report:
         button = report.page.get_by_role("button", name="Choose it everywhere")
         button.click()

@@ -26,7 +26,7 @@ pytestmark = pytest.mark.browser
 def pointing(chromium, run, tmp_path):
     """The page of the generated run with one finding about an operator and a call."""
     layer = "transformer_blocks.3.attn.sdpa"
-    finding = Finding("rule", "Title", {}, "h", "r", Where("transformer", layer, calls=(7,)))
+    finding = Finding("rule", {}, Where("transformer", layer, calls=(7,)))
     with opened(chromium, page_of(run, tmp_path, findings=(finding,))) as report:
         yield report
 

@@ -10,6 +10,7 @@ import polars as pl
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.table import findings_table
+from profiler.analysis.notes import Note, NoteCode, notes_text
 from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
@@ -94,6 +95,9 @@ def hostile_analysis() -> Analysis:
 
 def _values(column: Column) -> list[Any]:
     numbers = range(len(HOSTILE))
+    if column.codes is not None and issubclass(column.codes, NoteCode):
+        code = next(iter(column.codes))
+        return [notes_text([Note.of(code, branch=name, name=name)]) for name in HOSTILE]
     if column.dtype == pl.String:
         return [_WORDS.get(column.name, name) for name in HOSTILE]
     if column.dtype == pl.Boolean:
@@ -110,10 +114,7 @@ def _findings() -> tuple[Finding, ...]:
     return tuple(
         Finding(
             name,
-            name,
             {name: name, f"{name}_ns": 5},
-            name,
-            name,
             Where(name, name, name, 0, 0, (number,)),
         )
         for number, name in enumerate(HOSTILE)

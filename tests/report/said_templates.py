@@ -16,6 +16,7 @@ from profiler.table.columns import Column
 
 PACKAGE = Path(profiler.__file__).parent
 SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')
+_GIVE_EVIDENCE = ("_evidence", "_launches", "_longest_host_work")
 LETTER = re.compile(r"[^\W\d_]")
 PLACE = re.compile(r"\{(\w+)\}")
 
@@ -67,7 +68,7 @@ def _evidence_keys(node: ast.AST) -> Iterator[str]:
                 yield from _keys(node.value)
             elif ast.unparse(target).startswith("evidence["):
                 yield from _constants(target)
-    if isinstance(node, ast.FunctionDef) and node.name in ("_evidence", "_launches"):
+    if isinstance(node, ast.FunctionDef) and node.name in _GIVE_EVIDENCE:
         for part in ast.walk(node):
             if isinstance(part, ast.Return) and part.value:
                 yield from _keys(part.value)

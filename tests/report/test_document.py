@@ -8,6 +8,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.notes import NoteCode
 from profiler.analysis.registry import tables
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.events import Loss
@@ -79,12 +80,17 @@ def test_every_key_is_documented_and_every_documented_key_is_there():
 @pytest.mark.parametrize("name", TABLES)
 def test_tables_have_the_declared_columns(name):
     """Every table is a list of objects with its columns, of their types, null where that may be."""
+    notes = [c.name for c in TABLES[name] if c.codes and issubclass(c.codes, NoteCode)]
     for entry in document(analyze(tiny_run(losses=(LOSS,))))[name]:
-        assert list(entry) == [column.name for column in TABLES[name]]
+        texts = [f"{note}_text" for note in notes]
+        assert list(entry) == [*(column.name for column in TABLES[name]), *texts]
+        assert all(isinstance(entry[text], str) for text in texts)
         for column in TABLES[name]:
             value = entry[column.name]
             if value is None:
                 assert column.nullable, column.name
+            elif column.name in notes:
+                assert all(note["code"] in [*column.codes] for note in value), column.name
             else:
                 assert isinstance(value, _DTYPES.get(column.dtype.base_type(), int)), column.name
 

@@ -19,6 +19,8 @@ from profiler.report.html.header import header_html
 from profiler.report.html.markup import sections_html
 from profiler.report.html.table_json import table_json
 from profiler.report.model import Part, Section
+from profiler.report.sentences.findings import words
+from profiler.report.sentences.findings.words import Words
 from profiler.report.views import table
 from profiler.table.columns import Column
 from tests.analysis.random_runs import pipeline_runs, runs
@@ -148,11 +150,13 @@ def test_one_step_with_operators_is_nothing_to_compare():
     assert "operators were traced in fewer than two of the steps" in page.sections
 
 
-def test_a_finding_has_its_numbers_and_links():
+def test_a_finding_has_its_numbers_and_links(monkeypatch):
     """Evidence with units, remedy, hazard, and buttons for the operator and the calls."""
     where = Where("vae", "decoder.<conv>", None, None, 3, tuple(range(8)))
     evidence = {"busy_ns": 1_500_000, "busy_share": 0.25, "kind": "a <b>", "gaps": 1414}
-    finding = Finding("r", "Title & more", evidence, "hazard", "remedy", where, 2_000_000, "high")
+    said = Words("Title & more", "hazard", "remedy")
+    monkeypatch.setattr(words, "all_words", lambda: {"r": lambda _: said})
+    finding = Finding("r", evidence, where, 2_000_000, severity="high")
     text = english(finding_html(finding)).replace("\N{NO-BREAK SPACE}", " ")
     assert '<article class="finding high" data-rule="r"' in text
     assert "<strong>Title &amp; more</strong>" in text
@@ -169,7 +173,7 @@ def test_a_finding_has_its_numbers_and_links():
 
 def test_findings_stand_in_the_order_given():
     """Worst first, right below where the time went."""
-    given = tuple(Finding(rule, rule, {}, "h", "r") for rule in ("worst", "other"))
+    given = tuple(Finding(rule, {}) for rule in ("worst", "other"))
     page = page_of(replace(analyze(tiny_run()), findings=given), EPOCH)
     assert re.findall(r'data-rule="(\w+)"', page.sections) == ["worst", "other"]
     assert "2 findings, worst first." in page.sections.replace("\N{NO-BREAK SPACE}", " ")

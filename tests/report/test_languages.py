@@ -10,9 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.denoise.codes import InvariantEvidence, OutlierCause
+from profiler.analysis.findings.rules import find
+from profiler.analysis.notes import Note, notes_text
+from profiler.analysis.roofline.codes import Bound
 from profiler.cli.analyze import Language
 from profiler.cli.main import app
-from profiler.messages import Said, in_language, joined, said, sentence
+from profiler.messages import in_language, joined, said, sentence
 from profiler.report.html.page import html_page
 from profiler.report.language import (
     LANGUAGES,
@@ -23,7 +27,8 @@ from profiler.report.language import (
     spoken_template,
     translations,
 )
-from profiler.report.words import word
+from profiler.report.sentences.findings.words import words
+from profiler.report.sentences.worded import label, labels, worded_cell
 from tests.analysis.findings.cases import CASES
 from tests.report.rendered import page_of
 from tests.report.said_templates import PACKAGE, PLACE, all_templates
@@ -122,12 +127,15 @@ def test_places_of_texts_in_a_figure():
 
 
 def test_words_of_analyses_have_languages_and_names_do_not():
-    """A verdict, evidence of several pieces; a layer with a part like one stays."""
-    assert word("compute-bound").given_in(catalogue("ko")) == "연산 바운드"
-    pieces = word("path text_embedder, equal shapes")
+    """A code, a cell of several notes; what is no code stays."""
+    assert label(Bound.COMPUTE).given_in(catalogue("ko")) == "연산 바운드"
+    path = Note.of(InvariantEvidence.PATH, name="text_embedder")
+    cell = notes_text([path, Note.of(InvariantEvidence.EQUAL_SHAPES)])
+    pieces = worded_cell(cell, InvariantEvidence)
     assert pieces == "path text_embedder, equal shapes"
     assert pieces.given_in(catalogue("ko")) == "경로 text_embedder, 같은 형상"
-    assert not isinstance(word("my.layer, equal shapes"), Said)
+    assert labels(["compute", "my.layer", None], Bound) == ["compute-bound", "my.layer", ""]
+    assert labels([None], OutlierCause) == ["no other track explains it"]
 
 
 @pytest.mark.parametrize("language", OTHERS)
@@ -172,17 +180,15 @@ def test_findings_of_every_rule_are_translated():
     korean = catalogue("ko")
     for case in CASES:
         for finding in analyze_case(case):
-            for text in (finding.title, finding.remedy, finding.hazard):
+            said_of = words(finding)
+            for text in (said_of.title, said_of.remedy, said_of.hazard):
                 given = in_language(text, korean)
                 assert HANGUL.search(given), (finding.rule, text)
                 assert not PLACE.search(given)
 
 
 def analyze_case(case):
-    from profiler.analysis.findings.rules import RULES
-
-    found = RULES[case.rule](case.build())
-    return found if isinstance(found, tuple) else (found,) if found else ()
+    return [finding for finding in find(case.build()) if finding.rule == case.rule]
 
 
 def test_titles_and_leads_of_the_page_are_translated():

@@ -12,6 +12,7 @@ import pytest
 
 import profiler
 from profiler.report.notebook import as_html
+from profiler.report.sentences.findings.words import words
 from profiler.table.load import load
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.manifest import RunInfo
@@ -61,7 +62,7 @@ def test_an_analysis_says_its_headline_and_findings() -> None:
     html = _shown(analysis)
     assert "2 steps in 102 ms: 60 % transformer" in html
     assert ["transformer", "cpu:0", "2", "61.0 ms", "26.1 ms", "60 %"] in _cells(html)
-    assert [analysis.findings[0].severity, analysis.findings[0].title] in _cells(html)
+    assert [analysis.findings[0].severity, words(analysis.findings[0]).title] in _cells(html)
     assert "more in <code>" not in html
     longer = replace(analysis, findings=(*analysis.findings, analysis.findings[0]))
     assert "… and 1 more in <code>analysis.findings</code>" in _shown(longer)

@@ -8,7 +8,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.registry import tables
 from profiler.errors import OutputError
 from profiler.events import Loss
-from profiler.report.tables import write_csv_tables, write_parquet_tables
+from profiler.report.tables import worded_tables, write_csv_tables, write_parquet_tables
 from tests.runs import tiny_run
 
 LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut, at byte 9")
@@ -48,7 +48,7 @@ def test_parquet_reads_back_as_the_run(run, tmp_path):
     again = profiler.load(tmp_path / "out")
     assert analyze(again).operators.equals(analysis.operators)
     assert again.losses == (LOSS,)
-    for name, frame in analysis.tables().items():
+    for name, frame in worded_tables(analysis).items():
         assert pl.read_parquet(tmp_path / "out" / f"analysis_{name}.parquet").equals(frame)
 
 

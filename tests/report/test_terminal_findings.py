@@ -3,19 +3,21 @@
 import io
 from dataclasses import replace
 
+import pytest
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.rules import RULES
 from profiler.events import Loss
+from profiler.report.sentences.findings import words
+from profiler.report.sentences.findings.words import Words
 from profiler.report.terminal.findings import evidence_text, finding_texts
 from tests.report.rendered import part_lines, printed, section_lines
 from tests.runs import tiny_run
 
 FINDING = Finding(
     rule="rule",
-    title="vae takes 31 % of the run",
     evidence={
         "wait_ns": 1_500_000,
         "wait_share": 0.31,
@@ -24,10 +26,22 @@ FINDING = Finding(
         "ratio": 1.25,
         "layer": "conv",
     },
-    hazard="It may be right.",
-    remedy="Do something else.",
     severity="high",
 )
+
+
+@pytest.fixture(autouse=True)
+def _words(monkeypatch):
+    """Sentences of the rule, its title as its evidence has it."""
+
+    def said(finding):
+        share = finding.evidence["wait_share"]
+        title = f"vae takes {share:.0%} of the run".replace("%", " %")
+        long = title.replace("vae", "vae and all") if finding.where.step else title
+        return Words(long, "It may be right.", "Do something else.")
+
+    ours = words.all_words()
+    monkeypatch.setattr(words, "all_words", lambda: {**ours, "rule": said})
 
 
 def _printed(parts, width=200):
@@ -58,7 +72,7 @@ def test_finding_with_evidence_and_remedy():
 
 def test_a_number_stays_with_its_unit():
     """A line that is too short for both begins the next one with both."""
-    finding = replace(FINDING, title="vae and all takes 31 % of the run")
+    finding = replace(FINDING, where=Where(step=1))
     parts = finding_texts([finding], len("high    vae and all takes 31"))
     assert [line.rstrip() for line in _printed(parts).splitlines()][:2] == [
         "high    vae and all takes",

@@ -19,15 +19,16 @@ from dataclasses import dataclass, fields, replace
 import numpy as np
 import polars as pl
 
+from profiler.analysis.accounting.codes import NoAccount
 from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.accounting.identity import Accounting, StageAccount, SubmoduleTime
 from profiler.analysis.arrays import ends, text_codes
 from profiler.analysis.batches import Codes, Times
 from profiler.analysis.intervals import union_by, union_length
+from profiler.analysis.notes import Note
 from profiler.analysis.parts import Grouped, Parts, parts_of
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.events import NO_CALL
-from profiler.messages import said
 from profiler.table.columns import empty, schema
 from profiler.table.run import Run
 
@@ -291,14 +292,12 @@ def _step_count(run: Run) -> int:
     return run.calls.filter(pl.col("step") >= 0)["step"].n_unique()
 
 
-def _why_not(run: Run, missing: list[str]) -> str:
+def _why_not(run: Run, missing: list[str]) -> Note | None:
     if not missing:
-        return ""
+        return None
     if len(missing) > 1:
-        reason = said(
-            "the trace holds no {one} and no {other} span", one=missing[0], other=missing[1]
-        )
+        reason = Note.of(NoAccount.NO_SPANS, one=missing[0], other=missing[1])
     else:
-        reason = said("the trace holds no {kind} span", kind=missing[0])
+        reason = Note.of(NoAccount.NO_SPAN, kind=missing[0])
     lost = any(loss.kind == "missing_file" and loss.where == "host.pb" for loss in run.losses)
-    return said("{reason}, host.pb is missing", reason=reason) if lost else reason
+    return Note.of(NoAccount.HOST_FILE_MISSING, reason=reason) if lost else reason

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from profiler.analysis.notes import Note
+
 __all__ = ["Accounting", "StageAccount", "SubmoduleTime"]
 
 
@@ -62,7 +64,7 @@ class Accounting:
     overlap_ns: int
     submodules: tuple[SubmoduleTime, ...]
     possible: bool = True
-    why_not: str = ""
+    why_not: Note | None = None
     wall_ns: int = 0
     overlapping: int = 0
     told_apart: bool = True

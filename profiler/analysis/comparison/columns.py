@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.comparison.codes import Resampled, Side, Verdict
 from profiler.table.columns import Column
 
-__all__ = ["LEVELS", "METRICS", "RUNS", "TABLES", "UNITS", "VERDICTS"]
+__all__ = ["LEVELS", "METRICS", "RUNS", "TABLES"]
 
 LEVELS = (
     "end_to_end",
@@ -21,21 +22,12 @@ LEVELS = (
 )
 """From the whole to the finest. `modules` are the equal modules of repeated blocks taken together,
 their numbers replaced by `*`."""
-UNITS = ("runs", "pipeline calls", "steps", "calls")
-VERDICTS = (
-    "slower",
-    "faster",
-    "within noise",
-    "measured once",
-    "only in base",
-    "only in new",
-)
 
 _TEXT, _FLAG = pl.String(), pl.Boolean()
 _INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
 
 RUNS: tuple[Column, ...] = (
-    Column("side", _TEXT, "", "base or new"),
+    Column("side", _TEXT, "", "base or new", codes=Side),
     Column("run_id", _TEXT, "", "name of the run"),
     Column("pipeline", _TEXT, "", "class of the pipeline, empty where unknown"),
     Column("producer", _TEXT, "", "what recorded the run"),
@@ -62,11 +54,18 @@ METRICS: tuple[Column, ...] = (
     Column("change", _REAL, "ratio", "difference_ns / base_ns", True),
     Column("low", _REAL, "ratio", "lower end of the change's interval; null: measured once", True),
     Column("high", _REAL, "ratio", "upper end of it", True),
-    Column("resampled", _TEXT, "", ", ".join(UNITS) + ": what the interval is made from", True),
+    Column(
+        "resampled",
+        _TEXT,
+        "",
+        ", ".join(Resampled) + ": what the interval is made from",
+        True,
+        codes=Resampled,
+    ),
     Column("base_count", _INT64, "", "how many of these the baseline has"),
     Column("new_count", _INT64, "", "how many of these the new runs have"),
     Column("calibrated", _FLAG, "", "whether times are calibrated to untraced calls"),
-    Column("verdict", _TEXT, "", ", ".join(VERDICTS)),
+    Column("verdict", _TEXT, "", ", ".join(Verdict), codes=Verdict),
 )
 
 TABLES: dict[str, tuple[Column, ...]] = {"runs": RUNS, "metrics": METRICS}

@@ -16,12 +16,14 @@ from dataclasses import dataclass
 import polars as pl
 
 from profiler.analysis.comparison.align import align_modules
+from profiler.analysis.comparison.codes import Side, Verdict
 from profiler.analysis.comparison.columns import LEVELS, METRICS, RUNS, TABLES
 from profiler.analysis.comparison.measure import Measurement, measure
 from profiler.analysis.comparison.noise import Bootstrap, Interval
 from profiler.analysis.comparison.notes import notes_on
 from profiler.analysis.comparison.samples import KEYS, samples_of
 from profiler.analysis.comparison.units import units_of
+from profiler.analysis.notes import Note
 from profiler.errors import InputError
 from profiler.table.columns import checked, schema
 from profiler.table.run import Run
@@ -42,7 +44,7 @@ class Comparison:
     runs: pl.DataFrame
     metrics: pl.DataFrame
     calibrated: tuple[str, ...]
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
     def __post_init__(self) -> None:
         for name, columns in TABLES.items():
@@ -118,11 +120,11 @@ def _rows(
         places = tuple(key[name] for name in KEYS)
         counts = (len(base or ()), len(new or ()), scaled)
         if base is None or new is None:
-            side, values = ("new", new) if base is None else ("base", base)
+            side, values = (Side.NEW, new) if base is None else (Side.BASE, base)
             median = round(_median(values))
             times = (None, median) if base is None else (median, None)
             nothing = (None, None, None, None)
-            rows.append((*places, key["calls"], *times, *nothing, None, *counts, f"only in {side}"))
+            rows.append((*places, key["calls"], *times, *nothing, None, *counts, side.alone.value))
             continue
         found = bootstrap.compare(base, new)
         rows.append(
@@ -132,7 +134,7 @@ def _rows(
                 *_changes(found),
                 key["resampled"],
                 *counts,
-                _verdict(found),
+                _verdict(found).value,
             )
         )
     return rows
@@ -155,12 +157,12 @@ def _changes(found: Interval) -> tuple[object, ...]:
     return base, new, new - base, (found.new - found.base) / found.base, low, high
 
 
-def _verdict(found: Interval) -> str:
+def _verdict(found: Interval) -> Verdict:
     if found.low is None:
-        return "measured once"
+        return Verdict.MEASURED_ONCE
     if not found.exceeds_noise:
-        return "within noise"
-    return "slower" if found.new > found.base else "faster"
+        return Verdict.WITHIN_NOISE
+    return Verdict.SLOWER if found.new > found.base else Verdict.FASTER
 
 
 def _without_lone_branches(metrics: pl.DataFrame) -> pl.DataFrame:
@@ -206,13 +208,13 @@ def _ranks(names: Iterable[str]) -> Mapping[str, int]:
 def _runs(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataFrame:
     """One row a run (`RUNS`)."""
     rows = []
-    for side, measured in (("base", base), ("new", new)):
+    for side, measured in ((Side.BASE, base), (Side.NEW, new)):
         for run in measured:
             whole = run.spans.filter(pl.col("level") == "end_to_end")
             steps = run.spans.filter((pl.col("level") == "step") & (pl.col("part") == ""))
             rows.append(
                 (
-                    side,
+                    side.value,
                     run.run_id,
                     run.info.pipeline,
                     run.info.producer,

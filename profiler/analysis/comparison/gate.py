@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import polars as pl
 
+from profiler.analysis.comparison.codes import Side, Verdict
 from profiler.analysis.comparison.compare import Comparison
 from profiler.errors import InputError
 
@@ -27,7 +28,7 @@ class Gate:
     change: float
     low: float
     high: float
-    verdict: str
+    verdict: Verdict
     failed: bool
 
 
@@ -58,9 +59,11 @@ def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
     measured once on each, so that nobody knows its noise.
     """
     row = find_metric(comparison, name)
-    change, low, high, verdict = (row[key] for key in ("change", "low", "high", "verdict"))
-    if str(verdict).startswith("only in"):
-        raise InputError(f"{name} is {verdict}: compare runs that both have it")
+    change, low, high = (row[key] for key in ("change", "low", "high"))
+    verdict = Verdict(str(row["verdict"]))
+    for side in Side:
+        if verdict is side.alone:
+            raise InputError(f"{name} is only in {side}: compare runs that both have it")
     if not isinstance(change, float):
         raise InputError(f"{name} took no time in base: give another metric")
     if not isinstance(low, float) or not isinstance(high, float):
@@ -68,5 +71,5 @@ def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
             f"{name} was measured once on each side, so its noise is not known: give several runs "
             "a side, or a metric that repeats, as denoise.step does"
         )
-    failed = verdict == "slower" and change > limit
-    return Gate(name, limit, change, low, high, str(verdict), failed)
+    failed = verdict is Verdict.SLOWER and change > limit
+    return Gate(name, limit, change, low, high, verdict, failed)

@@ -1,4 +1,4 @@
-"""What else differs between two sides, and what their intervals do not know: one sentence each."""
+"""What else differs between two sides, and what their intervals do not know: one note each."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis.comparison.codes import ComparisonNote, RunTrait, Side
 from profiler.analysis.comparison.measure import Measurement
-from profiler.messages import Said, said
+from profiler.analysis.notes import Note
 
 __all__ = ["notes_on"]
 
@@ -23,87 +24,63 @@ _Of = Callable[[Measurement], Any]
 
 def notes_on(
     base: _Side, new: _Side, calibrated: Sequence[str], within_noise: Sequence[str]
-) -> Iterator[str]:
-    """Sentences without a full stop. `calibrated` are the submodules whose traced calls are scaled
+) -> Iterator[Note]:
+    """`calibrated` are the submodules whose traced calls are scaled
     to untraced ones, `within_noise` those where some run cannot tell the cost of tracing."""
     yield from _same(base, new)
     yield from _repetition(base, new)
     yield from _tracing(base, new, calibrated, within_noise)
     yield from _asynchronous(base, new)
-    identity: tuple[tuple[str, _Of], ...] = (
-        (said("pipeline"), lambda run: run.info.pipeline),
-        (said("model"), lambda run: run.info.model),
-        (said("devices"), lambda run: ", ".join(run.devices)),
-        ("CPU", lambda run: run.info.hardware.get("cpu")),
+    identity: tuple[tuple[RunTrait, _Of], ...] = (
+        (RunTrait.PIPELINE, lambda run: run.info.pipeline),
+        (RunTrait.MODEL, lambda run: run.info.model),
+        (RunTrait.DEVICES, lambda run: ", ".join(run.devices)),
+        (RunTrait.CPU, lambda run: run.info.hardware.get("cpu")),
     )
     for noun, of in identity:
         left, right = _told(base, of), _told(new, of)
         if left and right and left != right:
-            yield said("not the same {what}: {left} → {right}", what=noun, left=left, right=right)
-    yield from _mappings(said("settings differ"), base, new, lambda run: run.info.settings)
-    yield from _mappings(said("versions differ"), base, new, lambda run: run.info.versions)
+            yield Note.of(ComparisonNote.OTHER_TRAIT, what=noun, left=left, right=right)
+    yield from _mappings(ComparisonNote.SETTINGS_DIFFER, base, new, lambda run: run.info.settings)
+    yield from _mappings(ComparisonNote.VERSIONS_DIFFER, base, new, lambda run: run.info.versions)
 
 
-def _same(base: _Side, new: _Side) -> Iterator[str]:
+def _same(base: _Side, new: _Side) -> Iterator[Note]:
     """Runs that are on both sides."""
     ids = {run.run_id for run in new} - {""}
     both = [run_id for run_id in dict.fromkeys(run.run_id for run in base) if run_id in ids]
     if both:
-        yield said(
-            "{runs} is on both sides: a run that is compared with itself differs in nothing; give "
-            "another",
-            runs=", ".join(both),
-        )
+        yield Note.of(ComparisonNote.SAME_RUN, runs=tuple(both))
 
 
-def _repetition(base: _Side, new: _Side) -> Iterator[str]:
+def _repetition(base: _Side, new: _Side) -> Iterator[Note]:
     fewest, most = sorted((len(base), len(new)))
     if most == 1:
-        yield said(
-            "one run a side: intervals know how its steps or pipeline calls scatter, not how runs "
-            "do; record {fewest} or more of each side",
-            fewest=_FEWEST,
-        )
+        yield Note.of(ComparisonNote.ONE_RUN_EACH, fewest=_FEWEST)
     elif fewest == 1:
-        side = said("base") if len(base) == 1 else said("new")
-        yield said(
-            "one {side} run: it is taken to scatter as the runs of the other side do", side=side
-        )
+        side = Side.BASE if len(base) == 1 else Side.NEW
+        yield Note.of(ComparisonNote.ONE_RUN, side=side)
     if 1 < most < _FEWEST:
-        yield said(
-            "{runs} runs hardly tell noise from difference: record {fewest} or more a side",
-            runs=most,
-            fewest=_FEWEST,
-        )
+        yield Note.of(ComparisonNote.FEW_RUNS, runs=most, fewest=_FEWEST)
 
 
 def _tracing(
     base: _Side, new: _Side, calibrated: Sequence[str], within_noise: Sequence[str]
-) -> Iterator[str]:
+) -> Iterator[Note]:
     if calibrated:
-        yield said("calibrated to untraced calls: {submodules}", submodules=", ".join(calibrated))
+        yield Note.of(ComparisonNote.CALIBRATED, submodules=tuple(calibrated))
     if within_noise:
-        yield said(
-            "as traced, for what tracing costs is within noise in some of the runs: {submodules}",
-            submodules=", ".join(within_noise),
-        )
+        yield Note.of(ComparisonNote.COST_WITHIN_NOISE, submodules=tuple(within_noise))
     traced = [_traced(side) for side in (base, new)]
     names = [*dict.fromkeys([*traced[0], *traced[1]])]
     raw = [name for name in names if name not in (*calibrated, *within_noise)]
-    for at, side in enumerate((said("base"), said("new"))):
+    for at, side in enumerate(Side):
         alone = [name for name in raw if traced[at].get(name, 0) and traced[1 - at].get(name) == 0]
         if alone:
-            yield said(
-                "operators were traced in {side} only, which makes its calls longer: {submodules}",
-                side=side,
-                submodules=", ".join(alone),
-            )
+            yield Note.of(ComparisonNote.TRACED_ON_ONE_SIDE, side=side, submodules=tuple(alone))
     both = [name for name in raw if all(side.get(name, 0) for side in traced)]
     if both:
-        yield said(
-            "as traced, with what tracing operators cost on both sides: {submodules}",
-            submodules=", ".join(both),
-        )
+        yield Note.of(ComparisonNote.AS_TRACED, submodules=tuple(both))
 
 
 def _traced(side: _Side) -> dict[str, int]:
@@ -116,9 +93,9 @@ def _traced(side: _Side) -> dict[str, int]:
     return found
 
 
-def _asynchronous(base: _Side, new: _Side) -> Iterator[str]:
+def _asynchronous(base: _Side, new: _Side) -> Iterator[Note]:
     """Submodules whose calls return before their device is done."""
-    for name, side in ((said("base"), base), (said("new"), new)):
+    for name, side in ((Side.BASE, base), (Side.NEW, new)):
         late: dict[str, None] = {}
         for run in side:
             traced = run.calls.filter("traced").group_by("submodule", maintain_order=True)
@@ -126,12 +103,7 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[str]:
             rows = sums.filter(pl.col("busy_ns") > _LATE * pl.col("value_ns"))
             late |= dict.fromkeys(rows["submodule"])
         if late:
-            yield said(
-                "calls of {submodules} return before their device is done in {side}: compare busy "
-                "times and roles",
-                submodules=", ".join(late),
-                side=name,
-            )
+            yield Note.of(ComparisonNote.ASYNCHRONOUS, submodules=tuple(late), side=name)
 
 
 def _told(side: _Side, of: _Of) -> str:
@@ -140,16 +112,16 @@ def _told(side: _Side, of: _Of) -> str:
     return " or ".join(value for value in values if value)
 
 
-def _mappings(that: Said, base: _Side, new: _Side, of: _Of) -> Iterator[str]:
+def _mappings(code: ComparisonNote, base: _Side, new: _Side, of: _Of) -> Iterator[Note]:
     """The keys that both sides have with different values."""
     left, right = _merged(base, of), _merged(new, of)
     differing = [
-        f"{key} {left[key]} → {right[key]}"
+        Note.of(ComparisonNote.CHANGED_VALUE, name=key, left=left[key], right=right[key])
         for key in left
         if key in right and left[key] != right[key] and key not in _UNTOLD
     ]
     if differing:
-        yield said("{that}: {pairs}", that=that, pairs="; ".join(differing))
+        yield Note.of(code, pairs=tuple(differing))
 
 
 def _merged(side: _Side, of: _Of) -> dict[str, str]:

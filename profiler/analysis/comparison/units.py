@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.comparison.samples import KEYS, PARTS
 from profiler.events import NO_STEP
 
@@ -95,23 +96,24 @@ def _resampled() -> pl.Expr:
     def at_least(number: int, name: str) -> pl.Expr:
         return pl.max_horizontal(f"{name}_0", f"{name}_1") >= number
 
-    call = pl.when(pl.any_horizontal("alone_0", "alone_1")).then(pl.lit("calls"))
-    of_call = call.otherwise(pl.lit("pipeline calls"))
+    call = pl.when(pl.any_horizontal("alone_0", "alone_1")).then(pl.lit(Resampled.CALLS.value))
+    of_call = call.otherwise(pl.lit(Resampled.PIPELINE_CALLS.value))
     stepping = pl.any_horizontal("stepping_0", "stepping_1")
     return (
         pl.when(at_least(2, "runs"))
-        .then(pl.lit("runs"))
+        .then(pl.lit(Resampled.RUNS.value))
         .when(at_least(_FEW, "pipelines"))
         .then(of_call)
         .when(at_least(2, "samples"))
-        .then(pl.when(stepping).then(pl.lit("steps")).otherwise(of_call))
+        .then(pl.when(stepping).then(pl.lit(Resampled.STEPS.value)).otherwise(of_call))
     )
 
 
 def _values(samples: pl.DataFrame) -> pl.DataFrame:
     """The median of the samples in each run, pipeline call or step, as a list a metric."""
-    of_run = (pl.col("resampled") == "runs").fill_null(value=False)
-    of_call = of_run | pl.col("resampled").is_in(("calls", "pipeline calls")).fill_null(value=False)
+    of_run = (pl.col("resampled") == Resampled.RUNS.value).fill_null(value=False)
+    calls = (Resampled.CALLS.value, Resampled.PIPELINE_CALLS.value)
+    of_call = of_run | pl.col("resampled").is_in(calls).fill_null(value=False)
     return (
         samples.with_columns(
             pipeline=pl.when(of_run).then(0).otherwise("pipeline"),

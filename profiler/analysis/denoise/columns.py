@@ -4,6 +4,15 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.denoise.codes import (
+    GuidanceEvidence,
+    GuidanceKind,
+    InvariantEvidence,
+    InvariantKind,
+    OutlierCause,
+    Over,
+    PartLevel,
+)
 from profiler.table.columns import DATA_ONLY, Column
 
 __all__ = ["GUIDANCE", "INVARIANTS", "STEP_OPERATORS", "STEP_OUTLIERS", "STEP_TIMES"]
@@ -16,9 +25,10 @@ _PART: tuple[Column, ...] = (
         "level",
         _TEXT,
         "",
-        "step, submodule, operator; instead of operators block and role, or role, where they are "
+        "step, submodule, operator; instead of operators block_and_role, or role, where they are "
         "too many",
         importance=DATA_ONLY,
+        codes=PartLevel,
     ),
     Column(
         "submodule", _TEXT, "", "submodule that it is a part of; null for steps", True, importance=4
@@ -119,9 +129,9 @@ STEP_OUTLIERS: tuple[Column, ...] = (
         "cause",
         _TEXT,
         "",
-        "warm-up, first step, commands, overlap, host work, idle; null: nothing explains it",
+        ", ".join(OutlierCause) + "; null: nothing explains it",
         True,
-        kind="word",
+        codes=OutlierCause,
     ),
     Column(
         "cause_ns",
@@ -155,8 +165,8 @@ GUIDANCE: tuple[Column, ...] = (
         "what",
         _TEXT,
         "",
-        "classifier-free guidance, negative prompt, skip-layer guidance",
-        kind="word",
+        ", ".join(GuidanceKind),
+        codes=GuidanceKind,
     ),
     Column("submodule", _TEXT, "", "submodule whose calls it costs"),
     Column("branch", _TEXT, "", "branch of these calls", importance=1),
@@ -181,7 +191,14 @@ GUIDANCE: tuple[Column, ...] = (
     ),
     Column("share", _REAL, "ratio", "wall_ns / end-to-end time", True, kind="share"),
     Column("estimated", _FLAG, "", "whether what half a batch takes is an estimate"),
-    Column("evidence", _TEXT, "", "what it was found by", kind="word", importance=15),
+    Column(
+        "evidence",
+        _TEXT,
+        "",
+        "what it was found by, a JSON list of notes",
+        importance=15,
+        codes=GuidanceEvidence,
+    ),
 )
 
 INVARIANTS: tuple[Column, ...] = (
@@ -198,17 +215,17 @@ INVARIANTS: tuple[Column, ...] = (
         "rule",
         _TEXT,
         "",
-        "what they are: text, position, cross-attention, timestep, modulation",
+        "what they are: " + ", ".join(InvariantKind),
         label="what",
-        kind="word",
+        codes=InvariantKind,
     ),
     Column(
         "same_over",
         _TEXT,
         "",
-        "steps; branches; known ahead: depends on the timestep alone",
-        kind="word",
+        "steps, branches, or both; known_ahead: depends on the timestep alone",
         importance=1,
+        codes=Over,
     ),
     Column("layers", _INT64, "", "operators that the row stands for", importance=DATA_ONLY),
     Column("calls", _INT64, "", "calls in which they ran", importance=3),
@@ -222,5 +239,12 @@ INVARIANTS: tuple[Column, ...] = (
         "whether saved_ns is an upper bound, not what was measured",
         label="at most",
     ),
-    Column("evidence", _TEXT, "", "what speaks for it", kind="word", importance=15),
+    Column(
+        "evidence",
+        _TEXT,
+        "",
+        "what speaks for it, a JSON list of notes",
+        importance=15,
+        codes=InvariantEvidence,
+    ),
 )

@@ -13,16 +13,20 @@ from collections.abc import Callable, Iterator, Mapping
 
 import polars as pl
 
+from profiler.analysis.denoise.codes import GuidanceEvidence, GuidanceKind
 from profiler.analysis.denoise.columns import GUIDANCE
 from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
+from profiler.analysis.notes import Note, notes_text
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.table.columns import schema
 
 __all__ = ["guidance_table"]
 
-_FREE, _NEGATIVE, _SKIP = "classifier-free guidance", "negative prompt", "skip-layer guidance"
-_WHOLE = {"uncond": _FREE, "negative_prompt": _NEGATIVE, "skip_layers": _SKIP}
-_GUESS = "half of batched calls, none of which was traced with operators"
+_WHOLE = {
+    "uncond": GuidanceKind.CLASSIFIER_FREE,
+    "negative_prompt": GuidanceKind.NEGATIVE_PROMPT,
+    "skip_layers": GuidanceKind.SKIP_LAYERS,
+}
 _TIMES = ("wall_ns", "busy_ns", "calibrated_ns")
 
 
@@ -58,7 +62,9 @@ def guidance_table(
     ]
     table = pl.DataFrame(rows, schema=_ROW, orient="row").with_columns(
         share=pl.col("wall_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
-        order=pl.col("what").replace_strict({_FREE: 0, _NEGATIVE: 1, _SKIP: 2}),
+        order=pl.col("what").replace_strict(
+            {kind.value: number for number, kind in enumerate(GuidanceKind)}, return_dtype=pl.Int64
+        ),
     )
     table = table.sort("order", "wall_ns", descending=[False, True], maintain_order=True)
     rounded = table.with_columns(pl.col(*_TIMES).round()).with_columns(
@@ -90,7 +96,8 @@ def _rows(
         some = calls.filter(pl.col("branch") == branch)
         if len(some):
             sums = (_sum(some[name]) for name in _TIMES)
-            yield what, submodule, branch, len(some), *sums, False, f"calls of branch {branch}"
+            evidence = Note.of(GuidanceEvidence.OWN_CALLS, branch=branch)
+            yield what.value, submodule, branch, len(some), *sums, False, notes_text([evidence])
     batched = calls.filter(pl.col("branch") == BATCHED)
     if not len(batched):
         return
@@ -102,7 +109,8 @@ def _rows(
         _sum(batched[name], 1 - ratio.value) for name, ratio in zip(_TIMES, leaves, strict=True)
     )
     estimated = not recorded.measured
-    yield _FREE, submodule, BATCHED, len(batched), *costs, estimated, _evidence(calibrated)
+    row = (GuidanceKind.CLASSIFIER_FREE.value, submodule, BATCHED, len(batched), *costs)
+    yield *row, estimated, notes_text([_evidence(calibrated)])
 
 
 def _sum(values: pl.Series, factor: float = 1.0) -> float | None:
@@ -110,12 +118,14 @@ def _sum(values: pl.Series, factor: float = 1.0) -> float | None:
     return None if values.null_count() else float(values.sum()) * factor
 
 
-def _evidence(half: HalfBatch) -> str:
+def _evidence(half: HalfBatch) -> Note:
     if half.measured:
-        return f"batched against {half.measured} cond calls"
+        return Note.of(GuidanceEvidence.MEASURED_CALLS, calls=half.measured)
     if not half.from_operators:
-        return _GUESS
-    value, low, high = (
-        f"{100 * of:.0f} %" for of in (half.wall.value, half.wall.low, half.wall.high)
+        return Note.of(GuidanceEvidence.GUESSED_HALF)
+    return Note.of(
+        GuidanceEvidence.HALVED_OPERATORS,
+        left_share=half.wall.value,
+        low_share=half.wall.low,
+        high_share=half.wall.high,
     )
-    return f"half the batch of each operator: {value} ({low} to {high}) of batched calls stays"

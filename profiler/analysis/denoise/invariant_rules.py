@@ -23,31 +23,23 @@ from math import prod
 
 import polars as pl
 
+from profiler.analysis.denoise.codes import InvariantEvidence, InvariantKind, Over
 from profiler.analysis.kinds import Kinds
+from profiler.analysis.notes import Note
 from profiler.analysis.roles.operations import Sort, operation_of, word_of
 from profiler.analysis.work.shapes import Shapes, Tensor, parse_shapes
 from profiler.grammars.names import parse_name
 
-__all__ = ["Invariant", "Over", "invariants_of", "module_path"]
-
-
-class Over:
-    """What something is the same over."""
-
-    STEPS = "steps"
-    STEPS_AND_BRANCHES = "steps, branches"
-    BRANCHES = "branches"
-    AHEAD = "known ahead"
-    AHEAD_AND_BRANCHES = "known ahead, branches"
+__all__ = ["Invariant", "invariants_of", "module_path"]
 
 
 @dataclass(frozen=True, slots=True)
 class Invariant:
     """Why a kind computes the same again: `rule`, what it is the same `over`, and `evidence`."""
 
-    rule: str
-    over: str
-    evidence: str
+    rule: InvariantKind
+    over: Over
+    evidence: tuple[Note, ...]
 
 
 def _words(*names: str) -> re.Pattern[str]:
@@ -150,14 +142,17 @@ def _of_denoiser(
     if named is not None:
         return named
     if _is_shape_arithmetic(row):
-        return Invariant("shape arithmetic", Over.STEPS_AND_BRANCHES, "integers, no data")
+        evidence = _notes(InvariantEvidence.INTEGERS, InvariantEvidence.NO_DATA)
+        return Invariant(InvariantKind.SHAPE_ARITHMETIC, Over.STEPS_AND_BRANCHES, evidence)
     if _is_position_table(row):
         table = _POSITION.search(path)
-        evidence = f"path {table[1]}" if table else "role rope, in no block"
-        return Invariant("position", Over.STEPS_AND_BRANCHES, evidence)
+        by_role = _notes(InvariantEvidence.ROLE_ROPE, InvariantEvidence.NO_BLOCK)
+        evidence = _path(table[1]) if table else by_role
+        return Invariant(InvariantKind.POSITION, Over.STEPS_AND_BRANCHES, evidence)
     if row.role == "modulation" and _is_projection(row):
         over = Over.AHEAD if pooled else Over.AHEAD_AND_BRANCHES
-        return Invariant("modulation", over, "role modulation, one vector a sample")
+        evidence = _notes(InvariantEvidence.ROLE_MODULATION, InvariantEvidence.ONE_VECTOR)
+        return Invariant(InvariantKind.MODULATION, over, evidence)
     return None
 
 
@@ -165,10 +160,19 @@ def _by_path(row: _Row) -> Invariant | None:
     """What its path alone says."""
     named = _CONDITIONING.search(row.path)
     if named and not _CHANGING.search(row.path[named.end(1) :]):
-        return Invariant("conditioning", Over.STEPS, f"path {named[1]}")
+        return Invariant(InvariantKind.CONDITIONING, Over.STEPS, _path(named[1]))
     if timestep := _TIMESTEP.search(row.path):
-        return Invariant("timestep", Over.AHEAD_AND_BRANCHES, f"path {timestep[1]}")
+        over = Over.AHEAD_AND_BRANCHES
+        return Invariant(InvariantKind.TIMESTEP, over, _path(timestep[1]))
     return None
+
+
+def _path(name: str) -> tuple[Note, ...]:
+    return (Note.of(InvariantEvidence.PATH, name=name),)
+
+
+def _notes(*codes: InvariantEvidence) -> tuple[Note, ...]:
+    return tuple(map(Note.of, codes))
 
 
 def _cross_attention(
@@ -180,14 +184,14 @@ def _cross_attention(
     key = _tokens(row)
     if not cross or not query or not key or query == key:
         return None
-    evidence = f"path {cross[2]}, {key[-1]} tokens where to_q has {query[-1]}"
-    return Invariant("cross-attention", Over.STEPS, evidence)
+    tokens = Note.of(InvariantEvidence.TOKENS, tokens=key[-1], others=query[-1])
+    return Invariant(InvariantKind.CROSS_ATTENTION, Over.STEPS, (*_path(cross[2]), tokens))
 
 
 def _of_encoder(row: _Row) -> Invariant | None:
     named = _OF_ENCODER.search(row.path)
     if named:
-        return Invariant("position", Over.BRANCHES, f"path {named[1]}")
+        return Invariant(InvariantKind.POSITION, Over.BRANCHES, _path(named[1]))
     return None
 
 

@@ -20,9 +20,11 @@ import polars as pl
 
 from profiler.analysis.batches import Codes
 from profiler.analysis.call_kinds import CallKinds
+from profiler.analysis.denoise.codes import InvariantEvidence, Over
 from profiler.analysis.denoise.columns import INVARIANTS
-from profiler.analysis.denoise.invariant_rules import Invariant, Over, invariants_of, module_path
+from profiler.analysis.denoise.invariant_rules import Invariant, invariants_of, module_path
 from profiler.analysis.kinds import Kinds
+from profiler.analysis.notes import Note, notes_text
 from profiler.table.columns import schema
 
 __all__ = ["Invariants", "find_invariants"]
@@ -31,6 +33,10 @@ _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 _OVER_STEPS = (Over.STEPS, Over.STEPS_AND_BRANCHES)
 _OVER_BRANCHES = (Over.BRANCHES, Over.STEPS_AND_BRANCHES, Over.AHEAD_AND_BRANCHES)
 _AHEAD = (Over.AHEAD, Over.AHEAD_AND_BRANCHES)
+_EQUAL_SHAPES, _NO_SHAPES = (
+    notes_text([Note.of(code)]).removeprefix("[")
+    for code in (InvariantEvidence.EQUAL_SHAPES, InvariantEvidence.NO_SHAPES)
+)
 _ROW = ["submodule", "rule", "over", "pattern"]
 
 
@@ -76,25 +82,28 @@ def _known(
     """One row a kind that computes the same again: what is known of it."""
     table = kinds.table[number].select("kind", "submodule", "layer", "op_type", "shapes")
     evidence = [
-        f"{invariant.evidence}{_class(submodules, submodule, layer)}"
+        notes_text((*invariant.evidence, *_class(submodules, submodule, layer)))
         for invariant, submodule, layer in zip(
             found, table["submodule"], table["layer"], strict=True
         )
         if invariant is not None
     ]
     return table.with_columns(
-        rule=pl.Series([i.rule for i in found if i is not None]),
-        over=pl.Series([i.over for i in found if i is not None]),
+        rule=pl.Series([i.rule.value for i in found if i is not None]),
+        over=pl.Series([i.over.value for i in found if i is not None]),
         evidence=pl.Series(evidence),
         pattern=pl.Series([_NUMBER.sub("*", module_path(layer)) for layer in table["layer"]]),
     )
 
 
-def _class(submodules: Mapping[str, Mapping[str, Any]], submodule: str, layer: str) -> str:
+def _class(
+    submodules: Mapping[str, Mapping[str, Any]], submodule: str, layer: str
+) -> tuple[Note, ...]:
     """The class of a layer's module, as a part of the evidence."""
     modules = submodules.get(submodule, {}).get("modules")
     name = modules.get(module_path(layer)) if isinstance(modules, Mapping) else None
-    return f", class {name}" if isinstance(name, str) and name else ""
+    known = isinstance(name, str) and name
+    return (Note.of(InvariantEvidence.CLASS, name=str(name)),) if known else ()
 
 
 def _executions(
@@ -141,7 +150,7 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
         .group_by(_ROW, maintain_order=True)
         .agg(op_types=pl.col("op_type").str.join(", "))
     )
-    shapes = pl.when("shapes").then(pl.lit(", equal shapes")).otherwise(pl.lit(", no shapes"))
+    shapes = pl.when("shapes").then(pl.lit(_EQUAL_SHAPES)).otherwise(pl.lit(_NO_SHAPES))
     table = (
         merged.join(types, on=_ROW, how="left")
         .join(_saved(rows), on=_ROW, how="left")
@@ -152,7 +161,7 @@ def _table(rows: pl.DataFrame) -> pl.DataFrame:
             .otherwise(pl.col("pattern")),
             same_over=pl.col("over"),
             estimated=pl.col("over").is_in(_AHEAD),
-            evidence=pl.col("evidence") + shapes,
+            evidence=pl.format("{}, {}", pl.col("evidence").str.strip_suffix("]"), shapes),
         )
         .filter(pl.col("saved_ns") > 0)
         .sort(["saved_ns", "submodule", "layer"], descending=[True, False, False])

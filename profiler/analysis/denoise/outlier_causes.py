@@ -19,6 +19,7 @@ import polars as pl
 from profiler.analysis.arrays import CommandArrays, ends, positions
 from profiler.analysis.batches import Codes, Times, order_by
 from profiler.analysis.call_kinds import rows_by_call
+from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.denoise.columns import STEP_OUTLIERS
 from profiler.analysis.denoise.step_matrix import StepMatrix
 from profiler.analysis.denoise.trends import medians
@@ -49,7 +50,7 @@ _NONE = np.zeros(0, dtype=np.int64)
 class _Cause:
     """What explains an outlier; columns of the table."""
 
-    cause: str | None = None
+    cause: OutlierCause | None = None
     cause_ns: int | None = None
     cause_device: str | None = None
     cause_track: str | None = None
@@ -125,15 +126,15 @@ class _Looked:
         matrix = self.matrix
         first_of_run = matrix.steps["pipeline"][step] == matrix.steps["pipeline"][0]
         if first_of_run and step < matrix.warm[part]:
-            return _Cause("warm-up")
+            return _Cause(OutlierCause.WARM_UP)
         if part and np.isnan(matrix.usual[part, step]):
-            return _Cause("commands")
+            return _Cause(OutlierCause.COMMANDS)
         found = self._overlap(part, step, excess)
         if found is not None:
             return found
         steps = matrix.steps["pipeline"].to_numpy()
         if step == int(np.argmax(steps == steps[step])):
-            return _Cause("first step")
+            return _Cause(OutlierCause.FIRST_STEP)
         return self._parts(step, excess) if part == 0 else _Cause()
 
     def _overlap(self, part: int, step: int, excess: int) -> _Cause | None:
@@ -160,7 +161,7 @@ class _Looked:
                 best, most = track, beyond
         if best is None:
             return None
-        return _Cause("overlap", int(most), best[0] or None, best[1], here.longest(best))
+        return _Cause(OutlierCause.OVERLAP, int(most), best[0] or None, best[1], here.longest(best))
 
     def _references(self, part: int) -> Iterator[int]:
         """Usual steps of a part: nearest to the median step."""
@@ -224,7 +225,12 @@ class _Looked:
 
     def _parts(self, step: int, excess: int) -> _Cause:
         """Which part of a whole step grew by at least half of what was too long."""
-        for name, column in (("host work", "host_ns"), ("idle", "idle_ns"), ("calls", "calls_ns")):
+        parts = (
+            (OutlierCause.HOST_WORK, "host_ns"),
+            (OutlierCause.IDLE, "idle_ns"),
+            (OutlierCause.CALLS, "calls_ns"),
+        )
+        for name, column in parts:
             values = self.matrix.steps[column]
             more = int(values[step] - np.median(values.to_numpy()))
             if more >= _EXPLAINS * excess:

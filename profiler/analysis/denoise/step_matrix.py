@@ -18,6 +18,7 @@ import polars as pl
 from profiler.analysis.arrays import positions
 from profiler.analysis.batches import Codes, Times
 from profiler.analysis.call_kinds import CallKinds
+from profiler.analysis.denoise.codes import PartLevel
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_TIMES
 from profiler.analysis.denoise.trends import Reals, medians, outlying, slopes, spreads, warm_up
 from profiler.analysis.kinds import Kinds
@@ -208,9 +209,14 @@ def _levels() -> Iterator[tuple[str, pl.Expr, pl.Expr, pl.Expr]]:
     """Level, submodule, layer and role of parts, from fine to coarse."""
     submodule, role = pl.col("submodule"), pl.col("role")
     none = pl.lit(None, dtype=pl.String)
-    yield "operator", submodule, pl.col("layer"), none.alias("role")
-    yield "block and role", submodule, pl.col("block").cast(pl.String).alias("layer"), role
-    yield "role", submodule, none.alias("layer"), role
+    yield PartLevel.OPERATOR.value, submodule, pl.col("layer"), none.alias("role")
+    yield (
+        PartLevel.BLOCK_AND_ROLE.value,
+        submodule,
+        pl.col("block").cast(pl.String).alias("layer"),
+        role,
+    )
+    yield PartLevel.ROLE.value, submodule, none.alias("layer"), role
 
 
 def _named(level: str, submodules: Sequence[str | None]) -> pl.DataFrame:

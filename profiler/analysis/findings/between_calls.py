@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.findings.codes import MostlyBetween
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.measures import (
     MATERIAL,
     accelerators,
-    as_percent,
     share,
     total_ns,
     unaligned,
 )
-from profiler.analysis.findings.waiting_words import FIND_OUT, KEEP_THERE
+from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
-from profiler.messages import said
 
 __all__ = ["host_between_steps", "scheduler_sync"]
 
@@ -41,27 +40,17 @@ def host_between_steps(analysis: Analysis) -> Finding | None:
         between = min(between, int(waits["between_ns"].sum()))
     if share(between, duration) < _BETWEEN or share(between, total_ns(analysis)) < 2 * MATERIAL:
         return None
-    longest, longest_ns = _longest_host_work(analysis)
     host_work = int(steps["host_ns"].sum())
     return Finding(
         rule="host_between_steps",
-        title=said(
-            "{share} of the steps' time lies between calls",
-            share=as_percent(share(between, duration)),
-        ),
         evidence={
             "between_ns": between,
             "between_share": share(between, duration),
             "host_work_ns": host_work,
             "not_recorded_ns": int(steps["idle_ns"].sum()),
-            "longest_host_work": longest,
-            "longest_host_work_ns": longest_ns,
+            "mostly": _mostly(host_work, between),
+            **_longest_host_work(analysis),
         },
-        hazard=said(
-            "What is not recorded may be callbacks, progress bars or other threads. Part of "
-            "the host work may be arithmetic that has to run somewhere."
-        ),
-        remedy=(KEEP_THERE if host_work >= between / 2 else FIND_OUT),
         where=Where(device=device),
         cost_ns=between,
     )
@@ -83,9 +72,6 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="scheduler_sync",
-        title=said(
-            "The host waits for {device} between the calls of most steps", device=longest["device"]
-        ),
         evidence={
             "operation": rows["layer"][0],
             "waits": int(rows["commands"].sum()),
@@ -93,27 +79,28 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
             "device_wait_ns": wait,
             "device_wait_share": share(wait, longest["span_ns"]),
         },
-        hazard=said(
-            "While the host waits it launches nothing, so the device stands still behind every "
-            "wait. The wait itself is the device's work, not lost time."
-        ),
-        remedy=said(
-            "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
-            "nonzero() in the scheduler or a callback) and keep those values on the host."
-        ),
         where=Where(layer=rows["layer"][0], device=longest["device"]),
         cost_ns=longest["between_ns"],
     )
 
 
-def _longest_host_work(analysis: Analysis) -> tuple[str, int]:
-    """What of no call the host spent most time on in at least half of the steps."""
+def _mostly(host_work: int, between: int) -> MostlyBetween:
+    """What most of the time between calls is."""
+    return MostlyBetween.HOST_WORK if host_work >= between / 2 else MostlyBetween.NOT_RECORDED
+
+
+def _longest_host_work(analysis: Analysis) -> dict[str, Value]:
+    """What of no call the host spent most time on in at least half of the steps; nothing where no
+    host work was recorded."""
     often = pl.col("calls") >= 0.5 * max(len(analysis.steps), 1)
     rows = analysis.operators.filter("host", pl.col("submodule").is_null(), often)
     rows = rows.sort("wall_union_ns")
-    return (
-        (str(rows["layer"][-1]), int(rows["wall_union_ns"][-1])) if len(rows) else (said("none"), 0)
-    )
+    if rows.is_empty():
+        return {}
+    return {
+        "longest_host_work": str(rows["layer"][-1]),
+        "longest_host_work_ns": int(rows["wall_union_ns"][-1]),
+    }
 
 
 def _denoiser_device(analysis: Analysis) -> str | None:

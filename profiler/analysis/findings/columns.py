@@ -8,16 +8,14 @@ from profiler.table.columns import Column
 
 __all__ = ["FINDINGS"]
 
-_TEXT, _INT32, _INT64 = pl.String(), pl.Int32(), pl.Int64()
+_TEXT, _INT32, _INT64, _REAL = pl.String(), pl.Int32(), pl.Int64(), pl.Float64()
 
 FINDINGS: tuple[Column, ...] = (
     Column("rule", _TEXT, "", "name of the rule, its heading in findings.md"),
     Column("severity", _TEXT, "", "high, medium or low"),
-    Column("title", _TEXT, "", "what was found, in one sentence"),
     Column("cost_ns", _INT64, "ns", "what the remedy saves at most; costs do not add up", True),
+    Column("cost_share", _REAL, "ratio", "cost_ns / end-to-end time", True),
     Column("evidence", _TEXT, "", "the evidence as a JSON object"),
-    Column("hazard", _TEXT, "", "what misleads, or breaks, when one follows it blindly"),
-    Column("remedy", _TEXT, "", "what to do"),
     Column("submodule", _TEXT, "", "submodule that it is about", True),
     Column("layer", _TEXT, "", "layer, where one stands for it", True),
     Column("device", _TEXT, "", "device that it is about", True),

@@ -1,6 +1,6 @@
 """What a rule found, as data.
 
-Finding("unfused_attention", "…", {"saved_ns": 160_000_000}, hazard, remedy, Where("transformer"))
+Finding("unfused_attention", {"saved_ns": 160_000_000}, Where("transformer"))
 """
 
 from __future__ import annotations
@@ -9,12 +9,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
+from profiler.analysis.notes import Value
+
 __all__ = ["SEVERITIES", "Evidence", "Finding", "Severity", "Where"]
 
 Severity = Literal["high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low")
 
-Evidence = Mapping[str, int | float | str]
+Evidence = Mapping[str, Value]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,20 +36,18 @@ class Where:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One finding of one rule, in words and numbers.
+    """One finding of one rule, in codes and numbers; `report.sentences.findings` has its words.
 
     `evidence` maps names to numbers, whose unit ends the name (`_ns`, `_bytes`, `_share`: 1.0 is
-    all; none: a count or ratio), and to names as text. `hazard` is what misleads or breaks when
-    one believes or follows it blindly, `remedy` what to do. `cost_ns` is what the remedy saves at
-    most of the run's end-to-end time, None where nobody can tell; costs of several findings may be
-    the same time, they do not add up. `severity` follows from `cost_ns` where that is known.
+    all; none: a count or ratio), and to names, codes and notes. `cost_ns` is what following it
+    saves at most of the run's end-to-end time, None where nobody can tell, and `cost_share` its
+    share of that time; costs of several findings may be the same time, they do not add up.
+    `severity` follows from `cost_ns` where that is known.
     """
 
     rule: str
-    title: str
     evidence: Evidence
-    hazard: str
-    remedy: str
     where: Where = field(default_factory=Where)
     cost_ns: int | None = None
+    cost_share: float | None = None
     severity: Severity = "low"

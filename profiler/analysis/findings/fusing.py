@@ -7,14 +7,14 @@ import polars as pl
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
-    as_percent,
     calls_of,
     scaled,
     share,
     total_ns,
 )
+from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
-from profiler.messages import Said, said
+from profiler.analysis.roofline.codes import FusionKind
 
 __all__ = ["data_movement", "elementwise_chains", "norm_chains", "unfused_attention"]
 
@@ -31,18 +31,7 @@ def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
     return _of_chains(
         analysis,
         "unfused_attention",
-        ("attention",),
-        said("Attention of {submodule} is not fused: {figure}"),
-        hazard=said(
-            "Chains are found by shapes and order, and their saving is an upper bound; where the "
-            "device waits for the host anyway, the run gains less. Fused kernels need a mask that "
-            "they support, head sizes that fit, and round differently."
-        ),
-        remedy=said(
-            "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
-            "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
-            "float32 softmax keeps the fused kernel away."
-        ),
+        (FusionKind.ATTENTION,),
     )
 
 
@@ -51,17 +40,7 @@ def norm_chains(analysis: Analysis) -> tuple[Finding, ...]:
     return _of_chains(
         analysis,
         "norm_chains",
-        ("norm", "norm and modulation"),
-        said("Norms of {submodule} are chains of operators: {figure}"),
-        hazard=said(
-            "Chains are found by shapes and order, and their saving is an upper bound; where the "
-            "device waits for the host anyway, the run gains less. A fused norm may accumulate in "
-            "another type."
-        ),
-        remedy=said(
-            "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of one by "
-            "hand, compile the block, or a kernel for norm, shift and scale together."
-        ),
+        (FusionKind.NORM, FusionKind.NORM_AND_MODULATION),
     )
 
 
@@ -70,17 +49,7 @@ def elementwise_chains(analysis: Analysis) -> tuple[Finding, ...]:
     return _of_chains(
         analysis,
         "elementwise_chains",
-        ("elementwise", "softmax", "modulation", "rope"),
-        said("Elementwise operators of {submodule} are not fused: {figure}"),
-        hazard=said(
-            "Chains are found by shapes and order, and their saving is an upper bound; where the "
-            "device waits for the host anyway, the run gains less. Compiling costs time at the "
-            "first call and at each new shape."
-        ),
-        remedy=said(
-            "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
-            "of its formula) and let the optimizer fuse them."
-        ),
+        (FusionKind.ELEMENTWISE, FusionKind.SOFTMAX, FusionKind.MODULATION, FusionKind.ROPE),
     )
 
 
@@ -106,11 +75,6 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="data_movement",
-                title=said(
-                    "{share} of the computing time of {submodule} moves data and computes nothing",
-                    share=as_percent(row["share"]),
-                    submodule=row["submodule"],
-                ),
                 evidence={
                     "busy_ns": round(row["busy_ns"]),
                     "compute_time_share": row["share"],
@@ -119,15 +83,6 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
                     "op_types": types,
                     "longest_layer": layer,
                 },
-                hazard=said(
-                    "The cost is an upper bound, as if all of it could go. Some is needed: a "
-                    "transpose may be what makes the product behind it fast."
-                ),
-                remedy=said(
-                    "Keep one type and layout from end to end (no casts around norms, "
-                    "channels-last for convolutions), avoid .contiguous(), concatenate less, "
-                    "export with fixed shapes."
-                ),
                 where=calls_of(analysis, row["submodule"], layer=layer or None),
                 cost_ns=round(row["busy_ns"]),
             )
@@ -135,14 +90,11 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
     return tuple(found)
 
 
-def _of_chains(
-    analysis: Analysis, rule: str, what: tuple[str, ...], title: Said, *, hazard: str, remedy: str
-) -> tuple[Finding, ...]:
+def _of_chains(analysis: Analysis, rule: str, what: tuple[FusionKind, ...]) -> tuple[Finding, ...]:
     """A finding for each submodule whose chains of these sorts are worth a word: without a profile
-    for the time they take, else for what fusing them saves. `title` has places for the
-    `{submodule}` and the `{figure}`."""
+    for the time they take, else for what fusing them saves."""
     total = total_ns(analysis)
-    rows = analysis.fusions.filter(pl.col("what").is_in(what))
+    rows = analysis.fusions.filter(pl.col("what").is_in([kind.value for kind in what]))
     rows = scaled(analysis, rows, "busy_ns", "saved_ns", "chains", "saved_bytes")
     found = []
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
@@ -151,18 +103,10 @@ def _of_chains(
         part = share(busy if saved is None else saved, total)
         if part < (_BUSY if saved is None else MATERIAL):
             continue
-        figure = (
-            said("its chains take {share} of the run", share=as_percent(part))
-            if saved is None
-            else said("at most {share} of the run to save", share=as_percent(part))
-        )
         found.append(
             Finding(
                 rule=rule,
-                title=said(title.template, submodule=submodule, figure=figure),
                 evidence=_evidence(some, busy, saved, total),
-                hazard=hazard,
-                remedy=remedy,
                 where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
                 cost_ns=None if saved is None else round(saved),
                 severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
@@ -173,8 +117,8 @@ def _of_chains(
 
 def _evidence(
     chains: pl.DataFrame, busy: float, saved: float | None, total: int
-) -> dict[str, int | float | str]:
-    evidence: dict[str, int | float | str] = {
+) -> dict[str, Value]:
+    evidence: dict[str, Value] = {
         "chains": round(chains["chains"].sum()),
         "busy_ns": round(busy),
         "busy_share": share(busy, total),

@@ -8,18 +8,15 @@ import polars as pl
 
 from profiler.analysis.findings.finding import Where
 from profiler.analysis.result import Analysis
-from profiler.messages import Said, said
 
 __all__ = [
     "MATERIAL",
     "UNLABELLED",
     "accelerators",
-    "as_percent",
     "calls_of",
     "is_accelerator",
     "scaled",
     "share",
-    "times",
     "total_ns",
     "unaligned",
 ]
@@ -38,18 +35,6 @@ def total_ns(analysis: Analysis) -> int:
 def share(part_ns: float, whole_ns: float) -> float:
     """`part_ns / whole_ns`, 0 of nothing."""
     return part_ns / whole_ns if whole_ns > 0 else 0.0
-
-
-def as_percent(ratio: float) -> str:
-    """A ratio in a title: `"31 %"`, `"4.2 %"`."""
-    value = 100 * ratio
-    return f"{value:.0f} %" if abs(value) >= 9.95 else f"{value:.1f} %"
-
-
-def times(number: int) -> Said:
-    """`"once"`, `"twice"`, `"1,200 times"`."""
-    few = {1: said("once"), 2: said("twice")}
-    return few.get(number) or said("{number} times", number=f"{number:,}")
 
 
 def is_accelerator(device: str | None) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.findings.finding import Finding, Where
-from profiler.analysis.findings.measures import as_percent, calls_of, share
+from profiler.analysis.findings.measures import calls_of, share
+from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
-from profiler.messages import said
 
 __all__ = ["decode_peak", "little_headroom"]
 
@@ -26,39 +26,17 @@ def little_headroom(analysis: Analysis) -> tuple[Finding, ...]:
         left, size = row["headroom_bytes"], row["size_bytes"]
         if not size or share(left, size) >= _HEADROOM:
             continue
-        over, part = left < 0, as_percent(share(left, size))
-        title = (
-            said(
-                "The run needs {share} of the memory of {device}: it does not fit",
-                share=as_percent(share(row["needed_bytes"], size)),
-                device=row["device"],
-            )
-            if over
-            else said(
-                "At its peak {device} has {share} of its memory left",
-                device=row["device"],
-                share=part,
-            )
-        )
+        over = left < 0
         found.append(
             Finding(
                 rule="little_headroom",
-                title=title,
                 evidence={
                     "needed_bytes": row["needed_bytes"],
                     "size_bytes": size,
                     "headroom_bytes": left,
                     "headroom_share": share(left, size),
-                    "peak_in": row["submodule"] or said("no call"),
+                    **({"peak_in": row["submodule"]} if row["submodule"] else {}),
                 },
-                hazard=said(
-                    "Counters see tensors: fragmentation, contexts of the driver and "
-                    "libraries, and a second request need memory that is not counted."
-                ),
-                remedy=said(
-                    "Place submodules on other devices, quantize the largest, offload encoders "
-                    "when they are done, or decode in tiles where the peak is there."
-                ),
                 where=_at_peak(analysis, row),
                 severity="high" if over else "medium",
             )
@@ -79,7 +57,7 @@ def decode_peak(analysis: Analysis) -> tuple[Finding, ...]:
             continue
         if (share(needed, size) < _OF_SIZE) if size else activations < _LARGE:
             continue
-        evidence: dict[str, int | float | str] = {
+        evidence: dict[str, Value] = {
             "activation_bytes": activations,
             "activation_share": share(activations, needed),
             "needed_bytes": needed,
@@ -89,21 +67,7 @@ def decode_peak(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="decode_peak",
-                title=said(
-                    "The peak of {device} is in {submodule}: its activations are {share} of it",
-                    device=row["device"],
-                    submodule=row["submodule"],
-                    share=as_percent(share(activations, needed)),
-                ),
                 evidence=evidence,
-                hazard=said(
-                    "Tiles take longer and may show seams; a VAE in float16 may overflow "
-                    "(bfloat16 or a fixed VAE does not)."
-                ),
-                remedy=said(
-                    "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
-                    "16 bits, or after the denoiser's weights have left the device."
-                ),
                 where=_at_peak(analysis, row),
                 severity="medium" if size else "low",
             )

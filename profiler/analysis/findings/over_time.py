@@ -6,16 +6,17 @@ from typing import Any
 
 import polars as pl
 
+from profiler.analysis.denoise.codes import OutlierCause
+from profiler.analysis.findings.codes import OutlierPattern
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     UNLABELLED,
-    as_percent,
     calls_of,
     share,
     total_ns,
 )
+from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
-from profiler.messages import Said, joined, said
 
 __all__ = ["first_call", "outlier_steps", "slow_start", "step_drift"]
 
@@ -41,17 +42,9 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
             continue
         if share(excess, total) < _FIRST_SHARE or (slow and row["denoises"]):
             continue
-        ratio = row["first_ns"] / row["median_ns"]
         found.append(
             Finding(
                 rule="first_call",
-                title=said(
-                    "The first call of {submodule} takes {ratio} times a later one, {share} of "
-                    "the run more",
-                    submodule=row["submodule"],
-                    ratio=f"{ratio:.1f}",
-                    share=as_percent(share(excess, total)),
-                ),
                 evidence={
                     "first_ns": row["first_ns"],
                     "later_median_ns": row["median_ns"],
@@ -59,15 +52,6 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
                     "excess_share": share(excess, total),
                     "later_calls": row["calls"] - 1,
                 },
-                hazard=said(
-                    "Means and totals of this submodule hold its initialization (allocations, "
-                    "kernel selection, compilation): they say little of a warm process. A "
-                    "first call on larger inputs takes longer, too."
-                ),
-                remedy=said(
-                    "Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
-                    "the same shapes, and keep the process alive between requests."
-                ),
                 where=calls_of(analysis, row["submodule"]),
                 cost_ns=excess,
             )
@@ -85,22 +69,12 @@ def slow_start(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="slow_start",
-        title=said(
-            "The first {warmup_steps} steps are slower than the later ones by {share} of the run",
-            warmup_steps=row["warmup_steps"],
-            share=as_percent(share(row["warmup_ns"], total)),
-        ),
         evidence={
             "warmup_steps": row["warmup_steps"],
             "warmup_ns": row["warmup_ns"],
             "warmup_share": share(row["warmup_ns"], total),
             "later_median_ns": row["median_ns"],
         },
-        hazard=said("The mean of the steps is no step's time; short runs compare warm-up."),
-        remedy=said(
-            "Run at least as many steps before recording (--warmup), compare medians; look for "
-            "compilation or allocation in the first steps."
-        ),
         where=calls_of(analysis, step=0),
         cost_ns=row["warmup_ns"],
     )
@@ -118,10 +92,6 @@ def step_drift(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="step_drift",
-        title=said(
-            "Steps become slower: the last takes {share} of a median step more than the first",
-            share=as_percent(share(over_run, median)),
-        ),
         evidence={
             "drift_per_step_ns": row["drift_ns"],
             "drift_low_ns": row["drift_low_ns"],
@@ -130,11 +100,6 @@ def step_drift(analysis: Analysis) -> Finding | None:
             "median_ns": median,
             "drift_share": share(over_run, median),
         },
-        hazard=said("A short run looks faster than a service is that runs for hours."),
-        remedy=said(
-            "Watch clocks, temperature and power while it runs (throttling), memory that "
-            "grows, and what else the machine does; measure again when it is warm."
-        ),
         where=calls_of(analysis, step=int(analysis.steps["step"].max() or 0)),  # type: ignore[arg-type]
         cost_ns=round(over_run * row["steps"] / 2),
     )
@@ -143,7 +108,8 @@ def step_drift(analysis: Analysis) -> Finding | None:
 def outlier_steps(analysis: Analysis) -> Finding | None:
     """Single steps took much longer than the median, beside warm-up."""
     rows = analysis.step_outliers.filter(
-        pl.col("level") == "step", ~pl.col("cause").is_in(["warm-up"]).fill_null(value=False)
+        pl.col("level") == "step",
+        ~pl.col("cause").is_in([OutlierCause.WARM_UP.value]).fill_null(value=False),
     ).sort("excess_ns", descending=True)
     total = total_ns(analysis)
     excess = int(rows["excess_ns"].sum())
@@ -154,73 +120,23 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
     named = [_step_name(row, several) for row in rows.head(_NAMED_STEPS).iter_rows(named=True)]
     steps = ", ".join(named)
     excess_share = share(excess, total)
-    evidence: dict[str, int | float | str] = {
+    evidence: dict[str, Value] = {
         "outliers": len(rows),
         "steps": steps,
         "excess_ns": excess,
         "excess_share": excess_share,
         "longest_ns": worst["busy_ns"],
         "median_ns": worst["busy_ns"] - worst["excess_ns"],
-        "cause": _cause(worst),
+        "pipeline_calls": analysis.steps["pipeline"].n_unique(),
+        "pattern": _pattern(analysis),
+        **_cause(worst),
     }
-    part = as_percent(excess_share)
     return Finding(
         rule="outlier_steps",
-        title=_longer(worst, len(rows), part, several=several),
         evidence=evidence,
-        hazard=said(
-            "An outlier that other programs cause is not the pipeline's; work that overlaps it "
-            "need not be its cause."
-        ),
-        remedy=_FIRST_STEPS if _all_first(analysis) else _REMEDIES.get(worst["cause"], _AGAIN),
         where=calls_of(analysis, pipeline=worst["pipeline"], step=worst["step"]),
         cost_ns=excess,
     )
-
-
-def _longer(worst: dict[str, Any], steps: int, part: str, *, several: bool) -> Said:
-    """The title: one step by its name, or how many there are."""
-    if steps > 1:
-        return said(
-            "{steps} steps take longer than the median step, by {share} of the run",
-            steps=steps,
-            share=part,
-        )
-    if several:
-        return said(
-            "Step {step} of pipeline call {pipeline} takes longer than the median step, by {share} "
-            "of the run",
-            step=worst["step"],
-            pipeline=worst["pipeline"],
-            share=part,
-        )
-    return said(
-        "Step {step} takes longer than the median step, by {share} of the run",
-        step=worst["step"],
-        share=part,
-    )
-
-
-_REMEDIES = {
-    "overlap": said(
-        "Keep what overlaps off this device (other requests, saving of images), or off these steps."
-    ),
-    "host work": said(
-        "Look at the host work of this step in the timeline: move it out of the loop."
-    ),
-    "idle": said("Nothing was recorded in the excess: garbage collection, I/O, other threads?"),
-    "commands": said(
-        "It runs other commands than the others: look for changed shapes or guidance."
-    ),
-    "first step": said(
-        "It is the first step of its pipeline call: look at what that call loads or allocates "
-        "before it, and record again to see whether it does so each time."
-    ),
-}
-_FIRST_STEPS = said("The first step of each pipeline call pays for something: prepare it before.")
-_AGAIN = said(
-    "Record again on a quiet machine; if the same steps stand out, look at them in the timeline."
-)
 
 
 def _step_name(row: dict[str, Any], several: bool) -> str:
@@ -228,19 +144,25 @@ def _step_name(row: dict[str, Any], several: bool) -> str:
     return f"{row['pipeline']}:{row['step']}" if several else str(row["step"])
 
 
-def _all_first(analysis: Analysis) -> bool:
+def _pattern(analysis: Analysis) -> OutlierPattern:
     """Whether the first step of every pipeline call stands out, and no other does."""
     first = analysis.steps.group_by("pipeline").agg(pl.col("step").first())
     found = analysis.step_outliers.filter(pl.col("level") == "step")
-    return set(first.iter_rows()) == set(found.select("pipeline", "step").iter_rows())
+    same = set(first.iter_rows()) == set(found.select("pipeline", "step").iter_rows())
+    return OutlierPattern.EACH_FIRST_STEP if same else OutlierPattern.SINGLE_STEPS
 
 
-def _cause(row: dict[str, Any]) -> str:
-    """What explains the worst outlier, `"none found"` where no track does."""
+def _cause(row: dict[str, Any]) -> dict[str, Value]:
+    """What explains the worst outlier; nothing where no track does."""
     if row["cause"] is None:
-        return said("none found")
-    by = [row[f"cause_{name}"] for name in ("device", "track", "layer")]
-    return joined(" ", [said(row["cause"]), *(str(name) for name in by if name)])
+        return {}
+    evidence: dict[str, Value | None] = {
+        "cause": OutlierCause(row["cause"]),
+        "cause_device": row["cause_device"],
+        "cause_track": row["cause_track"],
+        "cause_layer": row["cause_layer"],
+    }
+    return {name: value for name, value in evidence.items() if value}
 
 
 def _step_row(analysis: Analysis) -> dict[str, Any] | None:

@@ -7,14 +7,13 @@ import polars as pl
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
-    as_percent,
     calls_of,
     scaled,
     share,
     total_ns,
 )
+from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
-from profiler.messages import said
 
 __all__ = ["provider_switches", "stranded_nodes"]
 
@@ -40,12 +39,6 @@ def stranded_nodes(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="stranded_nodes",
-                title=said(
-                    "Nodes of {submodule} run on the host, and copies to and fro: {share} of "
-                    "the run",
-                    submodule=submodule,
-                    share=as_percent(share(cost, total)),
-                ),
                 evidence={
                     "layers": len(nodes),
                     "nodes": int(nodes["nodes"].sum()),
@@ -54,15 +47,6 @@ def stranded_nodes(analysis: Analysis) -> tuple[Finding, ...]:
                     "op_types": ", ".join(types.head(_NAMED)),
                     "longest_layer": nodes["layer"][0],
                 },
-                hazard=said(
-                    "Moving one node of a row of them changes nothing: the copies stay until "
-                    "all have moved. Arithmetic on shapes belongs on the host."
-                ),
-                remedy=said(
-                    "Find why the provider refuses them (verbose session log): opset, type, "
-                    "dynamic shape; export with another opset, replace the operator, or fold "
-                    "it away."
-                ),
                 where=calls_of(analysis, str(submodule), layer=nodes["layer"][0]),
                 cost_ns=round(cost),
             )
@@ -80,7 +64,7 @@ def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
         each = row["switches"] / max(row["calls"], 1)
         if each < _SWITCHES or share(row["cost_ns"], total) < MATERIAL:
             continue
-        evidence: dict[str, int | float | str] = {
+        evidence: dict[str, Value] = {
             "switches": row["switches"],
             "switches_per_call": round(each, 1),
             "copies": row["copies"],
@@ -93,22 +77,7 @@ def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="provider_switches",
-                title=said(
-                    "{submodule} switches providers {each} times a call: {share} of the run "
-                    "for copies and gaps",
-                    submodule=row["submodule"],
-                    each=f"{each:.0f}",
-                    share=as_percent(share(row["cost_ns"], total)),
-                ),
                 evidence=evidence,
-                hazard=said(
-                    "Times of nodes on asynchronous providers are those of launching: the wait "
-                    "shows in the copy behind them."
-                ),
-                remedy=said(
-                    "Give the second provider larger pieces: fewer unsupported operators, a "
-                    "minimum size of subgraphs, or the whole submodule on one provider."
-                ),
                 where=calls_of(analysis, row["submodule"]),
                 cost_ns=round(row["cost_ns"]),
             )

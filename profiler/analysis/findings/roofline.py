@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.findings.codes import PeakSource
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
-    as_percent,
     calls_of,
     is_accelerator,
     scaled,
@@ -14,9 +14,9 @@ from profiler.analysis.findings.measures import (
     total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.roofline.verdicts import ABOVE_ROOF
-from profiler.messages import said
 
 __all__ = ["launch_bound", "single_precision", "slow_products"]
 
@@ -35,7 +35,7 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
     total = total_ns(analysis)
     rows = _without_launches(analysis).drop_nulls("submodule")
     beyond = (pl.col("of_roof") > ABOVE_ROOF).fill_null(value=False)
-    bound = (pl.col("verdict") == "launch-bound") & ~beyond  # a launch was measured too long
+    bound = (pl.col("verdict") == Bound.LAUNCH.value) & ~beyond  # a launch was measured too long
     of = rows.group_by("submodule", "device", maintain_order=True).agg(
         pl.col("busy_ns", "commands", "work_ns", "saved_ns").filter(bound).sum(),
         all_ns=pl.col("busy_ns").sum(),
@@ -50,11 +50,6 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="launch_bound",
-                title=said(
-                    "{part} of the device time of {submodule} is bound by launching",
-                    part=as_percent(part),
-                    submodule=row["submodule"],
-                ),
                 evidence={
                     "busy_ns": round(row["busy_ns"]),
                     "device_time_share": part,
@@ -63,14 +58,6 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
                     "commands": round(row["commands"]),
                     "roles": row["roles"],
                 },
-                hazard=said(
-                    "The least time of a command is measured on an idle machine; recording "
-                    "adds to short commands most."
-                ),
-                remedy=said(
-                    "Fewer, larger commands: fuse, batch prompts and branches, larger images; "
-                    "CUDA graphs help where the host is the limit, not here."
-                ),
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
                 cost_ns=round(row["saved_ns"]),
             )
@@ -106,7 +93,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
     rows = analysis.roofline_roles.filter(
         pl.col("submodule").is_not_null(),
         pl.col("role").is_in(_PRODUCTS),
-        pl.col("verdict") == "compute-bound",
+        pl.col("verdict") == Bound.COMPUTE.value,
         pl.col("of_roof").is_between(0, _FAR, closed="none"),
         pl.col("unknown_ns") <= _UNKNOWN * pl.col("busy_ns"),
     )
@@ -120,30 +107,16 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="slow_products",
-                title=said(
-                    "{role} of {submodule} reaches {share} of what {device} can compute",
-                    role=row["role"],
-                    submodule=row["submodule"],
-                    share=as_percent(row["of_roof"]),
-                    device=row["device"],
-                ),
                 evidence={
+                    "role": row["role"],
                     "busy_ns": round(row["busy_ns"]),
                     "run_share": share(row["busy_ns"], total),
                     "of_roof_share": row["of_roof"],
                     "attainable_ns": round(row["attainable_ns"]),
                     "commands": round(row["commands"]),
                     "hardware": profile.hardware,
-                    "roof": said("measured") if profile.measured else said("published"),
+                    "roof": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
                 },
-                hazard=said(
-                    "Published peaks are reached by nothing: half is good. Clocks fall under "
-                    "load; small or odd sizes reach less whatever the kernel."
-                ),
-                remedy=said(
-                    "Try another kernel (attention backend, GEMM tuning such as TunableOp or "
-                    "max-autotune), sizes that are multiples of 64, 16-bit types."
-                ),
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
                 cost_ns=round(row["attainable_ns"] / row["of_roof"] - row["attainable_ns"]),
             )
@@ -178,12 +151,6 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="single_precision",
-                title=said(
-                    "{submodule} computes products in float32 on {device}: {share} of the run",
-                    submodule=row["submodule"],
-                    device=device,
-                    share=as_percent(share(row["busy_ns"], total)),
-                ),
                 evidence={
                     "busy_ns": round(row["busy_ns"]),
                     "run_share": share(row["busy_ns"], total),
@@ -191,14 +158,6 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
                     "roles": row["roles"],
                     "peak_ratio": round(faster, 2),
                 },
-                hazard=said(
-                    "TF32 may be on already, which traces do not tell. T5 and some VAEs "
-                    "overflow in float16: take bfloat16, and compare images."
-                ),
-                remedy=said(
-                    "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
-                    "(torch.set_float32_matmul_precision('high'))."
-                ),
                 where=calls_of(analysis, row["submodule"], device=device),
                 cost_ns=round(row["busy_ns"] * (1 - 1 / faster)),
             )

@@ -1,7 +1,7 @@
 """Every rule, and `find`, which asks them all.
 
 for finding in find(analysis):
-    print(finding.severity, finding.title)
+    print(finding.severity, finding.rule, finding.evidence)
 """
 
 from __future__ import annotations
@@ -102,9 +102,10 @@ def _several(found: Finding | tuple[Finding, ...] | None) -> tuple[Finding, ...]
 
 
 def _weighed(finding: Finding, total: int) -> Finding:
-    """`finding` with the severity that its cost has of the run; as it is where that is unknown."""
+    """`finding` with the share of the run that its cost is, and its severity; as it is where
+    that is unknown."""
     if finding.cost_ns is None:
         return finding
     part = share(finding.cost_ns, total)
     severity: Severity = "high" if part >= _HIGH else "medium" if part >= _MEDIUM else "low"
-    return replace(finding, severity=severity)
+    return replace(finding, cost_share=part, severity=severity)

@@ -7,14 +7,12 @@ import polars as pl
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
-    as_percent,
     calls_of,
     scaled,
     share,
     total_ns,
 )
 from profiler.analysis.result import Analysis
-from profiler.messages import said
 
 __all__ = ["device_imbalance", "track_imbalance"]
 
@@ -39,14 +37,6 @@ def track_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
         ),
         "track_imbalance",
         "tracks",
-        said(
-            "The part of the busiest track beyond the mean is what an even split saves, if the "
-            "work can be divided evenly at all; commands that wait for data look busy."
-        ),
-        said(
-            "Divide by a size that is a multiple of the number of tracks (heads, channels, "
-            "tokens), give the odd rest to no single one, or run such operators on fewer tracks."
-        ),
     )
 
 
@@ -66,20 +56,10 @@ def device_imbalance(analysis: Analysis) -> tuple[Finding, ...]:
         ),
         "device_imbalance",
         "devices",
-        said(
-            "Devices of different speed, or one that also serves others, look the same; transfers "
-            "between them are not counted here."
-        ),
-        said(
-            "Divide heads or channels evenly over the devices, give the slower one less, or move "
-            "whole submodules instead of parts of operators."
-        ),
     )
 
 
-def _uneven(
-    analysis: Analysis, rows: pl.DataFrame, rule: str, over: str, hazard: str, remedy: str
-) -> tuple[Finding, ...]:
+def _uneven(analysis: Analysis, rows: pl.DataFrame, rule: str, over: str) -> tuple[Finding, ...]:
     """One finding a submodule; `rows` are split operators, their `imbalance` that of `parts`.
 
     Lost is what the busiest part takes beyond `mean_ns`, the mean of them.
@@ -101,12 +81,6 @@ def _uneven(
         found.append(
             Finding(
                 rule=rule,
-                title=said(
-                    "Operators of {submodule} are split unevenly over {over}: {share} of the run",
-                    submodule=submodule,
-                    over=said(over),
-                    share=as_percent(share(lost, total)),
-                ),
                 evidence={
                     "operators": len(some),
                     "lost_ns": round(lost),
@@ -115,8 +89,6 @@ def _uneven(
                     "worst_imbalance": round(worst["imbalance"], 3),
                     f"worst_{over}": worst["parts"],
                 },
-                hazard=hazard,
-                remedy=remedy,
                 where=calls_of(analysis, str(submodule), layer=worst["layer"]),
                 cost_ns=round(lost),
             )

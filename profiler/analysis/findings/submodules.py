@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.denoise.codes import GuidanceKind
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
-    as_percent,
     calls_of,
     share,
     total_ns,
 )
+from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
-from profiler.messages import said
+from profiler.analysis.roofline.codes import Bound
 
 __all__ = ["encoder_dominates", "negative_prompt", "separate_guidance"]
 
@@ -35,7 +36,7 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
     if share(wall, total) < _ENCODER:
         return None
     step_ns = analysis.step_summary.median_ns
-    evidence: dict[str, int | float | str] = {
+    evidence: dict[str, Value] = {
         "encoder_ns": wall,
         "encoder_share": share(wall, total),
         "all_encoders_share": share(sum(known.values()), total),
@@ -46,22 +47,7 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
         evidence["worth_steps"] = round(wall / step_ns, 1)
     return Finding(
         rule="encoder_dominates",
-        title=said(
-            "{longest} takes {share} of a run of {steps} steps",
-            longest=longest,
-            share=as_percent(share(wall, total)),
-            steps=analysis.accounting.steps,
-        ),
         evidence=evidence,
-        hazard=said(
-            "Kept embeddings save what prompts that come again take, which one run does not "
-            "tell. A cold first call is part of it, and with more steps its share falls by "
-            "itself. Dropping T5 (SD3 allows it) loses long prompts and text in images."
-        ),
-        remedy=said(
-            "Keep the embeddings of prompts that come again; run it in 16 or 8 bits, on an "
-            "accelerator, or beside the other encoders on a device of its own."
-        ),
         where=calls_of(analysis, longest),
         severity="medium",
     )
@@ -69,31 +55,19 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
 
 def negative_prompt(analysis: Analysis) -> Finding | None:
     """Encoding the negative prompt takes its own calls."""
-    rows = analysis.guidance.filter(pl.col("what") == "negative prompt")
+    rows = analysis.guidance.filter(pl.col("what") == GuidanceKind.NEGATIVE_PROMPT.value)
     total, wall = total_ns(analysis), int(rows["wall_ns"].sum())
     if rows.is_empty() or share(wall, total) < _NEGATIVE:
         return None
     longest = rows.sort("wall_ns")["submodule"][-1]
     return Finding(
         rule="negative_prompt",
-        title=said(
-            "Encoding the negative prompt takes {share} of the run",
-            share=as_percent(share(wall, total)),
-        ),
         evidence={
             "wall_ns": wall,
             "wall_share": share(wall, total),
             "calls": int(rows["calls"].sum()),
             "encoders": ", ".join(rows["submodule"]),
         },
-        hazard=said(
-            "Kept embeddings hold for the same negative prompt, sequence length, encoders and "
-            "their LoRAs alone."
-        ),
-        remedy=said(
-            "The negative prompt seldom changes: keep its embeddings (negative_prompt_embeds). "
-            "Else encode both prompts as one batch."
-        ),
         where=calls_of(analysis, longest),
         cost_ns=wall,
     )
@@ -112,23 +86,12 @@ def separate_guidance(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="separate_guidance",
-                title=said(
-                    "{submodule} is called twice a step for guidance, and {bound} of its "
-                    "device time is not bound by computation",
-                    submodule=row["submodule"],
-                    bound=as_percent(bound),
-                ),
                 evidence={
                     "uncond_calls": row["calls"],
                     "uncond_ns": row["wall_ns"],
                     "uncond_share": share(row["wall_ns"], total),
                     "not_compute_bound_share": bound,
                 },
-                hazard=said(
-                    "A batch of two needs twice the activation memory, and prompts of "
-                    "different lengths need padding and a mask, which change results slightly."
-                ),
-                remedy=said("Batch both branches in one call, or run them on two devices at once."),
                 where=calls_of(analysis, row["submodule"]),
                 cost_ns=round(row["wall_ns"] * bound),
             )
@@ -144,5 +107,5 @@ def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:
     busy = int(known["busy_ns"].sum())
     if share(busy, int(rows["busy_ns"].sum())) < 0.5:
         return None
-    other = known.filter(pl.col("verdict") != "compute-bound")
+    other = known.filter(pl.col("verdict") != Bound.COMPUTE.value)
     return share(int(other["busy_ns"].sum()), busy)

@@ -9,9 +9,16 @@ import polars as pl
 
 from profiler.analysis.findings.columns import FINDINGS
 from profiler.analysis.findings.finding import Finding
+from profiler.analysis.notes import plain_value
 from profiler.table.columns import schema
 
-__all__ = ["findings_table"]
+__all__ = ["evidence_text", "findings_table"]
+
+
+def evidence_text(finding: Finding) -> str:
+    """The evidence as a JSON object."""
+    values = {name: plain_value(value) for name, value in finding.evidence.items()}
+    return json.dumps(values, ensure_ascii=False)
 
 
 def findings_table(findings: Sequence[Finding]) -> pl.DataFrame:
@@ -20,11 +27,9 @@ def findings_table(findings: Sequence[Finding]) -> pl.DataFrame:
         (
             finding.rule,
             finding.severity,
-            finding.title,
             finding.cost_ns,
-            json.dumps(dict(finding.evidence), ensure_ascii=False),
-            finding.hazard,
-            finding.remedy,
+            finding.cost_share,
+            evidence_text(finding),
             finding.where.submodule,
             finding.where.layer,
             finding.where.device,

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.findings.measures import as_percent, share, total_ns
+from profiler.analysis.findings.measures import share, total_ns
 from profiler.analysis.manifest_numbers import finite_number
+from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
-from profiler.messages import said
 
 __all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time"]
 
@@ -29,9 +29,11 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
     kinds = tuple(dict.fromkeys(loss.kind for loss in losses))
     known = [loss for loss in losses if loss.count >= 0]
     worst = next((loss for loss in losses if loss.kind in _BREAKS), losses[0])
-    evidence: dict[str, int | float | str] = {
+    evidence: dict[str, Value] = {
         "losses": len(losses),
         "kinds": ", ".join(kinds),
+        "worst_kind": worst.kind,
+        "worst_in": worst.where,
         "worst": worst.detail,
     }
     for unit in dict.fromkeys(loss.unit for loss in known):
@@ -39,18 +41,7 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
         evidence[name] = sum(loss.count for loss in known if loss.unit == unit)
     return Finding(
         rule="incomplete_trace",
-        title=said(
-            "The trace lacks part of what ran: {kind} in {where}",
-            kind=worst.kind.replace("_", " "),
-            where=worst.where,
-        ),
         evidence=evidence,
-        hazard=said("Sums and shares are of what is left; idle time may be work not recorded."),
-        remedy=said(
-            "Read the losses in the head of the report. Copy cut or missing files again, else "
-            "record again: fewer calls with operators, or fewer pipeline calls, where events "
-            "dropped."
-        ),
         severity="high" if worst.kind in _BREAKS else "medium",
     )
 
@@ -65,20 +56,8 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
     if low < _OVERHEAD_LOW:
         return None
     operators, hooks = finite_number(overhead, "operators_ns"), finite_number(overhead, "hooks_ns")
-    title = (
-        said(
-            "Tracing took {share} of the run: operator times are not to be trusted",
-            share=as_percent(found),
-        )
-        if found < 1
-        else said(
-            "What tracing took is estimated at more than the run itself: operator times are not "
-            "to be trusted"
-        )
-    )
     return Finding(
         rule="tracing_overhead",
-        title=title,
         evidence={
             "overhead_share": found,
             "overhead_low_share": low,
@@ -86,14 +65,6 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
             "hooks_ns": round(hooks or 0),
             "operator_events": round(finite_number(overhead, "operator_events") or 0),
         },
-        hazard=said(
-            "Each recorded operator costs about the same, so short ones look longer than they "
-            "are, and a device may wait for a host that is busy recording."
-        ),
-        remedy=said(
-            "Believe calls and steps before operators. Trace fewer calls (--ops every:4), "
-            "leave some untraced (--calibrate) and compare the untraced column."
-        ),
         severity="high" if found >= _OVERHEAD_HIGH else "medium",
     )
 
@@ -105,24 +76,12 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="unaccounted_time",
-        title=said(
-            "{share} of the run is in no stage, or in several",
-            share=as_percent(account.residual_share),
-        ),
         evidence={
             "residual_share": account.residual_share,
             "between_stages_ns": account.gap_ns,
             "outside_its_stage_ns": account.outside_ns,
             "in_several_stages_ns": account.overlap_ns,
         },
-        hazard=said(
-            "Shares of stages are off by as much; work of the pipeline's own that no hook sees "
-            "hides in the gaps."
-        ),
-        remedy=said(
-            "Look at the timeline between the stages. Give own submodules and host work to "
-            "profile(submodules=…), or record overlapping pipeline calls one after the other."
-        ),
         severity="medium" if account.residual_share >= _RESIDUAL_MEDIUM else "low",
     )
 

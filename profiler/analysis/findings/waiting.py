@@ -6,20 +6,19 @@ from collections.abc import Mapping
 
 import polars as pl
 
+from profiler.analysis.findings.codes import Recorded
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.measures import (
     MATERIAL,
     accelerators,
-    as_percent,
     calls_of,
     share,
-    times,
     total_ns,
     unaligned,
 )
-from profiler.analysis.findings.waiting_words import SLOWER, SLOWER_WITH_STACKS, WAITED_FOR
+from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
-from profiler.messages import said
+from profiler.analysis.waiting.codes import WaitCause
 
 __all__ = ["host_bound", "idle_device", "idle_gaps", "transfers_exposed"]
 
@@ -30,6 +29,13 @@ _HIDDEN = 0.5  # of the transfers: more is as good as it gets without double buf
 _BUSY_DEVICE = 0.5  # of the run
 _IDLE_DEVICE = 0.1  # of the run
 _IN_CALLS = ("host_ns", "queued_ns")
+_WAITS = {  # by column of the idle table
+    "host_ns": WaitCause.LAUNCH,
+    "queued_ns": WaitCause.QUEUE,
+    "between_ns": WaitCause.HOST,
+    "other_device_ns": WaitCause.OTHER_DEVICE,
+    "data_ns": WaitCause.DATA,
+}
 
 
 def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
@@ -44,28 +50,17 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
         if share(wait, row["span_ns"]) < _HOST_WAIT or share(wait, total) < 2 * MATERIAL:
             continue
         stacks = bool(analysis.run.settings.get("with_stack"))
-        evidence: dict[str, int | float | str] = {
+        evidence: dict[str, Value] = {
             "host_wait_ns": wait,
             "host_wait_share": share(wait, row["span_ns"]),
             **_launches(analysis, device),
         }
         if stacks:
-            evidence["recorded"] = said("with Python stacks")
+            evidence["recorded"] = Recorded.PYTHON_STACKS
         found.append(
             Finding(
                 rule="host_bound",
-                title=said(
-                    "{device} waits for the host in its calls for {share} of the time",
-                    device=device,
-                    share=as_percent(share(wait, row["span_ns"])),
-                ),
                 evidence=evidence,
-                hazard=SLOWER_WITH_STACKS if stacks else SLOWER,
-                remedy=said(
-                    "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger "
-                    "batches, fused nodes. Record once with call spans only to see how much is "
-                    "left."
-                ),
                 where=calls_of(analysis, _longest_wait(analysis, device), device=device),
                 cost_ns=wait,
             )
@@ -84,34 +79,20 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
         gaps, length = row["long_gaps"], row["long_gap_ns"]
         if share(length, row["span_ns"]) < _GAPS or share(length, total) < 2 * MATERIAL:
             continue
-        largest = max(WAITED_FOR, key=lambda name: row[name])
-        most, remedy = WAITED_FOR[largest]
+        largest = max(_WAITS, key=lambda name: row[name])
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None
         found.append(
             Finding(
                 rule="idle_gaps",
-                title=said(
-                    "{device} stands still for over 100 µs {times}, {share} of its time: it "
-                    "waits most for {most}",
-                    device=row["device"],
-                    times=times(gaps),
-                    share=as_percent(share(length, row["span_ns"])),
-                    most=most,
-                ),
                 evidence={
                     "gaps": gaps,
                     "gap_ns": length,
                     "gap_share": share(length, row["span_ns"]),
                     "mean_gap_ns": length // max(gaps, 1),
-                    "waits_most_for": most,
+                    "waits_most_for": _WAITS[largest],
                     "waits_most_ns": row[largest],
                 },
-                hazard=said(
-                    "What it waits most for is of all its waiting, shorter gaps included. A "
-                    "gap that other requests fill costs nothing."
-                ),
-                remedy=remedy,
                 where=where or Where(device=row["device"]),
                 cost_ns=length,
             )
@@ -132,26 +113,12 @@ def transfers_exposed(analysis: Analysis) -> tuple[Finding, ...]:
         found.append(
             Finding(
                 rule="transfers_exposed",
-                title=said(
-                    "{device} waits for transfers for {share} of its time",
-                    device=row["device"],
-                    share=as_percent(share(wait, row["span_ns"])),
-                ),
                 evidence={
                     "data_wait_ns": wait,
                     "data_wait_share": share(wait, row["span_ns"]),
                     "transfer_ns": row["transfer_ns"],
                     "hidden_share": hidden,
                 },
-                hazard=said(
-                    "Transfers ahead of need take memory for a second buffer; from pageable "
-                    "memory they do not overlap at all."
-                ),
-                remedy=said(
-                    "Pin host memory and copy on a stream of its own ahead of need; keep "
-                    "weights resident instead of offloading; leave tensors on the device "
-                    "between submodules."
-                ),
                 where=Where(device=row["device"]),
                 cost_ns=wait,
             )
@@ -178,13 +145,6 @@ def idle_device(analysis: Analysis) -> Finding | None:
         return None
     return Finding(
         rule="idle_device",
-        title=said(
-            "Calls on {least} take {share} of the run, those on {busiest} {share_2}",
-            least=least,
-            share=as_percent(used[least][0]),
-            busiest=busiest,
-            share_2=as_percent(used[busiest][0]),
-        ),
         evidence={
             "devices": len(used),
             "idle_device_calls_ns": used[least][1],
@@ -192,14 +152,6 @@ def idle_device(analysis: Analysis) -> Finding | None:
             "busy_device": busiest,
             "busy_device_share": used[busiest][0],
         },
-        hazard=said(
-            "A placement that was chosen for memory is no mistake; work that is divided over "
-            "devices pays for transfers."
-        ),
-        remedy=said(
-            "Run the branches of guidance or several requests on both devices, or encode the "
-            "next request there meanwhile; profile-sd3 predict compares placements."
-        ),
         where=Where(device=least),
     )
 

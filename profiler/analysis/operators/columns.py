@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.operators.codes import SplitPart
 from profiler.table.columns import DATA_ONLY, Column
 
 __all__ = ["GEOMETRY", "OPERATORS"]
@@ -109,7 +110,7 @@ GEOMETRY: tuple[Column, ...] = (
         _TEXT,
         "",
         "whole, compute, movement (dma and copy), or device: on one device",
-        kind="word",
+        codes=SplitPart,
     ),
     Column("device", _TEXT, "", "the device, where the part is that on one", True),
     Column("calls", _INT64, "", "calls it ran in", importance=15),

@@ -18,6 +18,7 @@ import polars as pl
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.batches import Codes, counts
 from profiler.analysis.expressions import ratio
+from profiler.analysis.operators.codes import SplitPart
 from profiler.analysis.operators.columns import GEOMETRY
 from profiler.analysis.operators.folds import SUMS, Folds, fold_by
 from profiler.events import CATEGORIES
@@ -26,7 +27,7 @@ from profiler.table.columns import schema
 __all__ = ["geometry_table"]
 
 _MOVES = np.isin(CATEGORIES, ("dma", "copy"))
-_PARTS = ("whole", "compute", "movement", "device")
+_PARTS = tuple(part.value for part in SplitPart)
 _Flags = npt.NDArray[np.bool_]
 
 

@@ -16,6 +16,7 @@ import polars as pl
 
 from profiler.analysis.manifest_numbers import byte_count
 from profiler.analysis.prediction.workload import Task, Workload
+from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
 
@@ -195,10 +196,10 @@ def _relative_time(
 ) -> float | None:
     """Time of operators on `target` / on `base`, None where a rate that decides is not known."""
     ratios = {
-        "compute-bound": _peak_ratio(base, target),
-        "memory-bound": _ratio(base.memory_bandwidth, target.memory_bandwidth),
-        "launch-bound": _ratio(target.launch_ns, base.launch_ns),
-        "host-bound": 1.0,
+        Bound.COMPUTE.value: _peak_ratio(base, target),
+        Bound.MEMORY.value: _ratio(base.memory_bandwidth, target.memory_bandwidth),
+        Bound.LAUNCH.value: _ratio(target.launch_ns, base.launch_ns),
+        Bound.HOST.value: 1.0,
     }
     total = weighted = 0.0
     for verdict, busy in operators.select("verdict", "busy_ns").iter_rows():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.roofline.codes import Bound, FusionKind
 from profiler.table.columns import DATA_ONLY, Column
 
 __all__ = ["FUSIONS", "ROOFLINE", "ROOFLINE_ROLES"]
@@ -70,9 +71,9 @@ _WORK: tuple[Column, ...] = (
         "verdict",
         _TEXT,
         "",
-        "compute-bound, memory-bound, launch-bound or host-bound",
+        "what bounds it: " + ", ".join(Bound),
         True,
-        kind="word",
+        codes=Bound,
     ),
 )
 
@@ -117,8 +118,8 @@ FUSIONS: tuple[Column, ...] = (
         "what",
         _TEXT,
         "",
-        "attention, norm, modulation, norm and modulation, rope, softmax or elementwise",
-        kind="word",
+        ", ".join(FusionKind),
+        codes=FusionKind,
     ),
     Column(
         "layer",

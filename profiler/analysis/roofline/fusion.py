@@ -14,6 +14,7 @@ import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.kinds import Kinds
+from profiler.analysis.roofline.codes import FusionKind
 from profiler.analysis.roofline.columns import FUSIONS
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.roofline.fusible_chains import Chain, find_chains
@@ -96,7 +97,7 @@ def _row(
     what = _what(chain, {fact[3] for fact in facts}) or _what_by_hand(chain, works, names)
     busy = sum(fact[2] for fact in facts)
     saved_ns = _saved_ns(chain, works, busy, profile)
-    return what, " → ".join(names), facts[0][0], busy, chain.saved_bytes, saved_ns
+    return what.value, " → ".join(names), facts[0][0], busy, chain.saved_bytes, saved_ns
 
 
 def _representatives(calls: pl.DataFrame) -> list[tuple[str, int, int]]:
@@ -123,16 +124,17 @@ def _sequences(kinds: Kinds, commands: CommandArrays, call: int) -> list[tuple[s
     ]
 
 
-def _what(chain: Chain, roles: set[str | None]) -> str:
-    """What a chain is by the roles of its commands, "" where these do not tell."""
+def _what(chain: Chain, roles: set[str | None]) -> FusionKind | None:
+    """What a chain is by the roles of its commands, None where these do not tell."""
     if chain.is_attention:
-        return "attention"
+        return FusionKind.ATTENTION
     if {"norm", "modulation"} <= roles:
-        return "norm and modulation"
-    return next((role for role in ("norm", "modulation", "rope") if role in roles), "")
+        return FusionKind.NORM_AND_MODULATION
+    of_role = (FusionKind.NORM, FusionKind.MODULATION, FusionKind.ROPE)
+    return next((kind for kind in of_role if kind.value in roles), None)
 
 
-def _what_by_hand(chain: Chain, members: Sequence[Work | None], names: Sequence[str]) -> str:
+def _what_by_hand(chain: Chain, members: Sequence[Work | None], names: Sequence[str]) -> FusionKind:
     """What a chain is by its operations."""
     by_hand = Family.REDUCTION in chain.families and any(
         name.removeprefix("aten::") in _ROOTS for name in names
@@ -140,10 +142,11 @@ def _what_by_hand(chain: Chain, members: Sequence[Work | None], names: Sequence[
     is_norm = Family.NORM in chain.families or by_hand
     modulates = any(_modulates(work) for work in members if work is not None)
     if is_norm:
-        return "norm and modulation" if modulates else "norm"
+        return FusionKind.NORM_AND_MODULATION if modulates else FusionKind.NORM
     if modulates:
-        return "modulation"
-    return "softmax" if Family.SOFTMAX in chain.families else "elementwise"
+        return FusionKind.MODULATION
+    softmax = Family.SOFTMAX in chain.families
+    return FusionKind.SOFTMAX if softmax else FusionKind.ELEMENTWISE
 
 
 def _modulates(work: Work) -> bool:

@@ -33,6 +33,7 @@ import polars as pl
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.kind_times import kind_times
 from profiler.analysis.kinds import Kinds
+from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.columns import ROOFLINE, ROOFLINE_ROLES
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.work.of_kinds import KindWork
@@ -40,7 +41,6 @@ from profiler.table.columns import Column, schema
 
 __all__ = [
     "ABOVE_ROOF",
-    "VERDICTS",
     "as_declared",
     "kind_roof",
     "operator_roofline",
@@ -50,7 +50,6 @@ __all__ = [
 ABOVE_ROOF = 1.1
 """`of_roof` from which on the roof is not to be trusted: a cache, or a profile that is too low."""
 
-VERDICTS = ("compute-bound", "memory-bound", "launch-bound", "host-bound")
 _LEFT_OUT = ("host", "sync", "dma")
 _COMPUTED = frozenset(("flops", "bytes", "attainable_ns", "saved_bytes", "saved_ns"))
 _LARGEST = 1 << 62  # fits an int64 after it was a float
@@ -67,7 +66,7 @@ def kind_roof(
     are computed.
 
     Columns: kind, device, commands, busy_ns, wait_ns, flops, bytes, compute_ns, memory_ns,
-    launch_ns, attainable_ns (null: not known), bound (index in VERDICTS of the longest term).
+    launch_ns, attainable_ns (null: not known), bound (index in Bound of the longest term).
     """
     kept = np.isin(kinds.table["category"], _LEFT_OUT, invert=True)
     times = kind_times(kinds, commands, kept)
@@ -208,14 +207,14 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
             pl.col("attainable_ns") / pl.col("known_ns")
         ),
         verdict=pl.when(pl.col("wait_ns") > pl.col("busy_ns"))
-        .then(pl.lit("host-bound"))
+        .then(pl.lit(Bound.HOST.value))
         .when(pl.col("attainable_ns").is_null() | (most <= 0) | too_little)
         .then(None)
         .when(pl.col("bound_0") == most)
-        .then(pl.lit("compute-bound"))
+        .then(pl.lit(Bound.COMPUTE.value))
         .when(pl.col("bound_1") == most)
-        .then(pl.lit("memory-bound"))
-        .otherwise(pl.lit("launch-bound")),
+        .then(pl.lit(Bound.MEMORY.value))
+        .otherwise(pl.lit(Bound.LAUNCH.value)),
     )
 
 

@@ -8,7 +8,8 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.batches import Times
-from profiler.messages import said
+from profiler.analysis.notes import Note
+from profiler.analysis.steps.codes import OutlierRule, StepSource
 
 __all__ = ["OUTLIER_RULE", "StepSummary", "outliers", "step_summary"]
 
@@ -16,11 +17,14 @@ _SCALE = 1.4826  # the MAD times this estimates the standard deviation of normal
 _DEVIATIONS = 3.0
 _RATIO = 1.05
 _ENOUGH = 5  # steps; the median deviation of fewer says nothing
-OUTLIER_RULE = said(
-    "longer than the median by more than 3 scaled median absolute deviations "
-    "(1.4826 MAD; Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766) and by more than 5 %; "
-    "of at least 5 steps"
+OUTLIER_RULE = Note.of(
+    OutlierRule.MEDIAN_DEVIATION,
+    deviations=_DEVIATIONS,
+    scale=_SCALE,
+    excess_share=round(_RATIO - 1, 6),
+    fewest=_ENOUGH,
 )
+"""When a step stands out (Leys et al. 2013, J. Exp. Soc. Psychol. 49(4), 764-766)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +32,7 @@ class StepSummary:
     """Statistics over the rows of `steps`; times are 0 where there are none.
 
     `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
-    several) that `rule` singles out. `measured_by` is `"step spans"`, or `"calls"` where the run
+    several) that `rule` singles out. `measured_by` is `step_spans`, or `calls` where the run
     has no step spans and a step is taken to last from its first call's begin to its last's end.
     """
 
@@ -38,14 +42,14 @@ class StepSummary:
     max_ns: int
     mean_ns: int
     outliers: tuple[str, ...]
-    rule: str
-    measured_by: str
+    rule: Note
+    measured_by: StepSource
 
 
 def step_summary(steps: pl.DataFrame, *, from_spans: bool) -> StepSummary:
     """Statistics of the rows of `steps`; outliers as they are marked there."""
     durations = steps["duration_ns"].to_numpy()
-    measured_by = said("step spans") if from_spans else said("calls")
+    measured_by = StepSource.STEP_SPANS if from_spans else StepSource.CALLS
     if not len(durations):
         return StepSummary(0, 0, 0, 0, 0, (), OUTLIER_RULE, measured_by)
     several = steps["pipeline"].n_unique() > 1

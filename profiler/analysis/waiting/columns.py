@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.waiting.codes import PathPart
 from profiler.table.columns import DATA_ONLY, Column
 
 __all__ = ["BOUNDARIES", "CRITICAL_PATH", "IDLE", "STRANDED"]
@@ -99,7 +100,7 @@ CRITICAL_PATH: tuple[Column, ...] = (
         importance=DATA_ONLY,
     ),
     Column("submodule", _TEXT, "", "submodule of the call; null for work in no call", True),
-    Column("part", _TEXT, "", "call, compute, transfer, queued or host work", kind="word"),
+    Column("part", _TEXT, "", ", ".join(PathPart), codes=PathPart),
     Column("device", _TEXT, "", "where it ran, or the call was placed", True, importance=2),
     Column(
         "pieces", _INT64, "", "calls, commands or host work of that part on the path", importance=1

@@ -35,6 +35,7 @@ import polars as pl
 from profiler.analysis.arrays import CommandArrays, ends, positions, text_codes
 from profiler.analysis.batches import Codes, Times
 from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.waiting.codes import PathPart
 from profiler.analysis.waiting.columns import CRITICAL_PATH
 from profiler.analysis.waiting.coverage import Cover
 from profiler.analysis.waiting.device_queues import Queues, Stretch
@@ -44,10 +45,10 @@ from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES, NO_PIPELINE
 from profiler.table.columns import schema
 
-__all__ = ["PARTS", "critical_path_table"]
+__all__ = ["critical_path_table"]
 
-PARTS = ("call", "compute", "transfer", "queued", "host work")
-_CALL, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(PARTS))
+_PARTS = tuple(part.value for part in PathPart)
+_CALL, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(_PARTS))
 _PART = np.array(
     [
         {"host": _HOST_WORK, "dma": _TRANSFER, "copy": _TRANSFER}.get(name, _COMPUTE)
@@ -93,17 +94,17 @@ class _Names:
         )
 
     def __len__(self) -> int:
-        return len(self.submodules) * len(PARTS) * len(self.places)
+        return len(self.submodules) * len(_PARTS) * len(self.places)
 
     def code(self, submodule: Times, part: Codes | int, place: Codes) -> Times:
         """The numbers of these, int64 [n]."""
-        return (submodule * len(PARTS) + part) * len(self.places) + place
+        return (submodule * len(_PARTS) + part) * len(self.places) + place
 
     def named(self, code: int) -> tuple[str | None, str, str | None]:
         """Submodule, part and device of a number."""
         rest, place = divmod(code, len(self.places))
-        submodule, part = divmod(rest, len(PARTS))
-        return self.submodules[submodule], PARTS[part], self.places[place]
+        submodule, part = divmod(rest, len(_PARTS))
+        return self.submodules[submodule], _PARTS[part], self.places[place]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.comparison.codes import Verdict
 from profiler.analysis.comparison.compare import Comparison
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, bars_layout, escaped, shortened
 from profiler.report.palette import HOST, LINE, PAGE, ROLE_COLOURS, Theme
+from profiler.report.sentences.worded import label
 from profiler.report.units import duration
 
 __all__ = ["changes"]
@@ -19,10 +21,10 @@ _LEAST = -110.0  # per cent: a part that is gone is at -100
 _LEAST_SPAN = 10.0  # per cent that an interval may go beyond all changes
 _SMALL = {"size": 11}
 _VERDICTS = {
-    "slower": (PAGE["alert"], "triangle-right"),
-    "faster": (ROLE_COLOURS["convolution"], "triangle-left"),
-    "within noise": (HOST, "circle"),
-    "measured once": (HOST, "circle-open"),
+    Verdict.SLOWER: (PAGE["alert"], "triangle-right"),
+    Verdict.FASTER: (ROLE_COLOURS["convolution"], "triangle-left"),
+    Verdict.WITHIN_NOISE: (HOST, "circle"),
+    Verdict.MEASURED_ONCE: (HOST, "circle-open"),
 }
 
 
@@ -40,7 +42,7 @@ def changes(comparison: Comparison, theme: Theme = "light") -> Chart:
             {
                 "type": "scatter",
                 "mode": "markers",
-                "name": said(verdict),
+                "name": label(verdict),
                 "y": [str(number) for number, _ in own],
                 "x": [_percent(row["change"]) for _, row in own],
                 "error_x": _interval([row for _, row in own], colour.on(theme)),
@@ -89,7 +91,7 @@ def _text(row: dict[str, object]) -> str:
         change=f"{_percent(row['change']):+.1f}",
         base=duration(float(str(row["base_ns"]))),
         new=duration(float(str(row["new_ns"]))),
-        verdict=said(str(row["verdict"])),
+        verdict=label(Verdict(str(row["verdict"]))),
     )
 
 

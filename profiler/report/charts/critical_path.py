@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.result import Analysis
+from profiler.analysis.waiting.codes import PathPart
 from profiler.messages import Said, joined, said
 from profiler.report.charts.style import (
     Chart,
@@ -20,8 +21,8 @@ from profiler.report.palette import (
     Theme,
     submodule_colours,
 )
+from profiler.report.sentences.worded import labels
 from profiler.report.units import count, duration, percent
-from profiler.report.words import word
 
 __all__ = ["critical_path"]
 
@@ -57,5 +58,6 @@ def critical_path(analysis: Analysis, theme: Theme = "light") -> Chart:
     return {"data": [picking(trace, picks)], "layout": made}
 
 
-def _name(submodule: str | None, part: str) -> Said:
-    return joined(" ", [submodule, word(part)] if submodule else [word(part)])
+def _name(submodule: str | None, part: str | None) -> Said:
+    names = labels([part], PathPart)
+    return joined(" ", [submodule, *names] if submodule else names)

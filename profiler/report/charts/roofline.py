@@ -9,13 +9,14 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.messages import joined, said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking
 from profiler.report.excerpts import with_rates
 from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
+from profiler.report.sentences.worded import label
 from profiler.report.units import duration
-from profiler.report.words import word
 
 __all__ = ["roofline"]
 
@@ -84,7 +85,7 @@ def _text(row: Mapping[str, Any]) -> str:
         device=row["device"],
     )
     if row["verdict"]:
-        title = joined(", ", [title, word(row["verdict"])])
+        title = joined(", ", [title, label(Bound(row["verdict"]))])
     return said(
         "{title}\nbusy {busy}, {rate} GFLOP/s, {intensity} FLOPs/byte",
         title=title,

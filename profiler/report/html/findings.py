@@ -7,15 +7,13 @@ from html import escape
 
 from profiler.analysis.findings.finding import Finding, Severity, Where
 from profiler.messages import Said, said
-from profiler.report.facts import named_value
 from profiler.report.language import spoken
-from profiler.report.units import count, duration
-from profiler.report.words import word
+from profiler.report.sentences.findings.words import evidence_pairs, words
+from profiler.report.units import duration
 
 __all__ = ["finding_html"]
 
 _CALLS = 6  # links to calls
-_WORDS = ("what", "speaks_for_it")  # evidence that no trace names
 _SEVERITIES: dict[Severity, Said] = {
     "high": said("high"),
     "medium": said("medium"),
@@ -25,36 +23,28 @@ _SEVERITIES: dict[Severity, Said] = {
 
 def finding_html(finding: Finding) -> str:
     """One finding; what it is about are buttons that `templates/findings.js` brings to life."""
-    cost = finding.cost_ns
+    cost, said_of = finding.cost_ns, words(finding)
     saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
     head = (
         f'<p class="verdict"><span class="severity">{spoken(_SEVERITIES[finding.severity])}</span>'
-        f"<strong>{spoken(finding.title)}</strong>"
+        f"<strong>{spoken(said_of.title)}</strong>"
         + (f'<span class="saves">{spoken(saves)}</span>' if saves else "")
         + "</p>"
     )
     evidence = "".join(
         f"<div><dt>{spoken(said(name))}</dt><dd>{spoken(value)}</dd></div>"
-        for name, value in (_named(str(key), value) for key, value in finding.evidence.items())
+        for name, value in evidence_pairs(finding)
     )
     links = "".join(_links(finding.where))
     return (
         f'<article class="finding {escape(finding.severity)}" data-rule="{escape(finding.rule)}"'
         f"{_about(finding.where)}>"
         f'{head}<dl class="evidence">{evidence}</dl>'
-        f'<p class="remedy">{spoken(finding.remedy)}</p>'
-        f'<p class="help"><b>{spoken(said("Beware:"))}</b> {spoken(finding.hazard)}</p>'
+        f'<p class="remedy">{spoken(said_of.remedy)}</p>'
+        f'<p class="help"><b>{spoken(said("Beware:"))}</b> {spoken(said_of.hazard)}</p>'
         + (f'<p class="where">{links}</p>' if links else "")
         + "</article>"
     )
-
-
-def _named(key: str, value: int | float | str) -> tuple[str, str]:
-    name, text = named_value(
-        key, word(value) if key in _WORDS and isinstance(value, str) else value
-    )
-    whole = isinstance(value, int) and text == str(value)  # and has no unit
-    return name, count(int(value)) if whole else text
 
 
 def _about(where: Where) -> str:

@@ -25,6 +25,7 @@ from profiler.analysis.roles.of_commands import with_roles
 from profiler.errors import InputError, MissingPackageError
 from profiler.report.query.answer import Answer
 from profiler.report.query.tables import tables_of_sql, with_run
+from profiler.report.tables import worded_tables
 from profiler.table.columns import TABLES
 from profiler.table.run import Run
 
@@ -133,7 +134,9 @@ class Database:
         if not table.of_analysis:
             frame = with_run({run: of.args.collect() for run, of in self._runs.items()})
         else:
-            tables = {run: of.tables()[table.of_analysis] for run, of in self._analyses.items()}
+            tables = {
+                run: worded_tables(of)[table.of_analysis] for run, of in self._analyses.items()
+            }
             frame = with_run(tables)
         self._make(name, frame)
         return True

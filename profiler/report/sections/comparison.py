@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS, RUNS
 from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import Said, said, sentence
@@ -11,13 +12,14 @@ from profiler.report.charts.comparison import changes
 from profiler.report.diff_text import headline
 from profiler.report.model import Figure, Part, ReportInput, SectionKind
 from profiler.report.patterns import pattern
+from profiler.report.sentences.worded import worded
 from profiler.report.views import renamed, table
 from profiler.table.columns import MINOR, Column
 
 __all__ = ["SECTION"]
 
 _ROWS = 200  # of a table
-_ONLY = "only in"
+_ONLY = tuple(side.alone.value for side in Side)
 _TIMES = (
     renamed(METRICS, "base_ns", label="baseline"),
     renamed(METRICS, "new_ns", label="this run"),
@@ -25,7 +27,7 @@ _TIMES = (
     renamed(METRICS, "change", kind="change"),
     renamed(METRICS, "low", label="from", kind="change", importance=MINOR),
     renamed(METRICS, "high", label="to", kind="change", importance=MINOR),
-    renamed(METRICS, "verdict", kind="word"),
+    "verdict",
 )
 _WHOLE = (
     renamed(METRICS, "metric", label="part", kind="layer"),
@@ -41,7 +43,7 @@ _MODULES = (
     *_TIMES,
 )
 _RUNS = (
-    renamed(RUNS, "side", kind="word"),
+    "side",
     renamed(RUNS, "run_id", label="run"),
     "pipeline",
     renamed(RUNS, "devices", kind="list"),
@@ -63,6 +65,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     whole = metrics.filter(
         ~single & ~pl.col("level").is_in(("role", "modules", "module")).fill_null(value=False)
     )
+    notes = (sentence(worded(note)) for note in comparison.notes)
     selected = bool(of.analysis.run.selection)
     runs = table("comparison_runs", "runs", _RUNS, RUNS, comparison.runs, shown=20)
     return (
@@ -70,7 +73,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             lead=said("{headline}.", headline=headline(comparison)),
             figure=Figure("comparison", lambda theme: changes(comparison, theme)),
             table=table("comparison", "parts", _WHOLE, METRICS, whole, search=True),
-            notes=(_rule(), *_of_whole_runs(selected), *map(sentence, comparison.notes)),
+            notes=(_rule(), *_of_whole_runs(selected), *notes),
             always=True,
         ),
         _part(said("Steps"), said("steps"), metrics.filter(single), _STEPS, of),
@@ -126,7 +129,7 @@ def _modules(rows: pl.DataFrame) -> pl.DataFrame:
     folded = single.with_columns(module=pattern(pl.col("module")))
     keys = ["submodule", "role", "module"]
     covered = folded.join(together, on=keys, how="semi")["metric"].to_list()
-    alone = pl.col("verdict").str.starts_with(_ONLY)
+    alone = pl.col("verdict").is_in(_ONLY)
     return pl.concat([together, single.filter(alone | ~pl.col("metric").is_in(covered))])
 
 

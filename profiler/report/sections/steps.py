@@ -14,6 +14,7 @@ from profiler.report.charts.step_matrix import matrix_chart, matrix_of
 from profiler.report.charts.steps import steps
 from profiler.report.excerpts import changing_parts, explained_outliers, outlier_count
 from profiler.report.model import Figure, Part, ReportInput
+from profiler.report.sentences.worded import label, worded
 from profiler.report.units import count, counted, duration
 from profiler.report.views import table
 from profiler.table.columns import Column
@@ -110,8 +111,8 @@ def _durations(analysis: Analysis) -> Part:
     )
     rule = said(
         "Measured by {measured_by}. An outlier is {rule}.",
-        measured_by=summary.measured_by,
-        rule=summary.rule,
+        measured_by=label(summary.measured_by),
+        rule=worded(summary.rule),
     )
     figure = Figure("steps", lambda theme: steps(analysis, theme), step_bars(analysis))
     return Part(said("Steps"), lead=lead, figure=figure, notes=(rule,), anchor="steps")

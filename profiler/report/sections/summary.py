@@ -13,6 +13,7 @@ from profiler.report.diff_text import headline as difference
 from profiler.report.facts import key_facts, missing_lines
 from profiler.report.headline import at_once, headline
 from profiler.report.model import ReportInput, SectionKind, Summary
+from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
 
 __all__ = ["SECTION", "summary_of"]
@@ -90,7 +91,7 @@ def _against(comparison: Comparison | None) -> str:
 def _accounting(account: Accounting) -> Iterator[str]:
     """The accounting identity, its residual with what explains it, and whose time is in it."""
     if not account.possible:
-        yield said("No accounting of the whole time: {why}.", why=account.why_not)
+        yield said("No accounting of the whole time: {why}.", why=why_not(account.why_not))
     else:
         yield from _identity(account)
     if account.overlapping:

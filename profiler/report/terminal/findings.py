@@ -7,9 +7,8 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from profiler.analysis.findings.finding import Finding, Severity
-from profiler.report.facts import named_value
+from profiler.report.sentences.findings.words import evidence_pairs, words
 from profiler.report.terminal.layout import shorten, wrapped
-from profiler.report.units import count
 
 __all__ = ["evidence_text", "finding_texts"]
 
@@ -32,19 +31,13 @@ def finding_texts(findings: Sequence[Finding], width: int) -> Iterator[Text]:
 
 def evidence_text(finding: Finding, numbers: int | None = None) -> str:
     """`"host wait 424 ms, host wait share 36 %"`: the first `numbers` of the evidence, or all."""
-    return ", ".join(_pair(*pair) for pair in list(finding.evidence.items())[:numbers])
-
-
-def _pair(key: str, value: float | str) -> str:
-    name, text = named_value(key, value)
-    if isinstance(value, int) and text == str(value):  # it has no unit
-        text = count(value)
-    return f"{name} {shorten(text, _TEXT)}"
+    pairs = list(evidence_pairs(finding))[:numbers]
+    return ", ".join(f"{name} {shorten(text, _TEXT)}" for name, text in pairs)
 
 
 def _title(finding: Finding, width: int) -> Iterator[Text]:
     """Severity and title."""
-    for number, part in enumerate(wrapped(finding.title, width)):
+    for number, part in enumerate(wrapped(words(finding).title, width)):
         label = Text(f"{'' if number else finding.severity:<{_INDENT}}", _STYLES[finding.severity])
         yield label.append(part, style="not dim not bold default")
 
@@ -53,5 +46,5 @@ def _reasons(finding: Finding, width: int) -> Iterator[Text]:
     """Evidence and remedy."""
     for part in wrapped(evidence_text(finding, _NUMBERS), width):
         yield Text(" " * _INDENT + part, style="dim")
-    for part in wrapped(f"→ {finding.remedy}", width):
+    for part in wrapped(f"→ {words(finding).remedy}", width):
         yield Text(" " * _INDENT + part)

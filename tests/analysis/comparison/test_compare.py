@@ -9,10 +9,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis.comparison.columns import LEVELS, UNITS, VERDICTS
+from profiler.analysis.comparison.codes import Resampled, Verdict
+from profiler.analysis.comparison.columns import LEVELS
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.comparison.measure import measure
 from profiler.errors import InputError
+from profiler.report.sentences.worded import worded
 from profiler.trace.manifest import RunInfo
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
 from tests.runs import make_call, make_run, tiny_run
@@ -32,7 +34,7 @@ def test_first_calls_are_compared_apart():
     """The first step is measured once a run."""
     found = row(compared(steps_run(BASE), steps_run((900, *BASE[1:]))), "denoise.step.first")
     assert (found["base_ns"], found["new_ns"], found["calls"]) == (500, 900, "first")
-    assert found["verdict"] == "measured once"
+    assert found["verdict"] == "measured_once"
     assert (found["low"], found["resampled"]) == (None, None)
 
 
@@ -62,7 +64,7 @@ def test_the_same_run_differs_by_nothing():
     """Every metric of a run against itself changes by 0 and is not called."""
     found = compared(steps_run(BASE), steps_run(BASE))
     assert set(found.metrics["difference_ns"]) == {0}
-    assert set(found.metrics["verdict"]) == {"within noise", "measured once"}
+    assert set(found.metrics["verdict"]) == {"within_noise", "measured_once"}
 
 
 def test_several_runs_are_resampled_as_runs():
@@ -83,8 +85,8 @@ def test_several_baselines_against_one_run():
     base = [steps_run((500, value, value)) for value in (100, 101, 102, 99, 98)]
     slower, same = (compared(base, steps_run((500, v, v))) for v in (150, 101))
     assert row(slower, "denoise.step")["verdict"] == "slower"
-    assert row(same, "denoise.step")["verdict"] == "within noise"
-    assert any("one new run" in note for note in slower.notes)
+    assert row(same, "denoise.step")["verdict"] == "within_noise"
+    assert any("one new run" in note for note in map(worded, slower.notes))
 
 
 def test_pipeline_calls_of_one_run():
@@ -93,7 +95,7 @@ def test_pipeline_calls_of_one_run():
     found = compared(base, new)
     whole = row(found, "end_to_end")
     assert (whole["base_ns"], whole["new_ns"], whole["calls"]) == (200, 300, "steady")
-    assert (whole["resampled"], whole["base_count"]) == ("pipeline calls", 4)
+    assert (whole["resampled"], whole["base_count"]) == ("pipeline_calls", 4)
     assert row(found, "end_to_end.first")["base_count"] == 1
     assert row(found, "denoise.step")["base_count"] == 5  # steady steps of the first call too
 
@@ -101,9 +103,9 @@ def test_pipeline_calls_of_one_run():
 def test_other_numbers_of_steps():
     """4 steps against 2: steps compare, those that one side lacks are only in the other."""
     found = verdicts(compared(steps_run((5, 100, 100, 101)), steps_run((5, 100))))
-    assert found["denoise.step"] == "within noise"
-    assert found["denoise.step.1"] == "measured once"
-    assert found["denoise.step.3"] == "only in base"
+    assert found["denoise.step"] == "within_noise"
+    assert found["denoise.step.1"] == "measured_once"
+    assert found["denoise.step.3"] == "only_in_base"
 
 
 def test_a_module_is_compared_as_the_nearest_that_both_have():
@@ -120,9 +122,9 @@ def test_a_module_of_one_side():
     new = steps_run(BASE, parts=(("blocks.0.ff.a", "mlp"), ("blocks.1.ff.a", "mlp")))
     found = verdicts(compared(base, new))
     stem = "submodule.transformer.role.mlp.module."
-    assert found[f"{stem}blocks.0.ff.a"] == "within noise"
-    assert found[f"{stem}blocks.0.ff.b"] == "only in base"
-    assert found[f"{stem}blocks.1.ff.a"] == "only in new"
+    assert found[f"{stem}blocks.0.ff.a"] == "within_noise"
+    assert found[f"{stem}blocks.0.ff.b"] == "only_in_base"
+    assert found[f"{stem}blocks.1.ff.a"] == "only_in_new"
 
 
 def test_modules_of_equal_blocks_are_compared_together_too():
@@ -152,7 +154,7 @@ def test_where_the_other_side_has_no_paths_roles_are_the_finest():
     parts = (("aten::native_layer_norm", "norm"), ("aten::mm", "mlp"))
     found = verdicts(compared(steps_run(BASE), steps_run(SLOWER, parts=parts)))
     assert not [name for name in found if ".module." in name]
-    assert found["submodule.transformer.role.norm"] == "within noise"
+    assert found["submodule.transformer.role.norm"] == "within_noise"
 
 
 def test_branches():
@@ -171,8 +173,8 @@ def test_branches():
     whole = row(found, "submodule.transformer")
     assert (whole["base_ns"], whole["new_ns"]) == (50, 100)
     by_branch = verdicts(found)
-    assert by_branch["submodule.transformer.branch.batched"] == "only in base"
-    assert by_branch["submodule.transformer.branch.uncond"] == "only in new"
+    assert by_branch["submodule.transformer.branch.batched"] == "only_in_base"
+    assert by_branch["submodule.transformer.branch.uncond"] == "only_in_new"
 
 
 def test_calls_of_no_pipeline_are_samples_by_themselves():
@@ -207,12 +209,12 @@ def test_calibrated_times_are_used_where_both_sides_have_them():
     ):
         assert (row(found, name)["base_ns"], row(found, name)["new_ns"]) == (base, new)
         assert row(found, name)["calibrated"]
-    assert any("calibrated" in note for note in found.notes)
+    assert any("calibrated" in note for note in map(worded, found.notes))
     raw = compared(runs[0], steps_run(BASE))
     assert raw.calibrated == ()
     assert row(raw, "submodule.transformer")["base_ns"] == 90
     assert not row(raw, "submodule.transformer")["calibrated"]
-    assert any("as traced" in note for note in raw.notes)
+    assert any("as traced" in note for note in map(worded, raw.notes))
 
 
 def test_a_cost_within_noise_on_one_side_scales_neither():
@@ -224,9 +226,9 @@ def test_a_cost_within_noise_on_one_side_scales_neither():
     )
     found = compared(steps_run(BASE, info=_calibrated(0.5)), steps_run(BASE, info=known))
     times = row(found, "submodule.transformer")
-    assert (times["base_ns"], times["new_ns"], times["verdict"]) == (90, 90, "within noise")
+    assert (times["base_ns"], times["new_ns"], times["verdict"]) == (90, 90, "within_noise")
     assert (found.calibrated, times["calibrated"]) == ((), False)
-    tracing = [note for note in found.notes if "trac" in note]
+    tracing = [note for note in map(worded, found.notes) if "trac" in note]
     assert tracing == [
         "as traced, for what tracing costs is within noise in some of the runs: transformer"
     ]
@@ -244,7 +246,7 @@ def test_untraced_calls_are_not_scaled():
 def test_tracing_of_one_side_is_said():
     """Traced calls take longer than untraced ones."""
     untraced = steps_run(BASE, untraced=range(len(BASE)))
-    notes = compared(steps_run(BASE), untraced).notes
+    notes = [*map(worded, compared(steps_run(BASE), untraced).notes)]
     assert any("traced in base only" in note for note in notes)
 
 
@@ -253,7 +255,7 @@ def test_other_settings_devices_and_versions_are_said():
     base = steps_run(BASE, info=RunInfo("a", settings={"steps": 4}, versions={"torch": "2.9"}))
     new = steps_run(BASE, info=RunInfo("a", settings={"steps": 8}, versions={"torch": "2.10"}))
     calls = new.calls.with_columns(device=pl.lit("cpu:0").cast(pl.Categorical))
-    notes = compared(base, replace(new, calls=calls)).notes
+    notes = [*map(worded, compared(base, replace(new, calls=calls)).notes)]
     assert "settings differ: steps 4 → 8" in notes
     assert "versions differ: torch 2.9 → 2.10" in notes
     assert "not the same devices: cuda:0 → cpu:0" in notes
@@ -281,8 +283,8 @@ def test_what_holds_of_every_comparison(base, new):
     """Names are unique, the difference lies in its interval, verdicts follow from it."""
     found = compared([steps_run(s) for s in base], [steps_run(s) for s in new]).metrics
     assert found["metric"].is_unique().all()
-    assert set(found["verdict"]) <= set(VERDICTS)
-    assert set(found["resampled"].drop_nulls()) <= set(UNITS)
+    assert set(found["verdict"]) <= set(Verdict)
+    assert set(found["resampled"].drop_nulls()) <= set(Resampled)
     for each in found.iter_rows(named=True):
         assert (each["low"] is None) == (each["high"] is None)
         if each["low"] is None:
@@ -301,8 +303,8 @@ def test_two_pipeline_calls_are_too_few_for_steps():
     assert (step["resampled"], step["base_count"], step["verdict"]) == ("steps", 6, "slower")
     three = compared(*[steps_run(*[(100, 101)] * 4)] * 2)
     whole = row(compared(*[steps_run(*[(100, 101)] * 3)] * 2), "end_to_end")
-    assert (whole["resampled"], whole["base_count"]) == ("pipeline calls", 2)
-    assert row(three, "denoise.step")["resampled"] == "pipeline calls"
+    assert (whole["resampled"], whole["base_count"]) == ("pipeline_calls", 2)
+    assert row(three, "denoise.step")["resampled"] == "pipeline_calls"
 
 
 def test_a_side_without_runs():

@@ -2,6 +2,7 @@
 
 from profiler.analysis.findings.rules import find
 from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.report.sentences.findings.words import words
 from tests.analysis.findings.cases import analyzed, command, gpu_call
 from tests.runs import make_call, make_span
 
@@ -61,7 +62,7 @@ def test_moved_data_costs_all_of_it():
     ]
     found = _only(analyzed(_calls(traced=False), transposes), "data_movement")
     assert (found.evidence["busy_ns"], found.evidence["commands"], found.cost_ns) == (200, 4, 200)
-    assert "upper bound" in found.hazard
+    assert "upper bound" in words(found).hazard
 
 
 def test_what_an_encoder_saves_depends_on_other_runs():

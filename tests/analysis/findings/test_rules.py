@@ -2,6 +2,7 @@
 
 import dataclasses
 import re
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -11,7 +12,8 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.finding import SEVERITIES, Finding
 from profiler.analysis.findings.rules import RULES, find
-from profiler.messages import Said
+from profiler.analysis.notes import Note
+from profiler.report.sentences.findings.words import all_words, words
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     memory_cases,
     operator_cases,
@@ -64,6 +66,11 @@ def test_every_rule_has_both(rule):
     assert {case.evidence is None for case in CASES if case.rule == rule} == {True, False}
 
 
+def test_every_rule_has_words():
+    """Title, caveat and recommendation in the catalogue, and none of a rule that went."""
+    assert set(all_words()) == set(RULES)
+
+
 def test_cases_are_of_rules():
     """No case is left of a rule that went."""
     assert {case.rule for case in CASES} == set(RULES)
@@ -90,16 +97,18 @@ def test_findings_are_plain_values():
                 type(finding.cost_ns) is int and finding.cost_ns >= 0
             )
             assert all(
-                type(value) in (int, float, str, Said) for value in finding.evidence.values()
+                type(value) in (int, float, str) or isinstance(value, (StrEnum, Note, tuple))
+                for value in finding.evidence.values()
             )
             assert all(
                 type(value) is int
                 for key, value in finding.evidence.items()
                 if key.endswith(("_ns", "_bytes"))
             )
-            for words in (finding.hazard, finding.remedy):
-                assert words.endswith((".", "?")), words
-            assert not finding.title.endswith("."), finding.title
+            said = words(finding)
+            for text in (said.hazard, said.remedy):
+                assert text.endswith((".", "?")), text
+            assert not said.title.endswith("."), said.title
 
 
 @pytest.mark.parametrize(
@@ -112,9 +121,10 @@ def test_findings_are_plain_values():
 def test_idle_gaps_say_what_the_device_waits_for(build, cause, remedy):
     """Title and remedy follow the largest cause; one gap is once."""
     (finding,) = [f for f in find(build()) if f.rule == "idle_gaps" and f.where.device == "cuda:0"]
-    assert " once, " in finding.title
-    assert finding.title.endswith(f"it waits most for {cause}")
-    assert remedy in finding.remedy
+    said = words(finding)
+    assert " once, " in said.title
+    assert said.title.endswith(f"it waits most for {cause}")
+    assert remedy in said.remedy
 
 
 def test_worst_comes_first():
@@ -137,4 +147,4 @@ def test_findings_do_not_change():
     """They are frozen."""
     (finding, *_) = find(trust_cases.lost_events())
     with pytest.raises(dataclasses.FrozenInstanceError):
-        finding.title = "other"
+        finding.rule = "other"

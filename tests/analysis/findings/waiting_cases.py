@@ -42,12 +42,12 @@ def work_of_no_call():
     return analyzed([], commands, end=1_000_010)
 
 
-@triggers("idle_gaps", gaps=1, gap_ns=200_001, waits_most_for="the host, in calls")
+@triggers("idle_gaps", gaps=1, gap_ns=200_001, waits_most_for="launch")
 def one_long_gap():
     return _two_commands(1_000_000, 1_200_001, 4_000_000)
 
 
-@triggers("idle_gaps", gaps=1, waits_most_for="another device", waits_most_ns=200_001)
+@triggers("idle_gaps", gaps=1, waits_most_for="other_device", waits_most_ns=200_001)
 def one_long_gap_for_another_device():
     """cuda:1 computes in the gap, of another call."""
     return _by_turns()

@@ -65,7 +65,7 @@ def test_other_hardware_goes_by_the_rates_of_what_bounds_each_operator():
         {
             "submodule": ["transformer"] * 4,
             "device": ["cpu:0"] * 4,
-            "verdict": ["compute-bound", "memory-bound", "launch-bound", None],
+            "verdict": ["compute", "memory", "launch", None],
             "busy_ns": [40, 10, 10, 99],
         }
     )

@@ -1,0 +1,73 @@
+"""Words of comparisons: closed sets."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from profiler.analysis.notes import NoteCode
+
+__all__ = ["ComparisonNote", "Resampled", "RunTrait", "Side", "Verdict"]
+
+
+class Side(StrEnum):
+    """Which side of a comparison."""
+
+    BASE = "base"
+    NEW = "new"
+
+    @property
+    def other(self) -> Side:
+        """The side opposite."""
+        return Side.NEW if self is Side.BASE else Side.BASE
+
+    @property
+    def alone(self) -> Verdict:
+        """The verdict on what only this side has."""
+        return Verdict.ONLY_IN_BASE if self is Side.BASE else Verdict.ONLY_IN_NEW
+
+
+class Verdict(StrEnum):
+    """What came of a metric on both sides, or that only one has it."""
+
+    SLOWER = "slower"
+    FASTER = "faster"
+    WITHIN_NOISE = "within_noise"
+    MEASURED_ONCE = "measured_once"
+    ONLY_IN_BASE = "only_in_base"
+    ONLY_IN_NEW = "only_in_new"
+
+
+class Resampled(StrEnum):
+    """What an interval is made from."""
+
+    RUNS = "runs"
+    PIPELINE_CALLS = "pipeline_calls"
+    STEPS = "steps"
+    CALLS = "calls"
+
+
+class RunTrait(StrEnum):
+    """What runs that are compared should have in common."""
+
+    PIPELINE = "pipeline"
+    MODEL = "model"
+    DEVICES = "devices"
+    CPU = "cpu"
+
+
+class ComparisonNote(NoteCode):
+    """What else differs between two sides, and what their intervals do not know."""
+
+    SAME_RUN = "same_run"
+    ONE_RUN_EACH = "one_run_each"
+    ONE_RUN = "one_run"
+    FEW_RUNS = "few_runs"
+    CALIBRATED = "calibrated"
+    COST_WITHIN_NOISE = "cost_within_noise"
+    TRACED_ON_ONE_SIDE = "traced_on_one_side"
+    AS_TRACED = "as_traced"
+    ASYNCHRONOUS = "asynchronous"
+    OTHER_TRAIT = "other_trait"
+    SETTINGS_DIFFER = "settings_differ"
+    VERSIONS_DIFFER = "versions_differ"
+    CHANGED_VALUE = "changed_value"

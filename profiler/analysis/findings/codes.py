@@ -1,0 +1,34 @@
+"""Words of the evidence of findings: closed sets."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+__all__ = ["MostlyBetween", "OutlierPattern", "PeakSource", "Recorded"]
+
+
+class Recorded(StrEnum):
+    """What was recorded that slows the host most."""
+
+    PYTHON_STACKS = "python_stacks"
+
+
+class MostlyBetween(StrEnum):
+    """What most of the time between calls is."""
+
+    HOST_WORK = "host_work"
+    NOT_RECORDED = "not_recorded"
+
+
+class OutlierPattern(StrEnum):
+    """Which steps stand out."""
+
+    EACH_FIRST_STEP = "each_first_step"
+    SINGLE_STEPS = "single_steps"
+
+
+class PeakSource(StrEnum):
+    """Where the peaks of a device are from."""
+
+    MEASURED = "measured"
+    PUBLISHED = "published"

@@ -1,0 +1,67 @@
+"""What is said of comparisons."""
+
+from __future__ import annotations
+
+from profiler.analysis.comparison.codes import ComparisonNote, Resampled, RunTrait, Side, Verdict
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: Sentences = {
+    Verdict: {
+        Verdict.SLOWER: said("slower"),
+        Verdict.FASTER: said("faster"),
+        Verdict.WITHIN_NOISE: said("within noise"),
+        Verdict.MEASURED_ONCE: said("measured once"),
+        Verdict.ONLY_IN_BASE: said("only in base"),
+        Verdict.ONLY_IN_NEW: said("only in new"),
+    },
+    Side: {Side.BASE: said("base"), Side.NEW: said("new")},
+    Resampled: {
+        Resampled.RUNS: said("runs"),
+        Resampled.PIPELINE_CALLS: said("pipeline calls"),
+        Resampled.STEPS: said("steps"),
+        Resampled.CALLS: said("calls"),
+    },
+    RunTrait: {
+        RunTrait.PIPELINE: said("pipeline"),
+        RunTrait.MODEL: said("model"),
+        RunTrait.DEVICES: said("devices"),
+        RunTrait.CPU: said("CPU"),
+    },
+    ComparisonNote: {
+        ComparisonNote.SAME_RUN: said(
+            "{runs} is on both sides: a run that is compared with itself differs in nothing; give "
+            "another"
+        ),
+        ComparisonNote.ONE_RUN_EACH: said(
+            "one run a side: intervals know how its steps or pipeline calls scatter, not how runs "
+            "do; record {fewest} or more of each side"
+        ),
+        ComparisonNote.ONE_RUN: said(
+            "one {side} run: it is taken to scatter as the runs of the other side do"
+        ),
+        ComparisonNote.FEW_RUNS: said(
+            "{runs} runs hardly tell noise from difference: record {fewest} or more a side"
+        ),
+        ComparisonNote.CALIBRATED: said("calibrated to untraced calls: {submodules}"),
+        ComparisonNote.COST_WITHIN_NOISE: said(
+            "as traced, for what tracing costs is within noise in some of the runs: {submodules}"
+        ),
+        ComparisonNote.TRACED_ON_ONE_SIDE: said(
+            "operators were traced in {side} only, which makes its calls longer: {submodules}"
+        ),
+        ComparisonNote.AS_TRACED: said(
+            "as traced, with what tracing operators cost on both sides: {submodules}"
+        ),
+        ComparisonNote.ASYNCHRONOUS: said(
+            "calls of {submodules} return before their device is done in {side}: compare busy "
+            "times and roles"
+        ),
+        ComparisonNote.OTHER_TRAIT: said("not the same {what}: {left} → {right}"),
+        ComparisonNote.SETTINGS_DIFFER: said("settings differ: {pairs}"),
+        ComparisonNote.VERSIONS_DIFFER: said("versions differ: {pairs}"),
+        ComparisonNote.CHANGED_VALUE: said("{name} {left} → {right}"),
+    },
+}

@@ -1,0 +1,81 @@
+"""What is said of denoising steps: why some stand out, guidance, what is computed again."""
+
+from __future__ import annotations
+
+from profiler.analysis.denoise.codes import (
+    GuidanceEvidence,
+    GuidanceKind,
+    InvariantEvidence,
+    InvariantKind,
+    OutlierCause,
+    Over,
+    PartLevel,
+)
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["NULLS", "SENTENCES"]
+
+NULLS = {OutlierCause: said("no other track explains it")}
+SENTENCES: Sentences = {
+    PartLevel: {
+        PartLevel.STEP: said("step"),
+        PartLevel.SUBMODULE: said("submodule"),
+        PartLevel.OPERATOR: said("operator"),
+        PartLevel.BLOCK_AND_ROLE: said("block and role"),
+        PartLevel.ROLE: said("role"),
+    },
+    OutlierCause: {
+        OutlierCause.WARM_UP: said("warm-up"),
+        OutlierCause.FIRST_STEP: said("first step"),
+        OutlierCause.COMMANDS: said("commands"),
+        OutlierCause.OVERLAP: said("overlap"),
+        OutlierCause.HOST_WORK: said("host work"),
+        OutlierCause.IDLE: said("idle"),
+        OutlierCause.CALLS: said("calls"),
+    },
+    GuidanceKind: {
+        GuidanceKind.CLASSIFIER_FREE: said("classifier-free guidance"),
+        GuidanceKind.NEGATIVE_PROMPT: said("negative prompt"),
+        GuidanceKind.SKIP_LAYERS: said("skip-layer guidance"),
+    },
+    GuidanceEvidence: {
+        GuidanceEvidence.OWN_CALLS: said("calls of branch {branch}"),
+        GuidanceEvidence.MEASURED_CALLS: said("batched against {calls} cond calls"),
+        GuidanceEvidence.HALVED_OPERATORS: said(
+            "half the batch of each operator: {left_share} ({low_share} to {high_share}) of "
+            "batched calls stays"
+        ),
+        GuidanceEvidence.GUESSED_HALF: said(
+            "half of batched calls, none of which was traced with operators"
+        ),
+    },
+    InvariantKind: {
+        InvariantKind.CONDITIONING: said("conditioning"),
+        InvariantKind.POSITION: said("position"),
+        InvariantKind.CROSS_ATTENTION: said("cross-attention"),
+        InvariantKind.SHAPE_ARITHMETIC: said("shape arithmetic"),
+        InvariantKind.TIMESTEP: said("timestep"),
+        InvariantKind.MODULATION: said("modulation"),
+    },
+    Over: {
+        Over.STEPS: said("steps"),
+        Over.STEPS_AND_BRANCHES: said("steps, branches"),
+        Over.BRANCHES: said("branches"),
+        Over.AHEAD: said("known ahead"),
+        Over.AHEAD_AND_BRANCHES: said("known ahead, branches"),
+    },
+    InvariantEvidence: {
+        InvariantEvidence.PATH: said("path {name}"),
+        InvariantEvidence.CLASS: said("class {name}"),
+        InvariantEvidence.TOKENS: said("{tokens} tokens where to_q has {others}"),
+        InvariantEvidence.ROLE_ROPE: said("role rope"),
+        InvariantEvidence.NO_BLOCK: said("in no block"),
+        InvariantEvidence.ROLE_MODULATION: said("role modulation"),
+        InvariantEvidence.ONE_VECTOR: said("one vector a sample"),
+        InvariantEvidence.INTEGERS: said("integers"),
+        InvariantEvidence.NO_DATA: said("no data"),
+        InvariantEvidence.EQUAL_SHAPES: said("equal shapes"),
+        InvariantEvidence.NO_SHAPES: said("no shapes"),
+    },
+}

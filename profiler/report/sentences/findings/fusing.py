@@ -1,0 +1,103 @@
+"""What is said of chains of operators that could be one, and of data that is only moved."""
+
+from __future__ import annotations
+
+from profiler.analysis.findings.finding import Finding
+from profiler.messages import said
+from profiler.report.sentences.findings.words import RuleWords, Words, texts
+
+__all__ = ["WORDS"]
+
+
+def _data_movement(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{share} of the computing time of {submodule} moves data and computes nothing",
+            share=given["compute_time_share"],
+            submodule=given["submodule"],
+        ),
+        hazard=said(
+            "The cost is an upper bound, as if all of it could go. Some is needed: a "
+            "transpose may be what makes the product behind it fast."
+        ),
+        remedy=said(
+            "Keep one type and layout from end to end (no casts around norms, "
+            "channels-last for convolutions), avoid .contiguous(), concatenate less, "
+            "export with fixed shapes."
+        ),
+    )
+
+
+def _unfused_attention(found: Finding) -> Words:
+    return Words(
+        title=said(
+            "Attention of {submodule} is not fused: {figure}",
+            submodule=found.where.submodule,
+            figure=_figure(found),
+        ),
+        hazard=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. Fused kernels need a mask that "
+            "they support, head sizes that fit, and round differently."
+        ),
+        remedy=said(
+            "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
+            "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
+            "float32 softmax keeps the fused kernel away."
+        ),
+    )
+
+
+def _norm_chains(found: Finding) -> Words:
+    return Words(
+        title=said(
+            "Norms of {submodule} are chains of operators: {figure}",
+            submodule=found.where.submodule,
+            figure=_figure(found),
+        ),
+        hazard=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. A fused norm may accumulate in "
+            "another type."
+        ),
+        remedy=said(
+            "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of one by "
+            "hand, compile the block, or a kernel for norm, shift and scale together."
+        ),
+    )
+
+
+def _elementwise_chains(found: Finding) -> Words:
+    return Words(
+        title=said(
+            "Elementwise operators of {submodule} are not fused: {figure}",
+            submodule=found.where.submodule,
+            figure=_figure(found),
+        ),
+        hazard=said(
+            "Chains are found by shapes and order, and their saving is an upper bound; where the "
+            "device waits for the host anyway, the run gains less. Compiling costs time at the "
+            "first call and at each new shape."
+        ),
+        remedy=said(
+            "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
+            "of its formula) and let the optimizer fuse them."
+        ),
+    )
+
+
+def _figure(found: Finding) -> str:
+    """What fusing saves, or what the chains take where that is not known."""
+    given = texts(found)
+    if "saved_share" in given:
+        return said("at most {share} of the run to save", share=given["saved_share"])
+    return said("its chains take {share} of the run", share=given["busy_share"])
+
+
+WORDS: RuleWords = {
+    "unfused_attention": _unfused_attention,
+    "norm_chains": _norm_chains,
+    "elementwise_chains": _elementwise_chains,
+    "data_movement": _data_movement,
+}

@@ -1,0 +1,136 @@
+"""What is said of how times change in the course of a run."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from profiler.analysis.denoise.codes import OutlierCause
+from profiler.analysis.findings.codes import OutlierPattern
+from profiler.analysis.findings.finding import Finding
+from profiler.messages import Said, said
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+
+__all__ = ["WORDS"]
+
+
+_REMEDIES: Mapping[object, Said] = {
+    OutlierCause.OVERLAP: said(
+        "Keep what overlaps off this device (other requests, saving of images), or off these steps."
+    ),
+    OutlierCause.HOST_WORK: said(
+        "Look at the host work of this step in the timeline: move it out of the loop."
+    ),
+    OutlierCause.IDLE: said(
+        "Nothing was recorded in the excess: garbage collection, I/O, other threads?"
+    ),
+    OutlierCause.COMMANDS: said(
+        "It runs other commands than the others: look for changed shapes or guidance."
+    ),
+    OutlierCause.FIRST_STEP: said(
+        "It is the first step of its pipeline call: look at what that call loads or allocates "
+        "before it, and record again to see whether it does so each time."
+    ),
+}
+_FIRST_STEPS = said("The first step of each pipeline call pays for something: prepare it before.")
+_AGAIN = said(
+    "Record again on a quiet machine; if the same steps stand out, look at them in the timeline."
+)
+
+
+def _first_call(found: Finding) -> Words:
+    given = texts(found)
+    ratio = number(found, "first_ns") / number(found, "later_median_ns")
+    return Words(
+        title=said(
+            "The first call of {submodule} takes {ratio} times a later one, {share} of "
+            "the run more",
+            submodule=given["submodule"],
+            ratio=f"{ratio:.1f}",
+            share=given["excess_share"],
+        ),
+        hazard=said(
+            "Means and totals of this submodule hold its initialization (allocations, "
+            "kernel selection, compilation): they say little of a warm process. A "
+            "first call on larger inputs takes longer, too."
+        ),
+        remedy=said(
+            "Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
+            "the same shapes, and keep the process alive between requests."
+        ),
+    )
+
+
+def _slow_start(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "The first {warmup_steps} steps are slower than the later ones by {share} of the run",
+            warmup_steps=given["warmup_steps"],
+            share=given["warmup_share"],
+        ),
+        hazard=said("The mean of the steps is no step's time; short runs compare warm-up."),
+        remedy=said(
+            "Run at least as many steps before recording (--warmup), compare medians; look for "
+            "compilation or allocation in the first steps."
+        ),
+    )
+
+
+def _step_drift(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "Steps become slower: the last takes {share} of a median step more than the first",
+            share=given["drift_share"],
+        ),
+        hazard=said("A short run looks faster than a service is that runs for hours."),
+        remedy=said(
+            "Watch clocks, temperature and power while it runs (throttling), memory that "
+            "grows, and what else the machine does; measure again when it is warm."
+        ),
+    )
+
+
+def _outlier_steps(found: Finding) -> Words:
+    cause, pattern = found.evidence.get("cause"), found.evidence["pattern"]
+    of_first = pattern == OutlierPattern.EACH_FIRST_STEP
+    return Words(
+        title=_longer(found),
+        hazard=said(
+            "An outlier that other programs cause is not the pipeline's; work that overlaps it "
+            "need not be its cause."
+        ),
+        remedy=_FIRST_STEPS if of_first else _REMEDIES.get(cause, _AGAIN),
+    )
+
+
+def _longer(found: Finding) -> Said:
+    """The title: one step by its name, or how many there are."""
+    given = texts(found)
+    if number(found, "outliers") > 1:
+        return said(
+            "{steps} steps take longer than the median step, by {share} of the run",
+            steps=given["outliers"],
+            share=given["excess_share"],
+        )
+    if number(found, "pipeline_calls") > 1:
+        return said(
+            "Step {step} of pipeline call {pipeline} takes longer than the median step, by {share} "
+            "of the run",
+            step=given["step"],
+            pipeline=given["pipeline"],
+            share=given["excess_share"],
+        )
+    return said(
+        "Step {step} takes longer than the median step, by {share} of the run",
+        step=given["step"],
+        share=given["excess_share"],
+    )
+
+
+WORDS: RuleWords = {
+    "first_call": _first_call,
+    "slow_start": _slow_start,
+    "step_drift": _step_drift,
+    "outlier_steps": _outlier_steps,
+}

@@ -1,0 +1,56 @@
+"""What is said of ONNX Runtime sessions on several execution providers."""
+
+from __future__ import annotations
+
+from profiler.analysis.findings.finding import Finding
+from profiler.messages import said
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+
+__all__ = ["WORDS"]
+
+
+def _stranded_nodes(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "Nodes of {submodule} run on the host, and copies to and fro: {share} of the run",
+            submodule=given["submodule"],
+            share=given["cost_share"],
+        ),
+        hazard=said(
+            "Moving one node of a row of them changes nothing: the copies stay until "
+            "all have moved. Arithmetic on shapes belongs on the host."
+        ),
+        remedy=said(
+            "Find why the provider refuses them (verbose session log): opset, type, "
+            "dynamic shape; export with another opset, replace the operator, or fold "
+            "it away."
+        ),
+    )
+
+
+def _provider_switches(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{submodule} switches providers {each} times a call: {share} of the run "
+            "for copies and gaps",
+            submodule=given["submodule"],
+            each=f"{number(found, 'switches_per_call'):.0f}",
+            share=given["cost_share"],
+        ),
+        hazard=said(
+            "Times of nodes on asynchronous providers are those of launching: the wait "
+            "shows in the copy behind them."
+        ),
+        remedy=said(
+            "Give the second provider larger pieces: fewer unsupported operators, a "
+            "minimum size of subgraphs, or the whole submodule on one provider."
+        ),
+    )
+
+
+WORDS: RuleWords = {
+    "stranded_nodes": _stranded_nodes,
+    "provider_switches": _provider_switches,
+}

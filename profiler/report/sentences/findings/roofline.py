@@ -1,0 +1,76 @@
+"""What is said of what the device could do."""
+
+from __future__ import annotations
+
+from profiler.analysis.findings.finding import Finding
+from profiler.messages import said
+from profiler.report.sentences.findings.words import RuleWords, Words, texts
+
+__all__ = ["WORDS"]
+
+
+def _launch_bound(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{part} of the device time of {submodule} is bound by launching",
+            part=given["device_time_share"],
+            submodule=given["submodule"],
+        ),
+        hazard=said(
+            "The least time of a command is measured on an idle machine; recording "
+            "adds to short commands most."
+        ),
+        remedy=said(
+            "Fewer, larger commands: fuse, batch prompts and branches, larger images; "
+            "CUDA graphs help where the host is the limit, not here."
+        ),
+    )
+
+
+def _slow_products(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{role} of {submodule} reaches {share} of what {device} can compute",
+            role=given["role"],
+            submodule=given["submodule"],
+            share=given["of_roof_share"],
+            device=given["device"],
+        ),
+        hazard=said(
+            "Published peaks are reached by nothing: half is good. Clocks fall under "
+            "load; small or odd sizes reach less whatever the kernel."
+        ),
+        remedy=said(
+            "Try another kernel (attention backend, GEMM tuning such as TunableOp or "
+            "max-autotune), sizes that are multiples of 64, 16-bit types."
+        ),
+    )
+
+
+def _single_precision(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{submodule} computes products in float32 on {device}: {share} of the run",
+            submodule=given["submodule"],
+            device=given["device"],
+            share=given["run_share"],
+        ),
+        hazard=said(
+            "TF32 may be on already, which traces do not tell. T5 and some VAEs "
+            "overflow in float16: take bfloat16, and compare images."
+        ),
+        remedy=said(
+            "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
+            "(torch.set_float32_matmul_precision('high'))."
+        ),
+    )
+
+
+WORDS: RuleWords = {
+    "launch_bound": _launch_bound,
+    "slow_products": _slow_products,
+    "single_precision": _single_precision,
+}

@@ -1,0 +1,74 @@
+"""What is said of the trace itself."""
+
+from __future__ import annotations
+
+from profiler.analysis.findings.finding import Finding
+from profiler.messages import said
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+
+__all__ = ["WORDS"]
+
+
+def _incomplete_trace(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "The trace lacks part of what ran: {kind} in {where}",
+            kind=given["worst_kind"].replace("_", " "),
+            where=given["worst_in"],
+        ),
+        hazard=said("Sums and shares are of what is left; idle time may be work not recorded."),
+        remedy=said(
+            "Read the losses in the head of the report. Copy cut or missing files again, else "
+            "record again: fewer calls with operators, or fewer pipeline calls, where events "
+            "dropped."
+        ),
+    )
+
+
+def _tracing_overhead(found: Finding) -> Words:
+    given = texts(found)
+    title = said(
+        "Tracing took {share} of the run: operator times are not to be trusted",
+        share=given["overhead_share"],
+    )
+    if number(found, "overhead_share") >= 1:
+        title = said(
+            "What tracing took is estimated at more than the run itself: operator times are not "
+            "to be trusted"
+        )
+    return Words(
+        title=title,
+        hazard=said(
+            "Each recorded operator costs about the same, so short ones look longer than they "
+            "are, and a device may wait for a host that is busy recording."
+        ),
+        remedy=said(
+            "Believe calls and steps before operators. Trace fewer calls (--ops every:4), "
+            "leave some untraced (--calibrate) and compare the untraced column."
+        ),
+    )
+
+
+def _unaccounted_time(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{share} of the run is in no stage, or in several", share=given["residual_share"]
+        ),
+        hazard=said(
+            "Shares of stages are off by as much; work of the pipeline's own that no hook sees "
+            "hides in the gaps."
+        ),
+        remedy=said(
+            "Look at the timeline between the stages. Give own submodules and host work to "
+            "profile(submodules=…), or record overlapping pipeline calls one after the other."
+        ),
+    )
+
+
+WORDS: RuleWords = {
+    "incomplete_trace": _incomplete_trace,
+    "tracing_overhead": _tracing_overhead,
+    "unaccounted_time": _unaccounted_time,
+}

@@ -1,0 +1,135 @@
+"""What is said of devices that wait."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.waiting.codes import WaitCause
+from profiler.messages import Said, said
+from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
+from profiler.report.units import count
+
+__all__ = ["WORDS"]
+
+
+_SLOWER = said(
+    "Recording slows the host: without the profiler the device waits less. Faster kernels gain "
+    "nothing while it waits."
+)
+_SLOWER_WITH_STACKS = said(
+    "Recording slows the host, Python stacks most of all: without the profiler the device waits "
+    "less. Faster kernels gain nothing while it waits."
+)
+_REMEDIES: Mapping[object, Said] = {
+    WaitCause.LAUNCH: said(
+        "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
+        "allocation, graph breaks, lazy loading."
+    ),
+    WaitCause.QUEUE: said(
+        "The host had launched the next command: look for what holds it back, events of other "
+        "streams, other processes on the device, changes of clocks."
+    ),
+    WaitCause.HOST: said(
+        "Look at what the host does between calls: scheduler, guidance, callbacks, "
+        "post-processing; or let other requests fill the gaps."
+    ),
+    WaitCause.OTHER_DEVICE: said(
+        "Give it work meanwhile: independent calls at the same time, several requests at once; "
+        "profile-sd3 predict compares placements."
+    ),
+    WaitCause.DATA: said(
+        "Copy ahead of need from pinned memory on a stream of its own, and keep weights resident."
+    ),
+}
+
+
+def _host_bound(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{device} waits for the host in its calls for {share} of the time",
+            device=given["device"],
+            share=given["host_wait_share"],
+        ),
+        hazard=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,
+        remedy=said(
+            "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger "
+            "batches, fused nodes. Record once with call spans only to see how much is "
+            "left."
+        ),
+    )
+
+
+def _idle_gaps(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{device} stands still for over 100 µs {times}, {share} of its time: it "
+            "waits most for {most}",
+            device=given["device"],
+            times=_times(round(number(found, "gaps"))),
+            share=given["gap_share"],
+            most=given["waits_most_for"],
+        ),
+        hazard=said(
+            "What it waits most for is of all its waiting, shorter gaps included. A "
+            "gap that other requests fill costs nothing."
+        ),
+        remedy=_REMEDIES[found.evidence["waits_most_for"]],
+    )
+
+
+def _transfers_exposed(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{device} waits for transfers for {share} of its time",
+            device=given["device"],
+            share=given["data_wait_share"],
+        ),
+        hazard=said(
+            "Transfers ahead of need take memory for a second buffer; from pageable "
+            "memory they do not overlap at all."
+        ),
+        remedy=said(
+            "Pin host memory and copy on a stream of its own ahead of need; keep "
+            "weights resident instead of offloading; leave tensors on the device "
+            "between submodules."
+        ),
+    )
+
+
+def _idle_device(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "Calls on {least} take {share} of the run, those on {busiest} {share_2}",
+            least=given["device"],
+            share=given["idle_device_share"],
+            busiest=given["busy_device"],
+            share_2=given["busy_device_share"],
+        ),
+        hazard=said(
+            "A placement that was chosen for memory is no mistake; work that is divided over "
+            "devices pays for transfers."
+        ),
+        remedy=said(
+            "Run the branches of guidance or several requests on both devices, or encode the "
+            "next request there meanwhile; profile-sd3 predict compares placements."
+        ),
+    )
+
+
+def _times(number: int) -> Said:
+    """`"once"`, `"twice"`, `"1,200 times"`."""
+    few = {1: said("once"), 2: said("twice")}
+    return few.get(number) or said("{number} times", number=count(number))
+
+
+WORDS: RuleWords = {
+    "host_bound": _host_bound,
+    "idle_gaps": _idle_gaps,
+    "transfers_exposed": _transfers_exposed,
+    "idle_device": _idle_device,
+}

@@ -1,0 +1,89 @@
+"""Title, caveat and recommendation of findings.
+
+    words(finding).title  == "cuda:0 waits for the host in its calls for 36 % of the time"
+
+Each module of this package has those of some rules in `WORDS`; it is found by being here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from functools import lru_cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType
+
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.notes import Note, Value
+from profiler.messages import Said
+from profiler.report.facts import named_value
+from profiler.report.sentences import findings
+from profiler.report.sentences.worded import value_text
+from profiler.report.units import count
+
+__all__ = ["RuleWords", "Words", "all_words", "evidence_pairs", "number", "texts", "words"]
+
+
+@dataclass(frozen=True, slots=True)
+class Words:
+    """What a finding says: `title` in one sentence, `hazard`, what misleads or breaks when one
+    follows it blindly, `remedy`, what to do."""
+
+    title: str
+    hazard: str
+    remedy: str
+
+
+RuleWords = Mapping[str, Callable[[Finding], Words]]
+
+
+@lru_cache
+def all_words() -> RuleWords:
+    """What the modules of this package say, by rule."""
+    found: dict[str, Callable[[Finding], Words]] = {}
+    for module in iter_modules(findings.__path__):
+        imported = import_module(f"{findings.__name__}.{module.name}")
+        found |= getattr(imported, "WORDS", {})
+    return MappingProxyType(found)
+
+
+def words(finding: Finding) -> Words:
+    """What a finding says; of a rule that nobody wrote sentences for its name."""
+    of_rule = all_words().get(finding.rule)
+    if of_rule is None:
+        return Words(Said(finding.rule.replace("_", " ")), "", "")
+    return of_rule(finding)
+
+
+def texts(finding: Finding) -> dict[str, str]:
+    """The evidence, what it is about and `cost_share` as people read them, by name; with plain
+    spaces, since titles stand in files too."""
+    values: dict[str, Value | None] = {
+        field.name: getattr(finding.where, field.name) for field in fields(finding.where)
+    }
+    values |= {"cost_share": finding.cost_share, **finding.evidence}
+    return {name: _spaced(name, value) for name, value in values.items() if value is not None}
+
+
+def _spaced(name: str, value: Value) -> str:
+    text = value_text(name, value)
+    return text if isinstance(text, Said) else text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def number(finding: Finding, name: str) -> float:
+    """A number of the evidence; 0 where there is none of that name."""
+    value = finding.evidence.get(name)
+    return value if isinstance(value, (int, float)) else 0
+
+
+def evidence_pairs(finding: Finding) -> Iterator[tuple[str, str]]:
+    """Names and values of the evidence as people read them."""
+    for key, value in finding.evidence.items():
+        if isinstance(value, (Note, tuple, StrEnum)):
+            yield key.replace("_", " "), value_text(key, value)
+            continue
+        name, text = named_value(key, value)
+        whole = isinstance(value, int) and text == str(value)  # and has no unit
+        yield name, count(value) if whole and isinstance(value, int) else text

@@ -1,0 +1,22 @@
+"""What is said of the codes in the evidence of findings."""
+
+from __future__ import annotations
+
+from profiler.analysis.findings.codes import MostlyBetween, OutlierPattern, PeakSource, Recorded
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: Sentences = {
+    Recorded: {Recorded.PYTHON_STACKS: said("with Python stacks")},
+    MostlyBetween: {
+        MostlyBetween.HOST_WORK: said("host work"),
+        MostlyBetween.NOT_RECORDED: said("not recorded"),
+    },
+    OutlierPattern: {
+        OutlierPattern.EACH_FIRST_STEP: said("the first step of each pipeline call"),
+        OutlierPattern.SINGLE_STEPS: said("single steps"),
+    },
+    PeakSource: {PeakSource.MEASURED: said("measured"), PeakSource.PUBLISHED: said("published")},
+}

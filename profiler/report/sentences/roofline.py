@@ -1,0 +1,27 @@
+"""What is said of rooflines and of chains of operators that could be one."""
+
+from __future__ import annotations
+
+from profiler.analysis.roofline.codes import Bound, FusionKind
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: Sentences = {
+    Bound: {
+        Bound.COMPUTE: said("compute-bound"),
+        Bound.MEMORY: said("memory-bound"),
+        Bound.LAUNCH: said("launch-bound"),
+        Bound.HOST: said("host-bound"),
+    },
+    FusionKind: {
+        FusionKind.ATTENTION: said("attention"),
+        FusionKind.NORM: said("norm"),
+        FusionKind.MODULATION: said("modulation"),
+        FusionKind.NORM_AND_MODULATION: said("norm and modulation"),
+        FusionKind.ROPE: said("rope"),
+        FusionKind.SOFTMAX: said("softmax"),
+        FusionKind.ELEMENTWISE: said("elementwise"),
+    },
+}

@@ -1,0 +1,27 @@
+"""What is said of waiting devices and of the critical path."""
+
+from __future__ import annotations
+
+from profiler.analysis.waiting.codes import PathPart, WaitCause
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["NULLS", "SENTENCES"]
+
+NULLS = {PathPart: said("other")}  # what the longest parts leave
+SENTENCES: Sentences = {
+    PathPart: {
+        PathPart.CALL: said("call"),
+        PathPart.COMPUTE: said("compute"),
+        PathPart.TRANSFER: said("transfer"),
+        PathPart.QUEUED: said("queued"),
+        PathPart.HOST_WORK: said("host work"),
+    },
+    WaitCause: {
+        WaitCause.LAUNCH: said("the host, in calls"),
+        WaitCause.QUEUE: said("launched commands to begin"),
+        WaitCause.HOST: said("the next call"),
+        WaitCause.OTHER_DEVICE: said("another device"),
+        WaitCause.DATA: said("data"),
+    },
+}

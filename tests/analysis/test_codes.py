@@ -1,0 +1,101 @@
+"""Codes: closed sets of words, which reports have labels for."""
+
+import importlib
+import json
+import pkgutil
+import re
+from enum import StrEnum
+
+import pytest
+
+import profiler.analysis
+from profiler.analysis.analyze import analyze
+from profiler.analysis.notes import Note, NoteCode, notes_from, notes_text
+from profiler.analysis.registry import tables
+from profiler.report.sentences.worded import all_sentences, label, value_text, worded
+from tests.report.hostile import hostile_analysis
+from tests.runs import tiny_run
+
+TABLES = {table.name: table.columns for table in tables()}
+MODULES = [
+    importlib.import_module(found.name)
+    for found in pkgutil.walk_packages(profiler.analysis.__path__, "profiler.analysis.")
+    if found.name.endswith(".codes")
+]
+CODES = [
+    value
+    for module in MODULES
+    for value in vars(module).values()
+    if isinstance(value, type)
+    and issubclass(value, StrEnum)
+    and value.__module__ == module.__name__
+]
+
+
+@pytest.mark.parametrize("codes", CODES, ids=lambda codes: codes.__name__)
+def test_values_are_stable_words(codes):
+    """Snake case, so that a script can compare them and no reader takes them for prose."""
+    assert all(re.fullmatch("[a-z0-9_]+", code) for code in codes)
+
+
+@pytest.mark.parametrize("codes", CODES, ids=lambda codes: codes.__name__)
+def test_every_code_has_a_label(codes):
+    """The catalogue of the reports has each code, and none that went."""
+    assert set(all_sentences()[codes]) == set(codes)
+
+
+@pytest.mark.parametrize("analysis", [analyze(tiny_run()), hostile_analysis()], ids=["tiny", "all"])
+def test_notes_of_tables_are_notes(analysis):
+    """A column of notes can be read back, whatever names stand in it."""
+    for name, columns in TABLES.items():
+        for column in columns:
+            if column.codes is not None and issubclass(column.codes, NoteCode):
+                for text in getattr(analysis, name)[column.name]:
+                    assert notes_text(notes_from(text, column.codes)) == text
+
+
+@pytest.mark.parametrize("name", [name for name in TABLES if name != "guidance"])
+def test_columns_of_codes_hold_nothing_else(name):
+    """Every value of a column of codes is one of them."""
+    frame = getattr(analyze(tiny_run()), name)
+    for column in TABLES[name]:
+        if column.codes is not None and not issubclass(column.codes, NoteCode):
+            assert set(frame[column.name].drop_nulls()) <= set(column.codes)
+
+
+class _Told(NoteCode):
+    NOBODY_WROTE_THIS = "nobody_wrote_this"
+
+
+def test_a_code_without_a_label_reads_as_its_words():
+    """A new analysis works before anybody has written its sentences."""
+    assert label(_Told.NOBODY_WROTE_THIS) == "nobody wrote this"
+    assert worded(Note.of(_Told.NOBODY_WROTE_THIS, seconds=3)) == "nobody wrote this"
+
+
+def test_values_have_the_unit_that_their_name_ends_with():
+    """Times, sizes, shares; several values with commas."""
+    found = {
+        name: value_text(name, value).replace("\N{NO-BREAK SPACE}", " ")
+        for name, value in (
+            ("a_ns", 1_500_000),
+            ("a_bytes", 2048),
+            ("a_share", 0.31),
+            ("calls", 12_345),
+            ("names", ("a", "b")),
+        )
+    }
+    assert [*found.values()] == ["1.50 ms", "2.00 KiB", "31 %", "12,345", "a, b"]
+
+
+def test_a_note_as_json_is_its_code_and_its_values():
+    """Notes within notes and several values, too."""
+    inner = Note.of(_Told.NOBODY_WROTE_THIS, a_ns=5)
+    note = Note.of(_Told.NOBODY_WROTE_THIS, why=inner, names=("x", "y"))
+    assert json.loads(notes_text([note])) == [
+        {
+            "code": "nobody_wrote_this",
+            "why": {"code": "nobody_wrote_this", "a_ns": 5},
+            "names": ["x", "y"],
+        }
+    ]

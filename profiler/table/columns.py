@@ -55,12 +55,12 @@ class Column:
     """One column: its Polars `dtype`, `unit` ("" for none), what it means, may it be null.
 
     The rest says how reports show it: `label` is its heading, by default its name without the unit;
-    `kind` how its values are written (`text`, `word` of the `codes` it holds, `list` of names, `layer`,
-    `ns`, `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole, `factor`,
+    `kind` how its values are written (`text`, `word` of `codes`, `list` of names, `layer`, `ns`,
+    `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole, `factor`,
     `calibration` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
     unit and dtype have it. `importance` is 0 where it is always shown; where room is scarce, the
     highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns stand in
-    files and frames alone.
+    files and frames alone. `codes` are the words that it holds, where they are a closed set.
     """
 
     name: str

@@ -48,7 +48,8 @@ TABLES = (
         make=lambda of: findings_table(found(of)),
         title="Findings",
         about="The worst are first; empty where no rule found evidence. `analysis.findings` has "
-        "the same as objects, and so has JSON, see [findings](json.md#findings). "
+        "the same as objects, and so has JSON, see [findings](json.md#findings). CSV, Parquet and "
+        "SQL also have the sentences that reports write: `title`, `hazard` and `remedy`. "
         "[findings.md](findings.md) has the rules.",
         reads=_READS,
     ),

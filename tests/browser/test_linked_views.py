@@ -477,9 +477,7 @@ def test_an_address_shows_the_same_to_others(chromium, path, report):
         assert other.window() == pytest.approx(window, abs=1)
         assert other.page.locator("#timeline-colour").input_value() == "role"
         assert other.cells("[data-table=operators]", 1) == [SDPA]
-        top = other.page.evaluate(
-            "document.getElementById('roofline').getBoundingClientRect().top"
-        )
+        top = other.page.evaluate("document.getElementById('roofline').getBoundingClientRect().top")
         assert -5 <= top < 200
         assert other.said == []
 

@@ -459,13 +459,13 @@ def test_matches_are_calls_where_no_work_is_chosen(report, run):
 def test_an_address_shows_the_same_to_others(chromium, path, report):
     """Choice, window, colours and section of one page are those of another with its address."""
     report.page.locator("#timeline-colour").select_option("role")
-    report.page.locator("nav a[href='#operators']").click()
+    report.page.locator("nav a[href='#roofline']").click()
     choose(report, step=1, role="attention", operator=SDPA)
     report.page.evaluate("profileReport.timeline.show(123456789, 234567891)")
     report.page.wait_for_function("() => location.hash.includes('from=')")
     window = report.window()
     assert report.page.evaluate("location.hash") == (
-        f"#section=operators&step=1&role=attention&operator={SDPA}"
+        f"#section=roofline&step=1&role=attention&operator={SDPA}"
         "&from=123.456789ms&to=234.567891ms&colour=role"
     )
     with opened(chromium, path) as other:
@@ -477,9 +477,7 @@ def test_an_address_shows_the_same_to_others(chromium, path, report):
         assert other.window() == pytest.approx(window, abs=1)
         assert other.page.locator("#timeline-colour").input_value() == "role"
         assert other.cells("[data-table=operators]", 1) == [SDPA]
-        top = other.page.evaluate(
-            "document.getElementById('operators').getBoundingClientRect().top"
-        )
+        top = other.page.evaluate("document.getElementById('roofline').getBoundingClientRect().top")
         assert -5 <= top < 200
         assert other.said == []
 
@@ -680,7 +678,7 @@ def test_the_bar_stays_in_sight(report):
             "document.getElementById('steps').scrollIntoView({ behavior: 'instant' })"
         )
         bar = report.page.locator(".chosen").bounding_box()
-        assert report.page.locator("#steps h2").bounding_box()["y"] >= bar["y"] + bar["height"]
+        assert report.page.locator("#steps h3").bounding_box()["y"] >= bar["y"] + bar["height"]
 
 
 def test_paper_tells_the_choice(report):

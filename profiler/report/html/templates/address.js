@@ -1,6 +1,6 @@
 // The page's address keeps what is seen: the choice, the section, the timeline's window, its colours.
 //
-//     #section=operators&step=7&role=attention&from=812.5ms&to=1020ms&colour=role
+//     #section=roofline&step=7&role=attention&from=812.5ms&to=1020ms&colour=role
 //
 // What comes from an address is foreign: keys from a closed list, values that this run has, nothing
 // else is taken, and nothing of it is shown.

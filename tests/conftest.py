@@ -26,6 +26,30 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        os.register_at_fork(after_in_child=_Pipes(config).leave)
+
+
+class _Pipes:
+    """What a process of pytest-xdist and the one that gives it tests talk through. The latter
+    notices that the former has died when nobody holds the pipes: a child that it forked must not."""
+
+    def __init__(self, config):
+        # xdist's plugin of a worker alone knows the way to the other side.
+        channels = (
+            getattr(plugin, "channel", None) for plugin in config.pluginmanager.get_plugins()
+        )
+        pipe = next(channel for channel in channels if channel is not None).gateway._io
+        self._numbers = [pipe.infile.fileno(), pipe.outfile.fileno()]
+        self._nothing = os.open(os.devnull, os.O_RDWR)
+
+    def leave(self):
+        """Put nothing in their place: the child's copies of the files may still be flushed."""
+        for number in self._numbers:
+            os.dup2(self._nothing, number, inheritable=False)
+
+
 class _Portions(LoadFileScheduling):
     """A process takes whole files, for what their fixtures make, and one all of tests/browser: only
     one Perfetto UI can have the port from which it fetches traces."""

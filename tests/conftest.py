@@ -33,7 +33,7 @@ def pytest_configure(config):
 
 class _Pipes:
     """What a process of pytest-xdist and the one that gives it tests talk through. The latter
-    notices that the former has died when nobody holds the pipes: a child that it forked must not."""
+    learns that the former has died when nobody holds the pipes: its forked children must not."""
 
     def __init__(self, config):
         # xdist's plugin of a worker alone knows the way to the other side.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -57,6 +58,29 @@ class _Portions(LoadFileScheduling):
     def _split_scope(self, nodeid):
         file = super()._split_scope(nodeid)
         return "tests/browser" if file.startswith("tests/browser/") else file
+
+
+_LONGEST = (
+    "tests/browser/",
+    "tests/docs/test_commands.py",
+    "tests/notebooks/",
+    "tests/graph/test_export",
+)
+"""What takes minutes in one process: begun first, so that none waits for it at the end."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """The order in which processes take files: the longest, then those of most tests."""
+    if not hasattr(config, "workerinput"):
+        return
+    sizes = Counter(item.path for item in items)
+
+    def place(item):
+        known = [at for at, name in enumerate(_LONGEST) if item.nodeid.startswith(name)]
+        return (known[0], 0) if known else (len(_LONGEST), -sizes[item.path])
+
+    items.sort(key=place)  # which leaves tests of one file in their order, and together
 
 
 def pytest_xdist_make_scheduler(config, log):

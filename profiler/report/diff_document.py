@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
 from profiler.analysis.comparison.noise import CONFIDENCE, RESAMPLES, SEED
+from profiler.json_text import json_text
 
 __all__ = ["DIFF_VERSION", "diff_document", "diff_to_json"]
 
@@ -34,4 +34,4 @@ def diff_document(comparison: Comparison, gates: Sequence[Gate] = ()) -> dict[st
 def diff_to_json(comparison: Comparison, gates: Sequence[Gate] = ()) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
     document = diff_document(comparison, gates)
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document) + "\n"

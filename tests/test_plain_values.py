@@ -13,6 +13,7 @@ import numpy as np
 import pytest
 
 from profiler.errors import InputError
+from profiler.filters import name_list, step_range
 from profiler.json_text import json_text, plain
 from profiler.run_names import check_run_name, run_name_of
 from profiler.sizes import parse_size
@@ -107,3 +108,29 @@ def test_json_of_anything():
     assert plain(document) == found
     assert json.loads(json_text(document)) == found
     assert json_text([1, {"a": 2}], indent=None) == '[1, {"a": 2}]'
+
+
+@pytest.mark.parametrize(
+    ("given", "names"),
+    [
+        ("vae", ("vae",)),
+        (" vae , transformer,vae,", ("vae", "transformer")),
+        (["0-3,7", "last"], ("0-3", "7", "last")),
+        (7, ("7",)),
+        ([0, "1,2"], ("0", "1", "2")),
+        ("", ()),
+        ((), ()),
+    ],
+)
+def test_lists_of_names(given, names):
+    """One text or several, with commas: each name once, in order."""
+    assert name_list(given) == names
+
+
+@pytest.mark.parametrize(
+    ("text", "between"),
+    [("7", (7, 7)), ("0-3", (0, 3)), (" 2-2 ", (2, 2)), ("3-0", None), ("-1", None), ("٣", None)],
+)
+def test_ranges_of_steps(text, between):
+    """A step, or a range with both ends; a range that ends before it begins is none."""
+    assert step_range(text) == between

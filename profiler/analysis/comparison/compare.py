@@ -54,11 +54,20 @@ def compare_runs(base: Iterable[Run], new: Iterable[Run]) -> Comparison:
     return compare([*map(measure, base)], [*map(measure, new)])
 
 
-def compare(base: Sequence[Measurement], new: Sequence[Measurement]) -> Comparison:
-    """Compare a baseline with new runs. Raises InputError where a side has no run."""
+def compare(
+    base: Sequence[Measurement],
+    new: Sequence[Measurement],
+    *,
+    among: Sequence[Measurement] = (),
+) -> Comparison:
+    """Compare a baseline with new runs. Raises InputError where a side has no run.
+
+    Of comparisons that stand side by side, `among` are the runs of all: times are scaled to
+    untraced calls where they can be in each of these.
+    """
     if not base or not new:
         raise InputError("a comparison needs a run on each side: give at least one of each")
-    calibrated, within_noise = _calibrated([*base, *new])
+    calibrated, within_noise = _calibrated(among or [*base, *new])
     sides = []
     for side, modules in zip((base, new), align_modules(base, new), strict=True):
         samples = [

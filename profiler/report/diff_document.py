@@ -8,9 +8,9 @@ from typing import Any
 
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
-from profiler.analysis.comparison.noise import CONFIDENCE, RESAMPLES, SEED
 from profiler.analysis.comparison.side_by_side import Compared
 from profiler.json_text import json_text
+from profiler.resampling import CONFIDENCE, RESAMPLES, SEED
 
 __all__ = [
     "DIFF_VERSION",

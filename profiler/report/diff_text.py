@@ -18,13 +18,13 @@ from rich.text import Text
 
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
-from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import joined, said
 from profiler.report.layout import Column, clean, table, texts
 from profiler.report.lines import of_all
 from profiler.report.patterns import pattern
 from profiler.report.units import counted, duration
 from profiler.report.words import word
+from profiler.resampling import CONFIDENCE
 
 __all__ = [
     "CALLED",

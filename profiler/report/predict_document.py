@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from profiler.analysis.comparison.noise import CONFIDENCE, RESAMPLES, SEED
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.result import Part, Prediction
 from profiler.analysis.prediction.simulation import Simulation
 from profiler.json_text import json_text
+from profiler.resampling import CONFIDENCE, RESAMPLES, SEED
 
 __all__ = ["PERCENTILES", "PREDICT_VERSION", "prediction_document", "prediction_to_json"]
 

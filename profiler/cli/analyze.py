@@ -16,6 +16,7 @@ from profiler.cli.options import DeviceProfileFile
 from profiler.cli.progress import progress
 from profiler.cli.trace_files import damaged_files, load_whole, runs_at
 from profiler.errors import InputError, OutputError
+from profiler.filters import name_list
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
@@ -45,18 +46,18 @@ def analyze(
     ] = Path("traces"),
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Operators to print; 0: none.")] = 15,
     stage: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this stage; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only these stages, with commas.")
     ] = None,
     submodule: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this submodule; may be repeated."),
+        typer.Option(metavar="NAME", help="Only these submodules, with commas."),
     ] = None,
     device: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this device; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only these devices, with commas.")
     ] = None,
     step: Annotated[
         list[str] | None,
-        typer.Option(metavar="STEPS", help="Only these steps: 7, 0-3 or last; may be repeated."),
+        typer.Option(metavar="STEPS", help="Only these steps: 7, 0-3,7 or last."),
     ] = None,
     json_file: Annotated[
         Path | None,
@@ -144,7 +145,8 @@ def analyze(
     with progress(f"reading {path}") as say:
         given = _open(path)
         comparison = _compared(given, against or [])
-        selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
+        filters = (stage, submodule, device, step)
+        selection = Selection(*(name_list(names or ()) for names in filters))
         profiles = read_profiles(device_profile) if device_profile else find_profiles(given.source)
         say(f"analyzing {given.source}")
         analysis = find(given.run, selection, profiles, sizes)

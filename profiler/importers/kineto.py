@@ -10,7 +10,6 @@ its caller saw it: kernels that a device ran later are still the call's commands
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,7 +18,6 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from profiler.errors import InputError
 from profiler.events import NO_CALL, NO_STEP, ROOT_DEVICE, Call
 from profiler.importers.kineto_calls import CallRange, find_calls, find_sections
 from profiler.importers.kineto_commands import CommandWriter, device_kind, whole
@@ -30,6 +28,7 @@ from profiler.importers.kineto_layers import ModulePaths
 from profiler.importers.kineto_names import SubmoduleNames
 from profiler.importers.kineto_stages import PlacedCall, Staging, stage_section
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
+from profiler.run_names import check_run_name, run_name_of
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.compression import Compression
@@ -37,7 +36,6 @@ from profiler.trace.manifest import RunInfo
 
 __all__ = ["import_kineto"]
 
-_RUN_ID = re.compile(r"[^\w.+-]+")
 _VERSIONS = (
     "cuda_runtime_version",
     "cuda_driver_version",
@@ -81,11 +79,9 @@ def import_kineto(
 
 def _run_id(path: Path, run_id: str | None) -> str:
     if run_id is not None:
-        if _RUN_ID.search(run_id) or run_id.strip(".") == "":
-            raise InputError(f"{run_id!r} cannot name a run: use letters, digits, '.', '-' and '_'")
-        return run_id
+        return check_run_name(run_id)
     stem = path.name.removesuffix(".gz").removesuffix(".json")
-    return _RUN_ID.sub("-", stem).strip(".-") or "kineto"
+    return run_name_of(stem) or "kineto"
 
 
 def _write_call(

@@ -11,7 +11,6 @@ what its commands span: nothing tells when its caller began.
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -36,6 +35,7 @@ from profiler.importers.rbln_pipeline import ExpectedCall, describe
 from profiler.importers.rbln_recorded import label_by_run
 from profiler.importers.rbln_trace import RblnTrace, read_rbln
 from profiler.importers.rbln_tracks import DEVICE_KIND, tracks_of
+from profiler.run_names import check_run_name, run_name_of
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.compression import Compression
@@ -43,7 +43,6 @@ from profiler.trace.compression import Compression
 __all__ = ["import_rbln"]
 
 _LAST_NS = 1 << 62
-_RUN_ID = re.compile(r"[^\w.+-]+")
 
 
 def import_rbln(
@@ -100,10 +99,8 @@ def _labels(
 
 def _run_id(capture: Capture, run_id: str | None) -> str:
     if run_id is not None:
-        if _RUN_ID.search(run_id) or run_id.strip(".") == "":
-            raise InputError(f"{run_id!r} cannot name a run: use letters, digits, '.', '-' and '_'")
-        return run_id
-    return _RUN_ID.sub("-", capture.stem).strip(".-") or DEVICE_KIND
+        return check_run_name(run_id)
+    return run_name_of(capture.stem) or DEVICE_KIND
 
 
 @dataclass(slots=True)

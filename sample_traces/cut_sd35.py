@@ -13,7 +13,7 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from profiler.events import ROOT_DEVICE, Loss, Track
+from profiler.events import ROOT_DEVICE, DropKind, Loss, Track
 from profiler.importers.kineto import import_kineto
 from profiler.trace.bundle import HOST_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, TraceColumns
@@ -53,7 +53,7 @@ def _cut(whole: Path) -> Path:
             if lost:
                 what = "host launches" if number in KEPT else "commands"
                 detail = f"{what} cut to keep this sample small"
-                losses.append(Loss("dropped_events", entry.file, lost, "events", detail))
+                losses.append(Loss(DropKind.DROPPED_EVENTS, entry.file, lost, "events", detail))
         host = read_trace(whole / HOST_NAME)
         bundle.write_host(host.spans, _commands(host, {"launches", "shapes"}), ROOT_DEVICE)
         kept = ", ".join(entry.file for entry in manifest.calls if entry.call.index in KEPT)

@@ -26,7 +26,7 @@ from profiler.capture.operator_source import OperatorTrace, SourceRequest, Sourc
 from profiler.capture.rbln_runtimes import Slot, slots_of, writes_shards
 from profiler.capture.recorder import Invocation, scope
 from profiler.capture.timeline import PipelineCall
-from profiler.events import NO_CALL, Loss, Track
+from profiler.events import NO_CALL, DropKind, Loss, Track
 from profiler.trace.columns import CommandBuilder, CommandColumns
 
 __all__ = ["RblnRuntimes"]
@@ -157,7 +157,9 @@ class RblnRuntimes:
                 "rebel.capture_reports() told of more time than the runtime call took, so the call "
                 "is shown as measured on the host"
             )
-            losses = (Loss("dropped_events", self._submodule, self._misfits, "reports", detail),)
+            losses = (
+                Loss(DropKind.DROPPED_EVENTS, self._submodule, self._misfits, "reports", detail),
+            )
         numbered = [
             [number, NO_CALL if invocation is None else invocation.index]
             for number, invocation in self._numbered

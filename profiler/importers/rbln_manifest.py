@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from profiler.events import ROOT_DEVICE, Loss
+from profiler.events import ROOT_DEVICE, DropKind, Loss
 from profiler.importers.rbln_clocks import Clocks, Placement
 from profiler.importers.rbln_commands import RblnCommands
 from profiler.importers.rbln_files import Capture, Shard
@@ -47,7 +47,7 @@ def label_losses(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) 
     """Why calls are not labelled, or which labels the calls' layers speak against."""
     if labels.why_not:
         where = capture.source.name or capture.stem
-        yield Loss("unlabelled_call", where, len(calls), "calls", labels.why_not)
+        yield Loss(DropKind.UNLABELLED_CALL, where, len(calls), "calls", labels.why_not)
         return
     first: dict[str, frozenset[str]] = {}
     doubtful: Counter[str] = Counter()
@@ -62,7 +62,7 @@ def label_losses(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) 
                 "they share less than half of their layers with the submodule's first call: check "
                 "--pipeline, --steps and --skip, or --run"
             )
-            yield Loss("doubtful_label", submodule, count, "calls", detail)
+            yield Loss(DropKind.DOUBTFUL_LABEL, submodule, count, "calls", detail)
 
 
 def clock_losses(clocks: Clocks) -> Iterator[Loss]:
@@ -73,13 +73,13 @@ def clock_losses(clocks: Clocks) -> Iterator[Loss]:
                 f"the clock of {device} starts anew in each file: calls are placed end to end, and "
                 "the time between them is unknown"
             )
-            yield Loss("unaligned_clock", device, 1, "clocks", detail)
+            yield Loss(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
         elif device != clocks.reference:
             detail = (
                 f"the clock of {device} is unaligned, nothing relates it to that of "
                 f"{clocks.reference}: {_how(placement)}, so times do not compare across devices"
             )
-            yield Loss("unaligned_clock", device, 1, "clocks", detail)
+            yield Loss(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
 
 
 def _how(placement: Placement) -> str:

@@ -12,6 +12,7 @@ from typing import Any
 
 from profiler.analysis.manifest_numbers import finite_number, is_finite_number
 from profiler.analysis.result import Analysis
+from profiler.events import DropKind
 from profiler.messages import joined, said
 from profiler.report.headline import asynchronous
 from profiler.report.tracing_cost import how_known, share_of
@@ -154,19 +155,23 @@ def _losses(analysis: Analysis) -> Fact:
 
 
 _LOSS_KINDS = {
-    "truncated_file": said("truncated file"),
-    "dropped_events": said("dropped events"),
-    "untraced_call": said("untraced call"),
-    "unclosed_slice": said("unclosed slice"),
-    "missing_file": said("missing file"),
-    "changed_file": said("changed file"),
-    "aborted_run": said("aborted run"),
+    DropKind.TRUNCATED_FILE: said("truncated file"),
+    DropKind.DROPPED_EVENTS: said("dropped events"),
+    DropKind.UNTRACED_CALL: said("untraced call"),
+    DropKind.UNCLOSED_SLICE: said("unclosed slice"),
+    DropKind.MISSING_FILE: said("missing file"),
+    DropKind.CHANGED_FILE: said("changed file"),
+    DropKind.ABORTED_RUN: said("aborted run"),
+    DropKind.UNLABELLED_CALL: said("unlabelled call"),
+    DropKind.DOUBTFUL_LABEL: said("doubtful label"),
+    DropKind.AGGREGATE_MISMATCH: said("aggregate mismatch"),
+    DropKind.UNALIGNED_CLOCK: said("unaligned clock"),
 }
 
 
-def loss_kind(kind: str) -> str:
-    """A kind of loss in words; one that nobody declared as it stands in the manifest."""
-    return _LOSS_KINDS.get(kind) or kind.replace("_", " ")
+def loss_kind(kind: DropKind) -> str:
+    """A kind of loss in words."""
+    return _LOSS_KINDS[kind]
 
 
 def details(analysis: Analysis) -> tuple[Group, ...]:

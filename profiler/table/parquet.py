@@ -10,7 +10,7 @@ from pathlib import Path
 import polars as pl
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_PIPELINE, Loss
+from profiler.events import NO_PIPELINE, DropKind, Loss
 from profiler.table.columns import ARGS, TABLES, Column, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
@@ -63,7 +63,9 @@ def read_parquet(directory: Path) -> Run:
         document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
         info = {key: value for key, value in document["info"].items() if key != "losses"}
         info["command_line"] = tuple(info["command_line"])
-        losses = tuple(Loss(**entry) for entry in document["losses"])
+        losses = tuple(
+            Loss(**{**entry, "kind": DropKind(entry["kind"])}) for entry in document["losses"]
+        )
         frames = {
             name: _numbered(pl.read_parquet(directory / f"{name}.parquet"), columns)
             for name, columns in TABLES.items()

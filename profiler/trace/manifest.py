@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.errors import InputError
-from profiler.events import NO_PIPELINE, Call, Loss
+from profiler.events import NO_PIPELINE, Call, DropKind, Loss
 
 __all__ = ["FORMAT_VERSION", "MANIFEST_NAME", "CallEntry", "Manifest", "RunInfo", "read_manifest"]
 
@@ -163,7 +163,7 @@ def _entry(entry: dict[str, Any]) -> CallEntry:
 
 def _loss(entry: dict[str, Any]) -> Loss:
     return Loss(
-        kind=str(entry["kind"]),
+        kind=DropKind(entry["kind"]),
         where=str(entry["where"]),
         count=_integer(entry["count"], -1, 63),
         unit=str(entry["unit"]),

@@ -6,7 +6,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import TABLES
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.table.load import load
 from tests.runs import Command, make_call, make_run, tiny_run, write_tiny_bundle
 
@@ -30,7 +30,7 @@ def test_clock_that_counts_from_boot_is_no_time_of_day():
 
 def test_losses_are_passed_on():
     """What was lost is part of every result."""
-    loss = Loss("dropped_events", "transformer", 3, "events", "ring buffer full")
+    loss = Loss(DropKind.DROPPED_EVENTS, "transformer", 3, "events", "ring buffer full")
     assert analyze(tiny_run(losses=(loss,))).losses == (loss,)
 
 

@@ -12,7 +12,7 @@ from profiler.analysis.columns import TABLES
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.events import NO_CALL, Loss
+from profiler.events import NO_CALL, DropKind, Loss
 from profiler.table.columns import Column
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
@@ -62,7 +62,7 @@ def hostile_run() -> Run:
         overhead={"share": HOSTILE[0], "method": HOSTILE[1]},
         attribution={name: {"total_ns": name} for name in HOSTILE},
     )
-    losses = tuple(Loss("dropped_events", name, -1, name, name) for name in HOSTILE)
+    losses = tuple(Loss(DropKind.DROPPED_EVENTS, name, -1, name, name) for name in HOSTILE)
     return make_run(calls, [*commands, *host], spans, info=info, losses=losses)
 
 

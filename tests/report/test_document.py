@@ -9,7 +9,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import LOSSES, TABLES
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.document import DOCUMENT_VERSION, document, to_json
 from tests.runs import TINY_INFO, make_run, tiny_run
 
@@ -36,7 +36,7 @@ EMPTY = (
     "memory_timeline",
 )  # of the tiny run: it has neither roles nor shapes
 PROFILE = DeviceProfile("", {"float16": 32e12}, None, None, "", True, device="rbln:0")
-LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+LOSS = Loss(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
 
 
 def _sections():

@@ -7,7 +7,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.facts import details, key_facts
 from profiler.report.headline import asynchronous, headline
 from profiler.report.patterns import by_pattern, pattern
@@ -212,7 +212,7 @@ def test_key_facts_qualify_the_numbers():
 
 def test_losses_and_a_large_residual_alert():
     """What makes the report doubtful is marked as such."""
-    lost = facts_of(tiny_run(losses=(Loss("truncated_file", "a.pb", 10, "bytes", "cut"),)))
+    lost = facts_of(tiny_run(losses=(Loss(DropKind.TRUNCATED_FILE, "a.pb", 10, "bytes", "cut"),)))
     assert lost["Lost"].alert
     assert lost["Lost"].note == "truncated file"
     without_encode = [span for span in TINY_SPANS if span.name != "encode"]

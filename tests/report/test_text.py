@@ -8,7 +8,7 @@ from rich.console import Console
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.text import print_report
 from profiler.table.load import load
 from profiler.trace.manifest import RunInfo
@@ -73,7 +73,7 @@ def test_residual_is_explained():
 
 def test_accounting_without_spans_is_not_possible():
     """The sentence stands where the table would."""
-    loss = Loss("missing_file", "host.pb", 1, "files", "the run was killed")
+    loss = Loss(DropKind.MISSING_FILE, "host.pb", 1, "files", "the run was killed")
     text = _text(make_run(TINY_CALLS, losses=(loss,)))
     sentence = "the trace holds no pipeline and no stage span, host.pb is missing"
     assert _section(text, "Where the time") == [f"accounting not possible: {sentence}"]
@@ -182,9 +182,11 @@ def test_cost_of_tracing_is_said():
 def test_losses_are_loud():
     """How many, each with kind, place, detail and number; in red."""
     losses = (
-        Loss("truncated_file", "006_transformer.pb", 120, "bytes", "cut or damaged at byte 7"),
-        Loss("untraced_call", "run", 1, "calls", "the call did not return"),
-        Loss("dropped_events", "vae", -1, "events", "ring buffer full"),
+        Loss(
+            DropKind.TRUNCATED_FILE, "006_transformer.pb", 120, "bytes", "cut or damaged at byte 7"
+        ),
+        Loss(DropKind.UNTRACED_CALL, "run", 1, "calls", "the call did not return"),
+        Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "ring buffer full"),
     )
     run = tiny_run(losses=losses)
     lines = [" ".join(line.split()) for line in _text(run, 120).splitlines()]

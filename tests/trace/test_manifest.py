@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.trace.manifest import CallEntry, Manifest, RunInfo, read_manifest
 from tests.trace.strategies import calls
 
@@ -80,7 +80,7 @@ def test_round_trip(tmp_path: Path) -> None:
         overhead={"share": 0.01},
         warmup={"steps": 1},
         attribution={"vae": {"share": 1.0}},
-        losses=(Loss("dropped_events", "vae", -1, "events", "buffer full"),),
+        losses=(Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "buffer full"),),
     )
     read = _read(tmp_path, _document())
     manifest = replace(read, info=info)

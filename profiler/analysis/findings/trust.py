@@ -18,7 +18,6 @@ _OVERHEAD_LOW = 0.05  # its lower bound: an estimate that may be half of that pr
 _OVERHEAD_HIGH = 0.25
 _RESIDUAL = 0.01  # what the accounting identity promises at most
 _RESIDUAL_MEDIUM = 0.05
-_BREAKS = ("truncated_file", "dropped_events", "missing_file", "changed_file", "aborted_run")
 
 
 def incomplete_trace(analysis: Analysis) -> Finding | None:
@@ -28,7 +27,7 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
         return None
     kinds = tuple(dict.fromkeys(loss.kind for loss in losses))
     known = [loss for loss in losses if loss.count >= 0]
-    worst = next((loss for loss in losses if loss.kind in _BREAKS), losses[0])
+    worst = next((loss for loss in losses if loss.kind.time_missing), losses[0])
     evidence: dict[str, int | float | str] = {
         "losses": len(losses),
         "kinds": ", ".join(kinds),
@@ -51,7 +50,7 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
             "record again: fewer calls with operators, or fewer pipeline calls, where events "
             "dropped."
         ),
-        severity="high" if worst.kind in _BREAKS else "medium",
+        severity="high" if worst.kind.time_missing else "medium",
     )
 
 

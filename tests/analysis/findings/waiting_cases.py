@@ -1,10 +1,10 @@
 """Runs for the rules about devices that wait."""
 
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 from tests.runs import Command, make_call, make_span
 
-UNALIGNED = (Loss("unaligned_clock", "cuda:1", 1, "clocks", "placed by the order of calls"),)
+UNALIGNED = (Loss(DropKind.UNALIGNED_CLOCK, "cuda:1", 1, "clocks", "placed by the order of calls"),)
 
 
 def _two_commands(first, second, end=1000, losses=(), **more):

@@ -32,6 +32,7 @@ from profiler.capture.timeline import PipelineCall
 from profiler.capture.weak_part import WeakPart, when_gone
 from profiler.errors import InputError
 from profiler.events import UNKNOWN, DropKind, Loss
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["ProfiledPart"]
 
@@ -163,7 +164,7 @@ class ProfiledPart:
             sessions=len(self._segments),
             losses=tuple(self._losses),
             backend="onnxruntime",
-            known=known_modules(self._layers.classes if self._layers else {}),
+            known=Submodule(modules=known_modules(self._layers.classes if self._layers else {})),
         )
 
     def traces(self) -> Iterator[OperatorTrace]:

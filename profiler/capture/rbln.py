@@ -28,6 +28,7 @@ from profiler.capture.recorder import Invocation, scope
 from profiler.capture.timeline import PipelineCall
 from profiler.events import NO_CALL, DropKind, Loss, Track
 from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["RblnRuntimes"]
 
@@ -160,11 +161,11 @@ class RblnRuntimes:
             losses = (
                 Loss(DropKind.DROPPED_EVENTS, self._submodule, self._misfits, "reports", detail),
             )
-        numbered = [
-            [number, NO_CALL if invocation is None else invocation.index]
+        numbered = tuple(
+            (number, NO_CALL if invocation is None else invocation.index)
             for number, invocation in self._numbered
-        ]
-        known = {"runtime_calls": numbered, "writes_shards": self._writes_shards}
+        )
+        known = Submodule(runtime_calls=numbered, writes_shards=self._writes_shards)
         return SourceSummary(events=self._commands, losses=losses, backend="rbln", known=known)
 
 

@@ -27,6 +27,7 @@ from profiler.capture.torch_cut import CutCall, TracedCall
 from profiler.capture.torch_modules import ModuleRanges, class_name
 from profiler.capture.torch_session import EVENT_CAP, Tracing
 from profiler.events import DropKind, Loss
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["TRACING", "TorchOperators", "TorchPause"]
 
@@ -149,7 +150,7 @@ class TorchOperators:
             self._summary,
             sessions=len(self._sessions),
             losses=tuple(losses),
-            known=known_modules(self._modules.classes),
+            known=Submodule(modules=known_modules(self._modules.classes)),
         )
 
     def _host_range(self, pipeline: PipelineCall) -> TracedCall:

@@ -15,6 +15,7 @@ from typing import Any
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.report.excerpts import outlier_count
+from profiler.trace.manifest_fields import Fields, stated
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
 
@@ -58,6 +59,8 @@ def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
 
 def _plain(value: Any) -> Any:
     """`value` as JSON has it; numbers that JSON lacks become None, foreign types text."""
+    if isinstance(value, Fields):
+        return _plain(stated(value))
     if is_dataclass(value) and not isinstance(value, type):
         return _plain(asdict(value))
     if isinstance(value, Mapping):

@@ -10,6 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from profiler.errors import InputError
 from profiler.events import DropKind, Loss
 from profiler.trace.bundle import (
@@ -63,7 +65,7 @@ def merge_bundle(directory: Path) -> Path:
     for loss in known.info.losses:
         if loss.kind != DropKind.MISSING_FILE or not (directory / loss.where).is_file():
             losses[loss.kind, loss.where] = loss
-    info = replace(known.info, losses=tuple(losses.values()))
+    info = structs.replace(known.info, losses=tuple(losses.values()))
     write_atomically(manifest_path, replace(known, info=info, files=merged).to_json().encode())
     return directory / MERGED_NAME
 
@@ -84,7 +86,7 @@ def _complete(directory: Path) -> Path:
     if manifest_path.is_file():
         info = read_manifest(manifest_path).info
     lost = _write_noted(directory, noted)
-    info = replace(info, losses=tuple(dict.fromkeys((*info.losses, *lost))))
+    info = structs.replace(info, losses=tuple(dict.fromkeys((*info.losses, *lost))))
     _rebuild(directory, call_files(directory), info)
     shutil.rmtree(directory / WORK_NAME, ignore_errors=True)
     for part in directory.glob(".*.part"):
@@ -132,7 +134,7 @@ def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
             remedy = "it was not written by profile-sd3, remove it"
             raise InputError(f"{path} holds no call: {remedy}")
     losses.extend(_missing_files(directory, entries))
-    info = replace(info, losses=tuple(losses))
+    info = structs.replace(info, losses=tuple(losses))
     write_manifest(directory, info, entries, merge_files(directory, whole))
 
 

@@ -17,7 +17,7 @@ def test_summary_says_what_ran():
     assert (run.run_id, run.model, run.producer) == ("tiny", "tiny-sd3", "capture")
     assert run.started == "2027-01-15T08:00:00+00:00"
     assert (run.calls, run.traced_calls, run.commands) == (4, 4, 12)
-    assert run.overhead["hooks_ns"] == 4
+    assert run.overhead.hooks_ns == 4
 
 
 def test_clock_that_counts_from_boot_is_no_time_of_day():

@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from profiler.analysis.analyze import analyze
 from profiler.analysis.memory.usage import find_memory, last_begun
 from profiler.table.columns import COUNTERS, schema
-from profiler.trace.manifest import RunInfo
-from tests.runs import EPOCH, make_call, make_run
+from tests.runs import EPOCH, make_call, make_info, make_run
 
 CALLS = (
     make_call(0, "text_encoder", 0, 100, stage="encode", branch="prompt", device="cpu:0"),
@@ -26,7 +25,7 @@ def _run(samples, calls=CALLS, **info):
     """`samples`: call, device, counter, time in ns, bytes."""
     rows = [(c, d, name, "bytes", EPOCH + at, float(v)) for c, d, name, at, v in samples]
     counters = pl.DataFrame(rows, schema=schema(COUNTERS), orient="row")
-    run = make_run(calls, info=RunInfo("capture", **info))
+    run = make_run(calls, info=make_info("capture", **info))
     return dataclasses.replace(run, counters=counters)
 
 

@@ -298,7 +298,7 @@ def test_opening_a_profiled_session_is_our_overhead(scripts):
     ended = scripts.run(SESSION + "    run(made(), 1)\n")
     loaded = profiler.load(ended.bundle)
     assert loaded.commands.filter(call=-1).is_empty()
-    assert loaded.info.overhead["hooks_ns"] > 0
+    assert loaded.info.overhead.hooks_ns > 0
 
 
 def test_sessions_before_and_after_a_pipeline(scripts):

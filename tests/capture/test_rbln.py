@@ -56,7 +56,7 @@ def test_calls_run_on_the_devices_of_their_runtimes(rebel, tmp_path):
         ("transformer", "batched", 0, "rbln:0", 100_037),
         ("vae", None, -1, "rbln:0", 100_037),
     ]
-    assert run.info.submodules["text_encoder_3"]["device"] == "rbln:1"
+    assert run.info.submodules["text_encoder_3"].device == "rbln:1"
 
 
 def test_reports_divide_a_runtime_call_and_leave_the_host_glue(rebel, tmp_path):
@@ -185,7 +185,7 @@ def test_calls_that_are_left_out_are_numbered_all_the_same(rebel, tmp_path):
     loaded = profiler.load(run.path)
     steps = loaded.calls.filter(loaded.calls["step"] >= 0)
     assert steps["ops_traced"].to_list() == [True, False, True]
-    noted = loaded.info.submodules["transformer"]["runtime_calls"]
+    noted = loaded.info.submodules["transformer"].runtime_calls
     assert [call for _, call in noted] == [6, 7, 8]
 
 
@@ -209,7 +209,7 @@ def test_which_submodules_write_files(rebel, tmp_path, monkeypatch, activated, v
     monkeypatch.setenv("RBLN_PROFILER", variable)
     config = {"transformer": {"activate_profiler": activated}}
     run = record(RBLNStableDiffusion3Pipeline(rebel, config), rebel, tmp_path)
-    assert run.info.submodules["transformer"]["writes_shards"] is expected
+    assert run.info.submodules["transformer"].writes_shards is expected
 
 
 @pytest.mark.parametrize(

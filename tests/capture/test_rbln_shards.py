@@ -76,7 +76,7 @@ def test_every_file_has_the_name_of_its_call(recording):
     run = recording().record().named()
     assert labels(run) == LABELS
     assert run.info.pipeline == "RBLNStableDiffusion3Pipeline"
-    assert run.info.settings["described_as"] == "run"
+    assert run.info.recording.described_as == "run"
     assert {found.kind for found in run.losses} <= {"unaligned_clock"}
     assert run.calls["ops_traced"].to_list() == [True] * 9
 

@@ -120,4 +120,4 @@ def test_nothing_is_hooked_where_nothing_is_traced(tmp_path):
     assert found == {"transformer": [False, False]}
     loaded = profiler.load(run.path)
     assert set(loaded.commands["track"].cast(str)) <= {"Host"}
-    assert loaded.info.overhead["operator_events"] == 0
+    assert loaded.info.overhead.operator_events == 0

@@ -89,9 +89,9 @@ def test_unrelated_clocks_are_labelled(tmp_path: Path, imported: Import) -> None
     """Manifest, devices and losses say that the clocks are unaligned and how they were placed."""
     write_sd3(tmp_path / "traces", steps=1)
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
-    assert run.info.devices["rbln:1"]["aligned"] is False
-    assert run.info.clocks["aligned"] is False
-    placed = run.info.clocks["devices"]["rbln:1"]
+    assert run.info.devices["rbln:1"].aligned is False
+    assert run.info.clocks.aligned is False
+    placed = run.info.clocks.devices["rbln:1"]
     assert placed["placed_by"] == "call order"
     assert placed["uncertainty_ns"] == 100_000  # the gaps that the generator leaves
     assert "rbln:1 is unaligned" in losses(run)["unaligned_clock"]
@@ -102,7 +102,7 @@ def test_one_device_has_no_unaligned_clock(tmp_path: Path, imported: Import) -> 
     write_sd3(tmp_path / "traces", steps=1, second_device=0)
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
     assert run.losses == ()
-    assert run.info.clocks["clock"] == "device clock of rbln:0"
+    assert run.info.clocks.clock == "device clock of rbln:0"
 
 
 def test_bytes_and_cycles(tmp_path: Path, imported: Import) -> None:
@@ -196,7 +196,7 @@ def test_counts_that_do_not_fit_label_nothing(
     assert set(run.calls["submodule"]) == {"unlabelled"}
     assert set(run.calls["step"]) == {-1}
     assert run.calls["branch"].null_count() == len(run.calls)
-    assert run.info.settings["labelled"] is False
+    assert run.info.recording.labelled is False
     assert run.spans["kind"].to_list() == ["pipeline"]
     assert run.info.pipeline == ""
 
@@ -289,7 +289,7 @@ def test_devices_of_processes_without_a_name(tmp_path: Path, imported: Import) -
     path = one_file(tmp_path / "in", *commands, rows="pids")
     run = imported(path)
     assert set(run.commands["device"]) == {"rbln:0", "rbln:1"}
-    assert run.info.clocks["devices"]["rbln:1"]["placed_by"] == "shared call"
+    assert run.info.clocks.devices["rbln:1"].placed_by == "shared call"
 
 
 @given(st.data())
@@ -338,7 +338,7 @@ def test_unknown_tracks_and_names_are_kept(tmp_path: Path, imported: Import) -> 
     assert set(run.commands["category"]) == {"other"}
     assert run.commands["layer"].to_list() == ["prefetch weights"] * 2
     assert run.commands["command_index"].to_list() == [0, 1]
-    assert run.info.settings["names_kept_whole"] == 2
+    assert run.info.recording.names_kept_whole == 2
 
 
 def test_arguments_that_cannot_be_read_are_reported(tmp_path: Path, imported: Import) -> None:

@@ -24,6 +24,7 @@ from profiler.events import (
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest import RunInfo
+from tests.runs import make_info
 
 __all__ = ["EPOCH_NS", "write_generated_bundle"]
 
@@ -198,7 +199,7 @@ def _host_work(host, clock, name, microseconds, stage, step=NO_STEP) -> None:
 
 def _info(steps: int, total: int, names: dict[str, str]) -> RunInfo:
     placed = {"text_encoder": 0, "text_encoder_2": 0, "text_encoder_3": 1, "transformer": 0}
-    return RunInfo(
+    return make_info(
         producer="capture",
         model="stable-diffusion-3-medium (generated)",
         pipeline="StableDiffusion3Pipeline",

@@ -15,8 +15,7 @@ from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.events import NO_CALL, DropKind, Loss
 from profiler.table.columns import Column
 from profiler.table.run import Run
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run, make_span
+from tests.runs import Command, make_call, make_info, make_run, make_span
 
 __all__ = ["HOSTILE", "hostile_analysis", "hostile_run"]
 
@@ -49,7 +48,7 @@ def hostile_run() -> Run:
     spans = [make_span("pipeline", HOSTILE[0], 0, end), make_span("stage", "denoise", 0, end)]
     spans += [make_span("step", name, 100 * i, 100 * i + 99, i) for i, name in enumerate(HOSTILE)]
     everywhere = {name: name for name in HOSTILE}
-    info = RunInfo(
+    info = make_info(
         producer=HOSTILE[0],
         model=HOSTILE[1],
         pipeline=HOSTILE[2],

@@ -11,9 +11,17 @@ from profiler.analysis.selection import Selection
 from profiler.events import DropKind, Loss
 from profiler.report.text import print_report
 from profiler.table.load import load
-from profiler.trace.manifest import RunInfo
 from tests.report.generated import write_generated_bundle
-from tests.runs import TINY_CALLS, TINY_INFO, Command, make_call, make_run, make_span, tiny_run
+from tests.runs import (
+    TINY_CALLS,
+    TINY_INFO,
+    Command,
+    make_call,
+    make_info,
+    make_run,
+    make_span,
+    tiny_run,
+)
 
 
 def _text(run, width=100, selection=Selection(), **options):  # noqa: B008
@@ -229,7 +237,7 @@ def test_a_calibration_within_noise_is_said():
     commands = [Command(i, "a:0", "q", "compute", f"mlp {i}", 100 * i, 50) for i in range(2)]
 
     def sections(info):
-        text = _text(make_run(calls, commands, info=RunInfo("capture", submodules=info)), 160)
+        text = _text(make_run(calls, commands, info=make_info("capture", submodules=info)), 160)
         return (_section(text, "Submodules"), _section(text, "Operators"))
 
     submodules, operators = sections({"a": unclear, "b": clear})

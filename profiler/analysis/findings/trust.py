@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import as_percent, share, total_ns
-from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.result import Analysis
 from profiler.messages import said
+from profiler.trace.manifest_fields import Overhead
 
 __all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time"]
 
@@ -57,13 +54,12 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
 def tracing_overhead(analysis: Analysis) -> Finding | None:
     """Recording took so much of the run that operator times are in doubt."""
     overhead, total = analysis.run.overhead, total_ns(analysis)
-    found = finite_number(overhead, "share")
+    found = overhead.share
     if found is None or found < _OVERHEAD:
         return None
     low = found - share(_doubtful_ns(overhead), total)
     if low < _OVERHEAD_LOW:
         return None
-    operators, hooks = finite_number(overhead, "operators_ns"), finite_number(overhead, "hooks_ns")
     title = (
         said(
             "Tracing took {share} of the run: operator times are not to be trusted",
@@ -81,9 +77,9 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
         evidence={
             "overhead_share": found,
             "overhead_low_share": low,
-            "operators_ns": round(operators or 0),
-            "hooks_ns": round(hooks or 0),
-            "operator_events": round(finite_number(overhead, "operator_events") or 0),
+            "operators_ns": round(overhead.operators_ns or 0),
+            "hooks_ns": overhead.hooks_ns or 0,
+            "operator_events": overhead.operator_events or 0,
         },
         hazard=said(
             "Each recorded operator costs about the same, so short ones look longer than they "
@@ -126,15 +122,12 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
     )
 
 
-def _doubtful_ns(overhead: Mapping[str, Any]) -> float:
+def _doubtful_ns(overhead: Overhead) -> float:
     """What recording operators cost beyond the lower end of its interval, or of its estimate."""
-    cost = finite_number(overhead, "operators_ns") or 0.0
-    low = finite_number(overhead, "operators_low_ns")
+    cost, low = overhead.operators_ns or 0.0, overhead.operators_low_ns
     if low is not None:
         return max(cost - low, 0.0)
-    each, least = (
-        finite_number(overhead, "operator_event_ns"),
-        finite_number(overhead, "operator_event_low_ns"),
-    )
-    events = finite_number(overhead, "estimated_events") or 0.0
-    return max(each - least, 0.0) * events if each is not None and least is not None else 0.0
+    each, least = overhead.operator_event_ns, overhead.operator_event_low_ns
+    if each is None or least is None:
+        return 0.0
+    return max(each - least, 0.0) * (overhead.estimated_events or 0)

@@ -1,9 +1,5 @@
 """The whole analysis: what it says of the run, and that files and values agree."""
 
-import json
-
-import pytest
-
 from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import TABLES
 from profiler.events import DropKind, Loss
@@ -64,15 +60,3 @@ def test_commands_of_no_known_call_are_work_of_no_call():
     )
     assert analysis.calls["commands"].to_list() == [0]
     assert analysis.operators["submodule"].to_list() == [None]
-
-
-@pytest.mark.parametrize("value", ["text", 7, None, ["a"], {"hardware": 7}])
-def test_devices_of_a_manifest_may_be_anything(value):
-    """A manifest is untrusted: what is no mapping is no hardware name."""
-    info = tiny_run().info
-    strange = {name: getattr(info, name) for name in info.__slots__} | {
-        "devices": {"rbln:0": value}
-    }
-    analysis = analyze(tiny_run(info=type(info)(**strange)))
-    assert analysis.devices["hardware"].to_list()[1] in (None, "7")
-    assert json.dumps(analysis.run.devices)

@@ -82,8 +82,8 @@ def test_layers_are_module_paths_and_commands_are_numbered(run):
 def test_at_least_98_percent_of_operator_time_has_a_module_path(run):
     """The share is measured over operator time, after ONNX Runtime's fusions, and reported."""
     for submodule, share in run.info.attribution.items():
-        assert share["share"] >= 0.98, submodule
-        assert share["attributed_ns"] <= share["total_ns"]
+        assert share.share >= 0.98, submodule
+        assert share.attributed_ns <= share.total_ns
 
 
 def test_layers_are_modules_of_the_model(run):
@@ -211,7 +211,7 @@ def test_two_cpu_devices_have_their_own_cores(tmp_path):
     commands = run.commands.filter(pl.col("call").is_in(placed["call"].to_list()))
     assert set(commands["device"]) == {"cpu:1"}
     assert set(run.info.devices) == {"cpu:0", "cpu:1"}
-    assert all(device["cores"] for device in run.info.devices.values())
+    assert all(device.cores for device in run.info.devices.values())
 
 
 def test_the_cost_of_an_event_is_measured(monkeypatch):

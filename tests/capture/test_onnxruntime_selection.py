@@ -81,14 +81,14 @@ def test_both_kinds_measure_the_cost_of_tracing(run):
     measured = run.info.overhead.measured
     assert set(measured) == {"transformer"}
     cost = measured["transformer"]
-    assert (cost["traced_calls"], cost["untraced_calls"]) == (3, 3)
-    assert cost["call_low_ns"] <= cost["call_ns"] <= cost["call_high_ns"]
+    assert (cost.traced_calls, cost.untraced_calls) == (3, 3)
+    assert cost.call_low_ns <= cost.call_ns <= cost.call_high_ns
     calibration = run.info.submodules["transformer"].calibration
-    assert calibration["low"] <= calibration["factor"] <= calibration["high"]
+    assert calibration.low <= calibration.factor <= calibration.high
     analysis = analyze(run)
     row = analysis.submodules.row(by_predicate=pl.col("submodule") == "transformer", named=True)
-    noise = calibration["low"] <= 1 <= calibration["high"]
-    assert row["calibration"] == (1 if noise else calibration["factor"])
+    noise = calibration.low <= 1 <= calibration.high
+    assert row["calibration"] == (1 if noise else calibration.factor)
     facts = {fact.label: fact for fact in key_facts(analysis, 0)}
     note = facts["Cost of tracing"].note
     assert note.startswith("of end to end, measured: transformer ")

@@ -162,9 +162,9 @@ def test_the_manifest_numbers_runtime_calls(rebel, tmp_path):
             pipeline.transformer(hidden_states=None)
         pipeline(num_inference_steps=1)
     known = profiler.load(run.path).info.submodules
-    first = known["transformer"]["runtime_calls"][0][0]
+    first = known["transformer"].runtime_calls[0][0]
     noted = {
-        name: [(number - first, call) for number, call in facts["runtime_calls"]]
+        name: [(number - first, call) for number, call in facts.runtime_calls]
         for name, facts in known.items()
     }
     assert noted == {
@@ -174,7 +174,7 @@ def test_the_manifest_numbers_runtime_calls(rebel, tmp_path):
         "transformer": [(0, -1), (7, 6)],
         "vae": [(8, 7), (9, 7)],
     }
-    assert {name for name, facts in known.items() if not facts["writes_shards"]} == {"vae"}
+    assert {name for name, facts in known.items() if not facts.writes_shards} == {"vae"}
 
 
 def test_calls_that_are_left_out_are_numbered_all_the_same(rebel, tmp_path):

@@ -92,7 +92,7 @@ def test_work_of_no_call_is_kept_with_the_stage_it_was_launched_in(tmp_path):
         ("orphan", None, -1),
     ]
     facts = run.info.attribution["cuda:0"]
-    assert (facts["attributed_ns"], facts["total_ns"], facts["commands_outside_calls"]) == (
+    assert (facts.attributed_ns, facts.total_ns, facts.commands_outside_calls) == (
         0,
         40_000,
         2,

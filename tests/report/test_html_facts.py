@@ -239,12 +239,11 @@ def test_a_key_figure_stays_short():
     assert "vae" in groups["Cost of tracing"]["too few"]
 
 
-def test_details_take_any_manifest():
-    """Values of the wrong type are shown as text; a share that is a string is no number."""
+def test_details_take_any_names():
+    """Hostile names and texts are shown as they are."""
     run = hostile_run()
     groups = {group.title: dict(group.rows) for group in details(analyze(run))}
-    assert groups["Cost of tracing"]["share"] == run.info.overhead.share
-    assert groups["Settings"]["nan"] == "nan"
+    assert groups["Settings"].items() >= {name: name for name in ("nan",)}.items()
     assert facts_of(run)["Cost of tracing"].value == "not measured"
 
 

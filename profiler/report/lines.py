@@ -134,7 +134,7 @@ def _overhead(overhead: Overhead) -> str:
         )
     if hooks is not None:
         parts.append(f"hooks {duration(hooks)}")
-    total = overhead.operators_ns
+    total: float | None = overhead.operators_ns
     if events and total is not None and overhead.measured:
         parts.append(f"{count(events)} operator events: {duration(total)}")
     elif events and each is not None:

@@ -37,7 +37,7 @@ _ESTIMATED = {
 
 def share_of(overhead: Overhead) -> Said:
     """What the share of tracing is of: `"end to end"`, or `"the time in calls"`."""
-    return _WHOLES[overhead.share_of]
+    return _WHOLES[overhead.share_of or ShareOf.END_TO_END]
 
 
 def method(overhead: Overhead) -> Said:

@@ -43,11 +43,12 @@ __all__ = [
 
 LARGEST = (1 << 53) - 1
 _Count = Annotated[int, Meta(ge=0, le=LARGEST)]  # also bytes and nanoseconds
+_Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 _Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _Factor = Annotated[float, Meta(ge=1e-3, le=1e3)]  # beyond it nothing was measured
 _Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
 _CallIndex = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
-Setting = bool | Annotated[int, Meta(ge=-LARGEST, le=LARGEST)] | _Real | str | None
+Setting = bool | _Whole | _Real | str | None
 """A value of one of a pipeline's own keyword arguments."""
 
 
@@ -224,11 +225,11 @@ class Overhead(Fields, frozen=True, kw_only=True):
     operator_event_low_ns: _Real | None = None
     operator_event_high_ns: _Real | None = None
     noisy: bool = False
-    operators_ns: _Real | None = None
-    operators_low_ns: _Real | None = None
-    operators_high_ns: _Real | None = None
+    operators_ns: _Whole | None = None
+    operators_low_ns: _Whole | None = None
+    operators_high_ns: _Whole | None = None
     share: _Real | None = None
-    share_of: ShareOf = ShareOf.END_TO_END
+    share_of: ShareOf | None = None
     writing_ns: _Count | None = None
     backpressure_ns: _Count | None = None
     conversion_ns: _Count | None = None

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from profiler.events import (
     HOST_TRACK,
@@ -97,7 +98,7 @@ def write_generated_bundle(
         spans.insert(0, Span("pipeline", "StableDiffusion3Pipeline", "", -1, EPOCH_NS, total))
         bundle.write_host(spans, host.build(), ROOT_DEVICE)
         info = _info(steps, total, names)
-        return bundle.finish(replace(info, losses=tuple(losses)))
+        return bundle.finish(structs.replace(info, losses=tuple(losses)))
 
 
 def _encode(bundle, draw, clock, host, names) -> Iterator[Span]:

@@ -5,6 +5,7 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import LOSSES, TABLES
@@ -134,7 +135,6 @@ def test_empty_run_is_a_document_too():
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: (2, {3})}, Path("x")])
 def test_what_json_lacks_is_made_plain(value):
     """A manifest read from JSON may hold NaN, a run in memory anything: the text is JSON."""
-    fields = {name: getattr(TINY_INFO, name) for name in TINY_INFO.__slots__}
-    info = type(TINY_INFO)(**{**fields, "settings": {"strange": value}})
+    info = structs.replace(TINY_INFO, settings={"strange": value})
     text = to_json(analyze(tiny_run(info=info)))
     assert "strange" in json.loads(text, parse_constant=pytest.fail)["run"]["settings"]

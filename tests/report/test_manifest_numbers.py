@@ -21,6 +21,7 @@ from profiler.report.document import to_json
 from profiler.report.html import write_html
 from profiler.report.text import print_report
 from profiler.table.load import load
+from profiler.trace.manifest import read_manifest
 from tests.runs import write_tiny_bundle
 
 HOSTILE = (
@@ -112,16 +113,13 @@ def _report_everything(bundle) -> None:
     predict(run, analysis, Scenario(concurrency=2))
 
 
-def _reported_or_refused(bundle) -> bool:
-    """Whether reports could be made; else the reader's one sentence says why not."""
+def _refusal(bundle) -> str:
+    """The reader's sentence, "" where it reads the manifest."""
     try:
-        load(bundle)
+        read_manifest(bundle / "manifest.json")
     except InputError as error:
-        assert "manifest.json" in str(error)
-        assert "\n" not in str(error)
-        return False
-    _report_everything(bundle)
-    return True
+        return str(error)
+    return ""
 
 
 @pytest.mark.parametrize("value", HOSTILE, ids=lambda value: f"{value!r:.12}")
@@ -132,18 +130,14 @@ def test_one_at_a_time(value, tmp_path):
     path = bundle / "manifest.json"
     sound = json.loads(path.read_text())
     places = [place for place in _places(sound) if place[0] not in ("calls", "files")]
-    if value == HOSTILE[0]:
-        assert _reported_or_refused(bundle)
     accepted = deepcopy(sound)
     for place in places:
         document = deepcopy(sound)
         _put(document, place, value)
         path.write_text(json.dumps(document))
-        try:
-            load(bundle)
-        except InputError as error:
-            assert "\n" not in str(error)
-        else:
+        refusal = _refusal(bundle)
+        assert "\n" not in refusal
+        if not refusal:
             _put(accepted, place, value)
     path.write_text(json.dumps(accepted))
-    assert _reported_or_refused(bundle)
+    _report_everything(bundle)

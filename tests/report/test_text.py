@@ -4,6 +4,7 @@ import io
 import re
 
 import pytest
+from msgspec import structs
 from rich.console import Console
 
 from profiler.analysis.analyze import analyze
@@ -39,8 +40,7 @@ def _section(text, title):
 
 
 def _info(**changes):
-    fields = {name: getattr(TINY_INFO, name) for name in TINY_INFO.__slots__}
-    return type(TINY_INFO)(**{**fields, **changes})
+    return structs.replace(TINY_INFO, **changes)
 
 
 @pytest.fixture(scope="module")

@@ -139,7 +139,7 @@ def test_no_file_outside_the_bundle(tmp_path: Path, name: Any) -> None:
         _document(calls=[_entry(file=name)]),
         _document(files={name: 1} if isinstance(name, str) else {"a/b": 1}),
     ):
-        with pytest.raises(InputError, match="no plain file name|expected str"):
+        with pytest.raises(InputError, match=r"no plain file name|expected str"):
             _read(tmp_path, document)
 
 

@@ -223,8 +223,8 @@ def _attribution(
         total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
         found[device] = Attribution(
             to=AttributedTo.CALLS,
-            attributed_ns=attributed,
-            total_ns=total,
+            attributed_ns=quantity(attributed) or 0,
+            total_ns=quantity(total) or 0,
             share=attributed / total if total else 1.0,
             commands=int(here.sum()),
             commands_outside_calls=int((here & ~in_calls).sum()),

@@ -264,9 +264,10 @@ class Attribution(Fields, frozen=True, kw_only=True):
 
 
 def quantity(value: object) -> int | None:
-    """A size or count from a foreign file, where it is one that the manifest can hold."""
-    whole = isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= LARGEST
-    return value if whole else None  # type: ignore[return-value]
+    """A size, count or time from a foreign file, where it is one that the manifest can hold."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= LARGEST else None
 
 
 def setting(value: bool | float) -> Setting:

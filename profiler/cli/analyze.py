@@ -16,6 +16,7 @@ from profiler.cli.options import DeviceProfileFile
 from profiler.cli.progress import progress
 from profiler.cli.trace_files import damaged_files, load_whole, runs_at
 from profiler.errors import InputError, OutputError
+from profiler.events import DropKind
 from profiler.filters import name_list
 
 if TYPE_CHECKING:
@@ -358,7 +359,7 @@ def _raise_damage(given: _Given) -> None:
 
 def _damage(source: Path, loss: Loss) -> str:
     path = source if source.is_file() else source / loss.where
-    if loss.kind == "missing_file":
+    if loss.kind == DropKind.MISSING_FILE:
         return f"{path} is missing, so the report lacks it: copy it back or record the run again"
     detail = loss.detail.removesuffix(": copy it again")
     return f"{path} is not whole ({detail}): copy it again or record the run again"

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profiler.errors import InputError
+from profiler.events import DropKind
 
 if TYPE_CHECKING:
     from profiler.events import Loss
@@ -13,7 +14,7 @@ if TYPE_CHECKING:
 
 __all__ = ["damaged_files", "load_whole", "runs_at"]
 
-_DAMAGE = ("truncated_file", "missing_file", "changed_file")
+_DAMAGE = (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
 
 
 def damaged_files(run: Run) -> list[Loss]:

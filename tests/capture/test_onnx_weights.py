@@ -204,7 +204,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     with profiler.profile(pipe, out=tmp_path / "traces") as run:
         pipe(("text_encoder", 1, way), ("transformer", 1, way))
     loaded = profiler.load(run.path)
-    assert [f["weight_bytes"] for f in loaded.info.submodules.values()] == [8192, 8192]
+    assert [f.weight_bytes for f in loaded.info.submodules.values()] == [8192, 8192]
     analysis = analyze(loaded)
     assert analysis.devices.select("device", "weight_bytes").rows() == [("cpu:0", 16384)]
     text = StringIO()

@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -250,7 +251,7 @@ def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
 def test_losses_without_damage_are_no_error(tmp_path, capsys):
     """A run that says what it did not trace is a whole run."""
     loss = Loss(DropKind.UNTRACED_CALL, "run", 1, "calls", "the call did not return")
-    analyze(write_tiny_bundle(tmp_path, losses=(loss,)), no_html=True)
+    analyze(write_tiny_bundle(tmp_path, drops=[asdict(loss)]), no_html=True)
     assert "1 loss " in capsys.readouterr().out
 
 

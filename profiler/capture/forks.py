@@ -29,7 +29,7 @@ def abandon_in_children(session: Any) -> None:
 def _in_child() -> None:
     for session in list(_SESSIONS):
         session.abandon()
-    torch_operators = sys.modules.get("profiler.capture.torch_operators")
+    torch_operators = sys.modules.get("profiler.capture.torch.operators")
     tracing = getattr(torch_operators, "TRACING", None)  # None while it is being imported
     if tracing is not None:
         tracing.forget()

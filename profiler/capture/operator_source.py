@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.selection import ALL, CallSelection
 from profiler.capture.timeline import PipelineCall
-from profiler.capture.torch_hooks import is_module
+from profiler.capture.torch.hooks import is_module
 from profiler.errors import InputError
 from profiler.events import Loss
 from profiler.trace.columns import CommandColumns, Counter
@@ -121,7 +121,7 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
     Raises InputError where the part is nothing that runs operators.
     """
     if is_module(request.part):
-        from profiler.capture.torch_operators import TorchOperators, TorchPause
+        from profiler.capture.torch.operators import TorchOperators, TorchPause
 
         if request.selection.nothing:
             return TorchPause(request.recorder)
@@ -129,7 +129,7 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
         return _selected(module, request, module.leave_out)
     if request.selection.nothing:
         return None
-    from profiler.capture.rbln import RblnRuntimes
+    from profiler.capture.rbln.operators import RblnRuntimes
 
     runtimes = RblnRuntimes.of(request)
     if runtimes is not None:
@@ -141,7 +141,7 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
             f"{request.submodule} holds no ONNX Runtime session, so its operators cannot be "
             "traced: use ops='none' or activate_profiler=False"
         )
-    from profiler.capture.onnxruntime import ProfiledPart
+    from profiler.capture.onnxruntime.operators import ProfiledPart
 
     part = ProfiledPart(request)
     return _selected(part, request, part.leave_out)

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.capture.event_cost import EventCost
-from profiler.capture.onnx_cost import onnx_event_cost
+from profiler.capture.onnxruntime.cost import onnx_event_cost
 from profiler.capture.operator_source import SourceSummary, TimedCall
 
 __all__ = [
@@ -293,7 +293,7 @@ def event_cost(backend: str) -> EventCost | None:
     if backend == "onnxruntime":
         return onnx_event_cost()
     if backend == "torch":
-        from profiler.capture.torch_cost import torch_event_ns
+        from profiler.capture.torch.cost import torch_event_ns
 
         event_ns = torch_event_ns()
         return None if event_ns is None else EventCost(event_ns)

@@ -19,11 +19,11 @@ from types import ModuleType
 from typing import Any
 
 from profiler.capture.imports import forget, when_imported
-from profiler.capture.new_pipelines import NewPipelines
 from profiler.capture.notices import notice
-from profiler.capture.onnx_bare import BareSession
-from profiler.capture.onnx_sessions import OnnxSessions
+from profiler.capture.onnxruntime.bare_session import BareSession
+from profiler.capture.onnxruntime.sessions import OnnxSessions
 from profiler.capture.options import Options, parse_config
+from profiler.capture.pipelines.discovery import NewPipelines
 from profiler.capture.process_end import ProcessEnd
 from profiler.capture.settings import Settings
 from profiler.errors import InputError
@@ -167,7 +167,7 @@ class SwitchedOn:
 
     def _open_source(self, session: Any, bare: BareSession) -> Any:
         """What traces the operators of a bare session, opened in front of its first run."""
-        from profiler.capture.onnx_profile import EVENT_CAP
+        from profiler.capture.onnxruntime.profile import EVENT_CAP
         from profiler.capture.operator_source import SourceRequest, open_source
         from profiler.capture.run_info import part_facts
         from profiler.trace.bundle import WORK_NAME

@@ -15,12 +15,12 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from profiler.capture.attachment import check_devices
 from profiler.capture.clock import Clock, RunClock
-from profiler.capture.onnx_profile import EVENT_CAP
+from profiler.capture.onnxruntime.profile import EVENT_CAP
 from profiler.capture.options import check_names, parse_config
+from profiler.capture.pipelines.attachment import check_devices
+from profiler.capture.pipelines.submodules import entries
 from profiler.capture.session import Session
-from profiler.capture.shapes import entries
 from profiler.capture.wraps import is_wrapped
 from profiler.errors import InputError
 from profiler.trace.compression import Compression, check_compression

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from profiler.capture import environment, overhead
-from profiler.capture.onnx_lending import model_path_of
+from profiler.capture.onnxruntime.session_swap import model_path_of
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
+from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorder import Recorder
 from profiler.capture.run_losses import run_losses
-from profiler.capture.shapes import device_of, entries, part_of
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
 from profiler.events import ROOT_DEVICE, Loss

@@ -20,17 +20,17 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from profiler.capture.attachment import Attachment, check_devices
 from profiler.capture.clock import Clock, RunClock
 from profiler.capture.forks import abandon_in_children
 from profiler.capture.host_commands import take_host_commands
-from profiler.capture.loose_sources import LooseSources
-from profiler.capture.onnx_profile import EVENT_CAP
+from profiler.capture.onnxruntime.profile import EVENT_CAP
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.options import Options
+from profiler.capture.pipelines.attachment import Attachment, check_devices
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.run_info import PipelineFacts, run_info
 from profiler.capture.run_losses import NOT_ENDED
+from profiler.capture.standalone_sources import LooseSources
 from profiler.capture.weights import LoadedWeights
 from profiler.capture.wraps import is_wrapped
 from profiler.capture.writing import CallWriter

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from profiler.capture.torch_hooks import is_module
+from profiler.capture.torch.hooks import is_module
 from profiler.capture.wraps import weakly
 from profiler.errors import InputError
 
@@ -22,8 +22,8 @@ def weight_bytes(part: Any) -> int | None:
     if is_module(part):
         tensors = [*part.parameters(), *part.buffers()]
         return int(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
-    from profiler.capture.onnx_lending import model_of
-    from profiler.capture.onnx_weights import model_weights
+    from profiler.capture.onnxruntime.session_swap import model_of
+    from profiler.capture.onnxruntime.weights import model_weights
 
     try:
         return model_weights(model_of(part)).total_bytes

@@ -20,8 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.capture.event_cost import EventCost
-from profiler.capture.onnxruntime.cost import onnx_event_cost
 from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.capture.registry import backend_named
 
 __all__ = [
     "CallCost",
@@ -40,6 +40,7 @@ _ESTIMATED = {
     "this machine on a chain of transformer blocks, with and without in turn (median of pairs, CPU "
     "time), times the operator events, those of host work included",
 }
+_ESTIMATED_OTHER = "estimated: {}'s cost per recorded event, measured by it, times the events"
 _MEASURED = (
     "measured: median duration of traced less untraced calls of the same submodule and input "
     "shapes, the first of either kind apart, times its traced calls; 95 % bootstrap intervals"
@@ -277,7 +278,7 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
             unknown.append(_UNKNOWN.get(backend, _UNKNOWN_BACKEND))
         else:
             known.append((count, cost))
-            methods.append(_ESTIMATED[backend])
+            methods.append(_ESTIMATED.get(backend, _ESTIMATED_OTHER.format(backend)))
     total, cost_ns = sum(events.values()), sum(count * cost.ns for count, cost in known)
     if total_ns and cost_ns > total_ns:
         unknown.append(_IMPLAUSIBLE.format(f"{cost_ns / total / 1_000:.1f} µs"))
@@ -290,14 +291,7 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
 
 def event_cost(backend: str) -> EventCost | None:
     """What one recorded event costs, measured now; None where that is not known."""
-    if backend == "onnxruntime":
-        return onnx_event_cost()
-    if backend == "torch":
-        from profiler.capture.torch.cost import torch_event_ns
-
-        event_ns = torch_event_ns()
-        return None if event_ns is None else EventCost(event_ns)
-    return None
+    return backend_named(backend).event_cost()
 
 
 @dataclass(frozen=True, slots=True)

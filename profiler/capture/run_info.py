@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from profiler.capture import environment, overhead
-from profiler.capture.onnxruntime.session_swap import model_path_of
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorder import Recorder
+from profiler.capture.registry import backend_of
 from profiler.capture.run_losses import run_losses
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
@@ -79,7 +79,7 @@ def _with_weights(facts: PipelineFacts) -> PipelineFacts:
 
 
 def _submodule(part: Any, device: str, traced: bool) -> dict[str, Any]:
-    path = model_path_of(part)
+    path = backend_of(part).model_path(part)
     where = path.absolute() if path else None
     return {
         "device": device,

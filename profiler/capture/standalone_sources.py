@@ -1,4 +1,4 @@
-"""The operator sources that no attachment opened: those of bare sessions, which come and go.
+"""The operator sources that no attachment opened: those of what a script runs outside pipelines.
 
 A script may make a session for each request and drop it. What the source of one that is gone holds
 is written when the next is added. Nothing is kept of it but its summary, joined with those of its
@@ -14,55 +14,55 @@ from profiler.capture.operator_source import OperatorSource, SourceSummary
 from profiler.capture.run_info import add_known
 from profiler.capture.writing import CallWriter
 
-__all__ = ["LooseSources"]
+__all__ = ["StandaloneSources"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Loose:
+class _Standalone:
     submodule: str
     source: OperatorSource
     gone: Callable[[], bool] | None  # None: it stays
 
 
-class LooseSources:
+class StandaloneSources:
     """Keeps them for a session, which sees to it that one thread at a time changes this; others
     may ask meanwhile."""
 
     def __init__(self) -> None:
-        self._here: list[_Loose] = []
+        self._here: list[_Standalone] = []
         self._left: dict[str, SourceSummary] = {}
 
     def add(
         self, submodule: str, source: OperatorSource, gone: Callable[[], bool] | None = None
     ) -> None:
         """Take one; `gone` tells whether what it traces is no more, None where that stays."""
-        self._here.append(_Loose(submodule, source, gone))
+        self._here.append(_Standalone(submodule, source, gone))
 
     def write_gone(self, writer: CallWriter) -> None:
         """Have the operators written of the sources whose part is gone, and let go of them."""
-        for loose in [loose for loose in self._here if loose.gone is not None and loose.gone()]:
-            loose.source.close()
-            writer.put_rest(loose.source, loose.submodule)
-            summary, before = loose.source.summary(), self._left.get(loose.submodule)
-            self._left[loose.submodule] = _joined(before, summary) if before else summary
-            self._here = [other for other in self._here if other is not loose]
+        for one in [one for one in self._here if one.gone is not None and one.gone()]:
+            one.source.close()
+            writer.put_rest(one.source, one.submodule)
+            summary, before = one.source.summary(), self._left.get(one.submodule)
+            self._left[one.submodule] = _joined(before, summary) if before else summary
+            self._here = [other for other in self._here if other is not one]
 
     def close(self) -> None:
         """Trace no more."""
-        for loose in self._here:
-            loose.source.close()
+        for one in self._here:
+            one.source.close()
 
     def traces(self, submodule: str) -> bool:
         """Whether calls of `submodule` may be traced now."""
-        return any(loose.submodule == submodule for loose in self._here)
+        return any(one.submodule == submodule for one in self._here)
 
     def staying(self) -> list[tuple[str, OperatorSource]]:
         """The sources whose part stays, with their submodules."""
-        return [(loose.submodule, loose.source) for loose in self._here if loose.gone is None]
+        return [(one.submodule, one.source) for one in self._here if one.gone is None]
 
     def all_here(self) -> list[tuple[str, OperatorSource]]:
         """All sources that have not been let go of, with their submodules."""
-        return [(loose.submodule, loose.source) for loose in self._here]
+        return [(one.submodule, one.source) for one in self._here]
 
     def let_go(self) -> list[tuple[str, SourceSummary]]:
         """What is left of the others."""

@@ -12,7 +12,8 @@ create nodes and keep no metadata, so a node is looked up, in this order,
    precision; the nodes of an operation that was inlined, by what that operation writes;
 4. by its neighbours in the optimized graph: the module path that all of them share.
 
-A node without a name goes by the first tensor that it writes, and `execution_order` finds it in a run.
+A node without a name goes by the first tensor that it writes, and `execution_order` finds it in a
+run.
 
 Where `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`,
 which counts as the exporter's. A node that none of these reaches keeps its own name as its layer.

@@ -21,7 +21,7 @@ from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.module_classes import known_modules
 from profiler.capture.onnxruntime.commands import Attributed, Placement, arena_counters, commands_of
 from profiler.capture.onnxruntime.layers import ExportedModel, LayerMap, build_layer_map, node_count
-from profiler.capture.onnxruntime.profile import ProfiledRun, read_profile
+from profiler.capture.onnxruntime.profile import EVENT_CAP, ProfiledRun, read_profile
 from profiler.capture.onnxruntime.providers import devices_of_session
 from profiler.capture.onnxruntime.runs import NotedCall, place_runs
 from profiler.capture.onnxruntime.session_swap import (
@@ -80,6 +80,7 @@ class ProfiledPart:
         self._model = model_of(request.part)
         self._exported = ExportedModel(self._model)
         self._clock = request.recorder.clock
+        self._cap = EVENT_CAP if request.event_cap is None else request.event_cap
         self._folder = Path(tempfile.mkdtemp(prefix=f"{request.submodule}.", dir=request.folder))
         self._optimized = self._folder / "optimized.onnx"
         self._per_run = -1  # events a run takes; -1: not known yet
@@ -250,7 +251,7 @@ class ProfiledPart:
         one run and is counted."""
         if self._per_run >= 0:
             # The session itself takes a few events, and the marker of truncation one.
-            return (segment.traced + 1) * self._per_run + 8 > self._request.event_cap
+            return (segment.traced + 1) * self._per_run + 8 > self._cap
         if segment.open:  # it cannot be counted yet
             return False
         self._end(segment)

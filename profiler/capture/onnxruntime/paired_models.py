@@ -17,9 +17,9 @@ from typing import Any
 
 from profiler.capture.onnxruntime.bare_run import BareRun, run_to_its_end
 from profiler.capture.onnxruntime.bare_session import BareSession
-from profiler.capture.onnxruntime.profile import EVENT_CAP
-from profiler.capture.operator_source import SourceRequest, open_source
+from profiler.capture.operator_source import SourceRequest
 from profiler.capture.options import Options
+from profiler.capture.registry import open_source
 from profiler.capture.run_info import part_facts
 from profiler.capture.session import Session
 from profiler.errors import InputError
@@ -129,8 +129,7 @@ class _ProfiledModel:
                 self._bare.device,
                 folder,
                 side.recorder,
-                EVENT_CAP,
-                selection,
+                selection=selection,
             )
         )
         assert self._bare.source is not None

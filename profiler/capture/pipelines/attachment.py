@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from profiler.capture.operator_source import OperatorSource, SourceRequest, open_source
+from profiler.capture.operator_source import OperatorSource, SourceRequest
 from profiler.capture.options import Options
 from profiler.capture.pipelines.hooks import PipelineHooks
 from profiler.capture.pipelines.submodules import (
@@ -17,6 +17,7 @@ from profiler.capture.pipelines.submodules import (
     present_entries,
 )
 from profiler.capture.recorder import Recorder
+from profiler.capture.registry import open_source
 from profiler.capture.run_info import PipelineFacts, pipeline_facts
 from profiler.capture.wraps import weakly
 
@@ -33,7 +34,7 @@ class Attachment:
         recorder: Recorder,
         options: Options,
         folder: Path,
-        event_cap: int,
+        event_cap: int | None,
     ) -> None:
         self.facts: PipelineFacts = pipeline_facts(pipeline, options)
         self.traced: set[str] = set()

@@ -13,11 +13,11 @@ from types import FrameType
 from typing import Any, Protocol
 
 from profiler.capture.arrays import described
+from profiler.capture.devices import output_device
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.labels import PipelineLabels, by_name
-from profiler.capture.pipelines.submodules import Entry, device_of
+from profiler.capture.pipelines.submodules import Entry, device_reader
 from profiler.capture.recorder import Invocation, Recorder, Scope, enter, scope
-from profiler.capture.torch.hooks import output_device
 from profiler.events import NO_STEP
 
 __all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
@@ -53,7 +53,8 @@ class _OpenCall:
     depth: int = 0
 
     def interrupted(self) -> bool:
-        """Whether it has ended without being told: by a KeyboardInterrupt in a torch module."""
+        """Whether it has ended without being told: by a KeyboardInterrupt in a module whose hooks
+        are not told of that."""
         if self.caller is None or self.thread != threading.get_ident():
             return False
         frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - cheaper than inspect's
@@ -86,6 +87,7 @@ class CallHook:
         self._entry = entry
         self._owner = owner
         self._names = names
+        self._device = device_reader(owner(), entry)
 
     @property
     def detached(self) -> bool:
@@ -106,7 +108,7 @@ class CallHook:
         return result
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
-        """For torch modules, before `forward`; `caller` is a frame that runs until it has ended."""
+        """Where hooks are told: before the call; `caller` is a frame that runs until it ends."""
         call = self._opened()
         if call is not None and not call.interrupted():
             call.depth += 1
@@ -114,7 +116,7 @@ class CallHook:
         self._open(args, kwargs, caller)
 
     def end(self, output: Any) -> None:
-        """For torch modules, after `forward`, also where it failed."""
+        """Where hooks are told: after the call, also where it failed."""
         call = self._opened()
         if call is None:
             return
@@ -195,7 +197,7 @@ class CallHook:
             branch=branch,
             step=labels.steps.now() if entry.stage == "denoise" else NO_STEP,
             last_step=labels.steps.last() if entry.stage == "denoise" else NO_STEP,
-            device=device_of(pipeline, entry),
+            device=self._device(self._owner()),
             input_shapes=_shapes(arguments),
             recorded=hooks.recorder.recording,
             pipeline=before.pipeline,

@@ -11,12 +11,21 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from profiler.capture.notices import notice
 from profiler.capture.wraps import WRAPPED
 
-__all__ = ["NewPipelines"]
+__all__ = ["OWN", "NewPipelines"]
+
+_DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # where DiffusionPipeline is defined
+OWN = {
+    "profiler.pipelines.sd3": "StableDiffusion3Pipeline",
+    "profiler.pipelines.flux": "FluxPipeline",
+    "profiler.pipelines.qwen_image": "QwenImagePipeline",
+}
+"""Modules of our own pipelines, and the class in each."""
 
 _USES = ("__call__", "encode_prompt")
 
@@ -35,6 +44,15 @@ class NewPipelines:
         self._lock = threading.RLock()
         self._classes: set[type] = set()
         self._replaced: list[tuple[type, str, Any, Any]] = []
+
+    @property
+    def libraries(self) -> dict[str, Callable[[Any], None]]:
+        """Where classes of pipelines are defined."""
+        own = {module: partial(self._watch_own, name) for module, name in OWN.items()}
+        return {_DIFFUSERS: self.watch_diffusers, **own}
+
+    def _watch_own(self, name: str, module: Any) -> None:
+        self.watch_class(getattr(module, name))
 
     def watch_diffusers(self, module: Any) -> None:
         """Watch all pipelines of diffusers; `module` is its `pipelines.pipeline_utils`."""

@@ -1,7 +1,7 @@
 """Hooks on a pipeline shaped like diffusers': they tell the recorder what runs when.
 
-Modules of torch report through forward hooks, everything else through reversible wraps. What the
-user replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
+The backend of an object knows how its calls are hooked; else reversible wraps do it. What the user
+replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
 anew when the next one begins. Where anything of ours fails, that is a loss of the run's, and the
 user's call goes on.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -28,9 +28,9 @@ from profiler.capture.pipelines.submodules import (
     present_entries,
 )
 from profiler.capture.recorder import Recorder, Scope, enter
+from profiler.capture.registry import backend_of
 from profiler.capture.timeline import PipelineCall
-from profiler.capture.torch.hooks import hook_module, is_compiled, is_module, transparent
-from profiler.capture.wraps import Around, Wraps, attributes, is_function, weakly
+from profiler.capture.wraps import Around, Wraps, weakly
 
 __all__ = ["PipelineHooks"]
 
@@ -38,11 +38,12 @@ __all__ = ["PipelineHooks"]
 @dataclass(frozen=True, slots=True)
 class _Hooked:
     """A method that is hooked, as it was found: to see whether it has been replaced since.
-    `owner` and `seen` are called for what they were."""
+    `owner` and `seen` are called for what they were; `look(owner, name)` gives what is seen now."""
 
     owner: Callable[[], Any]
     seen: Callable[[], Any]
     wraps: Wraps
+    look: Callable[[Any, str], Any]
 
 
 class PipelineHooks:
@@ -133,13 +134,13 @@ class PipelineHooks:
         for key, (owner, name, hook) in found.items():
             known = self._hooked.get(key)
             if known is not None:
-                if known.owner() is owner and known.seen() is _seen(owner, name):
+                if known.owner() is owner and known.seen() is known.look(owner, name):
                     continue
                 known.wraps.undo()
-            wraps = Wraps()
-            self._hooked[key] = _Hooked(weakly(owner), weakly(None), wraps)
+            wraps, look = Wraps(), backend_of(owner).seen
+            self._hooked[key] = _Hooked(weakly(owner), weakly(None), wraps, look)
             hook(wraps)
-            self._hooked[key] = _Hooked(weakly(owner), weakly(_seen(owner, name)), wraps)
+            self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
 
     def new_labels(self) -> PipelineLabels:
         return PipelineLabels(Steps(self._scheduler))
@@ -187,33 +188,14 @@ class PipelineHooks:
         self._hook_method(pipeline, "encode_prompt", EncodingHook(self, names).around, wraps)
 
     def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
-        """Wraps a method: on a subclass for this one object, so that copies of it run their own;
-        of a torch module, or where the instance itself has the method, on the instance."""
-        if is_module(owner):
-            wraps.around(owner, name, transparent(around))
-            return
-        if name not in attributes(owner) and is_function(getattr(owner, name)):
-            with suppress(TypeError):  # its class cannot be changed
-                wraps.around_method(owner, name, around)
-                return
-        wraps.around(owner, name, around)
+        backend_of(owner).hook_method(wraps, owner, name, around)
 
     def _hook_entry(self, entry: Entry, owner: Any, wraps: Wraps) -> None:
-        """Hooks a submodule: forward hooks on a torch module, else a wrap of its method."""
-        method = getattr(getattr(owner, "_orig_mod", owner), entry.method)
-        names = argument_names(method) or argument_names(_forward_of(self.pipeline(), entry))
+        backend = backend_of(owner)
+        names = argument_names(backend.method(owner, entry.method))
+        names = names or argument_names(_forward_of(self.pipeline(), entry))
         hook = CallHook(self, entry, weakly(owner), names)
-        if entry.method == "forward" and is_module(owner):
-            hook_module(wraps, owner, hook.begin, hook.end, hook.around)
-        else:
-            self._hook_method(owner, entry.method, hook.around, wraps)
-
-
-def _seen(owner: Any, name: str) -> Any:
-    """What changes when the user replaces or compiles a method that is hooked."""
-    if name == "forward" and is_module(owner):
-        return is_compiled(owner)
-    return attributes(owner).get(name)
+        backend.hook_calls(wraps, owner, entry.method, hook)
 
 
 def _forward_of(pipeline: Any, entry: Entry) -> Any:

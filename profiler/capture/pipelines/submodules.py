@@ -5,20 +5,18 @@ It is diffusers' shape: attributes by name. Nothing is guessed from classes.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from operator import attrgetter
 from typing import Any, Literal
 
-from profiler.capture.rbln.runtimes import rbln_device
-from profiler.capture.torch.hooks import device_name, execution_device, is_module
+from profiler.capture.registry import backend_of
 from profiler.errors import InputError
-from profiler.events import ROOT_DEVICE
 
 __all__ = [
     "SCHEDULER_STEP",
     "Entry",
     "device_of",
+    "device_reader",
     "entries",
     "host_work",
     "part_of",
@@ -32,8 +30,8 @@ _Labelled = Literal["prompt", "denoiser", ""]
 class Entry:
     """One way into a submodule: `method` of the attribute `submodule`, in `stage`.
 
-    `labelled` says where its branch comes from. `part` is the path to what holds the submodule's
-    session where it runs on ONNX Runtime.
+    `labelled` says where its branch comes from. `part` is the attribute of the submodule that
+    executes it, where its backend does not execute it whole; "" for the submodule itself.
     """
 
     submodule: str
@@ -44,17 +42,17 @@ class Entry:
 
 
 def _forward(submodule: str, stage: str, labelled: _Labelled = "") -> Entry:
-    return Entry(submodule, "forward", stage, labelled, submodule)
+    return Entry(submodule, "forward", stage, labelled, "")
 
 
 _ENTRIES = (
     *(_forward(f"text_encoder{n}", "encode", "prompt") for n in ("", "_2", "_3", "_4")),
     _forward("image_encoder", "encode"),
-    Entry("vae", "encode", "encode", "", "vae.encoder"),
+    Entry("vae", "encode", "encode", "", "encoder"),
     _forward("controlnet", "denoise", "denoiser"),
     *(_forward(f"transformer{n}", "denoise", "denoiser") for n in ("", "_2")),
     _forward("unet", "denoise", "denoiser"),
-    Entry("vae", "decode", "decode", "", "vae.decoder"),
+    Entry("vae", "decode", "decode", "", "decoder"),
     _forward("safety_checker", "decode"),
 )
 SCHEDULER_STEP = "scheduler.step"
@@ -108,21 +106,28 @@ def host_work(pipeline: Any) -> Iterator[tuple[str, Any, str]]:
 
 
 def part_of(pipeline: Any, entry: Entry) -> Any:
-    """What executes a submodule: the torch module itself, or what holds its session."""
+    """What executes a submodule: itself, or a part of it."""
     owner = getattr(pipeline, entry.submodule)
-    if is_module(owner):
+    if not entry.part or backend_of(owner).whole:
         return owner
-    try:
-        return attrgetter(entry.part)(pipeline)
-    except AttributeError:
-        return owner
+    return getattr(owner, entry.part, owner)
 
 
 def device_of(pipeline: Any, entry: Entry) -> str:
     """The device on which a submodule runs, "cpu:0" where nothing says otherwise."""
-    part = part_of(pipeline, entry)
-    if is_module(part):
-        return execution_device(part)
-    npu = rbln_device(getattr(pipeline, entry.submodule), entry.part.rpartition(".")[2])
-    device = npu or getattr(part, "device", None)
-    return device_name(device) if device else ROOT_DEVICE
+    owner = getattr(pipeline, entry.submodule)
+    return device_reader(owner, entry)(owner)
+
+
+def device_reader(owner: Any, entry: Entry) -> Callable[[Any], str]:
+    """What gives the device on which the submodule `owner` runs, without asking again which backend
+    that belongs to."""
+    whole = not entry.part or backend_of(owner).whole
+    part = owner if whole else getattr(owner, entry.part, owner)
+    device = backend_of(part, owner).device
+
+    def read(owner: Any) -> str:
+        part = owner if whole else getattr(owner, entry.part, owner)
+        return device(part, owner, entry.part)
+
+    return read

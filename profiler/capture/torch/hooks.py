@@ -15,16 +15,15 @@ from contextlib import nullcontext
 from types import FrameType
 from typing import Any
 
+from profiler.capture.devices import device_name
 from profiler.capture.wraps import Around, Wraps
 from profiler.events import ROOT_DEVICE
 
 __all__ = [
-    "device_name",
     "execution_device",
     "hook_module",
     "is_compiled",
     "is_module",
-    "output_device",
     "transparent",
 ]
 
@@ -115,21 +114,3 @@ def execution_device(module: Any) -> str:
     if tensor is None:
         tensor = next(module.buffers(), None)
     return ROOT_DEVICE if tensor is None else device_name(tensor.device)
-
-
-def output_device(output: Any) -> str:
-    """The device of the first tensor in a call's output, "" where there is none."""
-    if isinstance(output, Mapping):
-        output = tuple(output.values())
-    while isinstance(output, (tuple, list)) and output:
-        output = output[0]
-    device = getattr(output, "device", None)
-    return device_name(device) if device is not None else ""
-
-
-def device_name(device: Any) -> str:
-    """A device as `kind:index`: torch's "cuda" and the index 1 are "cuda:0" and "cuda:1"."""
-    if isinstance(device, int):
-        return f"cuda:{device}"
-    kind, _, index = str(device).partition(":")
-    return f"{kind}:{index or 0}"

@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from profiler.capture.forks import forget_in_children
 from profiler.capture.module_classes import known_modules
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.recorder import HostCommands, Invocation, Recorder
@@ -31,6 +32,7 @@ from profiler.events import Loss
 __all__ = ["TRACING", "TorchOperators", "TorchPause"]
 
 TRACING = Tracing()  # torch has one profiler a process
+forget_in_children(TRACING.forget)
 _EVENTS_PER_MODULE = 12  # until an invocation has been counted: diffusers' SD3 transformer
 _FEWEST_EVENTS = 2_000  # a compiled submodule has few modules and many events
 _UNITS = {"untraced_call": "calls", "dropped_events": "events", "unclosed_slice": "events"}
@@ -208,6 +210,10 @@ class TorchPause:
 
     def after(self, invocation: Invocation) -> None:
         """Nothing: the next invocation that is traced starts a session."""
+
+    def leave_out(self, invocation: Invocation) -> None:
+        """All are left out."""
+        self.before(invocation)
 
     def close(self) -> None:
         """Nothing is hooked."""

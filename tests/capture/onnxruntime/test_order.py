@@ -9,7 +9,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 
 import profiler
-from profiler.capture import overhead
+from profiler.capture.event_cost import EventCost
+from profiler.capture.onnxruntime import cost
 from profiler.capture.onnxruntime.execution_order import ExecutionOrder
 from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
 from profiler.capture.onnxruntime.profile import NodeEvent
@@ -22,7 +23,7 @@ SOFTMAX = {"ReduceMax", "Sub", "Exp", "ReduceSum"}  # and Div, which writes its 
 @pytest.fixture(autouse=True)
 def quick_estimate(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
 
 
 def attention(*, named=True):

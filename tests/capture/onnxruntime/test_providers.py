@@ -11,7 +11,8 @@ import json
 import pytest
 
 import profiler
-from profiler.capture import overhead
+from profiler.capture.event_cost import EventCost
+from profiler.capture.onnxruntime import cost
 from profiler.capture.onnxruntime.commands import (
     Attributed,
     Placement,
@@ -148,7 +149,7 @@ class Vae:
 def test_two_sessions_of_one_submodule(tmp_path, monkeypatch):
     """A VAE's encoder and decoder have profiles, graphs and memory counters of their own, though
     they are opened within the same millisecond."""
-    monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
     pipe = Pipeline(vae=Vae())
     with profiler.profile(pipe, out=tmp_path) as run:
         for rows in (1, 2):

@@ -10,7 +10,8 @@ import onnxruntime
 import pytest
 
 import profiler
-from profiler.capture import overhead
+from profiler.capture.event_cost import EventCost
+from profiler.capture.onnxruntime import cost
 from profiler.capture.onnxruntime.profile import ProfiledRun, read_profile
 from profiler.capture.onnxruntime.runs import NotedCall, place_runs
 from profiler.capture.recorder import Invocation
@@ -22,7 +23,7 @@ RUN = ways()["run"]
 @pytest.fixture(autouse=True)
 def quick_estimate(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
 
 
 def wrong_dims(session, x):

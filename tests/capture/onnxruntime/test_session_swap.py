@@ -7,7 +7,8 @@ import onnxruntime
 import pytest
 
 import profiler
-from profiler.capture import overhead
+from profiler.capture.event_cost import EventCost
+from profiler.capture.onnxruntime import cost
 from profiler.errors import InputError
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
 
@@ -17,7 +18,7 @@ RUN = ways()["run"]
 @pytest.fixture(autouse=True)
 def quick_estimate(monkeypatch):
     """The cost of an event is measured once per run; its own test measures it for real."""
-    monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
 
 
 @pytest.mark.parametrize("made", ["before", "during"])

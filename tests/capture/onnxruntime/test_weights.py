@@ -11,7 +11,8 @@ import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import profiler
-from profiler.capture import overhead
+from profiler.capture.event_cost import EventCost
+from profiler.capture.onnxruntime import cost
 from profiler.capture.onnxruntime.weights import model_files_bytes, model_weights
 from profiler.capture.options import Options
 from profiler.capture.run_info import pipeline_facts
@@ -193,7 +194,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     from profiler.analysis.analyze import analyze
     from profiler.report.text import print_report
 
-    monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
     paths = [weighted(tmp_path / name, rows=512) for name in ("one", "two")]
@@ -221,7 +222,7 @@ def test_a_pipeline_without_weights_has_no_column(tmp_path, monkeypatch):
     """Where no submodule has weights the report does not speak of them."""
     from profiler.analysis.analyze import analyze
 
-    monkeypatch.setattr(overhead, "onnx_event_cost", lambda: overhead.EventCost(5_000.0))
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
     pipe = Pipeline(text_encoder=Part(opened(gathering())))
     with profiler.profile(pipe, out=tmp_path) as run:
         pipe(("text_encoder", 1, ways()["run"]))

@@ -113,7 +113,8 @@ def test_the_device_is_where_the_offload_hook_runs_a_module():
     """An offloaded module waits on the CPU; its execution device is where its calls are."""
     from types import SimpleNamespace
 
-    from profiler.capture.torch.hooks import device_name, execution_device, output_device
+    from profiler.capture.devices import device_name, output_device
+    from profiler.capture.torch.hooks import execution_device
 
     module = torch.nn.Linear(2, 2)
     assert execution_device(module) == "cpu:0"

@@ -12,9 +12,12 @@ from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.capture.event_cost import EventCost
+    from profiler.capture.onnxruntime.sessions import OnnxSessions
     from profiler.capture.operator_source import OperatorSource, SourceRequest
 
 __all__ = ["BACKEND", "OnnxRuntime"]
+
+_LIBRARY = "onnxruntime.capi.onnxruntime_inference_collection"  # defines InferenceSession
 
 
 class OnnxRuntime(Backend):
@@ -62,9 +65,34 @@ class OnnxRuntime(Backend):
         return model_path_of(part)
 
     def watch(self, process: Watching) -> Watcher | None:
-        from profiler.capture.onnxruntime.sessions import OnnxSessions
+        return _SessionWatcher(process)
 
-        return OnnxSessions(process.recording, process.open_source)
+
+class _SessionWatcher:
+    """Has a script's sessions noticed. What that takes is imported when ONNX Runtime has been."""
+
+    def __init__(self, process: Watching) -> None:
+        self._process = process
+        self._sessions: OnnxSessions | None = None
+
+    @property
+    def libraries(self) -> dict[str, Callable[[Any], None]]:
+        return {_LIBRARY: self._watch}
+
+    def _watch(self, module: Any) -> None:
+        if self._sessions is None:
+            from profiler.capture.onnxruntime.sessions import OnnxSessions
+
+            self._sessions = OnnxSessions(self._process.recording, self._process.open_source)
+        self._sessions.watch(module)
+
+    def forget(self) -> None:
+        if self._sessions is not None:
+            self._sessions.forget()
+
+    def undo(self) -> None:
+        if self._sessions is not None:
+            self._sessions.undo()
 
 
 BACKEND = OnnxRuntime()

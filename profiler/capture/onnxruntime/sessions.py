@@ -28,7 +28,6 @@ __all__ = ["OnnxSessions"]
 
 _RUNS = ("run", "run_with_ort_values", "run_with_iobinding", "run_with_ortvaluevector", "run_async")
 _OWN = "profiler.capture."
-_ONNXRUNTIME = "onnxruntime.capi.onnxruntime_inference_collection"
 
 
 class OnnxSessions:
@@ -48,11 +47,6 @@ class OnnxSessions:
         self._names: dict[str, BareSession] = {}
         self._lock = threading.RLock()
         self._replaced: list[tuple[type, str, Any, Any]] = []
-
-    @property
-    def libraries(self) -> dict[str, Callable[[Any], None]]:
-        """Where `InferenceSession` is defined."""
-        return {_ONNXRUNTIME: self.watch}
 
     def watch(self, module: Any) -> None:
         """Watch all sessions; `module` is `onnxruntime.capi.onnxruntime_inference_collection`."""

@@ -93,7 +93,9 @@ def _has(pipeline: Any, entry: Entry) -> bool:
     owner = getattr(pipeline, entry.submodule, None)
     if owner is None or not callable(getattr(owner, entry.method, None)):
         return False
-    return part_of(pipeline, entry) is not None  # optimum's VAE may have no encoder
+    if entry.part and getattr(owner, entry.part, owner) is None:  # optimum's VAE without encoder
+        return backend_of(owner).whole
+    return True
 
 
 def host_work(pipeline: Any) -> Iterator[tuple[str, Any, str]]:

@@ -9,27 +9,18 @@ import re
 from importlib import metadata
 from pathlib import Path
 
+from profiler.capture.registry import backends
 from profiler.trace.manifest_fields import Hardware, quantity
 
 __all__ = ["hardware", "versions"]
 
-_PACKAGES = (
-    "profile-sd3",
-    "onnxruntime",
-    "onnx",
-    "numpy",
-    "torch",
-    "diffusers",
-    "transformers",
-    "optimum-onnx",
-    "optimum-rbln",
-    "rebel-compiler",
-)
+_PACKAGES = ("profile-sd3", "numpy", "diffusers", "transformers")  # and those of backends
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that take part in a run."""
-    found = {package: _version(package) for package in _PACKAGES}
+    of_backends = [package for backend in backends() for package in backend.packages]
+    found = {package: _version(package) for package in (*_PACKAGES, *of_backends)}
     known = {package: version for package, version in found.items() if version}
     return {"python": platform.python_version(), **known}
 

@@ -4,7 +4,7 @@ Measured: the median duration of a submodule's traced calls less that of its unt
 bootstrap interval. The first call of either kind stands apart, and calls are compared with calls
 of the same input shapes alone, at least three of either kind.
 
-Estimated: the profilers of ONNX Runtime and torch build a record of each executed operator. What
+Estimated: the profiler of a runtime builds a record of each executed operator. What
 that takes is measured on a chain of small operators, run with and without profiling in turn; the
 median difference per record times the events of a run estimates what tracing added to it. Where
 that is not known either, or says that tracing took longer than all that ran, no sum is stated.
@@ -20,8 +20,8 @@ import numpy as np
 from msgspec import structs
 
 from profiler.capture.event_cost import EventCost
-from profiler.capture.onnx_cost import onnx_event_cost
 from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.capture.registry import backend_named
 from profiler.resampling import Bootstrap
 from profiler.trace.manifest_fields import (
     Calibration,
@@ -42,7 +42,6 @@ __all__ = [
     "tracing_cost",
 ]
 
-_MEASURABLE = ("onnxruntime", "torch")  # backends whose cost per event can be measured
 _MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: beyond it nothing was measured
 _FEWEST = 3  # calls of either kind below which nothing is measured
 
@@ -250,7 +249,8 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
     for backend, count in events.items():
         cost = event_cost(backend)
         if cost is None:
-            why = WhyUnknown.TOO_BUSY if backend in _MEASURABLE else WhyUnknown.NOT_MEASURED
+            measurable = backend_named(backend).measures_events
+            why = WhyUnknown.TOO_BUSY if measurable else WhyUnknown.NOT_MEASURED
             unknown.append(UnknownCost(why=why, backend=backend))
         else:
             known.append((count, cost))
@@ -268,14 +268,7 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
 
 def event_cost(backend: str) -> EventCost | None:
     """What one recorded event costs, measured now; None where that is not known."""
-    if backend == "onnxruntime":
-        return onnx_event_cost()
-    if backend == "torch":
-        from profiler.capture.torch_cost import torch_event_ns
-
-        event_ns = torch_event_ns()
-        return None if event_ns is None else EventCost(event_ns)
-    return None
+    return backend_named(backend).event_cost()
 
 
 @dataclass(frozen=True, slots=True)

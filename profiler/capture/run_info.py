@@ -14,12 +14,12 @@ from typing import Any
 from msgspec import structs
 
 from profiler.capture import environment, overhead
-from profiler.capture.onnx_lending import model_path_of
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
+from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorder import Recorder
+from profiler.capture.registry import backend_of
 from profiler.capture.run_losses import run_losses
-from profiler.capture.shapes import device_of, entries, part_of
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
 from profiler.events import ROOT_DEVICE, Loss
@@ -91,7 +91,7 @@ def _with_weights(facts: PipelineFacts) -> PipelineFacts:
 
 
 def _submodule(part: Any, device: str, traced: bool) -> Submodule:
-    path = model_path_of(part)
+    path = backend_of(part).model_path(part)
     where = path.absolute() if path else None
     model = f"{where.parent.name}/{where.name}" if where else ""
     return Submodule(device=device, activate_profiler=traced, model=model)

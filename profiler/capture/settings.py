@@ -26,7 +26,7 @@ SWITCH = "RBLN_PROFILER"
 DIRECTORY = "RBLN_PROFILER_DIR"
 CONFIG = "RBLN_PROFILER_CONFIG"
 
-_ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no", "")  # RBLN's words for on
+_ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no", "")
 _DEFAULT_OUT = "traces"
 _COMPRESSIONS = ("none", "deflate", "zstd")  # profiler.trace.compression, too heavy to import here
 
@@ -36,7 +36,7 @@ class Settings:
     """What a run is asked for, checked as far as it can be without the pipeline.
 
     `out` is the folder of bundles and `name` the run's name in it (None: its time). `ops` says
-    which calls have their operators traced, `config` the same per submodule, as RBLN's does.
+    which calls have their operators traced, `config` the same per submodule.
     `compress` packs the packets of all files. `journal` is a file to which every process of a
     recording appends a line when it is switched on and when it has opened or finished a bundle;
     None: nobody asked for that.

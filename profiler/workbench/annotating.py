@@ -14,7 +14,7 @@ from typing import Any
 
 from profiler.analysis.operators.positions import command_positions
 from profiler.analysis.roles.tables import with_roles
-from profiler.capture.onnx_layers import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
 from profiler.errors import InputError
 from profiler.graph.annotate import MeasuredCommand
 from profiler.graph.annotate_files import (

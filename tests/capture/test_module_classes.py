@@ -4,7 +4,7 @@ import onnx
 import pytest
 
 from profiler.capture.module_classes import known_modules
-from profiler.capture.onnx_layers import ExportedModel, build_layer_map, module_classes
+from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map, module_classes
 from profiler.capture.run_info import add_known
 from profiler.pipelines.tiny import default_model_folder
 from profiler.trace.manifest_fields import Submodule
@@ -39,7 +39,7 @@ def test_metadata_of_another_form_is_passed_over(scopes):
 def test_classes_of_a_torch_module():
     """Those below the submodule by path, its own under "", without torch.compile's wrapper."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch_modules import ModuleRanges, class_name
+    from profiler.capture.torch.modules import ModuleRanges, class_name
 
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ModuleList([torch.nn.SiLU()]))
     ranges = ModuleRanges(model)

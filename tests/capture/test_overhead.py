@@ -261,7 +261,7 @@ def test_an_estimate_above_all_that_ran_is_not_stated():
 def test_the_cost_of_torchs_events_is_measured():
     """On the torch that is installed; not while a profiler of the script runs."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch_cost import torch_event_ns
+    from profiler.capture.torch.cost import torch_event_ns
 
     assert torch_event_ns() > 0
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:

@@ -95,7 +95,7 @@ def test_a_full_disk_keeps_no_empty_folder(tmp_path, monkeypatch):
 def test_a_session_that_vanishes(tmp_path, monkeypatch):
     """What torch has recorded goes, as after two interrupts: the run says so by submodule."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch_session import Tracing
+    from profiler.capture.torch.session import Tracing
 
     class Pipeline:
         def __init__(self):

@@ -17,7 +17,7 @@ ELSEWHERE = {
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
     "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",
     "$ profile-sd3 graph view": "serves until Ctrl-C: tests/browser/test_netron.py opens it",
-    "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/test_rbln_shards.py",
+    "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/rbln/test_shards.py",
 }
 """Commands that begin so do not run here: why, and what does instead."""
 

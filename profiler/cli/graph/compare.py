@@ -113,7 +113,7 @@ def _limit(fail_over: str | None) -> float | None:
 
 
 def _timed(graphs: GraphComparison, repeats: int, out: Path) -> TimeComparison:
-    from profiler.capture.paired_models import calls_of
+    from profiler.capture.onnxruntime.paired_models import calls_of
     from profiler.workbench.comparing import compare_times
 
     with _run_progress(2 * calls_of(repeats) * len(graphs.pairs)) as advance:

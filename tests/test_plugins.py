@@ -51,7 +51,7 @@ def test_plugins_come_in_order_of_their_names(installed, capsys):
         ("toy_bad:it", "x = 1\n", "cannot be loaded (AttributeError"),
         ("toy_absent:it", "", "cannot be loaded (ModuleNotFoundError"),
         ("not a module!", "", "cannot be loaded ("),
-        ("toy_bad:it", "it = object()\n", "has no read"),
+        ("toy_bad:it", "it = object()\n", "has no name"),
     ],
 )
 def test_a_broken_plugin_is_one_notice(installed, capsys, value, module, why):

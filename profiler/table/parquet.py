@@ -63,6 +63,7 @@ def read_parquet(directory: Path) -> Run:
         document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
         info = {key: value for key, value in document["info"].items() if key != "losses"}
         info["command_line"] = tuple(info["command_line"])
+        info["capabilities"] = tuple(info.get("capabilities", ()))
         losses = tuple(Loss(**entry) for entry in document["losses"])
         frames = {
             name: _numbered(pl.read_parquet(directory / f"{name}.parquet"), columns)

@@ -33,6 +33,7 @@ class RunInfo:
     `clocks`: `clock`, and `monotonic_offset_ns` to add to CLOCK_MONOTONIC to get it.
     `overhead`: what tracing cost, each key a measured number with its unit in the name.
     `warmup`: what ran before the run and is not in it.
+    `capabilities`: codes of what an imported trace tells: timeline, launches, shapes, memory, ….
     """
 
     producer: str
@@ -49,6 +50,7 @@ class RunInfo:
     overhead: Mapping[str, Any] = field(default_factory=dict)
     warmup: Mapping[str, Any] = field(default_factory=dict)
     attribution: Mapping[str, Any] = field(default_factory=dict)
+    capabilities: tuple[str, ...] = ()
     losses: tuple[Loss, ...] = ()
 
 
@@ -129,6 +131,7 @@ def _manifest(document: dict[str, Any]) -> Manifest:
         model=str(document.get("model", "")),
         pipeline=str(document.get("pipeline", "")),
         command_line=tuple(map(str, document.get("command_line", ()))),
+        capabilities=tuple(map(str, document.get("capabilities", ()))),
         losses=tuple(_loss(entry) for entry in document.get("losses", ())),
         **described,
     )

@@ -1,0 +1,72 @@
+"""Choosing an importer by content, and the subcommand."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from profiler.errors import InputError
+from profiler.importers.importing import import_trace
+
+from .kineto.traces import flux
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_kineto_trace_is_recognised(tmp_path, name):
+    """Plain and compressed files go to the same importer, which names the run after the file."""
+    bundle = import_trace(flux().write(tmp_path, name), tmp_path / "traces")
+    assert bundle == tmp_path / "traces" / "trace"
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert manifest["producer"] == "kineto"
+    assert [entry["file"] for entry in manifest["calls"]] == [
+        "000_text_encoder.prompt.pb",
+        "001_text_encoder_2.prompt.pb",
+        "002_transformer.step000.pb",
+        "003_transformer.step001.pb",
+        "004_vae.decode.pb",
+    ]
+
+
+@pytest.mark.parametrize("text", ["{}", "[1, 2]", '{"answer": 42}', "hello", ""])
+def test_an_unknown_file_gets_the_list_of_formats(tmp_path, text):
+    """The sentence names the file and what is accepted."""
+    path = tmp_path / "odd.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"odd\.json is in no format.*torch\.profiler"):
+        import_trace(path, tmp_path)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path):
+    """No traceback for a wrong path."""
+    with pytest.raises(InputError, match="cannot read"):
+        import_trace(tmp_path / "absent.json", tmp_path)
+
+
+def test_a_cut_gzip_is_left_to_its_importer(tmp_path):
+    """A file that is recognisable but cut is named as cut, not as unknown."""
+    path = flux().write(tmp_path, "trace.json.gz")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="is cut"):
+        import_trace(path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", "..", "a b"])
+def test_a_run_name_is_a_plain_name(tmp_path, name):
+    """Nothing is written outside the folder of bundles."""
+    with pytest.raises(InputError, match="cannot name a run"):
+        import_trace(flux().write(tmp_path), tmp_path / "traces", name)
+
+
+def test_a_file_name_becomes_a_plain_run_name(tmp_path):
+    """Characters that make trouble in paths become dashes."""
+    path = flux().write(tmp_path, "my trace (1).json")
+    assert import_trace(path, tmp_path / "traces").name == "my-trace-1"
+
+
+def test_the_subcommand_prints_the_bundle(cli, tmp_path):
+    """`profile-sd3 import FILE --out DIR --name RUN` prints where the bundle is."""
+    traces = tmp_path / "traces"
+    code, text, error = cli("import", flux().write(tmp_path), "--out", traces, "--name", "mine")
+    assert code == 0, error
+    assert text == f"{traces / 'mine'}\n"

@@ -9,14 +9,17 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
+from profiler.cli.options import ImportOptions, import_options
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import load_whole, runs_at
+from profiler.cli.trace_files import load_whole
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.comparison.gate import Gate
     from profiler.analysis.comparison.measure import Measurement
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import Found
 
 __all__ = ["diff"]
 
@@ -26,8 +29,9 @@ def diff(
         list[Path],
         typer.Argument(
             metavar="BASE... NEW",
-            help="Bundles, .pb files, Parquet runs, or folders of bundles, all of which are "
-            "taken. Two: the baseline and the new one; with --against all are the baseline.",
+            help="Bundles, .pb files, Parquet runs, what `import` takes, or folders of bundles, "
+            "all of which are taken. Two: the baseline and the new one; with --against all are "
+            "the baseline.",
         ),
     ],
     against: Annotated[
@@ -50,6 +54,7 @@ def diff(
             "[default: end_to_end]",
         ),
     ] = None,
+    importing: ImportOptions = None,
     top: Annotated[
         int, typer.Option(metavar="N", min=0, help="Roles and modules to show; 0: none.")
     ] = 15,
@@ -70,14 +75,18 @@ def diff(
     """
     from profiler.analysis.comparison.compare import compare
     from profiler.analysis.comparison.gate import check_gate, parse_limit
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import resolve
 
     base, new = _sides(runs, against or [])
     check_documents({"--json": json_file, "--markdown": markdown_file})
     if metric and fail_over is None:
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
     limit = None if fail_over is None else parse_limit(fail_over)
-    with progress("reading runs") as say:
-        measured = [_measured(paths, say) for paths in (base, new)]
+    with Imports() as imports, progress("reading runs") as say:
+        found = resolve([[path] for path in (*base, *new)], import_options(importing))
+        sides = found[: len(base)], found[len(base) :]
+        measured = [_measured(side, imports, say) for side in sides]
         say("comparing")
         comparison = compare(*measured)
     gates: list[Gate] = []
@@ -102,15 +111,15 @@ def _sides(runs: list[Path], against: list[Path]) -> tuple[list[Path], list[Path
     return runs[:1], runs[1:]
 
 
-def _measured(paths: list[Path], say: Callable[[str], None]) -> list[Measurement]:
-    """What is compared of each run; one is in memory at a time."""
+def _measured(side: list[Found], imports: Imports, say: Callable[[str], None]) -> list[Measurement]:
+    """What is compared of each run, oldest first; one is in memory at a time."""
     from profiler.analysis.comparison.measure import measure
 
-    found = []
-    for source in (source for path in paths for source in runs_at(path)):
-        say(f"reading {source}")
-        found.append(measure(load_whole(source)))
-    return found
+    measured = []
+    for source in (source for found in side for source in reversed(found.sources)):
+        say(f"reading {source.place}")
+        measured.append(measure(load_whole(source, imports)))
+    return measured
 
 
 def _write(

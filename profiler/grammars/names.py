@@ -6,8 +6,8 @@
 
 Grammars are tried in order, the first that fits speaks. Others can be added without a change here:
 a package names them under the entry point group `profile_sd3.grammars`, as objects with a `name`
-and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left out, with
-a line on stderr (`profiler.plugins`).
+and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left out,
+with a line on stderr (`profiler.plugins`).
 """
 
 from __future__ import annotations

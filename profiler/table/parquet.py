@@ -6,6 +6,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -65,7 +66,7 @@ def read_parquet(directory: Path) -> Run:
         info["command_line"] = tuple(info["command_line"])
         info["capabilities"] = tuple(info.get("capabilities", ()))
         losses = tuple(Loss(**entry) for entry in document["losses"])
-        frames = {
+        frames: dict[str, Any] = {
             name: _numbered(pl.read_parquet(directory / f"{name}.parquet"), columns)
             for name, columns in TABLES.items()
         }

@@ -19,8 +19,8 @@ from profiler.events import NO_CALL, Call
 from profiler.importers.rbln.files import Capture, Shard, missing_numbers
 from profiler.importers.rbln.labels import UNLABELLED, Labels
 from profiler.importers.rbln.pipeline import ExpectedCall
-from profiler.trace.bundle import find_bundles
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
+from profiler.trace.search import find_bundles
 
 __all__ = ["label_by_run"]
 

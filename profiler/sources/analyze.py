@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -12,7 +12,8 @@ from profiler.analysis.memory.sizes import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
 from profiler.analysis.selection import Selection
-from profiler.table.load import load, place_of
+from profiler.sources.load import load_found
+from profiler.sources.resolve import as_paths, resolve
 from profiler.table.run import Run
 
 __all__ = ["analyze"]
@@ -21,7 +22,7 @@ _Names = str | Iterable[str]
 
 
 def analyze(
-    source: Run | str | os.PathLike[str],
+    source: Run | str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     stage: _Names = (),
     submodule: _Names = (),
@@ -29,22 +30,24 @@ def analyze(
     step: int | str | Iterable[int | str] = (),
     device_profile: str | os.PathLike[str] | None = None,
     device_memory: int | str | Mapping[str, int | str] = MappingProxyType({}),
+    import_options: Mapping[str, object] = MappingProxyType({}),
 ) -> Analysis:
     """Analyze a run: one that is loaded, or the one that `load(source)` would load.
 
     `stage`, `submodule`, `device` and `step` (7, "0-3", "last") limit the tables to what they name,
     as the options of `profile-sd3 analyze` do. `device_profile` is a file that `calibrate-device`
     wrote; without it the one in or beside the bundle counts, if there is one. `device_memory` is
-    the memory of all devices or by device, for the head-room: bytes or a text ("16GiB"). Raises
-    InputError, in one sentence, where the run cannot be read or does not have what is named.
+    the memory of all devices or by device, for the head-room: bytes or a text ("16GiB").
+    `import_options` are for the importer, where `source` is another profiler's. Raises InputError,
+    in one sentence, where the run cannot be read or does not have what is named.
     """
     profiles = read_profiles(Path(device_profile)) if device_profile is not None else ()
     if isinstance(source, Run):
         run = source
     else:
-        place = place_of(source)
-        run = load(place)
-        profiles = profiles or find_profiles(place)
+        (found,) = resolve([as_paths(source)], import_options)
+        run = load_found(found)
+        profiles = profiles or find_profiles(found.newest.path)
     selection = Selection(_names(stage), _names(submodule), _names(device), _names(step))
     return analyze_run(run, selection, profiles, sizes_by_device(device_memory))
 

@@ -1,4 +1,4 @@
-"""`profiler.load` and `profiler.analyze` of what another profiler wrote, and what is left behind."""
+"""`load` and `analyze` of what another profiler wrote, and what is left behind."""
 
 from __future__ import annotations
 

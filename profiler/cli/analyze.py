@@ -37,14 +37,14 @@ class Language(StrEnum):
 
 
 def analyze(
-    paths: Annotated[
-        list[Path] | None,
+    path: Annotated[
+        Path,
         typer.Argument(
             metavar="PATH",
             help="A bundle, a folder of bundles (the newest is taken), one .pb, a Parquet run, or "
-            "what `import` takes.  [default: traces]",
+            "what `import` takes.",
         ),
-    ] = None,
+    ] = Path("traces"),
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Operators to print; 0: none.")] = 15,
     stage: Annotated[
         list[str] | None, typer.Option(metavar="NAME", help="Only this stage; may be repeated.")
@@ -149,13 +149,12 @@ def analyze(
     outputs.check()
     if html is not None and no_html:
         raise InputError("--html and --no-html contradict each other: give one of them")
-    names = paths or [Path("traces")]
     if watching:
-        names = _watched(names)
+        path = _watched(path)
     page: OutputError | None = None
     written: list[Path] = []
-    with Imports(out) as imports, progress(f"reading {names[0]}") as say:
-        found, *bases = _resolved(names, against or [], import_options(importing), out)
+    with Imports(out) as imports, progress(f"reading {path}") as say:
+        found, *bases = _resolved(path, against or [], import_options(importing), out)
         given = _open(found, imports)
         comparison = _compared(given, bases)
         selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
@@ -177,13 +176,11 @@ def analyze(
     _raise_damage(given)
 
 
-def _watched(names: list[Path]) -> list[Path]:
+def _watched(path: Path) -> Path:
     from profiler.cli.terminal import is_drawn_on, terminal
     from profiler.cli.watch import watch
 
-    if len(names) > 1:
-        raise InputError("--watch shows one run: give one path")
-    return [watch(names[0], terminal(), drawn=is_drawn_on(sys.stdout))]
+    return watch(path, terminal(), drawn=is_drawn_on(sys.stdout))
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,14 +198,14 @@ class _Given:
 
 
 def _resolved(
-    names: list[Path], against: list[Path], options: dict[str, str], out: Path | None
+    path: Path, against: list[Path], options: dict[str, str], out: Path | None
 ) -> list[Found]:
     """What was named: the run, then each baseline."""
     from profiler.sources.resolve import resolve
 
-    found = resolve([names, *([path] for path in against)], options)
+    found = resolve([[each] for each in (path, *against)], options)
     if out is not None and found[0].newest.foreign is None:
-        raise InputError(f"--out keeps what is imported, and {found[0].given} is not: leave it out")
+        raise InputError(f"--out keeps what is imported, and {path} is not: leave it out")
     return found
 
 

@@ -21,14 +21,14 @@ __all__ = ["predict"]
 
 
 def predict(
-    paths: Annotated[
-        list[Path] | None,
+    path: Annotated[
+        Path,
         typer.Argument(
             metavar="PATH",
             help="A bundle, a folder of bundles (the newest is taken), a Parquet run, or what "
-            "`import` takes.  [default: traces]",
+            "`import` takes.",
         ),
-    ] = None,
+    ] = Path("traces"),
     steps: Annotated[int | None, typer.Option(metavar="N", help="Denoising steps.")] = None,
     guidance: Annotated[
         str | None, typer.Option(metavar="off", help="off: without classifier-free guidance.")
@@ -115,7 +115,7 @@ def predict(
         memory=device_sizes(device_memory or ()),
     )
     check_documents({"--json": json_file})
-    (found,) = resolve([paths or [Path("traces")]], import_options(importing))
+    (found,) = resolve([[path]], import_options(importing))
     source = found.newest
     profiles = read_profiles(device_profile) if device_profile else find_profiles(source.path)
     with Imports() as imports, progress(f"reading {source.path}") as say:

@@ -216,4 +216,4 @@ def _write_image(image: Any, path: Path) -> None:
 def _report(bundle: Path) -> None:
     from profiler.cli.analyze import analyze
 
-    analyze([bundle])
+    analyze(bundle)

@@ -22,14 +22,14 @@ __all__ = ["view"]
 
 
 def view(
-    paths: Annotated[
-        list[Path] | None,
+    path: Annotated[
+        Path,
         typer.Argument(
             metavar="PATH",
             help="A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
-            "what `import` takes.  [default: traces]",
+            "what `import` takes.",
         ),
-    ] = None,
+    ] = Path("traces"),
     port: Annotated[
         int, typer.Option(metavar="N", min=0, max=65535, help="Port to serve from; 0: any.")
     ] = 9001,
@@ -47,7 +47,7 @@ def view(
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import resolve
 
-    (found,) = resolve([paths or [Path("traces")]], import_options(importing))
+    (found,) = resolve([[path]], import_options(importing))
     with Imports() as imports, _served(imports.ready(found.newest)) as trace:
         folder = find_ui()
         if folder is None:

@@ -64,8 +64,9 @@ def _why_not(
 ) -> str:
     if description is None:
         return (
-            "no pipeline was named, so no call is labelled: give --pipeline sd3 --steps N, or a "
-            ".yaml description of the pipeline"
+            "no pipeline was named, so no call is labelled: give --pipeline sd3 --steps N to "
+            "`import`, to other commands --import pipeline=sd3 --import steps=N, or a .yaml "
+            "description of the pipeline"
         )
     found = _files(len(shards)) + (f" behind the {skip} skipped" if skip else "")
     makes = f"{description.name} with {_steps(expected)} makes {len(expected):,} calls"

@@ -98,7 +98,8 @@ class Description:
         count = self.steps if steps is None else steps
         if count == 0 and steps is None:
             raise InputError(
-                f"{self.name} does not say how many denoising steps were run: give --steps"
+                f"{self.name} does not say how many denoising steps were run: give --steps N to "
+                "`import`, --import steps=N to other commands"
             )
         if not 1 <= count <= _MOST_STEPS:
             raise InputError(f"--steps {count} is not between 1 and {_MOST_STEPS:,}")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -328,8 +327,9 @@ def _write_page(
     """Write the HTML page where it was asked for, or beside the trace; returns its path."""
     from profiler.analysis.roles.tables import with_roles
     from profiler.report.html import write_html
+    from profiler.sources.page import page_path
 
-    path = asked or _page_path(given.source, filtered=bool(analysis.run.selection))
+    path = asked or page_path(given.source, filtered=bool(analysis.run.selection))
     try:
         run = with_roles(given.run, analysis.kinds, analysis.kind_roles)
         write_html(run, analysis, path, language, against=against, source=given.source.path)
@@ -338,34 +338,6 @@ def _write_page(
         remedy = "give another place with --html FILE, or --no-html to leave it out"
         raise OutputError(f"the page {path} was not written ({reason}): {remedy}") from error
     return path
-
-
-def _page_path(source: Source, *, filtered: bool) -> Path:
-    """`report.html` in a bundle, `report.selection.html` of a part of it; beside a single trace
-    its name, beside what was imported its name with that behind it, unless that is no page of
-    ours."""
-    from profiler.sources.resolve import Kind
-
-    name = "report.selection.html" if filtered else "report.html"
-    if source.origin is not None:
-        path = _beside(source.origin, name)
-    elif source.kind is Kind.TRACE:
-        path = source.path.with_suffix(".html")
-    else:
-        return source.path / name
-    if path.is_file() and b"profile-sd3" not in path.read_bytes()[:4096]:
-        raise OutputError(f"{path} is there already and is no page of ours: give --html FILE")
-    return path
-
-
-def _beside(origin: Path, name: str) -> Path:
-    """`NAME.report.html` beside `origin`, in the current folder where that cannot be written."""
-    whole = origin if origin.name else origin.resolve()
-    stem = whole.name.removesuffix(".gz")
-    named = f"{Path(stem).stem if origin.is_file() else stem}.{name}"
-    beside = whole.parent / named
-    writable = os.access(beside if beside.exists() else whole.parent, os.W_OK)
-    return beside if writable else Path(named)
 
 
 def _raise_damage(given: _Given) -> None:

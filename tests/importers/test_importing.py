@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 
+from profiler import importers
 from profiler.errors import InputError
+from profiler.importers import registry
+from profiler.importers.importer import Importer
 from profiler.importers.importing import import_trace
 
 from .kineto.traces import flux
+from .rbln.generator import Command, trace_bytes
 
 
 @pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
@@ -70,3 +75,30 @@ def test_the_subcommand_prints_the_bundle(cli, tmp_path):
     code, text, error = cli("import", flux().write(tmp_path), "--out", traces, "--name", "mine")
     assert code == 0, error
     assert text == f"{traces / 'mine'}\n"
+
+
+def test_options_choose_an_importer_where_none_recognises_the_file(tmp_path):
+    """A file of RBLN's without a track that tells it is read where its options are given."""
+    path = tmp_path / "rbln_20260902_012906319_0.pb"
+    path.write_bytes(trace_bytes([[Command(0, "Host", "0_linear_1_0", 0, 1, 1)]]))
+    with pytest.raises(InputError, match="in no format that can be imported"):
+        import_trace(path, tmp_path / "traces")
+    bundle = import_trace(path, tmp_path / "traces", options={"skip": 0})
+    assert json.loads((bundle / "manifest.json").read_text())["producer"] == "rbln"
+
+
+def test_an_importer_that_fails_to_look_is_passed_over(tmp_path, monkeypatch):
+    """What it cannot cope with may be another's file."""
+    broken = Importer("broken", "nothing", lambda path, head: bool(head[10**9]), read=print)
+    there = registry.built_in()
+    monkeypatch.setattr(registry, "built_in", lambda: (broken, *there))
+    assert registry.choose([flux().write(tmp_path)], {}).name == "kineto"
+
+
+def test_importers_are_found_by_their_folders():
+    """Each folder of the package is one, with words for what it accepts and codes."""
+    folders = {path.parent.name for path in Path(importers.__file__).parent.glob("*/__init__.py")}
+    assert {importer.name for importer in registry.built_in()} == folders
+    for importer in registry.built_in():
+        assert importer.accepts in registry.accepted()
+        assert "timeline" in importer.capabilities

@@ -72,7 +72,7 @@ def parts(place: Path, folder: Path) -> Iterator[tuple[str, int]]:
     from profiler.analysis.analyze import PARTS
     from profiler.analysis.inputs import Inputs
     from profiler.analysis.selection import Selection
-    from profiler.sources.load import load
+    from profiler.table.load import load
 
     run = load(place)
     commands = len(run.commands)

@@ -7,7 +7,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import TABLES
 from profiler.events import Loss
-from profiler.sources.load import load
+from profiler.table.load import load
 from tests.runs import Command, make_call, make_run, tiny_run, write_tiny_bundle
 
 

@@ -14,7 +14,7 @@ from profiler.events import Loss
 from profiler.report.html import html_page
 from profiler.report.page.header import facts_html, losses_html, provenance_html, subject
 from profiler.report.provenance import TraceFile, embedded_trace, trace_files
-from profiler.sources.load import load
+from profiler.table.load import load
 from tests.runs import Command, make_call, make_run, make_span, tiny_run, write_tiny_bundle
 
 

@@ -13,7 +13,7 @@ from profiler.report.chart_style import picking
 from profiler.report.html import html_page
 from profiler.report.page.content import Shown, table
 from profiler.report.patterns import pattern
-from profiler.sources.load import load
+from profiler.table.load import load
 from tests.report.generated import write_generated_bundle
 
 DIMENSIONS = {"stage", "submodule", "branch", "step", "device", "role", "operator"}

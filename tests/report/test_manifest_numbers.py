@@ -21,7 +21,7 @@ from profiler.errors import InputError
 from profiler.report.document import to_json
 from profiler.report.html import write_html
 from profiler.report.text import print_report
-from profiler.sources.load import load
+from profiler.table.load import load
 from tests.runs import write_tiny_bundle
 
 HOSTILE = (

@@ -10,7 +10,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.events import Loss
 from profiler.report.text import print_report
-from profiler.sources.load import load
+from profiler.table.load import load
 from profiler.trace.manifest import RunInfo
 from tests.report.generated import write_generated_bundle
 from tests.runs import TINY_CALLS, TINY_INFO, Command, make_call, make_run, make_span, tiny_run

@@ -17,11 +17,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from profiler.capture.event_cost import EventCost
 from profiler.capture.onnx_cost import onnx_event_cost
 from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.resampling import Bootstrap
 
 __all__ = [
     "CallCost",
@@ -58,7 +58,6 @@ _IMPLAUSIBLE = (
     "ran took, so the machine was too busy for it"
 )
 _HOOKS = "hooks: time in the profiler's own code, in pipeline calls and around all others"
-_RESAMPLES, _SEED = 2_000, 0
 _FEWEST = 3  # calls of either kind below which nothing is measured
 
 
@@ -117,15 +116,15 @@ def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
     untraced, traced = _comparable(calls)
     if min(len(untraced), len(traced)) < _FEWEST or np.median(traced) <= 0:
         return None
-    generator = np.random.default_rng(_SEED)
-    with_, without = _medians(traced, generator), _medians(untraced, generator)
+    found = Bootstrap().compare(untraced, traced)
+    low, high = found.low or 0.0, found.high or 0.0  # there are several calls of either kind
     return CallCost(
         len(traced),
         len(untraced),
-        float(np.median(traced)),
-        float(np.median(untraced)),
-        _interval(with_ - without),
-        _interval(without / np.maximum(with_, 1)),
+        found.new,
+        found.base,
+        (low, high),
+        (found.base / max(found.base + high, 1), found.base / max(found.base + low, 1)),
     )
 
 
@@ -148,18 +147,6 @@ def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
             steady.append(call)
         seen.add(call.traced)
     return steady
-
-
-def _medians(durations_ns: list[int], generator: np.random.Generator) -> NDArray[np.float64]:
-    """Medians of resamples with replacement, float64 [_RESAMPLES]."""
-    values = np.array(durations_ns, dtype=np.float64)
-    picked = generator.integers(len(values), size=(_RESAMPLES, len(values)))
-    return np.asarray(np.median(values[picked], axis=1), dtype=np.float64)
-
-
-def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = np.percentile(values, (2.5, 97.5))
-    return float(low), float(high)
 
 
 def measured_costs(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCost]:

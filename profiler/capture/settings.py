@@ -18,6 +18,7 @@ from typing import Any
 
 from profiler.capture.options import parse_config
 from profiler.errors import InputError
+from profiler.run_names import check_run_name
 
 __all__ = ["CONFIG", "DIRECTORY", "SWITCH", "Settings", "environment_settings", "is_on"]
 
@@ -148,10 +149,7 @@ def _text(key: str, value: Any) -> str:
 def _name(key: str, value: Any) -> str | None:
     if value is None:
         return None
-    name = _text(key, value)
-    if name.startswith(".") or not all(c.isalnum() or c in "_.+-" for c in name):
-        raise InputError(f"{value!r} cannot name a run: use letters, digits, - and _")
-    return name
+    return check_run_name(_text(key, value))
 
 
 def _config(key: str, value: Any) -> Mapping[str, Mapping[str, Any]]:

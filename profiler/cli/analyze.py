@@ -16,6 +16,7 @@ from profiler.cli.options import DeviceProfileFile, ImportOptions, import_option
 from profiler.cli.progress import progress
 from profiler.cli.trace_files import damaged_files, left_out, load_whole, other_runs
 from profiler.errors import InputError, OutputError
+from profiler.filters import name_list
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
@@ -46,18 +47,18 @@ def analyze(
     ] = Path("traces"),
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Operators to print; 0: none.")] = 15,
     stage: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this stage; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only these stages, with commas.")
     ] = None,
     submodule: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME", help="Only this submodule; may be repeated."),
+        typer.Option(metavar="NAME", help="Only these submodules, with commas."),
     ] = None,
     device: Annotated[
-        list[str] | None, typer.Option(metavar="NAME", help="Only this device; may be repeated.")
+        list[str] | None, typer.Option(metavar="NAME", help="Only these devices, with commas.")
     ] = None,
     step: Annotated[
         list[str] | None,
-        typer.Option(metavar="STEPS", help="Only these steps: 7, 0-3 or last; may be repeated."),
+        typer.Option(metavar="STEPS", help="Only these steps: 7, 0-3,7 or last."),
     ] = None,
     json_file: Annotated[
         Path | None,
@@ -156,7 +157,8 @@ def analyze(
         found, *bases = _resolved(path, against or [], import_options(importing), out)
         given = _open(found, imports)
         comparison = _compared(given, bases)
-        selection = Selection(*(tuple(names or ()) for names in (stage, submodule, device, step)))
+        filters = (stage, submodule, device, step)
+        selection = Selection(*(name_list(names or ()) for names in filters))
         profiles = read_profiles(device_profile) if device_profile else find_profiles(given.place)
         say(f"analyzing {given.place}")
         analysis = find(given.run, selection, profiles, sizes)

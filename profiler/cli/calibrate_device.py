@@ -48,7 +48,7 @@ def calibrate_device(
     `analyze` holds runs against them. Measure while nothing else runs.
     """
     from profiler.analysis.roofline.device_profiles import FILE_NAME, profiles_text, read_profiles
-    from profiler.trace.storage import write_atomically
+    from profiler.files import write_atomically
 
     path = out or Path("traces") / FILE_NAME
     names = list(dict.fromkeys(device or [_CPU]))

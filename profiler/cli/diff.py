@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,9 +16,8 @@ from profiler.cli.trace_files import load_whole
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
-    from profiler.analysis.comparison.compare import Comparison
-    from profiler.analysis.comparison.gate import Gate
     from profiler.analysis.comparison.measure import Measurement
+    from profiler.analysis.comparison.side_by_side import Compared
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import Found
 
@@ -28,15 +28,15 @@ def diff(
     runs: Annotated[
         list[Path],
         typer.Argument(
-            metavar="BASE... NEW",
+            metavar="BASE NEW...",
             help="Bundles, .pb files, Parquet runs, what `import` takes, or folders of bundles, "
-            "all of which are taken. Two: the baseline and the new one; with --against all are "
-            "the baseline.",
+            "all of which are taken. The first is the baseline; each further one is a column. With "
+            "--against all are new runs.",
         ),
     ],
     against: Annotated[
         list[Path] | None,
-        typer.Option(metavar="NEW", help="A new run, or a folder of them; may be repeated."),
+        typer.Option(metavar="BASE", help="A baseline, or a folder of them; may be repeated."),
     ] = None,
     fail_over: Annotated[
         str | None,
@@ -73,42 +73,52 @@ def diff(
 
     A difference is called one where it exceeds noise.
     """
-    from profiler.analysis.comparison.compare import compare
     from profiler.analysis.comparison.gate import check_gate, parse_limit
+    from profiler.analysis.comparison.side_by_side import Compared, compare_each
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import resolve
 
-    base, new = _sides(runs, against or [])
+    sides = _sides(runs, against or [])
     check_documents({"--json": json_file, "--markdown": markdown_file})
     if metric and fail_over is None:
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
     limit = None if fail_over is None else parse_limit(fail_over)
     with Imports() as imports, progress("reading runs") as say:
-        found = resolve([[path] for path in (*base, *new)], import_options(importing))
-        sides = found[: len(base)], found[len(base) :]
-        measured = [_measured(side, imports, say) for side in sides]
+        paths = [[path] for side in sides.values() for path in side]
+        found = iter(resolve(paths, import_options(importing)))
+        resolved = [list(islice(found, len(side))) for side in sides.values()]
+        measured = [_measured(side, imports, say) for side in resolved]
         say("comparing")
-        comparison = compare(*measured)
-    gates: list[Gate] = []
-    if limit is not None:
-        gates = [check_gate(comparison, name, limit) for name in metric or ["end_to_end"]]
-    _write(comparison, gates, json_file, markdown_file, top)
+        compared = compare_each(measured)
+    base, *names = sides
+    metrics = (metric or ["end_to_end"]) if limit is not None else []
+    gates = [[check_gate(each, name, limit or 0.0) for name in metrics] for each in compared]
+    columns = [Compared(*each) for each in zip(names, compared, gates, strict=True)]
+    _write(base, columns, json_file, markdown_file, top)
     if STDOUT not in (json_file, markdown_file):
-        _print(comparison, gates, top)
-    if any(gate.failed for gate in gates):
+        _print(base, columns, top)
+    if any(gate.failed for column in columns for gate in column.gates):
         raise typer.Exit(1)
 
 
-def _sides(runs: list[Path], against: list[Path]) -> tuple[list[Path], list[Path]]:
-    """The paths of the baseline and of the new runs."""
+def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
+    """The paths of each side by its name, the baseline first."""
     if against:
-        return runs, against
-    if len(runs) != 2:
+        return {"base": against, "new": runs}
+    if len(runs) < 2:
         raise InputError(
-            f"diff takes two runs, or baselines and --against NEW, but was given {len(runs)}: "
-            "give --against before each new one"
+            f"diff compares runs, but was given {runs[0]} alone: give the baseline before it, or "
+            "behind --against"
         )
-    return runs[:1], runs[1:]
+    if len(runs) == 2:
+        return {"base": runs[:1], "new": runs[1:]}
+    names = [path.resolve().name for path in runs]
+    if len({*names}) < len(names):
+        names = [str(path) for path in runs]
+    if len({*names}) < len(names):
+        twice = next(path for path in runs if runs.count(path) > 1)
+        raise InputError(f"{twice} is given twice: name every run once")
+    return {name: [path] for name, path in zip(names, runs, strict=True)}
 
 
 def _measured(side: list[Found], imports: Imports, say: Callable[[str], None]) -> list[Measurement]:
@@ -123,23 +133,33 @@ def _measured(side: list[Found], imports: Imports, say: Callable[[str], None]) -
 
 
 def _write(
-    comparison: Comparison,
-    gates: list[Gate],
-    json_file: Path | None,
-    markdown_file: Path | None,
-    top: int,
+    base: str, columns: list[Compared], json_file: Path | None, markdown_file: Path | None, top: int
 ) -> None:
-    from profiler.report.diff_document import diff_to_json
-    from profiler.report.diff_text import markdown
+    from profiler.report import diff_document, diff_text, side_by_side
 
+    first = columns[0]
+    alone = len(columns) == 1
     if json_file is not None:
-        write_json(json_file, diff_to_json(comparison, gates))
+        text = (
+            diff_document.diff_to_json(first.comparison, first.gates)
+            if alone
+            else diff_document.side_by_side_to_json(base, columns)
+        )
+        write_json(json_file, text)
     if markdown_file is not None:
-        write_text(markdown_file, markdown(comparison, gates, top=top))
+        text = (
+            diff_text.markdown(first.comparison, first.gates, top=top)
+            if alone
+            else side_by_side.markdown(base, columns, top=top)
+        )
+        write_text(markdown_file, text)
 
 
-def _print(comparison: Comparison, gates: list[Gate], top: int) -> None:
+def _print(base: str, columns: list[Compared], top: int) -> None:
     from profiler.cli.terminal import terminal
-    from profiler.report.diff_text import print_diff
+    from profiler.report import diff_text, side_by_side
 
-    print_diff(terminal(), comparison, gates, top=top)
+    if len(columns) == 1:
+        diff_text.print_diff(terminal(), columns[0].comparison, columns[0].gates, top=top)
+    else:
+        side_by_side.print_columns(terminal(), base, columns, top=top)

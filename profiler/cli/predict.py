@@ -12,6 +12,7 @@ from profiler.cli.options import DeviceProfileFile, ImportOptions, import_option
 from profiler.cli.progress import progress
 from profiler.cli.trace_files import load_whole, other_runs
 from profiler.errors import InputError
+from profiler.filters import name_list
 
 if TYPE_CHECKING:
     from profiler.analysis.prediction.request_graph import Order
@@ -136,8 +137,7 @@ def _guidance(text: str | None) -> bool:
 
 def _names(option: str, texts: list[str] | None) -> tuple[str, ...]:
     """Names of several options, each with commas. Raises InputError for options without a name."""
-    words = (word.strip() for text in texts or () for word in text.split(","))
-    found = tuple(dict.fromkeys(filter(None, words)))
+    found = name_list(texts or ())
     if texts and not found:
         raise InputError(f"{option} {texts[0]!r} names nothing: give a name, or leave it out")
     return found

@@ -94,7 +94,7 @@ def _check_folder(out: Path) -> None:
     """Refuse a folder in which nothing can be made, before the command is run."""
     import tempfile
 
-    from profiler.trace.storage import not_writable
+    from profiler.files import not_writable
 
     there = out.absolute()
     while not os.path.lexists(there):

@@ -204,13 +204,10 @@ def _check_image(image: Path | None) -> None:
 
 
 def _write_image(image: Any, path: Path) -> None:
-    from profiler.errors import OutputError
+    from profiler.files import appearing
 
-    try:
-        image.save(path, format="PNG")
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise OutputError(f"cannot write {path} ({reason}): give another --image") from error
+    with appearing(path) as file:
+        image.save(file, format="PNG")
 
 
 def _report(bundle: Path) -> None:

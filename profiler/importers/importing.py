@@ -6,21 +6,18 @@ import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "step
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
 
-from profiler.errors import InputError
 from profiler.importers.importer import Importer
 from profiler.importers.registry import choose
+from profiler.run_names import check_run_name, run_name_of
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.compression import Compression
 
 __all__ = ["import_trace", "import_with"]
-
-_NOT_IN_NAMES = re.compile(r"[^\w.+-]+")
 
 
 def import_trace(
@@ -52,10 +49,10 @@ def import_with(
     compress: Compression = "none",
 ) -> Path:
     """`import_trace` by this importer."""
-    if name is not None and (_NOT_IN_NAMES.search(name) or not name.strip(".")):
-        raise InputError(f"{name!r} cannot name a run: use letters, digits, '.', '-' and '_'")
+    if name is not None:
+        check_run_name(name)
     run = importer.read(paths, importer.values(options))
-    called = name or _NOT_IN_NAMES.sub("-", run.name).strip(".-") or importer.name
+    called = name or run_name_of(run.name) or importer.name
     with BundleWriter.create(out, called, compress=compress) as bundle:
         info = run.write(bundle)
         return bundle.finish(replace(info, capabilities=tuple(sorted(run.capabilities))))

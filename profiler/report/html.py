@@ -22,6 +22,7 @@ from typing import Any
 from profiler._version import __version__
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis
+from profiler.files import write_atomically
 from profiler.messages import joined, said
 from profiler.report.chart_style import FONT, Chart
 from profiler.report.headline import headline
@@ -50,7 +51,6 @@ from profiler.report.palette import (
 from profiler.report.provenance import EmbeddedTrace, embedded_trace
 from profiler.report.timeline import extent, timeline_of
 from profiler.table.run import Run
-from profiler.trace.storage import write_atomically
 
 __all__ = ["embedded", "html_page", "write_html"]
 

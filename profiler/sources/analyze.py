@@ -12,6 +12,7 @@ from profiler.analysis.memory.sizes import sizes_by_device
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
 from profiler.analysis.selection import Selection
+from profiler.filters import name_list
 from profiler.sources.load import load_found
 from profiler.sources.resolve import as_paths, resolve
 from profiler.table.run import Run
@@ -34,12 +35,13 @@ def analyze(
 ) -> Analysis:
     """Analyze a run: one that is loaded, or the one that `load(source)` would load.
 
-    `stage`, `submodule`, `device` and `step` (7, "0-3", "last") limit the tables to what they name,
-    as the options of `profile-sd3 analyze` do. `device_profile` is a file that `calibrate-device`
-    wrote; without it the one in or beside the bundle counts, if there is one. `device_memory` is
-    the memory of all devices or by device, for the head-room: bytes or a text ("16GiB").
-    `import_options` are for the importer, where `source` is another profiler's. Raises InputError,
-    in one sentence, where the run cannot be read or does not have what is named.
+    `stage`, `submodule`, `device` and `step` (7, "0-3,7", "last") limit the tables to what they
+    name, as the options of `profile-sd3 analyze` do: several in a list, or with commas.
+    `device_profile` is a file that `calibrate-device` wrote; without it the one in or beside the
+    bundle counts, if there is one. `device_memory` is the memory of all devices or by device, for
+    the head-room: bytes or a text ("16GiB"). `import_options` are for the importer, where `source`
+    is another profiler's. Raises InputError, in one sentence, where the run cannot be read or does
+    not have what is named.
     """
     profiles = read_profiles(Path(device_profile)) if device_profile is not None else ()
     if isinstance(source, Run):
@@ -48,9 +50,5 @@ def analyze(
         (found,) = resolve([as_paths(source)], import_options)
         run = load_found(found)
         profiles = profiles or find_profiles(found.newest.path)
-    selection = Selection(_names(stage), _names(submodule), _names(device), _names(step))
+    selection = Selection(*map(name_list, (stage, submodule, device, step)))
     return analyze_run(run, selection, profiles, sizes_by_device(device_memory))
-
-
-def _names(given: int | str | Iterable[int | str]) -> tuple[str, ...]:
-    return (str(given),) if isinstance(given, (int, str)) else tuple(map(str, given))

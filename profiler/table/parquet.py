@@ -12,6 +12,8 @@ import polars as pl
 
 from profiler.errors import InputError, OutputError
 from profiler.events import NO_PIPELINE, Loss
+from profiler.files import appearing, not_writable, write_atomically
+from profiler.json_text import json_text
 from profiler.table.columns import ARGS, TABLES, Column, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
@@ -39,15 +41,18 @@ def write_parquet(run: Run, directory: Path) -> None:
                 f"{directory} is not empty: give a new folder, nothing is overwritten"
             )
         for name in TABLES:
-            getattr(run, name).write_parquet(directory / f"{name}.parquet")
-        run.args.collect().write_parquet(directory / _ARGS_NAME)
+            _write_frame(getattr(run, name), directory / f"{name}.parquet")
+        _write_frame(run.args.collect(), directory / _ARGS_NAME)
         losses = [asdict(loss) for loss in run.losses]
         info = {"run_id": run.run_id, "info": asdict(run.info), "losses": losses}
-        (directory / _RUN_NAME).write_text(json.dumps(info, default=str), encoding="utf-8")
+        write_atomically(directory / _RUN_NAME, json_text(info).encode())
     except OSError as error:
-        reason = error.strerror or str(error)
-        message = f"cannot write {directory} ({reason}): give a folder you may write to"
-        raise OutputError(message) from error
+        raise not_writable(directory, error) from error
+
+
+def _write_frame(frame: pl.DataFrame, path: Path) -> None:
+    with appearing(path) as file:
+        frame.write_parquet(file)
 
 
 def _numbered(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:

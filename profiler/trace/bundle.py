@@ -20,17 +20,17 @@ from typing import Literal
 
 from profiler.errors import OutputError
 from profiler.events import Call, Span
-from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.compression import Compression
-from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo
-from profiler.trace.storage import (
+from profiler.files import (
     appearing,
-    begin_file,
     not_writable,
     sync_directory,
     write_atomically,
     write_small,
 )
+from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.compression import Compression
+from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo
+from profiler.trace.storage import begin_file, finish_file
 from profiler.trace.writer import call_chunks, host_chunks, text_table
 
 __all__ = [
@@ -133,7 +133,7 @@ class BundleWriter:
         """Write `host.pb`: spans of the pipeline and host work that belongs to no call."""
         path = self.directory / HOST_NAME
         chunks = host_chunks(spans, commands, device, texts=self._texts, compress=self._compress)
-        write_atomically(path, chunks, sync=self._sync == "always", begun=self._host_bytes)
+        finish_file(path, chunks, self._host_bytes, sync=self._sync == "always")
         return path
 
     def begin(self, info: RunInfo) -> None:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from profiler.errors import InputError
 from profiler.events import Loss
+from profiler.files import write_atomically
 from profiler.trace.bundle import (
     HOST_NAME,
     MERGED_NAME,
@@ -26,7 +27,6 @@ from profiler.trace.columns import CommandBuilder
 from profiler.trace.journal import JOURNAL_NAME, JournalEntry, is_running, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, CallEntry, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
-from profiler.trace.storage import write_atomically
 
 __all__ = ["merge_bundle"]
 

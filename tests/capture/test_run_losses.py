@@ -14,9 +14,9 @@ from profiler.capture.run_losses import run_losses
 from profiler.capture.session import Session
 from profiler.errors import OutputError
 from profiler.events import UNKNOWN, Loss
+from profiler.files import not_writable
 from profiler.testing import FakeClock
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.storage import not_writable
 
 
 def recorded(*calls):

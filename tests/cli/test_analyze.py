@@ -347,3 +347,18 @@ def test_a_damaged_run_is_not_compared(bundle, base, capsys):
     out = capsys.readouterr().out
     assert "\nnot compared: files of this run are damaged" in out
     assert '<section id="comparison"' not in (bundle / "report.html").read_text(encoding="utf-8")
+
+
+def test_filters_take_commas(cli, tmp_path):
+    """Names with commas, and steps with commas and ranges, are those of repeated options."""
+    bundle = write_tiny_bundle(tmp_path)
+    shown = ("--no-html", "--json", "-")
+    _, once, _ = cli("analyze", bundle, "--submodule", "vae,transformer", "--step", "0-0,1", *shown)
+    repeated = ("--submodule", "vae", "--submodule", "transformer", "--step", "0-0", "--step", "1")
+    _, more, _ = cli("analyze", bundle, *repeated, *shown)
+    assert json.loads(once)["run"]["selected_calls"] == 2
+    assert once == more
+    selection = {"submodule": "vae,transformer", "step": "0-0,1"}
+    found = profiler.analyze(profiler.load(bundle), **selection)
+    assert found.run.selection.submodule == ("vae", "transformer")
+    assert found.run.selected_calls == 2

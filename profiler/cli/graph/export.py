@@ -16,6 +16,7 @@ from profiler.cli.graph.output import echo, write_json
 from profiler.cli.options import ResultFile
 from profiler.cli.progress import progress
 from profiler.errors import InputError
+from profiler.filters import name_list
 
 if TYPE_CHECKING:
     from profiler.graph.export.options import ExportOptions
@@ -92,7 +93,7 @@ def export(
         random_weights=random_weights,
         seed=seed,
         layernorm_fix=layernorm_fix,
-        parts=tuple(filter(None, (name.strip() for name in parts.split(",")))),
+        parts=name_list(parts),
     )
     check_documents({"--json": json_file}, outputs={"OUT": out})
     quiet = json_file == STDOUT

@@ -12,6 +12,7 @@ from profiler.cli.graph.output import echo, grouped, named, write_json
 from profiler.cli.options import ModelPath, OutPath, ResultFile
 from profiler.cli.progress import progress
 from profiler.errors import InputError
+from profiler.filters import name_list
 from profiler.report.units import counted
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ def split(
     from profiler.graph.split.model import OPERATION_TYPES
 
     target = _target(max_bytes, parts)
-    types = [name.strip() for name in op_types.split(",")] if op_types else OPERATION_TYPES
+    types = name_list(op_types) if op_types else OPERATION_TYPES
     sizes = parse_sizes(size or [])
     check_documents({"--json": json_file}, inputs=[model], outputs={"OUT": out})
     with progress(f"splitting {model}"):

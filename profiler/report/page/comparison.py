@@ -6,13 +6,13 @@ import polars as pl
 
 from profiler.analysis.comparison.columns import METRICS, RUNS
 from profiler.analysis.comparison.compare import Comparison
-from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import Said, said, sentence
 from profiler.report.comparison_chart import changes
 from profiler.report.diff_text import headline
 from profiler.report.lines import of_all
 from profiler.report.page.content import Figure, Part, Section, Shown, table
 from profiler.report.patterns import pattern
+from profiler.resampling import CONFIDENCE
 
 __all__ = ["comparison_section"]
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
-from decimal import Decimal
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import polars as pl
 
-from profiler.trace.storage import appearing
+from profiler.files import appearing
+from profiler.json_text import json_text
 
 __all__ = ["FORMATS", "write_answer"]
 
@@ -86,7 +84,7 @@ def _json(file: BinaryIO) -> Iterator[_Take]:
         nonlocal begun
         for row in batch.iter_rows(named=True):
             file.write(b",\n" if begun else b"[\n")
-            file.write(json.dumps(_plain(row), ensure_ascii=False, default=str).encode())
+            file.write(json_text(row, indent=None).encode())
             begun = True
 
     yield take
@@ -101,15 +99,4 @@ FORMATS: dict[str, Callable[[BinaryIO], AbstractContextManager[_Take]]] = {
 
 
 def _json_text(value: object) -> str | None:
-    return None if value is None else json.dumps(_plain(value), ensure_ascii=False, default=str)
-
-
-def _plain(value: object) -> object:
-    """What JSON can hold: numbers that it has no word for are null; times become text."""
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return float(value) if isinstance(value, Decimal) else value
+    return None if value is None else json_text(value, indent=None)

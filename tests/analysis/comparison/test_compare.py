@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from profiler.analysis.comparison.columns import LEVELS, UNITS, VERDICTS
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.comparison.measure import measure
+from profiler.analysis.comparison.side_by_side import compare_each
 from profiler.errors import InputError
 from profiler.trace.manifest import RunInfo
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
@@ -213,6 +214,19 @@ def test_calibrated_times_are_used_where_both_sides_have_them():
     assert row(raw, "submodule.transformer")["base_ns"] == 90
     assert not row(raw, "submodule.transformer")["calibrated"]
     assert any("as traced" in note for note in raw.notes)
+
+
+def test_columns_are_scaled_together():
+    """A first run has one time beside several: scaled to untraced calls only if all can be."""
+    runs = [steps_run(BASE, info=_calibrated(0.5)), steps_run(BASE, info=_calibrated(0.8))]
+    sides = [[measure(run)] for run in (*runs, steps_run(SLOWER))]
+    both = compare_each(sides)
+    assert [each.calibrated for each in both] == [(), ()]
+    assert [row(each, "submodule.transformer")["base_ns"] for each in both] == [90, 90]
+    (alone,) = compare_each(sides[:2])
+    assert alone.calibrated == ("transformer",)
+    with pytest.raises(InputError, match="two sides"):
+        compare_each(sides[:1])
 
 
 def test_a_cost_within_noise_on_one_side_scales_neither():

@@ -1,5 +1,10 @@
 """How far two medians differ, and how far they would by noise alone: a seeded bootstrap.
 
+    Bootstrap().compare([100, 102, 99], [110, 113, 109])  # medians, and the interval between them
+
+It is the one of comparisons, predictions and of what tracing costs; what draws by other rules than
+medians of units takes its parts from here: `draws`, `ends`, `mean_widening`, `t_ratio`.
+
 Each side has one value a unit: a run, a pipeline call, a step. Units are drawn with replacement,
 as many as there are, and the median of each draw is kept (Efron 1979, Ann. Statist. 7(1), 1-26).
 Percentiles of the draws of few units are too narrow (Hesterberg 2015, Am. Stat. 69(4), 371-386).
@@ -28,7 +33,17 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["CONFIDENCE", "RESAMPLES", "SEED", "Bootstrap", "Interval", "student"]
+__all__ = [
+    "CONFIDENCE",
+    "RESAMPLES",
+    "SEED",
+    "Bootstrap",
+    "Interval",
+    "draws",
+    "ends",
+    "mean_widening",
+    "t_ratio",
+]
 
 CONFIDENCE = 0.95
 RESAMPLES = 2000
@@ -82,8 +97,7 @@ class Bootstrap:
         logs = bool(min(values[0] for values in sides) > 0)
         spread = self._deviations(1, sides[1], sides[0], logs=logs)
         spread -= self._deviations(0, sides[0], sides[1], logs=logs)
-        ends = (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2)
-        low, high = np.quantile(spread, ends)
+        low, high = ends(spread)
         if logs:
             low, high = np.exp(np.clip((low, high), -_FURTHEST, _FURTHEST)) * of_new - of_base
             return Interval(of_base, of_new, float(low), float(high))
@@ -111,7 +125,7 @@ class Bootstrap:
         drawn = shares[generator.integers(0, n, self._resamples)]
         width = 1.06 * n**-0.2 * shares.std(ddof=1)
         smooth: _Reals = drawn + width * generator.standard_normal(self._resamples)
-        return smooth * (math.sqrt(n / (n - 1)) * student(n) / _Z)
+        return smooth * mean_widening(n)
 
     def _middle(self, side: int, n: int) -> tuple[_Ranks, _Ranks]:
         """The lower and upper middle rank, from 0, of n draws from n units, for each resample."""
@@ -130,10 +144,27 @@ class Bootstrap:
 
 def _widening(n: int) -> float:
     """By how much deviations of the median of n units are widened."""
-    return student(n) / _Z if n == 2 else math.sqrt(student(n) / _Z)
+    return t_ratio(n) if n == 2 else math.sqrt(t_ratio(n))
 
 
-def student(n: int) -> float:
-    """Student's quantile at 0.975 for `n` values, at least 2."""
+def mean_widening(n: int) -> float:
+    """By how much deviations of single values, or of their mean, are widened that were drawn from
+    `n` values, at least 2."""
+    return math.sqrt(n / (n - 1)) * t_ratio(n)
+
+
+def t_ratio(n: int) -> float:
+    """t(n - 1) / z at 0.975 for `n` values, at least 2."""
     freedom = n - 1
-    return _T[freedom - 1] if freedom <= len(_T) else _Z + 2.4 / freedom
+    return (_T[freedom - 1] if freedom <= len(_T) else _Z + 2.4 / freedom) / _Z
+
+
+def draws(n: int, resamples: int, generator: np.random.Generator) -> _Ranks:
+    """Numbers of units, drawn from `n` with replacement, as many: int64 [resamples, n]."""
+    return generator.integers(n, size=(resamples, n))
+
+
+def ends(values: _Reals) -> tuple[float, float]:
+    """Between which `CONFIDENCE` of what was drawn lies."""
+    low, high = np.quantile(values, (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2))
+    return float(low), float(high)

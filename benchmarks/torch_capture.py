@@ -202,7 +202,7 @@ def time_left_out(pipeline: Any, rounds: int, steps: int, ops: str) -> None:
             }
             ratios.append(medians["with us"] / medians["plain"])
             plain_ratios.append(medians["again"] / medians["plain"])
-            pauses.append(run.info.overhead["hooks_ns"] / 1e6)
+            pauses.append(run.info.overhead.hooks_ns / 1e6)
     print(f"--ops '{ops}': {len(left_out)} of {len(traced)} calls left out")
     print(f"left out ÷ plain  {spread(ratios, 4)}   median transformer call, CPU time")
     print(f"plain ÷ plain     {spread(plain_ratios, 4)}")

@@ -21,9 +21,9 @@ def json_text(document: Any, *, indent: int | None = 1) -> str:
 def plain(value: Any) -> Any:
     """`value` as mappings, lists, text, numbers, booleans and None.
 
-    Dataclasses become objects, members of an enum their value, sequences and sets lists, sets in
-    order. Numbers that JSON lacks (NaN, infinities) become None; what else it has no form for, such
-    as a path or a time, becomes text.
+    Dataclasses become objects, what has a method `as_json` what that returns, members of an enum
+    their value, sequences and sets lists, sets in order. Numbers that JSON lacks (NaN, infinities)
+    become None; what else it has no form for, such as a path or a time, becomes text.
     """
     if isinstance(value, Enum):
         value = value.value
@@ -38,8 +38,15 @@ def plain(value: Any) -> Any:
     if isinstance(value, (list, tuple, Set)):
         parts = sorted(value, key=str) if isinstance(value, Set) else value
         return [plain(part) for part in parts]
-    made = getattr(value, "tolist", None)  # of NumPy's scalars and arrays
-    return plain(made()) if callable(made) else str(value)
+    return _converted(value)
+
+
+def _converted(value: Any) -> Any:
+    for method in ("as_json", "tolist"):  # the latter of NumPy's scalars and arrays
+        made = getattr(value, method, None)
+        if callable(made):
+            return plain(made())
+    return str(value)
 
 
 def _number(value: float | Decimal) -> float | None:

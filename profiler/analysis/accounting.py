@@ -26,7 +26,7 @@ from profiler.analysis.intervals import union_by, union_length
 from profiler.analysis.parts import Grouped, Parts, parts_of
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Accounting, StageAccount, SubmoduleTime
-from profiler.events import NO_CALL
+from profiler.events import NO_CALL, DropKind
 from profiler.messages import said
 from profiler.table.columns import empty, schema
 from profiler.table.run import Run
@@ -300,5 +300,7 @@ def _why_not(run: Run, missing: list[str]) -> str:
         )
     else:
         reason = said("the trace holds no {kind} span", kind=missing[0])
-    lost = any(loss.kind == "missing_file" and loss.where == "host.pb" for loss in run.losses)
+    lost = any(
+        loss.kind == DropKind.MISSING_FILE and loss.where == "host.pb" for loss in run.losses
+    )
     return said("{reason}, host.pb is missing", reason=reason) if lost else reason

@@ -198,7 +198,7 @@ LOSSES: tuple[Column, ...] = (
         "kind",
         _TEXT,
         "",
-        "`truncated_file`, `missing_file`, `dropped_events`, `untraced_call`, `unclosed_slice`, …",
+        ", ".join(f"`{kind}`" for kind in events.DropKind),
     ),
     Column("where", _TEXT, "", "file or part that lost it"),
     Column("count", _INT64, "", "how much, -1 where nobody can tell"),

@@ -18,7 +18,6 @@ from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.invariants import Invariants, find_invariants
 from profiler.analysis.denoise.step_matrix import StepMatrix, step_matrix
 from profiler.analysis.kinds import Kinds, kinds_of
-from profiler.analysis.manifest_numbers import calibration_factors
 from profiler.analysis.memory.usage import Memory, find_memory
 from profiler.analysis.memory.weights import device_weights
 from profiler.analysis.operators.folds import Folds, fold
@@ -29,7 +28,12 @@ from profiler.analysis.roofline.device_profiles import DeviceProfile, profiles_o
 from profiler.analysis.roofline.verdicts import kind_roof
 from profiler.analysis.selection import Selection, select, steps_of
 from profiler.analysis.steps import step_table
-from profiler.analysis.submodules import call_table, first_calls, submodule_table
+from profiler.analysis.submodules import (
+    calibration_factors,
+    call_table,
+    first_calls,
+    submodule_table,
+)
 from profiler.analysis.waiting.boundaries import boundary_tables
 from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.analysis.work.of_kinds import KindWork, kind_work

@@ -71,8 +71,6 @@ class LooseSources:
 
 def _joined(first: SourceSummary, second: SourceSummary) -> SourceSummary:
     """The summary of two sources of one submodule, as if they were one."""
-    known = dict(first.known)
-    add_known(known, second.known)
     return replace(
         second,
         events=first.events + second.events,
@@ -82,5 +80,5 @@ def _joined(first: SourceSummary, second: SourceSummary) -> SourceSummary:
         host_events=first.host_events + second.host_events,
         losses=first.losses + second.losses,
         timed=first.timed + second.timed,
-        known=known,
+        known=add_known(first.known, second.known),
     )

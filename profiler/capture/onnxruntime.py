@@ -31,7 +31,8 @@ from profiler.capture.recorder import Invocation
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.weak_part import WeakPart, when_gone
 from profiler.errors import InputError
-from profiler.events import UNKNOWN, Loss
+from profiler.events import UNKNOWN, DropKind, Loss
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["ProfiledPart"]
 
@@ -111,7 +112,7 @@ class ProfiledPart:
             try:
                 renewed = self._renew_in_time()
             except Exception as error:  # noqa: BLE001 - the pipeline's call must not fail of us
-                self._lose("untraced_call", UNKNOWN, "calls", f"{_NO_SESSION} ({error})")
+                self._lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", f"{_NO_SESSION} ({error})")
                 self.close()
                 return
             segment = self._segments[-1]
@@ -163,7 +164,7 @@ class ProfiledPart:
             sessions=len(self._segments),
             losses=tuple(self._losses),
             backend="onnxruntime",
-            known=known_modules(self._layers.classes if self._layers else {}),
+            known=Submodule(modules=known_modules(self._layers.classes if self._layers else {})),
         )
 
     def traces(self) -> Iterator[OperatorTrace]:
@@ -283,15 +284,15 @@ class ProfiledPart:
             yield OperatorTrace(invocation, commands, counters)
         for detail, count in lost.items():
             if count:
-                self._lose("untraced_call", count, "calls", detail)
+                self._lose(DropKind.UNTRACED_CALL, count, "calls", detail)
 
     def _read(self, file: Path) -> Iterator[ProfiledRun]:
         for run in read_profile(file):
             if run.dropped:
-                self._lose("dropped_events", run.dropped, "events", _FULL)
+                self._lose(DropKind.DROPPED_EVENTS, run.dropped, "events", _FULL)
             yield run
 
-    def _lose(self, kind: str, count: int, unit: str, detail: str) -> None:
+    def _lose(self, kind: DropKind, count: int, unit: str, detail: str) -> None:
         self._losses.append(Loss(kind, self._request.submodule, count, unit, detail))
 
 

@@ -18,6 +18,7 @@ from profiler.capture.torch_hooks import is_module
 from profiler.errors import InputError
 from profiler.events import Loss
 from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = [
     "OperatorSource",
@@ -68,7 +69,7 @@ class SourceSummary:
     losses: tuple[Loss, ...] = ()
     backend: str = ""
     timed: tuple[TimedCall, ...] = ()
-    known: Mapping[str, Any] = field(default_factory=dict)
+    known: Submodule = field(default_factory=Submodule)
 
 
 class OperatorSource(Protocol):

@@ -25,6 +25,7 @@ from profiler.capture.shapes import Entry, entries, host_work, part_of, present_
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch_hooks import hook_module, is_compiled, is_module, transparent
 from profiler.capture.wraps import Around, Wraps, attributes, is_function, weakly
+from profiler.trace.manifest_fields import Setting, setting
 
 __all__ = ["PipelineHooks"]
 
@@ -236,11 +237,12 @@ def _named(context: AbstractContextManager[Any], name: str) -> Iterator[Any]:
         CACHE_CONTEXT.reset(token)
 
 
-def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Setting]:
     """The numbers and switches among a call's arguments, defaults included; no text of the user."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return {}
     bound.apply_defaults()
-    return {k: v for k, v in bound.arguments.items() if isinstance(v, (bool, int, float))}
+    given = bound.arguments.items()
+    return {k: setting(v) for k, v in given if isinstance(v, (bool, int, float))}

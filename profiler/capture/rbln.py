@@ -26,8 +26,9 @@ from profiler.capture.operator_source import OperatorTrace, SourceRequest, Sourc
 from profiler.capture.rbln_runtimes import Slot, slots_of, writes_shards
 from profiler.capture.recorder import Invocation, scope
 from profiler.capture.timeline import PipelineCall
-from profiler.events import NO_CALL, Loss, Track
+from profiler.events import NO_CALL, DropKind, Loss, Track
 from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["RblnRuntimes"]
 
@@ -157,12 +158,14 @@ class RblnRuntimes:
                 "rebel.capture_reports() told of more time than the runtime call took, so the call "
                 "is shown as measured on the host"
             )
-            losses = (Loss("dropped_events", self._submodule, self._misfits, "reports", detail),)
-        numbered = [
-            [number, NO_CALL if invocation is None else invocation.index]
+            losses = (
+                Loss(DropKind.DROPPED_EVENTS, self._submodule, self._misfits, "reports", detail),
+            )
+        numbered = tuple(
+            (number, NO_CALL if invocation is None else invocation.index)
             for number, invocation in self._numbered
-        ]
-        known = {"runtime_calls": numbered, "writes_shards": self._writes_shards}
+        )
+        known = Submodule(runtime_calls=numbered, writes_shards=self._writes_shards)
         return SourceSummary(events=self._commands, losses=losses, backend="rbln", known=known)
 
 

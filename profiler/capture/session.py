@@ -15,10 +15,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+
+from msgspec import structs
 
 from profiler.capture.attachment import Attachment, check_devices
 from profiler.capture.clock import Clock, RunClock
@@ -37,6 +38,7 @@ from profiler.capture.writing import CallWriter
 from profiler.errors import InputError
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
+from profiler.trace.manifest_fields import Overhead, Warmup
 
 __all__ = ["Session"]
 
@@ -71,7 +73,7 @@ class Session:
         self._described: list[PipelineFacts] | None = None  # what the manifest says so far
         self._loose = LooseSources()
         self._weights = LoadedWeights()
-        self._warmup: dict[str, Any] = {}
+        self._warmup: Warmup | None = None
         self._closed = False  # also in forked children
         self._lock = threading.RLock()
         abandon_in_children(self)
@@ -170,10 +172,10 @@ class Session:
         finally:
             duration_ns = self.recorder.end_warmup()
             if duration_ns >= 0:  # the outermost
-                self._warmup = {
-                    "runs": self._warmup.get("runs", 0) + 1,
-                    "duration_ns": self._warmup.get("duration_ns", 0) + duration_ns,
-                }
+                before = self._warmup or Warmup()
+                self._warmup = Warmup(
+                    runs=(before.runs or 0) + 1, duration_ns=(before.duration_ns or 0) + duration_ns
+                )
 
     def close(self, failure: str = "") -> Path | None:
         """Detach everything, write the bundle and return its folder; None where there is none.
@@ -265,7 +267,8 @@ class Session:
         if facts == self._described:
             return
         info = run_info(self.recorder, facts, [], self._weights)
-        bundle.begin(replace(info, overhead={}, losses=(NOT_ENDED,)))  # not known before its end
+        unknown = structs.replace(info, overhead=Overhead(), losses=(NOT_ENDED,))
+        bundle.begin(unknown)  # what it cost is not known before its end
         self._described = facts
 
     def _call_ended(self, invocation: Invocation) -> None:

@@ -26,14 +26,19 @@ from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch_cut import CutCall, TracedCall
 from profiler.capture.torch_modules import ModuleRanges, class_name
 from profiler.capture.torch_session import EVENT_CAP, Tracing
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["TRACING", "TorchOperators", "TorchPause"]
 
 TRACING = Tracing()  # torch has one profiler a process
 _EVENTS_PER_MODULE = 12  # until an invocation has been counted: diffusers' SD3 transformer
 _FEWEST_EVENTS = 2_000  # a compiled submodule has few modules and many events
-_UNITS = {"untraced_call": "calls", "dropped_events": "events", "unclosed_slice": "events"}
+_UNITS = {
+    DropKind.UNTRACED_CALL: "calls",
+    DropKind.DROPPED_EVENTS: "events",
+    DropKind.UNCLOSED_SLICE: "events",
+}
 _ANOTHER = (
     "no operators: torch has one profiler a process, and another thread's call or another "
     "profiler was using it"
@@ -69,7 +74,7 @@ class TorchOperators:
         self._pipelines: set[int] = set()  # ids of the pipeline calls that are running
         self._sessions: set[int] = set()  # numbers of those that record its invocations
         self._summary = SourceSummary(backend="torch")
-        self._lost: dict[tuple[str, str], int] = {}  # by kind and detail
+        self._lost: dict[tuple[DropKind, str], int] = {}  # by kind and detail
 
     @classmethod
     def of(cls, request: SourceRequest) -> TorchOperators:
@@ -104,7 +109,7 @@ class TorchOperators:
             self._open[id(invocation)] = call
             self._sessions.add(self._tracing.sessions)
         else:
-            self._lose("untraced_call", 1, _ANOTHER)
+            self._lose(DropKind.UNTRACED_CALL, 1, _ANOTHER)
         if self._tracing.sessions != sessions:
             self._recorder.add_host_work("profiler.start_session", begin, self._clock.now_ns())
 
@@ -145,7 +150,7 @@ class TorchOperators:
             self._summary,
             sessions=len(self._sessions),
             losses=tuple(losses),
-            known=known_modules(self._modules.classes),
+            known=Submodule(modules=known_modules(self._modules.classes)),
         )
 
     def _host_range(self, pipeline: PipelineCall) -> TracedCall:
@@ -158,13 +163,13 @@ class TorchOperators:
             self._recorder.host_commands.append(HostCommands(cut.commands, pipeline))
             known = self._summary
             self._summary = replace(known, host_events=known.host_events + cut.found.events)
-            self._lose("dropped_events", cut.found.dropped, _NO_WORK)
+            self._lose(DropKind.DROPPED_EVENTS, cut.found.dropped, _NO_WORK)
 
     def _keep(self, invocation: Invocation, cut: CutCall | str) -> None:
         """Take what a session has of an invocation."""
         if isinstance(cut, str):
             if not invocation.failed:
-                self._lose("untraced_call", 1, cut)
+                self._lose(DropKind.UNTRACED_CALL, 1, cut)
             return
         found, known = cut.found, self._summary
         self._expected = max(self._expected, found.events)
@@ -174,14 +179,14 @@ class TorchOperators:
             attributed_ns=known.attributed_ns + found.attributed_ns,
             total_ns=known.total_ns + found.total_ns,
         )
-        self._lose("dropped_events", found.dropped, _NO_WORK)
-        self._lose("unclosed_slice", found.unfinished, _NO_END)
+        self._lose(DropKind.DROPPED_EVENTS, found.dropped, _NO_WORK)
+        self._lose(DropKind.UNCLOSED_SLICE, found.unfinished, _NO_END)
         if invocation.failed:
             return
         invocation.ops_traced = True
         self._traces.append(OperatorTrace(invocation, cut.commands, cut.counters))
 
-    def _lose(self, kind: str, count: int, detail: str) -> None:
+    def _lose(self, kind: DropKind, count: int, detail: str) -> None:
         if count:
             with self._lock:
                 self._lost[kind, detail] = self._lost.get((kind, detail), 0) + count

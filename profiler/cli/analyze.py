@@ -16,6 +16,7 @@ from profiler.cli.options import DeviceProfileFile, ImportOptions, import_option
 from profiler.cli.progress import progress
 from profiler.cli.trace_files import damaged_files, left_out, load_whole, other_runs
 from profiler.errors import InputError, OutputError
+from profiler.events import DropKind
 from profiler.filters import name_list
 
 if TYPE_CHECKING:
@@ -354,7 +355,7 @@ def _damage(source: Source, loss: Loss) -> str:
     from profiler.sources.resolve import Kind
 
     path = source.place if source.kind is Kind.TRACE else source.place / loss.where
-    if loss.kind == "missing_file":
+    if loss.kind == DropKind.MISSING_FILE:
         return f"{path} is missing, so the report lacks it: copy it back or record the run again"
     detail = loss.detail.removesuffix(": copy it again")
     return f"{path} is not whole ({detail}): copy it again or record the run again"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from profiler.errors import InputError
+from profiler.events import DropKind
 
 if TYPE_CHECKING:
     from profiler.events import Loss
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = ["damaged_files", "left_out", "load_whole", "other_runs"]
 
-_DAMAGE = ("truncated_file", "missing_file", "changed_file")
+_DAMAGE = (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
 _NAMED = 4  # other runs that are named
 
 

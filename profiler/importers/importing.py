@@ -7,9 +7,10 @@ import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "step
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import MappingProxyType
+
+from msgspec import structs
 
 from profiler.importers.importer import Importer
 from profiler.importers.registry import choose
@@ -55,4 +56,4 @@ def import_with(
     called = name or run_name_of(run.name) or importer.name
     with BundleWriter.create(out, called, compress=compress) as bundle:
         info = run.write(bundle)
-        return bundle.finish(replace(info, capabilities=tuple(sorted(run.capabilities))))
+        return bundle.finish(structs.replace(info, capabilities=tuple(sorted(run.capabilities))))

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.result import Accounting, Analysis, RunSummary
 from profiler.events import Loss
 from profiler.messages import Said, said
@@ -15,6 +14,7 @@ from profiler.report.headline import asynchronous, at_once
 from profiler.report.layout import shorten
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, duration, percent
+from profiler.trace.manifest_fields import Attribution, Device, Overhead, Warmup, stated
 
 __all__ = ["RESIDUAL_LIMIT", "Line", "accounting_lines", "describe", "of_all"]
 
@@ -38,8 +38,9 @@ def describe(analysis: Analysis) -> Iterator[Line]:
     yield Line("run", ", ".join(filter(None, (run.run_id, started))))
     if run.model or run.pipeline:
         yield Line("model", ", ".join(filter(None, (run.model, run.pipeline))))
-    if run.settings:
-        yield Line("settings", _pairs(run.settings))
+    settings = {**stated(run.recording), **run.settings}
+    if settings:
+        yield Line("settings", _pairs(settings))
     for number, name in enumerate(analysis.devices["device"]):
         yield Line("" if number else "devices", _device(run, name))
     if run.versions:
@@ -77,21 +78,17 @@ def _value(value: object) -> str:
 
 
 def _device(run: RunSummary, device: str) -> str:
-    found = run.devices.get(device)
-    known = found if isinstance(found, Mapping) else {}
-    hardware = known.get("hardware") or (run.hardware.get("cpu") if device == "cpu:0" else "")
-    cores = known.get("cores") or (run.hardware.get("cores") if device == "cpu:0" else None)
-    shared = str(known.get("description", "")).partition(", shared with ")
-    parts = [str(hardware or ""), _cores(cores), "shared with " + shared[2] if shared[2] else ""]
-    return f"{device}  " + ", ".join(filter(None, parts))
+    known, machine = run.devices.get(device, Device()), run.hardware
+    hardware = known.hardware or (machine.cpu if device == "cpu:0" else "")
+    cores = _cores(known.cores)
+    if not cores and machine.cores and device == "cpu:0":
+        cores = _number(machine.cores, "core")
+    shared = f"shared with {', '.join(known.shared_with)}" if known.shared_with else ""
+    return f"{device}  " + ", ".join(filter(None, (hardware, cores, shared)))
 
 
-def _cores(cores: object) -> str:
-    """`"cores 0-3, 8"` from a list of them, `"4 cores"` from a number."""
-    if isinstance(cores, int) and cores:
-        return _number(cores, "core")
-    if not isinstance(cores, (list, tuple)) or not all(isinstance(core, int) for core in cores):
-        return ""
+def _cores(cores: Sequence[int]) -> str:
+    """`"cores 0-3, 8"`."""
     runs: list[list[int]] = []
     for core in sorted(cores):
         if runs and core == runs[-1][-1] + 1:
@@ -118,20 +115,16 @@ def _selection(run: RunSummary) -> str:
     return f"{named}: {calls}, {commands}; where the time went is of the whole run"
 
 
-def _warmup(warmup: Mapping[str, Any]) -> str:
-    runs, took = finite_number(warmup, "runs"), finite_number(warmup, "duration_ns")
-    parts = [_number(int(runs), "run") if runs else "", duration(took) if took else ""]
+def _warmup(warmup: Warmup) -> str:
+    runs, took = warmup.runs, warmup.duration_ns
+    parts = [_number(runs, "run") if runs else "", duration(took) if took else ""]
     return ", ".join([*filter(None, parts), "not in this run"])
 
 
-def _overhead(overhead: Mapping[str, Any]) -> str:
+def _overhead(overhead: Overhead) -> str:
     """What tracing cost, as far as the producer measured it."""
-    share, hooks = finite_number(overhead, "share"), finite_number(overhead, "hooks_ns")
-    events, each = (
-        finite_number(overhead, "operator_events"),
-        finite_number(overhead, "operator_event_ns"),
-    )
-    conversion = finite_number(overhead, "conversion_ns")
+    share, hooks = overhead.share, overhead.hooks_ns
+    events, each = overhead.operator_events, overhead.operator_event_ns
     parts = []
     if share is not None:
         parts.append(f"{percent(share)} of {share_of(overhead)}, {how_known(overhead)}")
@@ -141,24 +134,23 @@ def _overhead(overhead: Mapping[str, Any]) -> str:
         )
     if hooks is not None:
         parts.append(f"hooks {duration(hooks)}")
-    total = finite_number(overhead, "operators_ns")
-    if events and total is not None and overhead.get("measured"):
-        parts.append(f"{count(int(events))} operator events: {duration(total)}")
+    total: float | None = overhead.operators_ns
+    if events and total is not None and overhead.measured:
+        parts.append(f"{count(events)} operator events: {duration(total)}")
     elif events and each is not None:
         total = events * each if total is None else total
-        parts.append(f"{count(int(events))} operator events at {duration(each)}: {duration(total)}")
+        parts.append(f"{count(events)} operator events at {duration(each)}: {duration(total)}")
     if not parts:
         return "not measured"
-    if waited := finite_number(overhead, "backpressure_ns"):
+    if waited := overhead.backpressure_ns:
         parts.append(f"pipelines waited {duration(waited)} for files to be written")
-    if conversion is not None:
-        parts.append(f"after the run {duration(conversion)} to write it")
+    if overhead.conversion_ns is not None:
+        parts.append(f"after the run {duration(overhead.conversion_ns)} to write it")
     return ", ".join(parts)
 
 
-def _attribution(attribution: Mapping[str, Any]) -> str:
-    shares = {name: _share(part) for name, part in attribution.items()}
-    known = {name: share for name, share in shares.items() if share is not None}
+def _attribution(attribution: Mapping[str, Attribution]) -> str:
+    known = {name: part.share for name, part in attribution.items() if part.share is not None}
     if not known:
         return "not measured"
     if len({percent(share) for share in known.values()}) == 1 and len(known) > 1:
@@ -166,10 +158,6 @@ def _attribution(attribution: Mapping[str, Any]) -> str:
     else:
         named = ", ".join(f"{name} {percent(share)}" for name, share in known.items())
     return f"to {attributed_to(attribution)}, of operator time: {named}"
-
-
-def _share(part: object) -> float | None:
-    return finite_number(part, "share") if isinstance(part, Mapping) else None
 
 
 def _number(number: int, noun: str, plural: str = "") -> str:

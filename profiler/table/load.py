@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from profiler.errors import InputError, MissingPackageError
-from profiler.events import UNKNOWN, Call, Loss, Span
+from profiler.events import UNKNOWN, Call, DropKind, Loss, Span
 from profiler.table.columns import (
     ARGS,
     CALLS,
@@ -100,21 +100,21 @@ def _read_part(path: Path, size: int) -> tuple[list[TraceFrames], list[Loss]]:
     name = path.name
     if not path.is_file():
         detail = f"{name} is named in the manifest but is not there: copy it back or run again"
-        return [], [Loss("missing_file", name, 1, "files", detail)]
+        return [], [Loss(DropKind.MISSING_FILE, name, 1, "files", detail)]
     try:
         trace = trace_frames(read_trace(path))
     except MissingPackageError:
         raise
     except InputError as error:
-        return [], [Loss("truncated_file", name, max(size, UNKNOWN), "bytes", str(error))]
+        return [], [Loss(DropKind.TRUNCATED_FILE, name, max(size, UNKNOWN), "bytes", str(error))]
     losses = list(trace.losses)
     found = path.stat().st_size
-    if found < size and all(loss.kind != "truncated_file" for loss in losses):
+    if found < size and all(loss.kind != DropKind.TRUNCATED_FILE for loss in losses):
         detail = f"ends at byte {found:,} of {size:,}: copy it again"
-        losses.append(Loss("truncated_file", name, size - found, "bytes", detail))
+        losses.append(Loss(DropKind.TRUNCATED_FILE, name, size - found, "bytes", detail))
     elif found > size != UNKNOWN:
         detail = f"has {found:,} bytes where the manifest knows {size:,}: not as it was recorded"
-        losses.append(Loss("changed_file", name, found - size, "bytes", detail))
+        losses.append(Loss(DropKind.CHANGED_FILE, name, found - size, "bytes", detail))
     return [trace], losses
 
 
@@ -127,7 +127,7 @@ def load_trace(path: Path) -> Run:
     if len(calls) < len(trace.calls):
         detail = "calls that stand more than once in the file: give the files of one run"
         twice = len(trace.calls) - len(calls)
-        losses.append(Loss("dropped_events", path.name, twice, "calls", detail))
+        losses.append(Loss(DropKind.DROPPED_EVENTS, path.name, twice, "calls", detail))
     return _assemble(path.name, [trace], info, list(calls.values()), losses)
 
 

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import polars as pl
+from msgspec import structs
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_PIPELINE, Loss
+from profiler.events import NO_PIPELINE
 from profiler.files import appearing, not_writable, write_atomically
 from profiler.json_text import json_text
 from profiler.table.columns import ARGS, TABLES, Column, schema
 from profiler.table.run import Run
-from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest import FORMAT_VERSION, info_document, parse_info
 
 __all__ = ["FILES", "is_parquet_run", "read_parquet", "write_parquet"]
 
@@ -43,9 +43,9 @@ def write_parquet(run: Run, directory: Path) -> None:
         for name in TABLES:
             _write_frame(getattr(run, name), directory / f"{name}.parquet")
         _write_frame(run.args.collect(), directory / _ARGS_NAME)
-        losses = [asdict(loss) for loss in run.losses]
-        info = {"run_id": run.run_id, "info": asdict(run.info), "losses": losses}
-        write_atomically(directory / _RUN_NAME, json_text(info).encode())
+        info = info_document(structs.replace(run.info, losses=run.losses))
+        document = {"format_version": FORMAT_VERSION, "run_id": run.run_id, "info": info}
+        write_atomically(directory / _RUN_NAME, json_text(document, indent=None).encode())
     except OSError as error:
         raise not_writable(directory, error) from error
 
@@ -67,10 +67,10 @@ def read_parquet(directory: Path) -> Run:
     """Read what `write_parquet` wrote. Raises InputError where a file is missing or foreign."""
     try:
         document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
-        info = {key: value for key, value in document["info"].items() if key != "losses"}
-        info["command_line"] = tuple(info["command_line"])
-        info["capabilities"] = tuple(info.get("capabilities", ()))
-        losses = tuple(Loss(**entry) for entry in document["losses"])
+        version = document.get("format_version", 1)
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format {version!r:.40}, this one reads {FORMAT_VERSION}")
+        info = parse_info(document["info"])
         frames: dict[str, Any] = {
             name: _numbered(pl.read_parquet(directory / f"{name}.parquet"), columns)
             for name, columns in TABLES.items()
@@ -78,8 +78,8 @@ def read_parquet(directory: Path) -> Run:
         args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))
         return Run(
             run_id=str(document["run_id"]),
-            info=RunInfo(**info),
-            losses=losses,
+            info=structs.replace(info, losses=()),
+            losses=info.losses,
             args=args,
             **frames,
         )

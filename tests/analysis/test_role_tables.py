@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from profiler.analysis.analyze import analyze
 from profiler.analysis.roles.tables import block_roles, with_roles
 from profiler.analysis.selection import Selection
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run, tiny_run
+from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
 CLASSES = {
     "": "SD3Transformer2DModel",
@@ -39,7 +38,7 @@ def _run(calibration=None):
         commands.append(Command(0, "cuda:0", "stream 7", "compute", layer, at, duration, op_type))
         at += duration
     known = {"modules": CLASSES} | ({"calibration": {"factor": calibration}} if calibration else {})
-    return make_run(calls, commands, info=RunInfo("capture", submodules={"transformer": known}))
+    return make_run(calls, commands, info=make_info("capture", submodules={"transformer": known}))
 
 
 def test_roles_of_a_submodule():

@@ -13,6 +13,7 @@ from profiler.capture.pipeline import PipelineHooks
 from profiler.capture.recorder import Recorder
 from profiler.errors import InputError
 from profiler.testing import FakeClock
+from profiler.trace.manifest_fields import Warmup
 
 from .toy import ToyPipeline
 
@@ -175,7 +176,7 @@ def test_warm_up_is_kept_apart(tmp_path):
         pipeline(num_inference_steps=1)
     run = profiler.load(profiled.path)
     assert len(run.calls) == 8
-    assert run.info.warmup == {"runs": 1, "duration_ns": 2727}
+    assert run.info.warmup == Warmup(runs=1, duration_ns=2727)
 
 
 def test_warm_up_in_warm_up_is_part_of_it(tmp_path):
@@ -190,7 +191,7 @@ def test_warm_up_in_warm_up_is_part_of_it(tmp_path):
         pipeline(num_inference_steps=1)
     run = profiler.load(profiled.path)
     assert len(run.calls) == 8
-    assert run.info.warmup == {"runs": 1, "duration_ns": 2 * 2727}
+    assert run.info.warmup == Warmup(runs=1, duration_ns=2 * 2727)
 
 
 def test_time_in_our_hooks_is_counted():

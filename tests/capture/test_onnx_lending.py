@@ -97,7 +97,7 @@ def test_submodules_that_share_a_session(tmp_path):
     ]
     loaded = profiler.load(run.path)
     assert loaded.losses == ()
-    sessions = {n: f["profiled_sessions"] for n, f in loaded.info.submodules.items()}
+    sessions = {n: f.profiled_sessions for n, f in loaded.info.submodules.items()}
     assert sessions == dict(zip(names, (1, 1, 0, 1), strict=True))
     assert {getattr(pipe, name).session for name in names} == {shared}
 

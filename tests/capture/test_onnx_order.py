@@ -61,7 +61,7 @@ def test_every_command_of_a_float16_model_has_its_module(tmp_path, named):
     with profiler.profile(pipe, out=tmp_path) as capture:
         pipe(("transformer", 2, run_it), ("transformer", 3, run_it))
     run = profiler.load(capture.path)
-    assert run.info.attribution["transformer"]["share"] == 1.0
+    assert run.info.attribution["transformer"].share == 1.0
     modules = {
         f"blocks.{block}.{name}" for block in (0, 1) for name in ("to_q", "softmax", "to_out")
     }

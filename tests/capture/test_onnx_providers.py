@@ -162,7 +162,7 @@ def test_two_sessions_of_one_submodule(tmp_path, monkeypatch):
         "vae.decoder arena in use",
         "vae.encoder arena in use",
     ]
-    assert loaded.info.submodules["vae"]["profiled_sessions"] == 2
+    assert loaded.info.submodules["vae"].profiled_sessions == 2
 
 
 def arguments(rows):

@@ -185,7 +185,7 @@ def test_sessions_are_renewed_while_runs_overlap(tmp_path):
     loaded = profiler.load(run.path)
     expected = [call_on("text_encoder", rows) for rows in (1, 2, 3, 11, 12, 13)]
     assert sorted(ran(run.path)) == sorted(expected)
-    assert loaded.info.submodules["text_encoder"]["profiled_sessions"] == 3
+    assert loaded.info.submodules["text_encoder"].profiled_sessions == 3
     assert loaded.losses == ()
 
 

@@ -7,7 +7,6 @@ from types import SimpleNamespace
 import numpy as np
 import onnx
 import pytest
-import torch
 from onnx import TensorProto, helper, numpy_helper
 
 import profiler
@@ -139,6 +138,7 @@ def varint(value):
 
 def test_torch_modules():
     """Parameters and buffers, each once where modules share them; tensors without data, too."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
     module = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
     module.append(module[0])
     assert weight_bytes(module) == (16 + 4 + 4 * 4) * 4 + 8
@@ -157,6 +157,7 @@ def test_what_does_not_tell():
 def test_facts_of_a_pipeline(tmp_path):
     """A submodule of two parts has the weights of both; of those of a session that another has,
     too, it says how many they are."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
     (tmp_path / "small").mkdir()
     (tmp_path / "large").mkdir()
     small = opened(str(weighted(tmp_path / "small", rows=8)))
@@ -167,7 +168,7 @@ def test_facts_of_a_pipeline(tmp_path):
     pipe = Pipeline(
         text_encoder=Part(large),
         transformer=Part(large),
-        transformer_2=torch_part(),
+        transformer_2=torch.nn.Linear(4, 4),
         vae=vae,
     )
     facts = pipeline_facts(pipe, Options()).submodules
@@ -178,10 +179,6 @@ def test_facts_of_a_pipeline(tmp_path):
         "transformer_2": (80, None),
         "vae": (1024 + 128, 1024),
     }
-
-
-def torch_part():
-    return torch.nn.Linear(4, 4)
 
 
 def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
@@ -207,7 +204,7 @@ def test_reports_say_what_a_device_must_hold(tmp_path, monkeypatch):
     with profiler.profile(pipe, out=tmp_path / "traces") as run:
         pipe(("text_encoder", 1, way), ("transformer", 1, way))
     loaded = profiler.load(run.path)
-    assert [f["weight_bytes"] for f in loaded.info.submodules.values()] == [8192, 8192]
+    assert [f.weight_bytes for f in loaded.info.submodules.values()] == [8192, 8192]
     analysis = analyze(loaded)
     assert analysis.devices.select("device", "weight_bytes").rows() == [("cpu:0", 16384)]
     text = StringIO()

@@ -82,8 +82,8 @@ def test_layers_are_module_paths_and_commands_are_numbered(run):
 def test_at_least_98_percent_of_operator_time_has_a_module_path(run):
     """The share is measured over operator time, after ONNX Runtime's fusions, and reported."""
     for submodule, share in run.info.attribution.items():
-        assert share["share"] >= 0.98, submodule
-        assert share["attributed_ns"] <= share["total_ns"]
+        assert share.share >= 0.98, submodule
+        assert share.attributed_ns <= share.total_ns
 
 
 def test_layers_are_modules_of_the_model(run):
@@ -123,10 +123,10 @@ def test_arena_memory_is_a_counter_per_submodule(run):
 def test_nothing_is_lost_and_the_cost_is_stated(run):
     """A plain run has no losses and says what tracing cost it."""
     assert run.losses == ()
-    events = run.info.overhead["operator_events"]
+    events = run.info.overhead.operator_events
     assert events == len(run.commands.filter(pl.col("call") >= 0)) + 2 * len(run.calls)
-    assert run.info.overhead["operators_ns"] == events * 5_000
-    assert 0 < run.info.overhead["hooks_ns"] < 50_000_000
+    assert run.info.overhead.operators_ns == events * 5_000
+    assert 0 < run.info.overhead.hooks_ns < 50_000_000
 
 
 def test_profiled_and_plain_runs_make_the_same_image(pipeline, tmp_path):
@@ -144,7 +144,7 @@ def test_sessions_are_renewed_before_the_cap_and_nothing_is_dropped(pipeline, ru
     """With a cap of two calls' events, each session is renewed in time: the commands are those
     of a run that never came near the cap, and no event is dropped."""
     small = profiled(pipeline, tmp_path, event_cap=1_200)
-    assert small.info.submodules["transformer"]["profiled_sessions"] >= 2
+    assert small.info.submodules["transformer"].profiled_sessions >= 2
     assert small.losses == ()
     keys = ["call", "layer", "command_index", "op_type"]
     in_calls = pl.col("call") >= 0
@@ -168,7 +168,7 @@ def test_a_full_disk_costs_the_optimized_graph_only(pipeline, run, tmp_path, mon
     assert len(small.commands.filter(pl.col("call") >= 0)) == len(
         run.commands.filter(pl.col("call") >= 0)
     )
-    assert small.info.attribution["transformer"]["share"] > 0.5
+    assert small.info.attribution["transformer"].share > 0.5
 
 
 def test_activate_profiler_false_keeps_the_call_span(pipeline, tmp_path):
@@ -178,7 +178,7 @@ def test_activate_profiler_false_keeps_the_call_span(pipeline, tmp_path):
     calls = run.calls.filter(pl.col("submodule").cast(str) == "text_encoder_3")
     assert calls["ops_traced"].to_list() == [False, False]
     assert run.commands.filter(pl.col("call").is_in(calls["call"].to_list())).is_empty()
-    assert run.info.submodules["text_encoder_3"]["activate_profiler"] is False
+    assert run.info.submodules["text_encoder_3"].activate_profiler is False
 
 
 def test_operators_none_records_calls_only(pipeline, tmp_path):
@@ -211,7 +211,7 @@ def test_two_cpu_devices_have_their_own_cores(tmp_path):
     commands = run.commands.filter(pl.col("call").is_in(placed["call"].to_list()))
     assert set(commands["device"]) == {"cpu:1"}
     assert set(run.info.devices) == {"cpu:0", "cpu:1"}
-    assert all(device["cores"] for device in run.info.devices.values())
+    assert all(device.cores for device in run.info.devices.values())
 
 
 def test_the_cost_of_an_event_is_measured(monkeypatch):

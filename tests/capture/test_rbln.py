@@ -56,7 +56,7 @@ def test_calls_run_on_the_devices_of_their_runtimes(rebel, tmp_path):
         ("transformer", "batched", 0, "rbln:0", 100_037),
         ("vae", None, -1, "rbln:0", 100_037),
     ]
-    assert run.info.submodules["text_encoder_3"]["device"] == "rbln:1"
+    assert run.info.submodules["text_encoder_3"].device == "rbln:1"
 
 
 def test_reports_divide_a_runtime_call_and_leave_the_host_glue(rebel, tmp_path):
@@ -162,9 +162,9 @@ def test_the_manifest_numbers_runtime_calls(rebel, tmp_path):
             pipeline.transformer(hidden_states=None)
         pipeline(num_inference_steps=1)
     known = profiler.load(run.path).info.submodules
-    first = known["transformer"]["runtime_calls"][0][0]
+    first = known["transformer"].runtime_calls[0][0]
     noted = {
-        name: [(number - first, call) for number, call in facts["runtime_calls"]]
+        name: [(number - first, call) for number, call in facts.runtime_calls]
         for name, facts in known.items()
     }
     assert noted == {
@@ -174,7 +174,7 @@ def test_the_manifest_numbers_runtime_calls(rebel, tmp_path):
         "transformer": [(0, -1), (7, 6)],
         "vae": [(8, 7), (9, 7)],
     }
-    assert {name for name, facts in known.items() if not facts["writes_shards"]} == {"vae"}
+    assert {name for name, facts in known.items() if not facts.writes_shards} == {"vae"}
 
 
 def test_calls_that_are_left_out_are_numbered_all_the_same(rebel, tmp_path):
@@ -185,7 +185,7 @@ def test_calls_that_are_left_out_are_numbered_all_the_same(rebel, tmp_path):
     loaded = profiler.load(run.path)
     steps = loaded.calls.filter(loaded.calls["step"] >= 0)
     assert steps["ops_traced"].to_list() == [True, False, True]
-    noted = loaded.info.submodules["transformer"]["runtime_calls"]
+    noted = loaded.info.submodules["transformer"].runtime_calls
     assert [call for _, call in noted] == [6, 7, 8]
 
 
@@ -209,7 +209,7 @@ def test_which_submodules_write_files(rebel, tmp_path, monkeypatch, activated, v
     monkeypatch.setenv("RBLN_PROFILER", variable)
     config = {"transformer": {"activate_profiler": activated}}
     run = record(RBLNStableDiffusion3Pipeline(rebel, config), rebel, tmp_path)
-    assert run.info.submodules["transformer"]["writes_shards"] is expected
+    assert run.info.submodules["transformer"].writes_shards is expected
 
 
 @pytest.mark.parametrize(

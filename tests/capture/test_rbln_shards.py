@@ -10,6 +10,7 @@ import pytest
 import profiler
 from profiler.errors import InputError
 from profiler.testing import FakeClock
+from profiler.trace.manifest_fields import Warmup
 from tests.command_line import refused
 from tests.importers.rbln.generator import STEM
 from tests.importers.rbln.importing import import_rbln
@@ -76,7 +77,7 @@ def test_every_file_has_the_name_of_its_call(recording):
     run = recording().record().named()
     assert labels(run) == LABELS
     assert run.info.pipeline == "RBLNStableDiffusion3Pipeline"
-    assert run.info.settings["described_as"] == "run"
+    assert run.info.recording.described_as == "run"
     assert {found.kind for found in run.losses} <= {"unaligned_clock"}
     assert run.calls["ops_traced"].to_list() == [True] * 9
 
@@ -85,7 +86,7 @@ def test_warm_up_inside_the_recording_is_left_out(recording):
     """Warm-up consumes numbers; its eight files are no calls of the run."""
     run = recording().record(warmup=True).named()
     assert labels(run) == LABELS
-    assert run.info.warmup == {"calls": 8}
+    assert run.info.warmup == Warmup(calls=8)
 
 
 def test_a_call_of_several_runtime_calls_has_as_many_files(recording):

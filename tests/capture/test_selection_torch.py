@@ -6,6 +6,7 @@ import polars as pl
 import pytest
 
 import profiler
+from profiler.trace.manifest_fields import CallCounts
 
 pytest.importorskip("torch", reason="needs the torch extra")
 pytest.importorskip("diffusers", reason="needs the torch extra")
@@ -55,9 +56,9 @@ def test_the_selected_steps_have_their_operators(run):
 def test_two_calls_of_a_kind_measure_nothing(run):
     """Of three traced and two untraced calls the first stand apart: too few, which is said."""
     overhead = run.info.overhead
-    assert overhead["too_few"] == {"transformer": {"traced_calls": 2, "untraced_calls": 1}}
-    assert "measured" not in overhead
-    assert "calibration" not in run.info.submodules["transformer"]
+    assert overhead.too_few == {"transformer": CallCounts(traced_calls=2, untraced_calls=1)}
+    assert overhead.measured == {}
+    assert run.info.submodules["transformer"].calibration is None
 
 
 def profiled_calls(modules):
@@ -120,4 +121,4 @@ def test_nothing_is_hooked_where_nothing_is_traced(tmp_path):
     assert found == {"transformer": [False, False]}
     loaded = profiler.load(run.path)
     assert set(loaded.commands["track"].cast(str)) <= {"Host"}
-    assert loaded.info.overhead["operator_events"] == 0
+    assert loaded.info.overhead.operator_events == 0

@@ -12,7 +12,7 @@ import profiler
 from profiler.analysis.columns import TABLES
 from profiler.cli.analyze import analyze
 from profiler.errors import InputError, OutputError
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.table.parquet import write_parquet
 from profiler.trace import schema
 from tests.runs import write_tiny_bundle
@@ -249,7 +249,7 @@ def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
 
 def test_losses_without_damage_are_no_error(tmp_path, capsys):
     """A run that says what it did not trace is a whole run."""
-    loss = Loss("untraced_call", "run", 1, "calls", "the call did not return")
+    loss = Loss(DropKind.UNTRACED_CALL, "run", 1, "calls", "the call did not return")
     analyze(write_tiny_bundle(tmp_path, losses=(loss,)), no_html=True)
     assert "1 loss " in capsys.readouterr().out
 

@@ -5,11 +5,12 @@ import re
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.columns import LOSSES, TABLES
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.document import DOCUMENT_VERSION, document, to_json
 from tests.runs import TINY_INFO, make_run, tiny_run
 
@@ -36,7 +37,7 @@ EMPTY = (
     "memory_timeline",
 )  # of the tiny run: it has neither roles nor shapes
 PROFILE = DeviceProfile("", {"float16": 32e12}, None, None, "", True, device="rbln:0")
-LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+LOSS = Loss(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
 
 
 def _sections():
@@ -134,7 +135,6 @@ def test_empty_run_is_a_document_too():
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: (2, {3})}, Path("x")])
 def test_what_json_lacks_is_made_plain(value):
     """A manifest read from JSON may hold NaN, a run in memory anything: the text is JSON."""
-    fields = {name: getattr(TINY_INFO, name) for name in TINY_INFO.__slots__}
-    info = type(TINY_INFO)(**{**fields, "settings": {"strange": value}})
+    info = structs.replace(TINY_INFO, settings={"strange": value})
     text = to_json(analyze(tiny_run(info=info)))
     assert "strange" in json.loads(text, parse_constant=pytest.fail)["run"]["settings"]

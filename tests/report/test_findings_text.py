@@ -8,7 +8,7 @@ from rich.console import Console
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import RULES
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.findings_text import evidence_text, findings_section
 from profiler.report.text import print_report
 from tests.runs import tiny_run
@@ -84,7 +84,7 @@ def test_no_finding():
 
 def test_narrow_terminal_and_hostile_names():
     """Lines wrap; control characters of a trace do not steer the terminal."""
-    loss = Loss("dropped_events", "a\x1b[31mb.pb", 3, "events", "x\x1b]0;y\x07")
+    loss = Loss(DropKind.DROPPED_EVENTS, "a\x1b[31mb.pb", 3, "events", "x\x1b]0;y\x07")
     out = io.StringIO()
     print_report(Console(file=out, width=40, highlight=False), analyze(tiny_run(losses=(loss,))))
     text = out.getvalue()

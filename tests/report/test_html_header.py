@@ -10,7 +10,7 @@ import zlib
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.html import html_page
 from profiler.report.page.header import facts_html, losses_html, provenance_html, subject
 from profiler.report.provenance import TraceFile, embedded_trace, trace_files
@@ -73,7 +73,7 @@ def test_provenance_names_everything(bundle):
 
 def test_losses_are_in_the_provenance_too():
     """Each with where, how much and why, as above the figures."""
-    losses = (Loss("dropped_events", "vae", -1, "events", "the <buffer> was full"),)
+    losses = (Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "the <buffer> was full"),)
     found = analyze(tiny_run(losses=losses))
     for text in (losses_html(found), provenance_html(found, ())):
         assert "dropped events in vae: unknown events. the &lt;buffer&gt; was full" in text

@@ -6,8 +6,7 @@ from rich.console import Console
 
 from profiler.analysis.analyze import analyze
 from profiler.report.role_text import role_sections
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run
+from tests.runs import Command, make_call, make_info, make_run
 
 
 def _text(run, width=120):
@@ -27,7 +26,7 @@ def _run(classes):
         for at, (layer, duration) in enumerate(made)
     ]
     known = {"transformer": {"modules": classes}}
-    return make_run([call], commands, info=RunInfo("capture", submodules=known))
+    return make_run([call], commands, info=make_info("capture", submodules=known))
 
 
 def test_roles_and_blocks():

@@ -9,6 +9,7 @@ import polars as pl
 
 from profiler.analysis.comparison.measure import Measurement
 from profiler.messages import Said, said
+from profiler.trace.manifest_fields import stated
 
 __all__ = ["notes_on"]
 
@@ -34,13 +35,13 @@ def notes_on(
         (said("pipeline"), lambda run: run.info.pipeline),
         (said("model"), lambda run: run.info.model),
         (said("devices"), lambda run: ", ".join(run.devices)),
-        ("CPU", lambda run: run.info.hardware.get("cpu")),
+        ("CPU", lambda run: run.info.hardware.cpu),
     )
     for noun, of in identity:
         left, right = _told(base, of), _told(new, of)
         if left and right and left != right:
             yield said("not the same {what}: {left} → {right}", what=noun, left=left, right=right)
-    yield from _mappings(said("settings differ"), base, new, lambda run: run.info.settings)
+    yield from _mappings(said("settings differ"), base, new, _settings)
     yield from _mappings(said("versions differ"), base, new, lambda run: run.info.versions)
 
 
@@ -134,6 +135,11 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[str]:
             )
 
 
+def _settings(run: Measurement) -> Mapping[str, Any]:
+    """How the run was recorded, and what its pipeline calls were given."""
+    return {**stated(run.info.recording), **run.info.settings}
+
+
 def _told(side: _Side, of: _Of) -> str:
     """What the runs of a side say, joined where they differ."""
     values = dict.fromkeys(_text(of(run)) for run in side)
@@ -156,8 +162,8 @@ def _merged(side: _Side, of: _Of) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {}
     for run in side:
         known = of(run)
-        for key, value in known.items() if isinstance(known, Mapping) else ():
-            found.setdefault(str(key), {})[_text(value)] = None
+        for key, value in known.items():
+            found.setdefault(key, {})[_text(value)] = None
     return {key: " or ".join(values) for key, values in found.items()}
 
 

@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -24,6 +23,7 @@ from profiler.analysis.denoise.columns import INVARIANTS
 from profiler.analysis.denoise.invariant_rules import Invariant, Over, invariants_of, module_path
 from profiler.analysis.kinds import Kinds
 from profiler.table.columns import schema
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Invariants", "find_invariants"]
 
@@ -49,7 +49,7 @@ def find_invariants(
     roles: pl.DataFrame,
     ran: CallKinds,
     pipeline: Codes,
-    submodules: Mapping[str, Mapping[str, Any]],
+    submodules: Mapping[str, Submodule],
 ) -> Invariants:
     """What of `kinds`, as they `ran` in `calls`, computes the same again.
 
@@ -71,7 +71,7 @@ def _known(
     kinds: Kinds,
     found: Sequence[Invariant | None],
     number: npt.NDArray[np.int64],
-    submodules: Mapping[str, Mapping[str, Any]],
+    submodules: Mapping[str, Submodule],
 ) -> pl.DataFrame:
     """One row a kind that computes the same again: what is known of it."""
     table = kinds.table[number].select("kind", "submodule", "layer", "op_type", "shapes")
@@ -90,11 +90,11 @@ def _known(
     )
 
 
-def _class(submodules: Mapping[str, Mapping[str, Any]], submodule: str, layer: str) -> str:
+def _class(submodules: Mapping[str, Submodule], submodule: str, layer: str) -> str:
     """The class of a layer's module, as a part of the evidence."""
-    modules = submodules.get(submodule, {}).get("modules")
-    name = modules.get(module_path(layer)) if isinstance(modules, Mapping) else None
-    return f", class {name}" if isinstance(name, str) and name else ""
+    known = submodules.get(submodule)
+    name = known.modules.get(module_path(layer)) if known else None
+    return f", class {name}" if name else ""
 
 
 def _executions(

@@ -18,6 +18,7 @@ from typing import Any
 
 import msgspec
 import numpy as np
+from msgspec import structs
 
 from profiler.events import NO_CALL, NO_STEP, ROOT_DEVICE, Call
 from profiler.importers.kineto.calls import CallRange, find_calls, find_sections
@@ -32,6 +33,19 @@ from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import (
+    AttributedTo,
+    Attribution,
+    ClockName,
+    Clocks,
+    Device,
+    Overhead,
+    Recording,
+    Submodule,
+    UnknownCost,
+    WhyUnknown,
+    quantity,
+)
 
 __all__ = ["KinetoRun", "read_run"]
 
@@ -149,9 +163,11 @@ def _info(
     header = trace.header
     versions = {name: getattr(header, name) for name in _VERSIONS}
     recorded = {name: getattr(header, name) for name in _SETTINGS}
-    settings: dict[str, Any] = {k: bool(v) for k, v in recorded.items() if v is not None}
-    settings["source"] = path.name
-    settings["steps_from"] = ", ".join(sorted({s.steps_from for s in stagings if s.steps_from}))
+    recording = Recording(
+        source=path.name,
+        steps_from=", ".join(sorted({s.steps_from for s in stagings if s.steps_from})),
+    )
+    told = {name: bool(value) for name, value in recorded.items() if value is not None}
     return RunInfo(
         producer="kineto",
         pipeline=stagings[0].section.name,
@@ -159,28 +175,26 @@ def _info(
         versions={name: str(value) for name, value in versions.items() if value is not None},
         devices=_devices(trace, writer, calls),
         submodules=_submodules(calls, stagings),
-        settings=settings,
-        clocks={"clock": "CLOCK_REALTIME", "base_ns": whole(header.base_ns, 0)},
-        overhead={"method": "not measured: the trace does not say what recording it cost"},
+        recording=structs.replace(recording, **told),
+        clocks=Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0)),
+        overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
         attribution=_attribution(trace, writer.launches, writer.devices),
     )
 
 
-def _devices(
-    trace: KinetoTrace, writer: CommandWriter, calls: Sequence[Call]
-) -> dict[str, dict[str, Any]]:
+def _devices(trace: KinetoTrace, writer: CommandWriter, calls: Sequence[Call]) -> dict[str, Device]:
     """What the trace says of each device, by the name that commands use."""
     known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
     names = {entry.get("name") for entry in known.values()}
     alike = next(iter(known.values())) if len(names) == 1 else {}
-    found: dict[str, dict[str, Any]] = {ROOT_DEVICE: {"hardware": ""}}
+    found = {ROOT_DEVICE: Device()}
     for device in sorted({*writer.devices, *(call.device for call in calls)} - {ROOT_DEVICE}):
         entry = known.get(int(device.rpartition(":")[2]), alike)
-        found[device] = {
-            "hardware": str(entry.get("name", "")),
-            "memory_bytes": entry.get("totalGlobalMem"),
-            "compute_units": entry.get("numSms"),
-        }
+        found[device] = Device(
+            hardware=str(entry.get("name", "")),
+            memory_bytes=quantity(entry.get("totalGlobalMem")),
+            compute_units=quantity(entry.get("numSms")),
+        )
     return found
 
 
@@ -194,36 +208,38 @@ def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
         yield from (entry for entry in entries if isinstance(entry, dict))
 
 
-def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, dict[str, Any]]:
+def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, Submodule]:
     placed = [call for staging in stagings for call in staging.calls]
     devices: dict[str, Counter[str]] = {}
     for call in calls:
         devices.setdefault(call.submodule, Counter())[call.device] += 1
     return {
-        submodule: {
-            "device": found.most_common(1)[0][0],
-            "activate_profiler": True,
-            "model": next(c.range.class_name for c in placed if c.submodule == submodule),
-        }
+        submodule: Submodule(
+            device=found.most_common(1)[0][0],
+            activate_profiler=True,
+            model=next(c.range.class_name for c in placed if c.submodule == submodule),
+        )
         for submodule, found in devices.items()
     }
 
 
-def _attribution(trace: KinetoTrace, launches: Launches, devices: Sequence[str]) -> dict[str, Any]:
+def _attribution(
+    trace: KinetoTrace, launches: Launches, devices: Sequence[str]
+) -> dict[str, Attribution]:
     """By device: how much of its time belongs to calls, and what led there."""
     durations = trace.duration_ns[launches.row]
-    found: dict[str, Any] = {}
+    found: dict[str, Attribution] = {}
     for device in sorted(set(devices)):
         here = np.array([name == device for name in devices], dtype=np.bool_)
         in_calls = here & (launches.call >= 0)
         total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
-        found[device] = {
-            "to": "calls",
-            "attributed_ns": attributed,
-            "total_ns": total,
-            "share": attributed / total if total else 1.0,
-            "commands": int(here.sum()),
-            "commands_outside_calls": int((here & ~in_calls).sum()),
-            "launch_unknown": int((here & (launches.launch < 0)).sum()),
-        }
+        found[device] = Attribution(
+            to=AttributedTo.CALLS,
+            attributed_ns=quantity(attributed) or 0,
+            total_ns=quantity(total) or 0,
+            share=attributed / total if total else 1.0,
+            commands=int(here.sum()),
+            commands_outside_calls=int((here & ~in_calls).sum()),
+            launch_unknown=int((here & (launches.launch < 0)).sum()),
+        )
     return found

@@ -12,6 +12,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from profiler.trace.manifest_fields import PlacedBy
+
 __all__ = ["Clocks", "Extent", "Placement", "place"]
 
 Extent = tuple[int, int]  # first start and last end in ns, on the device's clock
@@ -31,7 +33,7 @@ class Placement:
     `uncertainty_ns` is the length of the interval that the order of calls leaves, -1 if open.
     """
 
-    by: str
+    by: PlacedBy
     offset_ns: int
     uncertainty_ns: int = -1
 
@@ -81,7 +83,7 @@ def _end_to_end(calls: _Extents, devices: Sequence[str]) -> Clocks:
     for call in calls:
         offsets.append({device: cursor - extent[0] for device, extent in call.items()})
         cursor += max((extent[1] - extent[0] for extent in call.values()), default=0)
-    placements = {device: Placement("end to end", 0) for device in devices}
+    placements = {device: Placement(PlacedBy.END_TO_END, 0) for device in devices}
     return Clocks(devices[0], placements, tuple(offsets))
 
 
@@ -95,7 +97,7 @@ def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]
     together = {code for pair in shared for code in pair}
     reference, *others = range(len(devices))
     offsets = {reference: 0}
-    placements = {devices[reference]: Placement("own clock", 0)}
+    placements = {devices[reference]: Placement(PlacedBy.OWN_CLOCK, 0)}
     for device in others:
         most = min(bounds[device][fixed] + offset for fixed, offset in offsets.items())
         least = max(offset - bounds[fixed][device] for fixed, offset in offsets.items())
@@ -103,7 +105,7 @@ def _placements(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]
         offset = (least + most) // 2 if max(most, -least) < _OPEN // 2 else open_end
         offsets[device] = offset
         room = bounds[device][reference] + bounds[reference][device]
-        by = "shared call" if device in together else "call order"
+        by = PlacedBy.SHARED_CALL if device in together else PlacedBy.CALL_ORDER
         placements[devices[device]] = Placement(by, offset, room if room < _OPEN // 2 else -1)
     return placements
 
@@ -157,6 +159,8 @@ def _run_start(calls: _Extents, devices: Sequence[str]) -> dict[str, Placement]:
     """Every device's first event where the first device's is."""
     first = {device: min(call[device][0] for call in calls if device in call) for device in devices}
     return {
-        device: Placement("run start" if number else "own clock", first[devices[0]] - first[device])
+        device: Placement(
+            PlacedBy.RUN_START if number else PlacedBy.OWN_CLOCK, first[devices[0]] - first[device]
+        )
         for number, device in enumerate(devices)
     }

@@ -6,15 +6,27 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
 
-from profiler.events import ROOT_DEVICE, Loss
+from profiler.events import ROOT_DEVICE, DropKind, Loss
 from profiler.importers.rbln.clocks import Clocks, Placement
 from profiler.importers.rbln.commands import RblnCommands
 from profiler.importers.rbln.files import Capture, Shard
 from profiler.importers.rbln.labels import Labels
 from profiler.importers.rbln.pipeline import ExpectedCall
+from profiler.trace import manifest_fields
 from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import (
+    ClockName,
+    Device,
+    DeviceClock,
+    Overhead,
+    PlacedBy,
+    Recording,
+    Submodule,
+    UnknownCost,
+    Warmup,
+    WhyUnknown,
+)
 
 __all__ = ["PlacedCall", "PlacedRun", "clock_losses", "label_losses", "run_info"]
 
@@ -47,7 +59,7 @@ def label_losses(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) 
     """Why calls are not labelled, or which labels the calls' layers speak against."""
     if labels.why_not:
         where = capture.source.name or capture.stem
-        yield Loss("unlabelled_call", where, len(calls), "calls", labels.why_not)
+        yield Loss(DropKind.UNLABELLED_CALL, where, len(calls), "calls", labels.why_not)
         return
     first: dict[str, frozenset[str]] = {}
     doubtful: Counter[str] = Counter()
@@ -62,30 +74,30 @@ def label_losses(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) 
                 "they share less than half of their layers with the submodule's first call: check "
                 "--pipeline, --steps and --skip, or --run"
             )
-            yield Loss("doubtful_label", submodule, count, "calls", detail)
+            yield Loss(DropKind.DOUBTFUL_LABEL, submodule, count, "calls", detail)
 
 
 def clock_losses(clocks: Clocks) -> Iterator[Loss]:
     """Which devices' times do not compare with the others'."""
     for device, placement in clocks.placements.items():
-        if placement.by == "end to end":
+        if placement.by == PlacedBy.END_TO_END:
             detail = (
                 f"the clock of {device} starts anew in each file: calls are placed end to end, and "
                 "the time between them is unknown"
             )
-            yield Loss("unaligned_clock", device, 1, "clocks", detail)
+            yield Loss(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
         elif device != clocks.reference:
             detail = (
                 f"the clock of {device} is unaligned, nothing relates it to that of "
                 f"{clocks.reference}: {_how(placement)}, so times do not compare across devices"
             )
-            yield Loss("unaligned_clock", device, 1, "clocks", detail)
+            yield Loss(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
 
 
 def _how(placement: Placement) -> str:
-    if placement.by == "shared call":
+    if placement.by == PlacedBy.SHARED_CALL:
         return "it is placed by the begin of a call that ran on both"
-    if placement.by == "run start":
+    if placement.by == PlacedBy.RUN_START:
         return "no order of calls fits it, and its first command is placed at the run's start"
     if placement.uncertainty_ns < 0:
         return "it is placed by the order of calls, how far apart they were is unknown"
@@ -105,66 +117,66 @@ def run_info(
         command_line=("profile-sd3", "import", str(capture.source)),
         devices=_devices(placed),
         submodules=_submodules(placed.calls),
-        settings=_settings(capture, labels, placed.calls),
+        recording=_recording(capture, labels, placed.calls),
         clocks=_clocks(placed.clocks),
-        overhead={"method": "not measured: the trace does not say what recording it cost"},
-        warmup={"calls": len(labels.skipped)} if labels.skipped else {},
+        overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
+        warmup=Warmup(calls=len(labels.skipped)) if labels.skipped else None,
         losses=losses,
     )
 
 
-def _settings(
+def _recording(
     capture: Capture,
     labels: Labels,
     calls: Sequence[PlacedCall],
-) -> dict[str, Any]:
-    settings: dict[str, Any] = {"source": capture.source.name, "files": len(labels.shards)}
+) -> Recording:
     recorded = _RECORDED.match(capture.stem)
-    if recorded:
-        settings["recorded"] = "{}-{}-{} {}:{}:{}".format(*recorded.groups())
-    if labels.described_as:
-        settings["described_as"] = labels.described_as
-        steps = 1 + max(call.step for call in labels.calls)
-        settings |= {"steps": steps} if steps else {}
-    settings["labelled"] = not labels.why_not
+    steps = 1 + max(call.step for call in labels.calls) if labels.described_as else 0
     unnamed = sum(call.commands.unnamed for call in calls if call.commands)
-    if unnamed:
-        settings["names_kept_whole"] = unnamed
-    return settings
+    return Recording(
+        source=capture.source.name,
+        files=len(labels.shards),
+        recorded="{}-{}-{} {}:{}:{}".format(*recorded.groups()) if recorded else "",
+        described_as=labels.described_as,
+        steps=steps or None,
+        labelled=not labels.why_not,
+        names_kept_whole=unnamed or None,
+    )
 
 
-def _clocks(clocks: Clocks) -> dict[str, Any]:
+def _clocks(clocks: Clocks) -> manifest_fields.Clocks:
     """The run's clock is that of one device; `devices` says how the others were laid onto it."""
-    return {
-        "clock": f"device clock of {clocks.reference}",
-        "aligned": False,
-        "devices": {
-            device: {
-                "placed_by": found.by,
-                "offset_ns": found.offset_ns,
-                "uncertainty_ns": found.uncertainty_ns if found.uncertainty_ns >= 0 else None,
-            }
+    return manifest_fields.Clocks(
+        clock=ClockName.DEVICE,
+        reference=clocks.reference,
+        aligned=False,
+        devices={
+            device: DeviceClock(
+                placed_by=found.by,
+                offset_ns=found.offset_ns,
+                uncertainty_ns=found.uncertainty_ns if found.uncertainty_ns >= 0 else None,
+            )
             for device, found in clocks.placements.items()
         },
-    }
+    )
 
 
-def _devices(placed: PlacedRun) -> dict[str, dict[str, Any]]:
-    devices: dict[str, dict[str, Any]] = {ROOT_DEVICE: {"hardware": ""}}
+def _devices(placed: PlacedRun) -> dict[str, Device]:
+    devices = {ROOT_DEVICE: Device()}
     found = {call.device for call in placed.calls} | placed.clocks.placements.keys()
     for device in sorted(found, key=lambda name: (len(name), name)):
-        devices[device] = {"hardware": "RBLN NPU", "aligned": False}
+        devices[device] = Device(hardware="RBLN NPU", aligned=False)
     return devices
 
 
-def _submodules(calls: Sequence[PlacedCall]) -> dict[str, dict[str, Any]]:
-    submodules: dict[str, dict[str, Any]] = {}
+def _submodules(calls: Sequence[PlacedCall]) -> dict[str, Submodule]:
+    submodules: dict[str, Submodule] = {}
     for submodule in dict.fromkeys(call.label.submodule for call in calls):
         own = [call for call in calls if call.label.submodule == submodule]
         cycles = [c.commands.cycles for c in own if c.commands and c.commands.cycles >= 0]
-        submodules[submodule] = {
-            "device": Counter(call.device for call in own).most_common(1)[0][0],
-            "activate_profiler": True,
-            "model": "",
-        } | ({"comp_cycle": sum(cycles)} if cycles else {})
+        submodules[submodule] = Submodule(
+            device=Counter(call.device for call in own).most_common(1)[0][0],
+            activate_profiler=True,
+            comp_cycle=sum(cycles) if cycles else None,
+        )
     return submodules

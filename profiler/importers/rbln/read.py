@@ -19,7 +19,7 @@ from pathlib import Path
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.events import ROOT_DEVICE, UNKNOWN, Call, Loss, Track
+from profiler.events import ROOT_DEVICE, UNKNOWN, Call, DropKind, Loss, Track
 from profiler.importers.rbln.clocks import Clocks, Extent, place
 from profiler.importers.rbln.commands import RblnCommands, commands_of
 from profiler.importers.rbln.files import Capture, Shard, find_capture
@@ -152,10 +152,10 @@ def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequenc
     except InputError as error:
         if alone:
             raise
-        return None, [Loss("untraced_call", shard.path.name, 1, "calls", str(error))]
+        return None, [Loss(DropKind.UNTRACED_CALL, shard.path.name, 1, "calls", str(error))]
     if len(trace):
         return trace, trace.losses
-    loss = Loss("untraced_call", shard.path.name, 1, "calls", "the file holds no command")
+    loss = Loss(DropKind.UNTRACED_CALL, shard.path.name, 1, "calls", "the file holds no command")
     return None, [*trace.losses, loss]
 
 
@@ -164,7 +164,7 @@ def _aggregate_losses(path: Path, shards: int, slices: int, flows: int) -> Itera
     try:
         aggregate = read_rbln(path)
     except InputError as error:
-        yield Loss("aggregate_mismatch", path.name, UNKNOWN, "slices", str(error))
+        yield Loss(DropKind.AGGREGATE_MISMATCH, path.name, UNKNOWN, "slices", str(error))
         return
     for unit, whole, parts in (
         ("slices", len(aggregate), slices),
@@ -172,7 +172,7 @@ def _aggregate_losses(path: Path, shards: int, slices: int, flows: int) -> Itera
     ):
         if whole != parts:
             detail = f"the aggregate holds {whole:,} {unit}, its {shards:,} files {parts:,}"
-            yield Loss("aggregate_mismatch", path.name, abs(whole - parts), unit, detail)
+            yield Loss(DropKind.AGGREGATE_MISMATCH, path.name, abs(whole - parts), unit, detail)
 
 
 def _placed(labels: Labels, reading: _Reading) -> PlacedRun:
@@ -268,5 +268,5 @@ def _write(bundle: BundleWriter, placed: PlacedCall, losses: list[Loss]) -> Call
     if commands.malformed:
         detail = "their Slice Arguments are not of the known form: bytes and cycles are unknown"
         where, count = placed.shard.path.name, commands.malformed
-        losses.append(Loss("dropped_events", where, count, "arguments", detail))
+        losses.append(Loss(DropKind.DROPPED_EVENTS, where, count, "arguments", detail))
     return call

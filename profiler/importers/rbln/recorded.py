@@ -8,11 +8,10 @@ numbers do not fit, no file is named.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 from profiler.errors import InputError
 from profiler.events import NO_CALL, Call
@@ -20,6 +19,7 @@ from profiler.importers.rbln.files import Capture, Shard, missing_numbers
 from profiler.importers.rbln.labels import UNLABELLED, Labels
 from profiler.importers.rbln.pipeline import ExpectedCall
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
+from profiler.trace.manifest_fields import Submodule
 from profiler.trace.search import find_bundles
 
 __all__ = ["label_by_run"]
@@ -90,14 +90,10 @@ def _runtime_calls(manifest: Manifest, run: Path) -> list[_RuntimeCall]:
     return found
 
 
-def _of_submodule(facts: Mapping[str, Any], known: set[int], run: Path) -> list[_RuntimeCall]:
-    numbered, profiled = facts.get("runtime_calls", []), facts.get("writes_shards") is True
-    try:
-        found = [_RuntimeCall(number, call, profiled) for number, call in numbered]
-        whole = all(type(call.number) is int and call.call in known for call in found)
-    except (TypeError, ValueError):
-        whole = False
-    if not whole:
+def _of_submodule(facts: Submodule, known: set[int], run: Path) -> list[_RuntimeCall]:
+    profiled = facts.writes_shards is True
+    found = [_RuntimeCall(number, call, profiled) for number, call in facts.runtime_calls]
+    if any(call.call not in known for call in found):
         raise InputError(f"runtime_calls in the manifest of {run} are damaged: record it again")
     return found
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import numpy as np
 
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.importers.rbln.tracks import Row
 from profiler.trace.columns import ARG_KINDS, Int32s, Int64s, TraceColumns, TrackRow
 from profiler.trace.reader import read_trace
@@ -76,7 +76,7 @@ def _samples(trace: TraceColumns, file: str) -> Iterator[Loss]:
     count = len(trace.counters.time_ns)
     if count:
         detail = "counters are not documented for this producer"
-        yield Loss("dropped_events", file, count, "samples", detail)
+        yield Loss(DropKind.DROPPED_EVENTS, file, count, "samples", detail)
 
 
 def _rows(tracks: Sequence[TrackRow], used: Sequence[int]) -> Iterator[Row]:

@@ -24,7 +24,7 @@ def test_a_late_kernel_belongs_to_the_call_that_launched_it(tmp_path):
     run = trace.imported(tmp_path)
     assert device_work(run) == [(0, "stream 7", "aten::mm", 0, "aten::mm")]
     assert run.calls["device"].to_list()[:2] == ["cuda:0", "cpu:0"]
-    assert run.info.attribution["cuda:0"]["share"] == 1.0
+    assert run.info.attribution["cuda:0"].share == 1.0
 
 
 def test_a_launch_and_its_kernel_are_linked(tmp_path):
@@ -47,7 +47,7 @@ def test_a_kernel_without_correlation_is_found_by_its_external_id(tmp_path):
     trace.kernel("gemm", 170, 10, external=external)
     run = trace.imported(tmp_path)
     assert device_work(run) == [(2, "stream 7", "aten::mm", 0, "aten::mm")]
-    assert run.info.attribution["cuda:0"]["launch_unknown"] == 1
+    assert run.info.attribution["cuda:0"].launch_unknown == 1
 
 
 def test_a_kernel_launched_by_another_thread_follows_its_operator(tmp_path):
@@ -92,7 +92,7 @@ def test_work_of_no_call_is_kept_with_the_stage_it_was_launched_in(tmp_path):
         ("orphan", None, -1),
     ]
     facts = run.info.attribution["cuda:0"]
-    assert (facts["attributed_ns"], facts["total_ns"], facts["commands_outside_calls"]) == (
+    assert (facts.attributed_ns, facts.total_ns, facts.commands_outside_calls) == (
         0,
         40_000,
         2,
@@ -212,7 +212,7 @@ def test_rocm_devices_are_named_after_their_runtime(tmp_path):
     trace.kernel("gemm", 15, 5, launched=12, device=2)
     run = trace.imported(tmp_path)
     assert run.calls["device"].to_list() == ["rocm:2"]
-    assert run.info.devices["rocm:2"]["hardware"] == "MI300X"
+    assert run.info.devices["rocm:2"].hardware == "MI300X"
 
 
 def test_a_run_on_the_cpu_has_its_operators_as_commands(tmp_path):

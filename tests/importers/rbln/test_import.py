@@ -16,6 +16,7 @@ from profiler.errors import InputError
 from profiler.importers.rbln.commands import Arguments, parse_arguments
 from profiler.table.run import Run
 from profiler.trace.manifest import read_manifest
+from profiler.trace.manifest_fields import Recording, Warmup
 from tests.importers.rbln.generator import (
     STEM,
     Command,
@@ -89,11 +90,11 @@ def test_unrelated_clocks_are_labelled(tmp_path: Path, imported: Import) -> None
     """Manifest, devices and losses say that the clocks are unaligned and how they were placed."""
     write_sd3(tmp_path / "traces", steps=1)
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
-    assert run.info.devices["rbln:1"]["aligned"] is False
-    assert run.info.clocks["aligned"] is False
-    placed = run.info.clocks["devices"]["rbln:1"]
-    assert placed["placed_by"] == "call order"
-    assert placed["uncertainty_ns"] == 100_000  # the gaps that the generator leaves
+    assert run.info.devices["rbln:1"].aligned is False
+    assert run.info.clocks.aligned is False
+    placed = run.info.clocks.devices["rbln:1"]
+    assert placed.placed_by == "call order"
+    assert placed.uncertainty_ns == 100_000  # the gaps that the generator leaves
     assert "rbln:1 is unaligned" in losses(run)["unaligned_clock"]
 
 
@@ -102,7 +103,7 @@ def test_one_device_has_no_unaligned_clock(tmp_path: Path, imported: Import) -> 
     write_sd3(tmp_path / "traces", steps=1, second_device=0)
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
     assert run.losses == ()
-    assert run.info.clocks["clock"] == "device clock of rbln:0"
+    assert (run.info.clocks.clock, run.info.clocks.reference) == ("device", "rbln:0")
 
 
 def test_bytes_and_cycles(tmp_path: Path, imported: Import) -> None:
@@ -116,7 +117,7 @@ def test_bytes_and_cycles(tmp_path: Path, imported: Import) -> None:
     cycles = sum(command.cycles for command in commands if command.cycles >= 0)
     assert run.counters["name"].unique().to_list() == ["Neural Engine Clusters comp_cycle"]
     assert run.counters.group_by("call").agg(pl.col("value").max())["value"].sum() == cycles
-    assert sum(entry["comp_cycle"] for entry in run.info.submodules.values()) == cycles
+    assert sum(entry.comp_cycle or 0 for entry in run.info.submodules.values()) == cycles
 
 
 def test_categories_and_kinds(tmp_path: Path, imported: Import) -> None:
@@ -196,7 +197,7 @@ def test_counts_that_do_not_fit_label_nothing(
     assert set(run.calls["submodule"]) == {"unlabelled"}
     assert set(run.calls["step"]) == {-1}
     assert run.calls["branch"].null_count() == len(run.calls)
-    assert run.info.settings["labelled"] is False
+    assert run.info.recording.labelled is False
     assert run.spans["kind"].to_list() == ["pipeline"]
     assert run.info.pipeline == ""
 
@@ -231,7 +232,7 @@ def test_warm_up_calls_are_left_out(tmp_path: Path, imported: Import) -> None:
     write_sd3(tmp_path / "traces", steps=2, warmup=3, first_number=11)
     run = imported(tmp_path / "traces", pipeline="sd3", steps=2, skip=3)
     assert run.calls["submodule"].to_list()[0] == "text_encoder"
-    assert run.info.warmup == {"calls": 3}
+    assert run.info.warmup == Warmup(calls=3)
     assert set(losses(run)) == {"unaligned_clock"}
 
 
@@ -289,7 +290,7 @@ def test_devices_of_processes_without_a_name(tmp_path: Path, imported: Import) -
     path = one_file(tmp_path / "in", *commands, rows="pids")
     run = imported(path)
     assert set(run.commands["device"]) == {"rbln:0", "rbln:1"}
-    assert run.info.clocks["devices"]["rbln:1"]["placed_by"] == "shared call"
+    assert run.info.clocks.devices["rbln:1"].placed_by == "shared call"
 
 
 @given(st.data())
@@ -338,7 +339,7 @@ def test_unknown_tracks_and_names_are_kept(tmp_path: Path, imported: Import) -> 
     assert set(run.commands["category"]) == {"other"}
     assert run.commands["layer"].to_list() == ["prefetch weights"] * 2
     assert run.commands["command_index"].to_list() == [0, 1]
-    assert run.info.settings["names_kept_whole"] == 2
+    assert run.info.recording.names_kept_whole == 2
 
 
 def test_arguments_that_cannot_be_read_are_reported(tmp_path: Path, imported: Import) -> None:
@@ -449,15 +450,15 @@ def test_the_manifest(tmp_path: Path) -> None:
     bundle = import_rbln(tmp_path / "traces", tmp_path / "out", "mine", pipeline="sd3", steps=1)
     manifest = read_manifest(bundle / "manifest.json")
     assert (bundle.name, manifest.info.producer, manifest.info.pipeline) == ("mine", "rbln", "sd3")
-    assert manifest.info.settings == {
-        "source": "traces",
-        "files": 8,
-        "recorded": "2026-09-02 01:29:06",
-        "described_as": "sd3",
-        "steps": 1,
-        "labelled": True,
-    }
-    assert json.loads((bundle / "manifest.json").read_text())["losses"]
+    assert manifest.info.recording == Recording(
+        source="traces",
+        files=8,
+        recorded="2026-09-02 01:29:06",
+        described_as="sd3",
+        steps=1,
+        labelled=True,
+    )
+    assert json.loads((bundle / "manifest.json").read_text())["drops"]
 
 
 def test_a_run_id_that_is_none(tmp_path: Path) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 from msgspec import structs
 
 from profiler.events import ROOT_DEVICE, DropKind, Loss, Track
-from profiler.importers.kineto import import_kineto
+from profiler.importers.importing import import_trace
 from profiler.trace.bundle import HOST_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, TraceColumns
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
@@ -33,7 +33,7 @@ LIMIT = 700_000  # bytes
 def main() -> None:
     """Import, cut and write; ends with the size."""
     with tempfile.TemporaryDirectory() as scratch:
-        whole = import_kineto(FOLDER.parent / SOURCE, Path(scratch), NAME)
+        whole = import_trace(FOLDER.parent / SOURCE, Path(scratch), NAME)
         shutil.rmtree(FOLDER / NAME, ignore_errors=True)
         cut = _cut(whole)
     size = sum(path.stat().st_size for path in cut.iterdir())

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json
-from profiler.cli.options import DeviceProfileFile
+from profiler.cli.options import DeviceProfileFile, ImportOptions, import_options
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import damaged_files, load_whole, runs_at
+from profiler.cli.trace_files import damaged_files, left_out, load_whole, other_runs
 from profiler.errors import InputError, OutputError
 from profiler.events import DropKind
 from profiler.filters import name_list
@@ -23,11 +23,11 @@ if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.result import Analysis
     from profiler.events import Loss
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import Found, Source
     from profiler.table.run import Run
 
 __all__ = ["Language", "analyze"]
-
-_NAMED = 4  # other bundles that are named
 
 
 class Language(StrEnum):
@@ -42,7 +42,8 @@ def analyze(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="A bundle, a folder of bundles (the newest is taken), one .pb, or a Parquet run.",
+            help="A bundle, a folder of bundles (the newest is taken), one .pb, a Parquet run, or "
+            "what `import` takes.",
         ),
     ] = Path("traces"),
     top: Annotated[int, typer.Option(metavar="N", min=0, help="Operators to print; 0: none.")] = 15,
@@ -95,7 +96,16 @@ def analyze(
         typer.Option(
             metavar="FILE",
             help="Write the page there, over FILE if it exists.  [default: report.html in the "
-            "bundle; beside a single .pb under its name]",
+            "bundle; beside a single .pb or what another profiler wrote, under its name]",
+        ),
+    ] = None,
+    importing: ImportOptions = None,
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Keep the bundle that is made of another profiler's trace there.  [default: it "
+            "goes when the report is written]",
         ),
     ] = None,
     device_profile: DeviceProfileFile = None,
@@ -132,6 +142,7 @@ def analyze(
     from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
     from profiler.analysis.selection import Selection
     from profiler.cli.device_memory import device_sizes
+    from profiler.sources.imports import Imports
 
     sizes = device_sizes(device_memory or ())
     spoken = language.value if language else "auto"
@@ -143,13 +154,14 @@ def analyze(
         path = _watched(path)
     page: OutputError | None = None
     written: list[Path] = []
-    with progress(f"reading {path}") as say:
-        given = _open(path)
-        comparison = _compared(given, against or [])
+    with Imports(out) as imports, progress(f"reading {path}") as say:
+        found, *bases = _resolved(path, against or [], import_options(importing), out)
+        given = _open(found, imports)
+        comparison = _compared(given, bases)
         filters = (stage, submodule, device, step)
         selection = Selection(*(name_list(names or ()) for names in filters))
-        profiles = read_profiles(device_profile) if device_profile else find_profiles(given.source)
-        say(f"analyzing {given.source}")
+        profiles = read_profiles(device_profile) if device_profile else find_profiles(given.place)
+        say(f"analyzing {given.place}")
         analysis = find(given.run, selection, profiles, sizes)
         if not no_html:  # before anything is printed: `… | head` ends the program
             say("writing the page")
@@ -178,40 +190,53 @@ class _Given:
     """The run that was found, where, and lines about how it was chosen."""
 
     run: Run
-    source: Path
+    source: Source
     notes: tuple[str, ...] = ()
 
+    @property
+    def place(self) -> Path:
+        """Where the user knows it."""
+        return self.source.place
 
-def _open(path: Path) -> _Given:
-    """Load the run at `path`; raises InputError where it holds no call."""
-    from profiler.table.load import load_bundle, load_trace
-    from profiler.table.parquet import is_parquet_run, read_parquet
-    from profiler.trace.bundle import find_bundles
 
-    if path.is_file():
-        given = _Given(load_trace(path), path)
-    elif is_parquet_run(path):
-        given = _Given(read_parquet(path), path)
-    else:
-        newest, *others = find_bundles(path)
-        given = _Given(load_bundle(newest), newest, (*_others(path, others), *_unmerged(path)))
+def _resolved(
+    path: Path, against: list[Path], options: dict[str, str], out: Path | None
+) -> list[Found]:
+    """What was named: the run, then each baseline."""
+    from profiler.sources.resolve import resolve
+
+    found = resolve([[each] for each in (path, *against)], options)
+    if out is not None and found[0].newest.foreign is None:
+        raise InputError(f"--out keeps what is imported, and {path} is not: leave it out")
+    return found
+
+
+def _open(found: Found, imports: Imports) -> _Given:
+    """Load the newest run of `found`; raises InputError where it holds no call."""
+    from profiler.sources.load import load_source
+
+    source = imports.ready(found.newest)
+    given = _Given(load_source(source), source, (*other_runs(found), *left_out(found)))
     if given.run.calls.is_empty():
-        raise InputError(_without_calls(path, given))
+        raise InputError(_without_calls(given))
     return given
 
 
-def _compared(given: _Given, against: list[Path]) -> Comparison | None:
+def _compared(given: _Given, against: list[Found]) -> Comparison | None:
     """The run against its baseline; None where none was given, or files of the run are damaged."""
     if not against:
         return None
     from profiler.analysis.comparison.compare import compare
     from profiler.analysis.comparison.measure import measure
+    from profiler.sources.imports import Imports
 
-    own = given.source.resolve()
-    bases = [base for path in against for base in runs_at(path) if base.resolve() != own]
+    own = given.place.resolve()
+    sources = [source for found in against for source in reversed(found.sources)]
+    bases = [base for base in sources if base.place.resolve() != own]
     if not bases:
-        raise InputError(f"--against names only {given.source} itself: give another run")
-    measured = [measure(load_whole(base)) for base in bases]
+        raise InputError(f"--against names only {given.place} itself: give another run")
+    with Imports() as imports:
+        measured = [measure(load_whole(base, imports)) for base in bases]
     return None if damaged_files(given.run) else compare(measured, [measure(given.run)])
 
 
@@ -226,40 +251,19 @@ def _compared_line(comparison: Comparison | None, against: list[Path] | None) ->
         yield f"against {named}: {headline(comparison)}"
 
 
-def _without_calls(path: Path, given: _Given) -> str:
+def _without_calls(given: _Given) -> str:
+    from profiler.sources.resolve import Kind
     from profiler.trace.manifest import MANIFEST_NAME
 
-    if not path.is_file():
-        return f"{given.source} holds no call: the run ended before its first, record it again"
-    if (path.parent / MANIFEST_NAME).is_file():
-        return f"{path} holds no call of its run: give the whole bundle {path.parent}"
+    place = given.place
+    if given.source.kind is not Kind.TRACE:
+        return f"{place} holds no call: the run ended before its first, record it again"
+    if (place.parent / MANIFEST_NAME).is_file():
+        return f"{place} holds no call of its run: give the whole bundle {place.parent}"
     return (
-        f"{path} is a Perfetto trace but holds no profile-sd3 call: look at its slices with "
-        f"profiler.load, or run `profile-sd3 import {path}` if RBLN's profiler wrote it"
+        f"{place} is a Perfetto trace but holds no profile-sd3 call: look at its slices with "
+        f"profiler.load, or run `profile-sd3 import {place}` if RBLN's profiler wrote it"
     )
-
-
-def _others(path: Path, others: list[Path]) -> Iterable[str]:
-    if others:
-        names = ", ".join(bundle.name for bundle in others[:_NAMED])
-        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
-        yield f"the newest of {len(others) + 1} runs in {path}; others: {names}{more}"
-
-
-def _unmerged(path: Path) -> Iterable[str]:
-    """Runs that were killed or still go on: the newest run may be one of them."""
-    from profiler.trace.bundle import is_unfinished
-    from profiler.trace.journal import is_running
-    from profiler.trace.manifest import MANIFEST_NAME
-
-    below = sorted(entry for entry in path.iterdir() if entry.is_dir())
-    for entry in filter(is_unfinished, below):
-        if is_running(entry):
-            yield f"the run in {entry} is still going on and was left out"
-        elif (entry / MANIFEST_NAME).is_file():
-            yield f"{entry} has not ended and was left out: `profile-sd3 merge {entry}`"
-        else:
-            yield f"{entry} has no manifest and was left out: `profile-sd3 merge {entry}`"
 
 
 def _print(analysis: Analysis, top: int, notes: tuple[str, ...]) -> None:
@@ -326,26 +330,16 @@ def _write_page(
     """Write the HTML page where it was asked for, or beside the trace; returns its path."""
     from profiler.analysis.roles.tables import with_roles
     from profiler.report.html import write_html
+    from profiler.sources.page import page_path
 
-    path = asked or _page_path(given.source, filtered=bool(analysis.run.selection))
+    path = asked or page_path(given.source, filtered=bool(analysis.run.selection))
     try:
         run = with_roles(given.run, analysis.kinds, analysis.kind_roles)
-        write_html(run, analysis, path, language, against=against, source=given.source)
+        write_html(run, analysis, path, language, against=against, source=given.source.path)
     except (OSError, OutputError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         remedy = "give another place with --html FILE, or --no-html to leave it out"
         raise OutputError(f"the page {path} was not written ({reason}): {remedy}") from error
-    return path
-
-
-def _page_path(source: Path, *, filtered: bool) -> Path:
-    """`report.html` in a bundle, `report.selection.html` of a part of it; beside a single trace
-    its name, unless that is not our page."""
-    if source.is_dir():
-        return source / ("report.selection.html" if filtered else "report.html")
-    path = source.with_suffix(".html")
-    if path.is_file() and b"profile-sd3" not in path.read_bytes()[:4096]:
-        raise OutputError(f"{path} is there already and is no page of ours: give --html FILE")
     return path
 
 
@@ -357,8 +351,10 @@ def _raise_damage(given: _Given) -> None:
         raise InputError(_damage(given.source, damaged[0]) + more)
 
 
-def _damage(source: Path, loss: Loss) -> str:
-    path = source if source.is_file() else source / loss.where
+def _damage(source: Source, loss: Loss) -> str:
+    from profiler.sources.resolve import Kind
+
+    path = source.place if source.kind is Kind.TRACE else source.place / loss.where
     if loss.kind == DropKind.MISSING_FILE:
         return f"{path} is missing, so the report lacks it: copy it back or record the run again"
     detail = loss.detail.removesuffix(": copy it again")

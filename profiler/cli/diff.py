@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
+from profiler.cli.options import ImportOptions, import_options
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import load_whole, runs_at
+from profiler.cli.trace_files import load_whole
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.measure import Measurement
     from profiler.analysis.comparison.side_by_side import Compared
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import Found
 
 __all__ = ["diff"]
 
@@ -25,9 +29,9 @@ def diff(
         list[Path],
         typer.Argument(
             metavar="BASE NEW...",
-            help="Bundles, .pb files, Parquet runs, or folders of bundles, all of which are "
-            "taken. The first is the baseline; each further one is a column. With --against all "
-            "are new runs.",
+            help="Bundles, .pb files, Parquet runs, what `import` takes, or folders of bundles, "
+            "all of which are taken. The first is the baseline; each further one is a column. With "
+            "--against all are new runs.",
         ),
     ],
     against: Annotated[
@@ -50,6 +54,7 @@ def diff(
             "[default: end_to_end]",
         ),
     ] = None,
+    importing: ImportOptions = None,
     top: Annotated[
         int, typer.Option(metavar="N", min=0, help="Roles and modules to show; 0: none.")
     ] = 15,
@@ -70,20 +75,25 @@ def diff(
     """
     from profiler.analysis.comparison.gate import check_gate, parse_limit
     from profiler.analysis.comparison.side_by_side import Compared, compare_each
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import resolve
 
     sides = _sides(runs, against or [])
     check_documents({"--json": json_file, "--markdown": markdown_file})
     if metric and fail_over is None:
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
     limit = None if fail_over is None else parse_limit(fail_over)
-    with progress("reading runs") as say:
-        measured = [_measured(paths, say) for paths in sides.values()]
+    with Imports() as imports, progress("reading runs") as say:
+        paths = [[path] for side in sides.values() for path in side]
+        found = iter(resolve(paths, import_options(importing)))
+        resolved = [list(islice(found, len(side))) for side in sides.values()]
+        measured = [_measured(side, imports, say) for side in resolved]
         say("comparing")
-        found = compare_each(measured)
+        compared = compare_each(measured)
     base, *names = sides
     metrics = (metric or ["end_to_end"]) if limit is not None else []
-    gates = [[check_gate(each, name, limit or 0.0) for name in metrics] for each in found]
-    columns = [Compared(*each) for each in zip(names, found, gates, strict=True)]
+    gates = [[check_gate(each, name, limit or 0.0) for name in metrics] for each in compared]
+    columns = [Compared(*each) for each in zip(names, compared, gates, strict=True)]
     _write(base, columns, json_file, markdown_file, top)
     if STDOUT not in (json_file, markdown_file):
         _print(base, columns, top)
@@ -111,15 +121,15 @@ def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
     return {name: [path] for name, path in zip(names, runs, strict=True)}
 
 
-def _measured(paths: list[Path], say: Callable[[str], None]) -> list[Measurement]:
-    """What is compared of each run; one is in memory at a time."""
+def _measured(side: list[Found], imports: Imports, say: Callable[[str], None]) -> list[Measurement]:
+    """What is compared of each run, oldest first; one is in memory at a time."""
     from profiler.analysis.comparison.measure import measure
 
-    found = []
-    for source in (source for path in paths for source in runs_at(path)):
-        say(f"reading {source}")
-        found.append(measure(load_whole(source)))
-    return found
+    measured = []
+    for source in (source for found in side for source in reversed(found.sources)):
+        say(f"reading {source.place}")
+        measured.append(measure(load_whole(source, imports)))
+    return measured
 
 
 def _write(

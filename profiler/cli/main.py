@@ -67,7 +67,7 @@ app = typer.Typer(
 )
 app.command("run")(run)
 app.command("record", context_settings={"allow_interspersed_args": False})(record)
-app.command("import")(import_)
+app.command("import", context_settings={"ignore_unknown_options": True})(import_)
 app.command("analyze")(analyze)
 app.command("diff")(diff)
 app.command("predict")(predict)

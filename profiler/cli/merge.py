@@ -44,24 +44,19 @@ def merge(
 def _one_run(directory: Path) -> Path:
     """`directory` itself, or, of a folder of bundles, the newest that was cut short. Raises
     InputError where none of them was."""
-    from profiler.trace.bundle import call_files, is_unfinished
-    from profiler.trace.journal import is_running
-    from profiler.trace.manifest import MANIFEST_NAME
+    from profiler.trace.search import State, search
 
-    if not directory.is_dir() or is_unfinished(directory):
+    if not directory.is_dir():
         return directory
-    if call_files(directory) or (directory / MANIFEST_NAME).is_file():
+    found = search(directory)
+    if found.is_one_run or not (found.whole or found.unfinished):
         return directory
-    below = [entry for entry in directory.iterdir() if entry.is_dir()]
-    unfinished = [entry for entry in below if is_unfinished(entry)]
-    cut = [entry for entry in unfinished if not is_running(entry)]
+    cut = [entry.path for entry in found.unfinished if entry.state is not State.RUNNING]
     if cut:
         return max(cut, key=lambda entry: (entry.stat().st_mtime_ns, entry.name))
-    if unfinished:
-        raise InputError(f"the run in {unfinished[0]} is still going on: wait for its end")
-    finished = sorted(entry.name for entry in below if (entry / MANIFEST_NAME).is_file())
-    if not finished:
-        return directory
+    if found.unfinished:
+        raise found.unfinished[0].error()
+    finished = sorted(str(entry.relative_to(directory)) for entry in found.whole)
     more = f" and {len(finished) - _NAMED} more" if len(finished) > _NAMED else ""
     named = ", ".join(finished[:_NAMED]) + more
     raise InputError(f"no run in {directory} was cut short: give the folder of one ({named})")

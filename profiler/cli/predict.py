@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json
-from profiler.cli.options import DeviceProfileFile
+from profiler.cli.options import DeviceProfileFile, ImportOptions, import_options
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import load_whole
+from profiler.cli.trace_files import load_whole, other_runs
 from profiler.errors import InputError
 from profiler.filters import name_list
 
@@ -26,7 +26,8 @@ def predict(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="A bundle, a folder of bundles (the newest is taken), or a Parquet run.",
+            help="A bundle, a folder of bundles (the newest is taken), a Parquet run, or what "
+            "`import` takes.",
         ),
     ] = Path("traces"),
     steps: Annotated[int | None, typer.Option(metavar="N", help="Denoising steps.")] = None,
@@ -81,6 +82,7 @@ def predict(
             metavar="N", help="Number of the pipeline call to start from.  [default: all]"
         ),
     ] = None,
+    importing: ImportOptions = None,
     json_file: Annotated[
         Path | None,
         typer.Option(
@@ -99,7 +101,8 @@ def predict(
     from profiler.analysis.prediction.scenario import Scenario, parse_places
     from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
     from profiler.cli.device_memory import device_sizes
-    from profiler.table.load import place_of
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import resolve
 
     scenario = Scenario(
         steps=steps,
@@ -113,13 +116,16 @@ def predict(
         memory=device_sizes(device_memory or ()),
     )
     check_documents({"--json": json_file})
-    source = place_of(path)
-    profiles = read_profiles(device_profile) if device_profile else find_profiles(source)
-    with progress(f"reading {source}") as say:
-        run = load_whole(source)
+    (found,) = resolve([[path]], import_options(importing))
+    source = found.newest
+    profiles = read_profiles(device_profile) if device_profile else find_profiles(source.path)
+    with Imports() as imports, progress(f"reading {source.path}") as say:
+        run = load_whole(source, imports)
         say("predicting")
         prediction = answer(run, analyze(run, measured=profiles), scenario, pipeline)
     _write(prediction, json_file)
+    for line in other_runs(found):
+        typer.echo(line, err=True)
 
 
 def _guidance(text: str | None) -> bool:

@@ -13,13 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.options import ImportOptions, import_options
 from profiler.cli.progress import progress
-from profiler.cli.trace_files import damaged_files
+from profiler.cli.trace_files import damaged_files, other_runs
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import Found, Source
     from profiler.table.run import Run
 
 __all__ = ["query"]
@@ -33,8 +36,8 @@ def query(
         list[str] | None,
         typer.Argument(
             metavar="[PATH...] SQL",
-            help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files or "
-            "Parquet runs), then the query.  [default: traces]",
+            help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files, "
+            "Parquet runs, or what `import` takes), then the query.  [default: traces]",
         ),
     ] = None,
     file: Annotated[
@@ -65,6 +68,7 @@ def query(
             metavar="FILE", help="Write a JSON list of rows, over FILE if it exists; -: to stdout."
         ),
     ] = None,
+    importing: ImportOptions = None,
     tables: Annotated[
         bool, typer.Option("--tables", help="List tables and columns with their meaning.")
     ] = False,
@@ -82,10 +86,14 @@ def query(
     _check(wanted)
     paths, sql = _split(words or [], file)
     from profiler.report.query.database import Database
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import resolve
 
     notes: list[str] = []
-    with progress("reading runs"):
-        database = Database(dict(_runs(paths, notes, every=every)))
+    with Imports() as imports, progress("reading runs"):
+        found = resolve([[path] for path in paths], import_options(importing))
+        sources = _sources(found, notes, every=every)
+        database = Database(dict(_runs(sources, imports, notes)))
     for note in notes:
         typer.echo(note, err=True)
     with database:
@@ -128,16 +136,17 @@ def _check(files: dict[str, Path]) -> None:
     check_documents({f"--{form}": path for form, path in files.items()})
 
 
-def _runs(paths: list[Path], notes: list[str], *, every: bool) -> Iterator[tuple[str, Run]]:
+def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:
     """The runs by name; of runs with one name, all but the first are called by their path. What
     is to be said of them is added to `notes`."""
-    from profiler.table.load import load
+    from profiler.sources.load import load_source
 
     taken: set[str | Path] = set()
-    for place in _places(paths, notes, every=every):
+    for source in sources:
+        place = source.place
         if place.resolve() in taken:
             raise InputError(f"{place} is given twice: name every run once")
-        run = load(place)
+        run = load_source(imports.ready(source))
         name = str(place) if run.run_id in taken else run.run_id
         taken.update((place.resolve(), name))
         notes.extend(
@@ -146,19 +155,12 @@ def _runs(paths: list[Path], notes: list[str], *, every: bool) -> Iterator[tuple
         yield name, run
 
 
-def _places(paths: list[Path], notes: list[str], *, every: bool) -> Iterator[Path]:
-    from profiler.table.load import place_of
-    from profiler.trace.bundle import find_bundles
-
-    for path in paths:
-        place = place_of(path)
-        bundles = find_bundles(path) if place != path and path.is_dir() else [place]
-        if every:
-            yield from bundles
-            continue
-        yield place
-        if len(bundles) > 1 and sys.stderr.isatty():
-            notes.append(f"the newest of {len(bundles)} runs in {path}; --all takes all")
+def _sources(found: list[Found], notes: list[str], *, every: bool) -> list[Source]:
+    if every:
+        return [source for each in found for source in each.sources]
+    if sys.stderr.isatty():
+        notes += [f"{line}; --all takes all" for each in found for line in other_runs(each)]
+    return [each.newest for each in found]
 
 
 def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import sys
+from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.errors import MissingPackageError
+from profiler.cli.options import ImportOptions, import_options
+from profiler.cli.trace_files import other_runs
+from profiler.errors import InputError, MissingPackageError
 
 if TYPE_CHECKING:
     from profiler.report.perfetto.server import TraceServer
     from profiler.report.perfetto.source import ServedTrace
+    from profiler.sources.resolve import Source
 
 __all__ = ["view"]
 
@@ -22,7 +26,8 @@ def view(
         Path,
         typer.Argument(
             metavar="PATH",
-            help="A bundle, a folder of bundles (the newest is taken), or one .pb, also packed.",
+            help="A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
+            "what `import` takes.",
         ),
     ] = Path("traces"),
     port: Annotated[
@@ -31,16 +36,19 @@ def view(
     no_browser: Annotated[
         bool, typer.Option("--no-browser", help="Open no browser: print the address.")
     ] = False,
+    importing: ImportOptions = None,
 ) -> None:
     """Open the merged trace in the Perfetto UI, offline.
 
     Served by this machine to itself: needs the perfetto extra and no network. Ends with Ctrl-C.
     """
     from profiler.report.perfetto.server import TraceServer
-    from profiler.report.perfetto.source import served_trace
     from profiler.report.perfetto.web_files import find_ui
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import resolve
 
-    with served_trace(path) as trace:
+    (found,) = resolve([[path]], import_options(importing))
+    with Imports() as imports, _served(imports.ready(found.newest)) as trace:
         folder = find_ui()
         if folder is None:
             made = (
@@ -51,7 +59,9 @@ def view(
                 f"{made}drop {trace.source} into https://ui.perfetto.dev, which opens it as it is"
             )
         with TraceServer(folder, trace, port) as server:
-            _announce(server, trace, path)
+            for line in other_runs(found):
+                typer.echo(line)
+            _announce(server, trace)
             if not no_browser:
                 _open(server.start_address)
             try:
@@ -60,9 +70,19 @@ def view(
                 typer.echo("\nno longer served" if sys.stdout.isatty() else "no longer served")
 
 
-def _announce(server: TraceServer, trace: ServedTrace, path: Path) -> None:
-    if trace.others:
-        typer.echo(f"the newest of {trace.others + 1} runs in {path}")
+def _served(source: Source) -> AbstractContextManager[ServedTrace]:
+    from profiler.report.perfetto.source import served_bundle, served_file
+    from profiler.sources.resolve import Kind
+
+    if source.kind is Kind.PARQUET:
+        raise InputError(
+            f"{source.path} is a Parquet run, which the Perfetto UI does not read: give the bundle "
+            "that it was made of"
+        )
+    return (served_file if source.kind is Kind.TRACE else served_bundle)(source.path)
+
+
+def _announce(server: TraceServer, trace: ServedTrace) -> None:
     typer.echo(f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}")
     typer.echo(f"ready queries: {server.queries_address}")
     typer.echo("Ctrl-C ends it")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 from msgspec import structs
@@ -70,7 +71,7 @@ def read_parquet(directory: Path) -> Run:
         if version != FORMAT_VERSION:
             raise ValueError(f"format {version!r:.40}, this one reads {FORMAT_VERSION}")
         info = parse_info(document["info"])
-        frames = {
+        frames: dict[str, Any] = {
             name: _numbered(pl.read_parquet(directory / f"{name}.parquet"), columns)
             for name, columns in TABLES.items()
         }

@@ -25,7 +25,7 @@ from profiler.graph.annotate_files import (
 )
 from profiler.graph.executed import optimized_graph
 from profiler.graph.model_file import model_files
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.run import Run
 from profiler.trace.manifest_fields import Submodule
 

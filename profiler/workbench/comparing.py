@@ -18,7 +18,7 @@ from profiler.errors import InputError
 from profiler.graph.inventory import inventory
 from profiler.graph.model_file import model_files, read_model
 from profiler.graph.random_inputs import random_inputs, refuse_unknown_sizes
-from profiler.table.load import load
+from profiler.sources.load import load
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison

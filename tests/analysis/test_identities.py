@@ -15,15 +15,15 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.errors import InputError
 from profiler.events import STAGES
-from profiler.importers.formats import import_trace
-from profiler.importers.rbln import import_rbln
+from profiler.importers.importing import import_trace
 from profiler.report.document import to_json
 from profiler.report.text import print_report
 from profiler.table.load import load
 from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus
-from tests.importers.rbln_generator import write_sd3
+from tests.importers.rbln.generator import write_sd3
+from tests.importers.rbln.importing import import_rbln
 from tests.runs import make_info, tiny_run
 
 ROOT = Path(__file__).resolve().parents[2]

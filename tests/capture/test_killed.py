@@ -15,9 +15,9 @@ import pytest
 import profiler
 from profiler.cli.merge import merge
 from profiler.errors import InputError
-from profiler.trace.bundle import find_bundles
 from profiler.trace.journal import JOURNAL_NAME, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace.search import find_bundles
 from tests.capture.switched_on import default_signals
 
 ROOT = Path(__file__).resolve().parents[2]

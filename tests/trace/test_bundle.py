@@ -19,11 +19,11 @@ from profiler.trace.bundle import (
     MERGED_NAME,
     BundleWriter,
     call_files,
-    find_bundles,
 )
 from profiler.trace.manifest import MANIFEST_NAME, RunInfo, read_manifest
 from profiler.trace.merge import merge_bundle
 from profiler.trace.reader import read_trace
+from profiler.trace.search import find_bundles
 from tests.trace.samples import small_bundle, small_calls, two_commands
 from tests.trace.wire import whole_length
 

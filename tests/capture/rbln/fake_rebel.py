@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 
 from profiler.testing import FakeClock
-from tests.importers.rbln_generator import STEM, Command, runtime_call, trace_bytes
+from tests.importers.rbln.generator import STEM, Command, runtime_call, trace_bytes
 
 __all__ = ["FakeRebel", "RBLNStableDiffusion3Pipeline", "Runtime"]
 

@@ -9,11 +9,11 @@ import pytest
 
 import profiler
 from profiler.errors import InputError
-from profiler.importers.rbln import import_rbln
 from profiler.testing import FakeClock
 from profiler.trace.manifest_fields import Warmup
 from tests.command_line import refused
-from tests.importers.rbln_generator import STEM
+from tests.importers.rbln.generator import STEM
+from tests.importers.rbln.importing import import_rbln
 
 from .fake_rebel import FakeRebel, RBLNStableDiffusion3Pipeline
 
@@ -55,7 +55,7 @@ class Recording:
         return self
 
     def named(self, **options):
-        return profiler.load(import_rbln(self.shards, self.out, recorded=self.bundle, **options))
+        return profiler.load(import_rbln(self.shards, self.out, run=self.bundle, **options))
 
 
 @pytest.fixture

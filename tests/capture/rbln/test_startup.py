@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 import profiler
-from profiler.importers.rbln import import_rbln
 from tests.capture.switched_on import Environment, labels, losses
+from tests.importers.rbln.importing import import_rbln
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 pytest.importorskip("torch", reason="needs the torch extra")
@@ -57,7 +57,7 @@ def test_the_variable_records_the_calls_and_they_name_the_files(tmp_path):
     ]
     expected = [call for image in images for call in [*image, ("vae", "decode", "", -1)]]
     assert labels(ended.bundle) == expected
-    named = import_rbln(work / "shards", tmp_path / "imported", recorded=ended.bundle)
+    named = import_rbln(work / "shards", tmp_path / "imported", run=ended.bundle)
     assert labels(named) == expected
     devices = profiler.load(named).calls.select("submodule", "device").unique().rows()
     assert sorted(devices) == [

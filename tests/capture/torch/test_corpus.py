@@ -17,7 +17,7 @@ import pytest
 from profiler.capture.torch.commands import find_commands
 from profiler.capture.torch.events import session_events
 from profiler.capture.torch.ranges import CALL, MODULE
-from profiler.importers.formats import import_trace
+from profiler.importers.importing import import_trace
 from profiler.kineto.trace_file import Args, Event, read_kineto
 from profiler.table.load import load
 from tests.corpus import CORPUS, SD35, needs_corpus

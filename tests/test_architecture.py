@@ -91,8 +91,8 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         ("sources/load", "from profiler.report import text"),
         ("sources/load", "from profiler.capture.clock import Clock"),
         ("plugins", "from profiler.errors import InputError"),
-        ("cli/dump", "import profiler"),
-        ("cli/dump", "import torch"),
+        ("cli/commands/dump", "import profiler"),
+        ("cli/commands/dump", "import torch"),
     ],
 )
 def test_import_contracts_bite(copy: Path, module: str, line: str) -> None:

@@ -13,7 +13,7 @@ from textwrap import dedent
 import pytest
 
 import profiler
-from profiler.cli.merge import merge
+from profiler.cli.commands.merge import merge
 from profiler.errors import InputError
 from profiler.trace.journal import JOURNAL_NAME, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest

@@ -11,7 +11,7 @@ import pytest
 
 import profiler
 from profiler.analysis.columns import TABLES
-from profiler.cli.analyze import analyze
+from profiler.cli.commands.analyze import analyze
 from profiler.errors import InputError, OutputError
 from profiler.events import DropKind, Loss
 from profiler.table.parquet import write_parquet

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.merge import merge
+from profiler.cli.commands.merge import merge
 from profiler.errors import ProfilerError
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME
 from profiler.trace.journal import Journal

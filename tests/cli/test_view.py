@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from profiler.cli.view import view
+from profiler.cli.commands.view import view
 from profiler.errors import MissingPackageError
 from profiler.report.perfetto import web_files
 from tests.trace.samples import small_bundle

@@ -10,7 +10,7 @@ import pytest
 from typer.testing import CliRunner
 
 from profiler.analysis.analyze import analyze
-from profiler.cli.analyze import Language
+from profiler.cli.commands.analyze import Language
 from profiler.cli.main import app
 from profiler.messages import Said, in_language, joined, said, sentence
 from profiler.report.html import html_page

@@ -14,6 +14,7 @@ import typer
 from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.options import DeviceProfileFile, ImportOptions, import_options
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.cli.trace_files import damaged_files, left_out, load_whole, other_runs
 from profiler.errors import InputError, OutputError
 from profiler.events import DropKind
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from profiler.sources.resolve import Found, Source
     from profiler.table.run import Run
 
-__all__ = ["Language", "analyze"]
+__all__ = ["SUBCOMMAND", "Language", "analyze"]
 
 
 class Language(StrEnum):
@@ -359,3 +360,6 @@ def _damage(source: Source, loss: Loss) -> str:
         return f"{path} is missing, so the report lacks it: copy it back or record the run again"
     detail = loss.detail.removesuffix(": copy it again")
     return f"{path} is not whole ({detail}): copy it again or record the run again"
+
+
+SUBCOMMAND = Subcommand(analyze, place=40)

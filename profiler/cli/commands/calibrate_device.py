@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from profiler.analysis.roofline.device_profiles import DeviceProfile
     from profiler.pipelines.device_rates import DeviceRates
 
-__all__ = ["calibrate_device", "doubts"]
+__all__ = ["SUBCOMMAND", "calibrate_device", "doubts"]
 
 _SLOWER = 0.95  # of what fewer cores reach: less is how measurements scatter
 _CPU, _TORCH = "cpu", ("cuda", "rocm")
@@ -141,3 +142,6 @@ def _line(profile: DeviceProfile) -> str:
         f"{profile.device}{cores} ({profile.hardware}): GFLOP/s {peaks}; memory {bandwidth:,.1f} "
         f"GB/s; a command takes {(profile.launch_ns or 0) / 1e3:.2f} µs at least"
     )
+
+
+SUBCOMMAND = Subcommand(calibrate_device, place=90)

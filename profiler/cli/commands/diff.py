@@ -12,6 +12,7 @@ import typer
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
 from profiler.cli.options import ImportOptions, import_options
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.cli.trace_files import load_whole
 from profiler.errors import InputError
 
@@ -21,7 +22,7 @@ if TYPE_CHECKING:
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import Found
 
-__all__ = ["diff"]
+__all__ = ["SUBCOMMAND", "diff"]
 
 
 def diff(
@@ -163,3 +164,6 @@ def _print(base: str, columns: list[Compared], top: int) -> None:
         diff_text.print_diff(terminal(), columns[0].comparison, columns[0].gates, top=top)
     else:
         side_by_side.print_columns(terminal(), base, columns, top=top)
+
+
+SUBCOMMAND = Subcommand(diff, place=50)

@@ -8,7 +8,9 @@ from typing import Annotated
 
 import typer
 
-__all__ = ["dump"]
+from profiler.cli.subcommands import Subcommand
+
+__all__ = ["SUBCOMMAND", "dump"]
 
 
 def dump(
@@ -26,3 +28,6 @@ def dump(
 
     for line in islice(dump_lines(file), limit):
         typer.echo(line)
+
+
+SUBCOMMAND = Subcommand(dump, place=110)

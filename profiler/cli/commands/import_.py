@@ -16,11 +16,12 @@ from typing import Annotated, Any
 import typer
 
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option
 from profiler.importers.registry import built_in
 
-__all__ = ["import_"]
+__all__ = ["SUBCOMMAND", "import_"]
 
 _METAVARS: dict[type, str] = {str: "NAME", int: "N", Path: "PATH"}
 
@@ -116,3 +117,6 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
     if not paths:
         raise InputError("no path was given: name what to import")
     return paths, options
+
+
+SUBCOMMAND = Subcommand(import_, place=30, settings={"ignore_unknown_options": True})

@@ -8,9 +8,10 @@ from typing import Annotated
 import typer
 
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 
-__all__ = ["merge"]
+__all__ = ["SUBCOMMAND", "merge"]
 
 _NAMED = 4  # finished runs that are named
 
@@ -60,3 +61,6 @@ def _one_run(directory: Path) -> Path:
     more = f" and {len(finished) - _NAMED} more" if len(finished) > _NAMED else ""
     named = ", ".join(finished[:_NAMED]) + more
     raise InputError(f"no run in {directory} was cut short: give the folder of one ({named})")
+
+
+SUBCOMMAND = Subcommand(merge, place=100)

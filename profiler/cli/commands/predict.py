@@ -10,6 +10,7 @@ import typer
 from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.options import DeviceProfileFile, ImportOptions, import_options
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.cli.trace_files import load_whole, other_runs
 from profiler.errors import InputError
 from profiler.filters import name_list
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from profiler.analysis.prediction.request_graph import Order
     from profiler.analysis.prediction.result import Prediction
 
-__all__ = ["predict"]
+__all__ = ["SUBCOMMAND", "predict"]
 
 
 def predict(
@@ -153,3 +154,6 @@ def _write(prediction: Prediction, json_file: Path | None) -> None:
         from profiler.report.predict_text import print_prediction
 
         print_prediction(terminal(), prediction)
+
+
+SUBCOMMAND = Subcommand(predict, place=60)

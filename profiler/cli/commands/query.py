@@ -15,6 +15,7 @@ import typer
 from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.options import ImportOptions, import_options
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.cli.trace_files import damaged_files, other_runs
 from profiler.errors import InputError, OutputError
 
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
     from profiler.sources.resolve import Found, Source
     from profiler.table.run import Run
 
-__all__ = ["query"]
+__all__ = ["SUBCOMMAND", "query"]
 
 _ON_A_TERMINAL = 40  # rows
 _STDIN = Path("-")
@@ -192,3 +193,6 @@ def _list_tables() -> None:
 
 def _width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
+
+
+SUBCOMMAND = Subcommand(query, place=80)

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profiler.cli.subcommands import Subcommand
+
 if TYPE_CHECKING:
     import subprocess
     from collections.abc import Iterator
 
     from profiler.capture.settings import Settings
 
-__all__ = ["record"]
+__all__ = ["SUBCOMMAND", "record"]
 
 
 def record(
@@ -210,3 +212,6 @@ def _shortest(path: Path) -> Path:
 
 def _say(sentence: str) -> None:
     typer.echo(f"profile-sd3: {sentence}", err=True)
+
+
+SUBCOMMAND = Subcommand(record, place=20, settings={"allow_interspersed_args": False})

@@ -11,12 +11,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from profiler.cli.progress import note
+from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import is_drawn_on
 
 if TYPE_CHECKING:
     from profiler.pipelines.onnx_pipeline import OnnxPipeline
 
-__all__ = ["run"]
+__all__ = ["SUBCOMMAND", "run"]
 
 
 def run(
@@ -211,6 +212,9 @@ def _write_image(image: Any, path: Path) -> None:
 
 
 def _report(bundle: Path) -> None:
-    from profiler.cli.analyze import analyze
+    from profiler.cli.commands.analyze import analyze
 
     analyze(bundle)
+
+
+SUBCOMMAND = Subcommand(run, place=10)

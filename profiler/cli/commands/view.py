@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli.options import ImportOptions, import_options
+from profiler.cli.subcommands import Subcommand
 from profiler.cli.trace_files import other_runs
 from profiler.errors import InputError, MissingPackageError
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from profiler.report.perfetto.source import ServedTrace
     from profiler.sources.resolve import Source
 
-__all__ = ["view"]
+__all__ = ["SUBCOMMAND", "view"]
 
 
 def view(
@@ -94,3 +95,6 @@ def _open(address: str) -> None:
 
     if not webbrowser.open(address):
         typer.echo("no browser was found here: open the address in one", err=True)
+
+
+SUBCOMMAND = Subcommand(view, place=70)

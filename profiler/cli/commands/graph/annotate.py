@@ -11,12 +11,13 @@ from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.graph.output import echo, write_json
 from profiler.cli.options import ModelPath, ResultFile
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import printable
 
 if TYPE_CHECKING:
     from profiler.workbench.annotating import AnnotatedModel
 
-__all__ = ["annotate"]
+__all__ = ["SUBCOMMAND", "annotate"]
 
 _HOT = 5  # nodes that are printed
 _UNPLACED = 3  # commands that are printed
@@ -95,3 +96,6 @@ def _print(written: AnnotatedModel, run_id: str) -> None:
         role = f", {node.role}" if node.role else ""
         kind = f"{node.op_type}{role}"
         echo(f"  {100 * node.share:4.1f} % {time:>{width}} µs  {node.node or '(unnamed)'} ({kind})")
+
+
+SUBCOMMAND = Subcommand(annotate, place=60)

@@ -11,6 +11,7 @@ from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.graph.numbers import parse_sizes
 from profiler.cli.graph.output import echo, grouped, named, write_json
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 from profiler.graph.checks.targets import TARGETS
 from profiler.report.units import counted
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from profiler.graph.checks.finding import GraphFinding
     from profiler.graph.fix import FixResult
 
-__all__ = ["check"]
+__all__ = ["SUBCOMMAND", "check"]
 
 
 def check(
@@ -168,3 +169,6 @@ def _print(result: CheckResult, show_all: bool) -> None:
 
 def _kind(finding: GraphFinding) -> tuple[object, ...]:
     return finding.rule, finding.severity, finding.remedy, finding.fix
+
+
+SUBCOMMAND = Subcommand(check, place=20)

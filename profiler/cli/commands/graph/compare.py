@@ -14,6 +14,7 @@ from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.graph.numbers import parse_sizes
 from profiler.cli.graph.output import write_json
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from profiler.analysis.comparison.gate import Gate
     from profiler.workbench.comparing import GraphComparison, TimeComparison
 
-__all__ = ["compare"]
+__all__ = ["SUBCOMMAND", "compare"]
 
 
 def compare(
@@ -196,3 +197,6 @@ def _print(
         console.print()
         for side, path in (("base", times.base), ("new", times.new)):
             console.print(clean(f"{side} run: {path}"), soft_wrap=True)
+
+
+SUBCOMMAND = Subcommand(compare, place=50)

@@ -15,6 +15,7 @@ from profiler.cli.documents import STDOUT, check_documents
 from profiler.cli.graph.output import echo, write_json
 from profiler.cli.options import ResultFile
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 from profiler.filters import name_list
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from profiler.graph.export.options import ExportOptions
     from profiler.graph.export.pipeline import ExportedPart
 
-__all__ = ["export"]
+__all__ = ["SUBCOMMAND", "export"]
 
 _TINY = "tiny"
 _KNOWN = "tiny, sd3-medium"
@@ -194,3 +195,6 @@ def _next_step(out: Path, options: ExportOptions) -> str:
     if options.dtype == "bf16":
         return "verified; profile-sd3 run takes float32 and float16, not bfloat16"
     return f"verified; profile-sd3 run --model {out} runs it"
+
+
+SUBCOMMAND = Subcommand(export, place=10)

@@ -11,13 +11,14 @@ from profiler.cli.graph.numbers import parse_sizes
 from profiler.cli.graph.output import echo, write_json
 from profiler.cli.options import ModelPath, OutPath, ResultFile, Sizes
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 from profiler.report.units import counted
 
 if TYPE_CHECKING:
     from profiler.graph.optimize.files import OptimizedFile
 
-__all__ = ["optimize"]
+__all__ = ["SUBCOMMAND", "optimize"]
 
 
 def optimize(
@@ -134,3 +135,6 @@ def _print_notes(file: OptimizedFile) -> None:
         echo(f"  attention: {left} left as they are: masked, of another scale or form")
     if file.optimizer.name == "ort" and file.optimizer.level == "all":
         echo("  level all: its layouts are for CPUs as this machine's; elsewhere it may be slower")
+
+
+SUBCOMMAND = Subcommand(optimize, place=40)

@@ -11,6 +11,7 @@ from profiler.cli.graph.numbers import parse_bytes, parse_sizes
 from profiler.cli.graph.output import echo, grouped, named, write_json
 from profiler.cli.options import ModelPath, OutPath, ResultFile
 from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
 from profiler.filters import name_list
 from profiler.report.units import counted
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
     from profiler.graph.split.model import SplitOperation
     from profiler.graph.split.portions import Target
 
-__all__ = ["split"]
+__all__ = ["SUBCOMMAND", "split"]
 
 
 def split(
@@ -119,3 +120,6 @@ def _print(file: SplitFile, show_all: bool) -> None:
 
 def _kind(operation: SplitOperation) -> tuple[object, ...]:
     return operation.op_type, operation.axis, operation.parts, operation.bytes is None
+
+
+SUBCOMMAND = Subcommand(split, place=30)

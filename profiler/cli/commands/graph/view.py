@@ -9,8 +9,9 @@ from typing import Annotated
 import typer
 
 from profiler.cli.graph.output import echo
+from profiler.cli.subcommands import Subcommand
 
-__all__ = ["view"]
+__all__ = ["SUBCOMMAND", "view"]
 
 
 def view(
@@ -37,3 +38,6 @@ def view(
             webbrowser.open(server.url)
         with contextlib.suppress(KeyboardInterrupt):
             server.serve_forever()
+
+
+SUBCOMMAND = Subcommand(view, place=70)

@@ -32,6 +32,7 @@ from paired import interval
 import profiler
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
+from profiler.trace.manifest_fields import stated
 
 
 @dataclass
@@ -162,7 +163,7 @@ def whole_runs(pipeline: StableDiffusion3Pipeline, options: argparse.Namespace, 
                     statistics.median(t.steps[step] for step in steps) for t in (found, base)
                 ]
                 left_out.append(medians[0] / medians[1])
-                measured = found.run.info.overhead.get("measured", {}).get("transformer", {})
+                measured = stated(found.run.info.overhead.measured.get("transformer"))
     print(f"plain           {spread(plain, 's')}")
     for name, values in rounds.items():
         line = f"{name:15} {spread(values.seconds, 's')}  ratio {spread(values.ratios, 'x')}"
@@ -176,7 +177,7 @@ def whole_runs(pipeline: StableDiffusion3Pipeline, options: argparse.Namespace, 
     )
     size = sum(path.stat().st_size for path in out.glob("*/0*.pb")) / options.rounds
     print(f"call files      {size / 1e6:.2f} MB a round")
-    print(f"stated overhead {run.info.overhead['share']:.1%} of the traced run")
+    print(f"stated overhead {run.info.overhead.share or 0:.1%} of the traced run")
     for submodule, share in run.info.attribution.items():
         print(f"attributed      {submodule:15} {share['share']:.2%} of operator time")
 

@@ -75,7 +75,7 @@ def measure(way: int, folder: Path, size: int) -> None:
     import onnxruntime
 
     from profiler.capture.clock import RunClock
-    from profiler.capture.onnxruntime import ProfiledPart
+    from profiler.capture.onnxruntime.operators import ProfiledPart
     from profiler.capture.operator_source import SourceRequest
     from profiler.capture.recorder import Recorder
     from profiler.capture.selection import parse_ops

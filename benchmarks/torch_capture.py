@@ -28,9 +28,9 @@ import polars as pl
 import torch
 
 import profiler
-from profiler.capture.torch_commands import find_commands
-from profiler.capture.torch_events import session_events
-from profiler.capture.torch_profiler import new_profiler, quiet
+from profiler.capture.torch.commands import find_commands
+from profiler.capture.torch.events import session_events
+from profiler.capture.torch.profiler import new_profiler, quiet
 from profiler.kineto.trace_file import read_kineto
 from tests.capture import tiny_diffusers
 
@@ -202,7 +202,7 @@ def time_left_out(pipeline: Any, rounds: int, steps: int, ops: str) -> None:
             }
             ratios.append(medians["with us"] / medians["plain"])
             plain_ratios.append(medians["again"] / medians["plain"])
-            pauses.append(run.info.overhead["hooks_ns"] / 1e6)
+            pauses.append(run.info.overhead.hooks_ns / 1e6)
     print(f"--ops '{ops}': {len(left_out)} of {len(traced)} calls left out")
     print(f"left out ÷ plain  {spread(ratios, 4)}   median transformer call, CPU time")
     print(f"plain ÷ plain     {spread(plain_ratios, 4)}")

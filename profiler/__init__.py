@@ -17,11 +17,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from profiler._version import __version__
     from profiler.analysis.result import Analysis
-    from profiler.analysis.surface import analyze
     from profiler.capture.profile import profile
     from profiler.capture.startup import done, start
     from profiler.errors import ProfilerError
-    from profiler.table.load import load
+    from profiler.sources.analyze import analyze
+    from profiler.sources.load import load
     from profiler.table.run import Run
 
 __all__ = [
@@ -41,9 +41,9 @@ _HOME = {
     "ProfilerError": "profiler.errors",
     "Run": "profiler.table.run",
     "__version__": "profiler._version",
-    "analyze": "profiler.analysis.surface",
+    "analyze": "profiler.sources.analyze",
     "done": "profiler.capture.startup",
-    "load": "profiler.table.load",
+    "load": "profiler.sources.load",
     "profile": "profiler.capture.profile",
     "start": "profiler.capture.startup",
 }

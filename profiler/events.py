@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Literal, get_args
 
 __all__ = [
@@ -30,6 +31,7 @@ __all__ = [
     "Branch",
     "Call",
     "Category",
+    "DropKind",
     "Loss",
     "Role",
     "Span",
@@ -151,16 +153,49 @@ class Span:
     pipeline: int = NO_PIPELINE
 
 
+class DropKind(StrEnum):
+    """What may be wrong with a trace: all kinds there are."""
+
+    TRUNCATED_FILE = "truncated_file"  # cut or damaged; read up to its last whole packet
+    MISSING_FILE = "missing_file"
+    CHANGED_FILE = "changed_file"  # its size is not what the manifest says
+    DROPPED_EVENTS = "dropped_events"  # the producer's buffer was full, or nothing places them
+    UNCLOSED_SLICE = "unclosed_slice"  # begun and never ended
+    ABORTED_RUN = "aborted_run"
+    UNTRACED_CALL = "untraced_call"  # a call that should have operators has none
+    UNLABELLED_CALL = "unlabelled_call"  # of an import: it fits no description
+    DOUBTFUL_LABEL = "doubtful_label"  # of an import: it fits its description badly
+    AGGREGATE_MISMATCH = "aggregate_mismatch"  # of an import: two records of a run disagree
+    UNALIGNED_CLOCK = "unaligned_clock"  # nothing relates a device's clock to the run's
+
+    @property
+    def time_missing(self) -> bool:
+        """Whether time that the run spent is missing from the report. Elsewhere it is there, but
+        not broken down, or under a doubtful name or moment."""
+        return self in _TIME_MISSING
+
+
+_TIME_MISSING = frozenset(
+    {
+        DropKind.TRUNCATED_FILE,
+        DropKind.MISSING_FILE,
+        DropKind.CHANGED_FILE,
+        DropKind.DROPPED_EVENTS,
+        DropKind.UNCLOSED_SLICE,
+        DropKind.ABORTED_RUN,
+    }
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Something that was executed but is not, or not fully, in the trace.
 
-    `kind` is one of `truncated_file`, `dropped_events`, `untraced_call`, `unclosed_slice`,
-    `missing_file`, `changed_file`, `aborted_run`; `count` counts what was lost (events, bytes or
-    calls: `unit` says which), `UNKNOWN` when nobody can tell.
+    `count` counts what was lost (events, bytes or calls: `unit` says which), `UNKNOWN` when nobody
+    can tell.
     """
 
-    kind: str
+    kind: DropKind
     where: str
     count: int
     unit: str

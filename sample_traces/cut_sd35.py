@@ -13,11 +13,14 @@ import tempfile
 from dataclasses import replace
 from pathlib import Path
 
-from profiler.events import ROOT_DEVICE, Loss, Track
-from profiler.importers.kineto import import_kineto
+from msgspec import structs
+
+from profiler.events import ROOT_DEVICE, DropKind, Loss, Track
+from profiler.importers.importing import import_trace
 from profiler.trace.bundle import HOST_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, TraceColumns
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace.manifest_fields import Recording
 from profiler.trace.reader import read_trace
 
 FOLDER = Path(__file__).resolve().parent
@@ -30,7 +33,7 @@ LIMIT = 700_000  # bytes
 def main() -> None:
     """Import, cut and write; ends with the size."""
     with tempfile.TemporaryDirectory() as scratch:
-        whole = import_kineto(FOLDER.parent / SOURCE, Path(scratch), NAME)
+        whole = import_trace(FOLDER.parent / SOURCE, Path(scratch), NAME)
         shutil.rmtree(FOLDER / NAME, ignore_errors=True)
         cut = _cut(whole)
     size = sum(path.stat().st_size for path in cut.iterdir())
@@ -53,14 +56,14 @@ def _cut(whole: Path) -> Path:
             if lost:
                 what = "host launches" if number in KEPT else "commands"
                 detail = f"{what} cut to keep this sample small"
-                losses.append(Loss("dropped_events", entry.file, lost, "events", detail))
+                losses.append(Loss(DropKind.DROPPED_EVENTS, entry.file, lost, "events", detail))
         host = read_trace(whole / HOST_NAME)
         bundle.write_host(host.spans, _commands(host, {"launches", "shapes"}), ROOT_DEVICE)
-        kept = ", ".join(entry.file for entry in manifest.calls if entry.call.index in KEPT)
-        info = replace(
+        kept = tuple(entry.file for entry in manifest.calls if entry.call.index in KEPT)
+        info = structs.replace(
             manifest.info,
             command_line=("profile-sd3", "import", SOURCE.as_posix()),
-            settings={**manifest.info.settings, "cut": f"commands kept of {kept} only"},
+            recording=structs.replace(manifest.info.recording or Recording(), commands_of=kept),
             losses=tuple(losses),
         )
         return bundle.finish(info)

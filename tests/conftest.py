@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 
 import pytest
 from hypothesis import settings
@@ -26,6 +27,30 @@ def pytest_addoption(parser):
     )
 
 
+def pytest_configure(config):
+    if hasattr(config, "workerinput"):
+        os.register_at_fork(after_in_child=_Pipes(config).leave)
+
+
+class _Pipes:
+    """What a process of pytest-xdist and the one that gives it tests talk through. The latter
+    learns that the former has died when nobody holds the pipes: its forked children must not."""
+
+    def __init__(self, config):
+        # xdist's plugin of a worker alone knows the way to the other side.
+        channels = (
+            getattr(plugin, "channel", None) for plugin in config.pluginmanager.get_plugins()
+        )
+        pipe = next(channel for channel in channels if channel is not None).gateway._io
+        self._numbers = [pipe.infile.fileno(), pipe.outfile.fileno()]
+        self._nothing = os.open(os.devnull, os.O_RDWR)
+
+    def leave(self):
+        """Put nothing in their place: the child's copies of the files may still be flushed."""
+        for number in self._numbers:
+            os.dup2(self._nothing, number, inheritable=False)
+
+
 class _Portions(LoadFileScheduling):
     """A process takes whole files, for what their fixtures make, and one all of tests/browser: only
     one Perfetto UI can have the port from which it fetches traces."""
@@ -33,6 +58,29 @@ class _Portions(LoadFileScheduling):
     def _split_scope(self, nodeid):
         file = super()._split_scope(nodeid)
         return "tests/browser" if file.startswith("tests/browser/") else file
+
+
+_LONGEST = (
+    "tests/browser/",
+    "tests/docs/test_commands.py",
+    "tests/notebooks/",
+    "tests/graph/test_export",
+)
+"""What takes minutes in one process: begun first, so that none waits for it at the end."""
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(config, items):
+    """The order in which processes take files: the longest, then those of most tests."""
+    if not hasattr(config, "workerinput"):
+        return
+    sizes = Counter(item.path for item in items)
+
+    def place(item):
+        known = [at for at, name in enumerate(_LONGEST) if item.nodeid.startswith(name)]
+        return (known[0], 0) if known else (len(_LONGEST), -sizes[item.path])
+
+    items.sort(key=place)  # which leaves tests of one file in their order, and together
 
 
 def pytest_xdist_make_scheduler(config, log):

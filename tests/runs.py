@@ -15,6 +15,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 
@@ -33,7 +34,7 @@ from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empt
 from profiler.table.run import Run
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
-from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest import RunInfo, info_document, parse_info
 
 __all__ = [
     "EPOCH",
@@ -43,6 +44,7 @@ __all__ = [
     "TINY_SPANS",
     "Command",
     "make_call",
+    "make_info",
     "make_run",
     "make_span",
     "tiny_run",
@@ -128,7 +130,13 @@ TINY_COMMANDS = (
     Command(3, "rbln:0", _LEFT, "compute", "conv", 920, 60, "Conv"),
 )
 
-TINY_INFO = RunInfo(
+
+def make_info(producer: str = "test", **described: Any) -> RunInfo:
+    """What a manifest with these keys says; raises ValueError for what none can say."""
+    return parse_info({"producer": producer, **described})
+
+
+TINY_INFO = make_info(
     producer="capture",
     model="tiny-sd3",
     pipeline="StableDiffusion3Pipeline",
@@ -148,7 +156,7 @@ TINY_INFO = RunInfo(
         "writing_ns": 300_000,
         "backpressure_ns": 0,
         "conversion_ns": 2_000_000,
-        "method": "measured before the run",
+        "estimated_by": ["onnxruntime"],
     },
     warmup={"runs": 1, "duration_ns": 800, "calls": 4},
     attribution={"transformer": {"attributed_ns": 99, "total_ns": 100, "share": 0.99}},
@@ -226,8 +234,7 @@ def write_tiny_bundle(parent: Path, run_id: str = "20270115-080000-tiny", **info
         for call in TINY_CALLS:
             bundle.write_call(call, _builder(call.index).build())
         bundle.write_host(TINY_SPANS, _builder(NO_CALL).build(), ROOT_DEVICE)
-        fields = {name: getattr(TINY_INFO, name) for name in TINY_INFO.__slots__}
-        return bundle.finish(RunInfo(**{**fields, **info}))
+        return bundle.finish(parse_info({**info_document(TINY_INFO), **info}))
 
 
 def _builder(call: int) -> CommandBuilder:

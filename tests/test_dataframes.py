@@ -11,12 +11,12 @@ import profiler
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import markdown, tables
 from profiler.analysis.selection import Selection
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from tests.runs import tiny_run, write_tiny_bundle
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs" / "tables.md").read_text(encoding="utf-8")
-LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+LOSS = Loss(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
 NAMES = [table.name for table in tables()]
 VALUES = ("losses", "findings")  # attributes that are tuples of values
 

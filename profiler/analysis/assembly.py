@@ -50,6 +50,7 @@ def _summary(inputs: Inputs) -> RunSummary:
         devices=info.devices,
         submodules=info.submodules,
         settings=run_settings(info.settings, info.pipeline_settings),
+        recording=info.recording,
         overhead=info.overhead,
         warmup=info.warmup,
         attribution=info.attribution,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import polars as pl
 
@@ -22,6 +22,16 @@ from profiler.analysis.steps.summary import StepSummary
 from profiler.errors import InputError
 from profiler.events import Loss
 from profiler.table.pandas_frames import to_pandas
+from profiler.trace.manifest_fields import (
+    Attribution,
+    Device,
+    Hardware,
+    Overhead,
+    Recording,
+    Setting,
+    Submodule,
+    Warmup,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -31,7 +41,7 @@ __all__ = ["Analysis", "RunSummary"]
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What ran. The mappings are those of `RunInfo`, as the run's producer filled them.
+    """What ran, as the run's producer told it (`RunInfo`); `settings` with those that differ.
 
     `started` is the UTC time of the first event, ISO 8601 to the second, "" where the trace's
     clock is not the time of day. `calls`, `traced_calls` (with `ops_traced`) and `commands` count
@@ -45,13 +55,14 @@ class RunSummary:
     started: str
     command_line: tuple[str, ...]
     versions: Mapping[str, str]
-    hardware: Mapping[str, Any]
-    devices: Mapping[str, Mapping[str, Any]]
-    submodules: Mapping[str, Mapping[str, Any]]
-    settings: Mapping[str, Any]
-    overhead: Mapping[str, Any]
-    warmup: Mapping[str, Any]
-    attribution: Mapping[str, Any]
+    hardware: Hardware
+    devices: Mapping[str, Device]
+    submodules: Mapping[str, Submodule]
+    settings: Mapping[str, Setting]
+    recording: Recording | None
+    overhead: Overhead
+    warmup: Warmup | None
+    attribution: Mapping[str, Attribution]
     calls: int
     traced_calls: int
     commands: int

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -10,6 +9,7 @@ import polars as pl
 
 from profiler.errors import InputError
 from profiler.events import NO_CALL
+from profiler.filters import step_range
 from profiler.table.run import Run
 
 __all__ = ["Selection", "select", "steps_of"]
@@ -70,12 +70,11 @@ def steps_of(run: Run, entries: Sequence[str]) -> set[int]:
     existing = sorted({*run.calls["step"].unique(), *run.spans["step"].unique()} - {-1})
     found: set[int] = set()
     for entry in entries:
-        match = re.fullmatch(r"(\d+)(?:-(\d+))?", entry.strip())
+        between = step_range(entry)
         if entry.strip() == "last":
             wanted = set(existing[-1:])
-        elif match:
-            first, last = int(match[1]), int(match[2] or match[1])
-            wanted = {step for step in existing if first <= step <= last}
+        elif between is not None:
+            wanted = {step for step in existing if between[0] <= step <= between[1]}
         else:
             wanted = set()
         if not wanted:
@@ -89,7 +88,7 @@ def _existing_steps(existing: Sequence[int]) -> str:
         return "it has no steps"
     whole = len(existing) == existing[-1] - existing[0] + 1
     names = f"{existing[0]}-{existing[-1]}" if whole else ", ".join(map(str, existing))
-    return f"there is {names}; write 7, 0-3 or last"
+    return f"there is {names}; write 7, 0-3, 0-3,7 or last"
 
 
 def _names(*columns: pl.Series) -> list[str]:

@@ -12,7 +12,7 @@ _DTYPE_NAMES: dict[Any, str] = {}
 
 def described(value: Any) -> str:
     """An array or tensor as "dtype[d0,d1,…]", "" for anything else and for what does not tell
-    (torch's nested tensors have no shape)."""
+    (nested tensors have no shape)."""
     try:
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return f"{_dtype_name(value.dtype)}[{','.join(map(str, value.shape))}]"
@@ -35,7 +35,7 @@ def _dtype_name(dtype: Any) -> str:
     try:
         return _DTYPE_NAMES[dtype]
     except (KeyError, TypeError):  # new, or without a hash
-        name = str(dtype).removeprefix("torch.")
+        name = str(dtype).rpartition(".")[2]
     if isinstance(dtype, Hashable):
         _DTYPE_NAMES[dtype] = name
     return name

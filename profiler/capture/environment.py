@@ -8,27 +8,19 @@ import platform
 import re
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+
+from profiler.capture.registry import backends
+from profiler.trace.manifest_fields import Hardware, quantity
 
 __all__ = ["hardware", "versions"]
 
-_PACKAGES = (
-    "profile-sd3",
-    "onnxruntime",
-    "onnx",
-    "numpy",
-    "torch",
-    "diffusers",
-    "transformers",
-    "optimum-onnx",
-    "optimum-rbln",
-    "rebel-compiler",
-)
+_PACKAGES = ("profile-sd3", "numpy", "diffusers", "transformers")  # and those of backends
 
 
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that take part in a run."""
-    found = {package: _version(package) for package in _PACKAGES}
+    of_backends = [package for backend in backends() for package in backend.packages]
+    found = {package: _version(package) for package in (*_PACKAGES, *of_backends)}
     known = {package: version for package, version in found.items() if version}
     return {"python": platform.python_version(), **known}
 
@@ -45,16 +37,16 @@ def _version(package: str) -> str:
     return found[1] if found else ""
 
 
-def hardware() -> dict[str, Any]:
+def hardware() -> Hardware:
     """CPU model, cores that the process may use, memory in bytes, operating system."""
     affinity = getattr(os, "sched_getaffinity", None)
     cores = sorted(affinity(0)) if affinity else list(range(os.cpu_count() or 1))
-    return {
-        "cpu": _cpu_name(),
-        "cores": len(cores),
-        "memory_bytes": _memory_bytes(),
-        "system": f"{platform.system()} {platform.release()} {platform.machine()}",
-    }
+    return Hardware(
+        cpu=_cpu_name(),
+        cores=len(cores),
+        memory_bytes=_memory_bytes(),
+        system=f"{platform.system()} {platform.release()} {platform.machine()}",
+    )
 
 
 @functools.cache
@@ -68,8 +60,8 @@ def _cpu_name() -> str:
     return platform.processor() or platform.machine()
 
 
-def _memory_bytes() -> int:
+def _memory_bytes() -> int | None:
     try:
-        return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+        return quantity(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
     except (ValueError, OSError, AttributeError):
-        return -1
+        return None

@@ -1,21 +1,23 @@
 """Forked children: what is being recorded stays the parent's, whoever has begun it.
 
-Sessions, with and without the switch, are abandoned in the child; torch's profiler is forgotten.
+Sessions, with and without the switch, are abandoned in the child; what a backend keeps of the
+process is forgotten.
 """
 
 from __future__ import annotations
 
 import os
-import sys
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 from profiler.capture.recorder import Scope, enter
 
-__all__ = ["abandon_in_children"]
+__all__ = ["abandon_in_children", "forget_in_children"]
 
 _SESSIONS: weakref.WeakSet[Any] = weakref.WeakSet()
 _watching: list[bool] = []
+_forgetting: list[Callable[[], None]] = []
 
 
 def abandon_in_children(session: Any) -> None:
@@ -26,11 +28,15 @@ def abandon_in_children(session: Any) -> None:
     _SESSIONS.add(session)
 
 
+def forget_in_children(forget: Callable[[], None]) -> None:
+    """Call `forget()`, once sessions are abandoned, in every child that is forked of a process that
+    has had one."""
+    _forgetting.append(forget)
+
+
 def _in_child() -> None:
     for session in list(_SESSIONS):
         session.abandon()
-    torch_operators = sys.modules.get("profiler.capture.torch_operators")
-    tracing = getattr(torch_operators, "TRACING", None)  # None while it is being imported
-    if tracing is not None:
-        tracing.forget()
+    for forget in _forgetting:
+        forget()
     enter(Scope())

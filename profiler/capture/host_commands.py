@@ -21,7 +21,16 @@ import numpy.typing as npt
 
 from profiler.capture.recorder import HostCommands, HostWork, Recorder
 from profiler.capture.timeline import STAGES, PipelineCall
-from profiler.events import HOST_TRACK, NO_PIPELINE, NO_STEP, ROOT_DEVICE, Loss, Span, Track
+from profiler.events import (
+    HOST_TRACK,
+    NO_PIPELINE,
+    NO_STEP,
+    ROOT_DEVICE,
+    DropKind,
+    Loss,
+    Span,
+    Track,
+)
 from profiler.trace.bundle import HOST_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int32s, Int64s
 from profiler.trace.join import join_commands, take_commands
@@ -63,7 +72,7 @@ class HostPieces:
     def losses(self) -> Iterator[Loss]:
         """The commands that are missing."""
         for reason, count in self._lost.items():
-            yield Loss("dropped_events", HOST_NAME, count, "events", reason)
+            yield Loss(DropKind.DROPPED_EVENTS, HOST_NAME, count, "events", reason)
 
     def _joined(self) -> CommandColumns:
         """All that waits, numbered on from the pieces before it."""

@@ -1,6 +1,6 @@
 """Callbacks when a library is imported: nothing is imported that the script does not import.
 
-    when_imported("onnxruntime", patch)   # at once, if it is there already
+    when_imported("diffusers", patch)   # at once, if it is there already
 
 A finder at the head of `sys.meta_path` waits for the names, lets the other finders find the
 module, and has the callback run when the module's code has run. It takes itself away with the last

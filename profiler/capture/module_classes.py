@@ -7,16 +7,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from itertools import islice
-from typing import Any
 
 __all__ = ["known_modules"]
 
 _MOST = 20_000  # modules of a submodule; SD3.5 large has some 1,500
 
 
-def known_modules(classes: Mapping[str, str]) -> dict[str, Any]:
-    """What the manifest says of a submodule's modules; "" is the path of the submodule itself.
+def known_modules(classes: Mapping[str, str]) -> dict[str, str]:
+    """`Submodule.modules` of the manifest; "" is the path of the submodule itself.
 
     Nothing where no class is known; of more than 20,000 modules the first.
     """
-    return {"modules": dict(islice(classes.items(), _MOST))} if classes else {}
+    return dict(islice(classes.items(), _MOST))

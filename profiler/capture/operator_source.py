@@ -1,4 +1,4 @@
-"""Where the operators of a submodule come from: one `OperatorSource` for each, opened on attaching.
+"""Where the operators of a submodule come from: an `OperatorSource`, which its `Backend` opens.
 
 A source is told of every invocation of its submodule before and after it, and of the pipeline calls
 around them. When the run has ended it yields what each recorded invocation executed.
@@ -6,7 +6,7 @@ around them. When the run has ended it yields what each recorded invocation exec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
@@ -14,10 +14,9 @@ from typing import Any, Protocol
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.selection import ALL, CallSelection
 from profiler.capture.timeline import PipelineCall
-from profiler.capture.torch_hooks import is_module
-from profiler.errors import InputError
 from profiler.events import Loss
 from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = [
     "OperatorSource",
@@ -25,7 +24,6 @@ __all__ = [
     "SourceRequest",
     "SourceSummary",
     "TimedCall",
-    "open_source",
 ]
 
 
@@ -68,7 +66,7 @@ class SourceSummary:
     losses: tuple[Loss, ...] = ()
     backend: str = ""
     timed: tuple[TimedCall, ...] = ()
-    known: Mapping[str, Any] = field(default_factory=dict)
+    known: Submodule = field(default_factory=Submodule)
 
 
 class OperatorSource(Protocol):
@@ -87,6 +85,10 @@ class OperatorSource(Protocol):
     def after(self, invocation: Invocation) -> None:
         """It has returned, or failed: `invocation.failed`."""
 
+    def leave_out(self, invocation: Invocation) -> None:
+        """In place of `before`: the submodule is about to run for an invocation that the
+        selection leaves out, as if nobody traced. `after` is not called."""
+
     def close(self) -> None:
         """Trace no more, and leave the submodule as it was; again without effect."""
 
@@ -101,57 +103,16 @@ class OperatorSource(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class SourceRequest:
-    """Whose operators are to be traced: `part` is the torch module, or what holds the session, of
-    `submodule` on `device`. `folder` exists while the run lasts, for files of the source.
-    `selection` says in which calls; `owner` is the pipeline's submodule that the part is of."""
+    """Whose operators are to be traced: `part` is what executes `submodule` on `device`. `folder`
+    exists while the run lasts, for files of the source. A profiler that keeps so many events is
+    renewed before `event_cap`, None: before its own limit. `selection` says in which calls; `owner`
+    is the pipeline's submodule that the part is of."""
 
     submodule: str
     part: Any
     device: str
     folder: Path
     recorder: Recorder
-    event_cap: int
+    event_cap: int | None = None
     selection: CallSelection = ALL
     owner: Any = None
-
-
-def open_source(request: SourceRequest) -> OperatorSource | None:
-    """The source for a part, hooked into it; None where its operators cannot be traced.
-
-    Raises InputError where the part is nothing that runs operators.
-    """
-    if is_module(request.part):
-        from profiler.capture.torch_operators import TorchOperators, TorchPause
-
-        if request.selection.nothing:
-            return TorchPause(request.recorder)
-        module = TorchOperators.of(request)
-        return _selected(module, request, module.leave_out)
-    if request.selection.nothing:
-        return None
-    from profiler.capture.rbln import RblnRuntimes
-
-    runtimes = RblnRuntimes.of(request)
-    if runtimes is not None:
-        return _selected(runtimes, request, runtimes.leave_out)
-    if getattr(request.owner, "rbln_config", None) is not None:
-        return None  # of optimum-rbln's, with runtimes elsewhere
-    if not (hasattr(request.part, "open_session") or hasattr(request.part, "session")):
-        raise InputError(
-            f"{request.submodule} holds no ONNX Runtime session, so its operators cannot be "
-            "traced: use ops='none' or activate_profiler=False"
-        )
-    from profiler.capture.onnxruntime import ProfiledPart
-
-    part = ProfiledPart(request)
-    return _selected(part, request, part.leave_out)
-
-
-def _selected(
-    source: OperatorSource, request: SourceRequest, leave_out: Callable[[Invocation], None]
-) -> OperatorSource:
-    if not request.selection.mixed:
-        return source
-    from profiler.capture.selected_calls import SelectedCalls
-
-    return SelectedCalls(source, request.selection, leave_out)

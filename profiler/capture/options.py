@@ -17,7 +17,7 @@ _FORM = '{"text_encoder": {"device": 0, "activate_profiler": True}}'
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleOptions:
-    """What RBLN's configuration says of one submodule: `activate_profiler` False keeps its call
+    """What a configuration says of one submodule: `activate_profiler` False keeps its call
     spans and leaves out its operators; `device` is where it is expected to run, None: anywhere."""
 
     activate_profiler: bool = True
@@ -99,7 +99,7 @@ def _checked_entry(name: str, entry: Mapping[str, Any]) -> SubmoduleOptions:
 
 
 def _device(name: str, device: Any) -> str | None:
-    """A device as "cpu:1", or as RBLN writes it: an index, of whatever kind the pipeline uses."""
+    """A device as "cpu:1", or as an index, of whatever kind the pipeline uses."""
     if device is None:
         return None
     if isinstance(device, bool) or not isinstance(device, (int, str)) or device == "":

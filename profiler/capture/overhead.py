@@ -4,7 +4,7 @@ Measured: the median duration of a submodule's traced calls less that of its unt
 bootstrap interval. The first call of either kind stands apart, and calls are compared with calls
 of the same input shapes alone, at least three of either kind.
 
-Estimated: the profilers of ONNX Runtime and torch build a record of each executed operator. What
+Estimated: the profiler of a runtime builds a record of each executed operator. What
 that takes is measured on a chain of small operators, run with and without profiling in turn; the
 median difference per record times the events of a run estimates what tracing added to it. Where
 that is not known either, or says that tracing took longer than all that ran, no sum is stated.
@@ -17,11 +17,21 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
+from msgspec import structs
 
 from profiler.capture.event_cost import EventCost
-from profiler.capture.onnx_cost import onnx_event_cost
 from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.capture.registry import backend_named
+from profiler.resampling import Bootstrap
+from profiler.trace.manifest_fields import (
+    Calibration,
+    CallCounts,
+    MeasuredCost,
+    Overhead,
+    ShareOf,
+    UnknownCost,
+    WhyUnknown,
+)
 
 __all__ = [
     "CallCost",
@@ -32,33 +42,7 @@ __all__ = [
     "tracing_cost",
 ]
 
-_ESTIMATED = {
-    "onnxruntime": "estimated: ONNX Runtime's cost per recorded node, measured on this machine on "
-    "a chain of 200 elementwise nodes on all cores, with and without profiling in turn (median and "
-    "quartiles of pairs), times the operator events",
-    "torch": "estimated: torch.profiler's cost per recorded event, with our hooks, measured on "
-    "this machine on a chain of transformer blocks, with and without in turn (median of pairs, CPU "
-    "time), times the operator events, those of host work included",
-}
-_MEASURED = (
-    "measured: median duration of traced less untraced calls of the same submodule and input "
-    "shapes, the first of either kind apart, times its traced calls; 95 % bootstrap intervals"
-)
-_UNKNOWN = {
-    "onnxruntime": "what recording ONNX Runtime's nodes cost could not be measured, the machine "
-    "was too busy: trace some calls only (calibrate), and the run measures it",
-    "rbln": "what tracing RBLN's runtimes cost was not measured: trace some of their calls only "
-    "(calibrate), and the run measures it",
-    "torch": "what recording torch's operators cost could not be measured: trace some calls only "
-    "(calibrate), and the run measures it",
-}
-_UNKNOWN_BACKEND = "what recording operators cost was not measured"
-_IMPLAUSIBLE = (
-    "what recording operators cost is not known: the estimate, {} an event, is more than all that "
-    "ran took, so the machine was too busy for it"
-)
-_HOOKS = "hooks: time in the profiler's own code, in pipeline calls and around all others"
-_RESAMPLES, _SEED = 2_000, 0
+_MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: beyond it nothing was measured
 _FEWEST = 3  # calls of either kind below which nothing is measured
 
 
@@ -86,26 +70,26 @@ class CallCost:
     def factor(self) -> float:
         return self.untraced_median_ns / self.traced_median_ns
 
-    def calibration(self) -> dict[str, float]:
-        """What the manifest says of the submodule."""
+    def calibration(self) -> Calibration | None:
+        """What the manifest says of the submodule; None for a factor that nothing can have."""
         low, high = self.factor_interval
-        found = {"factor": self.factor, "low": low, "high": high}
-        return {key: round(value, 6) for key, value in found.items()}
+        if not 1 / _MOST_FACTOR <= self.factor <= _MOST_FACTOR:
+            return None
+        return Calibration(factor=round(self.factor, 6), low=round(low, 6), high=round(high, 6))
 
-    def as_dict(self, events: float) -> dict[str, Any]:
+    def measured(self, events: float) -> MeasuredCost:
         """What the manifest's `overhead` says; `events` are the operator events of a call."""
         low, high = self.call_interval_ns
-        found = {
-            "traced_calls": self.traced,
-            "untraced_calls": self.untraced,
-            "traced_median_ns": self.traced_median_ns,
-            "untraced_median_ns": self.untraced_median_ns,
-            "call_ns": self.call_ns,
-            "call_low_ns": low,
-            "call_high_ns": high,
-            "event_ns": self.call_ns / events if events else None,
-        }
-        return {key: round(value, 1) for key, value in found.items() if value is not None}
+        return MeasuredCost(
+            traced_calls=self.traced,
+            untraced_calls=self.untraced,
+            traced_median_ns=round(self.traced_median_ns, 1),
+            untraced_median_ns=round(self.untraced_median_ns, 1),
+            call_ns=round(self.call_ns, 1),
+            call_low_ns=round(low, 1),
+            call_high_ns=round(high, 1),
+            event_ns=round(self.call_ns / events, 1) if events else None,
+        )
 
 
 def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
@@ -117,15 +101,15 @@ def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
     untraced, traced = _comparable(calls)
     if min(len(untraced), len(traced)) < _FEWEST or np.median(traced) <= 0:
         return None
-    generator = np.random.default_rng(_SEED)
-    with_, without = _medians(traced, generator), _medians(untraced, generator)
+    found = Bootstrap().compare(untraced, traced)
+    low, high = found.low or 0.0, found.high or 0.0  # there are several calls of either kind
     return CallCost(
         len(traced),
         len(untraced),
-        float(np.median(traced)),
-        float(np.median(untraced)),
-        _interval(with_ - without),
-        _interval(without / np.maximum(with_, 1)),
+        found.new,
+        found.base,
+        (low, high),
+        (found.base / max(found.base + high, 1), found.base / max(found.base + low, 1)),
     )
 
 
@@ -150,25 +134,13 @@ def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
     return steady
 
 
-def _medians(durations_ns: list[int], generator: np.random.Generator) -> NDArray[np.float64]:
-    """Medians of resamples with replacement, float64 [_RESAMPLES]."""
-    values = np.array(durations_ns, dtype=np.float64)
-    picked = generator.integers(len(values), size=(_RESAMPLES, len(values)))
-    return np.asarray(np.median(values[picked], axis=1), dtype=np.float64)
-
-
-def _interval(values: NDArray[np.float64]) -> tuple[float, float]:
-    low, high = np.percentile(values, (2.5, 97.5))
-    return float(low), float(high)
-
-
 def measured_costs(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCost]:
     """The cost of tracing by submodule, of those that have calls to compare."""
     costs = {submodule: call_cost(timed) for submodule, timed in _timed(sources).items()}
     return {submodule: cost for submodule, cost in costs.items() if cost is not None}
 
 
-def too_few(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, dict[str, int]]:
+def too_few(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCounts]:
     """By submodule, how many calls could be compared of those that have too few for it, though
     calls of both kinds ran."""
     found = {}
@@ -176,7 +148,7 @@ def too_few(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, dict[str,
         kinds = {call.traced for call in timed}
         untraced, traced = map(len, _comparable(timed))
         if len(kinds) == 2 and min(untraced, traced) < _FEWEST:
-            found[submodule] = {"traced_calls": traced, "untraced_calls": untraced}
+            found[submodule] = CallCounts(traced_calls=traced, untraced_calls=untraced)
     return found
 
 
@@ -194,7 +166,7 @@ def tracing_cost(
     end_to_end_ns: int,
     outside_ns: int = 0,
     waited_ns: int = 0,
-) -> dict[str, Any]:
+) -> Overhead:
     """The manifest's `overhead`, but for writing: `costs` where measured, and estimates for all
     other events, those of host work included. Without `share` where some backend's cost is not
     known, or nothing ran.
@@ -202,45 +174,48 @@ def tracing_cost(
     `end_to_end_ns` is the time of pipeline calls, `outside_ns` that in calls outside them; threads
     of the script waited `waited_ns` for files.
     """
-    found: dict[str, Any] = {
-        "hooks_ns": hooks_ns,
-        "operator_events": sum(summary.events + summary.host_events for _, summary in sources),
-    }
-    if few := too_few(sources):
-        found["too_few"] = few
-    methods = []
     measured = _of_the_run(sources, costs)
-    if costs:
-        found["measured"] = measured.by_submodule
-        methods.append(_MEASURED)
     total_ns = end_to_end_ns + outside_ns
     estimate = _estimate(_not_measured(sources, costs), total_ns)
+    found = Overhead(
+        hooks_ns=hooks_ns,
+        operator_events=sum(summary.events + summary.host_events for _, summary in sources),
+        too_few=too_few(sources),
+        measured=measured.by_submodule,
+    )
     if estimate.unknown:
-        return {**found, "method": "; ".join([*methods, _HOOKS, *estimate.unknown])}
-    cost_ns = measured.cost_ns + estimate.cost_ns
+        return structs.replace(found, unknown=estimate.unknown)
+    cost_ns = round(measured.cost_ns + estimate.cost_ns)
+    found = structs.replace(found, operators_ns=cost_ns)
     if estimate.events or not costs:
-        event_ns = estimate.cost_ns / estimate.events if estimate.events else 0.0
-        found["estimated_events"] = estimate.events
-        found["operator_event_ns"] = round(event_ns, 1)
-        if estimate.spread is not None:
-            low, high = estimate.spread
-            found |= {"operator_event_low_ns": round(low, 1)}
-            found |= {"operator_event_high_ns": round(high, 1), "noisy": estimate.noisy}
-        methods += estimate.methods
-    found["operators_ns"] = round(cost_ns)
+        found = structs.replace(found, **_estimated(estimate))
     if measured.interval_ns is not None and not estimate.events:
-        low, high = measured.interval_ns
-        found |= {"operators_low_ns": round(low), "operators_high_ns": round(high)}
+        low, high = map(round, measured.interval_ns)
+        found = structs.replace(found, operators_low_ns=low, operators_high_ns=high)
     if total_ns:
-        found["share"] = (hooks_ns + found["operators_ns"] + waited_ns) / total_ns
-        found["share_of"] = _share_of(end_to_end_ns, outside_ns)
-    return {**found, "method": "; ".join([*methods, _HOOKS])}
+        share = (hooks_ns + cost_ns + waited_ns) / total_ns
+        found = structs.replace(found, share=share, share_of=_share_of(end_to_end_ns, outside_ns))
+    return found
 
 
-def _share_of(end_to_end_ns: int, outside_ns: int) -> str:
+def _estimated(estimate: _Estimate) -> dict[str, Any]:
+    """The fields of the manifest's `overhead` that come of estimates."""
+    event_ns = estimate.cost_ns / estimate.events if estimate.events else 0.0
+    low, high = estimate.spread or (None, None)
+    return {
+        "estimated_by": estimate.backends,
+        "estimated_events": estimate.events,
+        "operator_event_ns": round(event_ns, 1),
+        "operator_event_low_ns": None if low is None else round(low, 1),
+        "operator_event_high_ns": None if high is None else round(high, 1),
+        "noisy": estimate.spread is not None and estimate.noisy,
+    }
+
+
+def _share_of(end_to_end_ns: int, outside_ns: int) -> ShareOf:
     if not outside_ns:
-        return "end to end"
-    return "end to end and other calls" if end_to_end_ns else "the time in calls"
+        return ShareOf.END_TO_END
+    return ShareOf.BOTH if end_to_end_ns else ShareOf.CALLS
 
 
 def _not_measured(
@@ -257,47 +232,43 @@ def _not_measured(
 
 @dataclass(frozen=True, slots=True)
 class _Estimate:
-    """What `events` cost by the estimates that `methods` name; `unknown` says of which backends
-    there is none. `spread` are quartiles of what one event costs, None where nobody knows them."""
+    """What `events` of `backends` cost by estimates; `unknown` says where there is none, and why.
+    `spread` are quartiles of what one event costs, None where nobody knows them."""
 
     events: int
     cost_ns: float
-    methods: tuple[str, ...]
-    unknown: tuple[str, ...]
+    backends: tuple[str, ...]
+    unknown: tuple[UnknownCost, ...]
     spread: tuple[float, float] | None = None
     noisy: bool = False
 
 
 def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
     """`total_ns` is all that ran, 0 where nobody knows: tracing cannot have taken longer."""
-    methods, unknown, known = [], [], []
+    backends, unknown, known = [], [], []
     for backend, count in events.items():
         cost = event_cost(backend)
         if cost is None:
-            unknown.append(_UNKNOWN.get(backend, _UNKNOWN_BACKEND))
+            measurable = backend_named(backend).measures_events
+            why = WhyUnknown.TOO_BUSY if measurable else WhyUnknown.NOT_MEASURED
+            unknown.append(UnknownCost(why=why, backend=backend))
         else:
             known.append((count, cost))
-            methods.append(_ESTIMATED[backend])
+            backends.append(backend)
     total, cost_ns = sum(events.values()), sum(count * cost.ns for count, cost in known)
     if total_ns and cost_ns > total_ns:
-        unknown.append(_IMPLAUSIBLE.format(f"{cost_ns / total / 1_000:.1f} µs"))
+        event_ns = round(cost_ns / total, 1)
+        unknown.append(UnknownCost(why=WhyUnknown.IMPLAUSIBLE, event_ns=event_ns))
     spread = None
     if len(known) == 1 and known[0][1].low_ns is not None and known[0][1].high_ns is not None:
         spread = known[0][1].low_ns, known[0][1].high_ns
     noisy = any(cost.noisy for _, cost in known)
-    return _Estimate(total, cost_ns, tuple(methods), tuple(unknown), spread, noisy)
+    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), spread, noisy)
 
 
 def event_cost(backend: str) -> EventCost | None:
     """What one recorded event costs, measured now; None where that is not known."""
-    if backend == "onnxruntime":
-        return onnx_event_cost()
-    if backend == "torch":
-        from profiler.capture.torch_cost import torch_event_ns
-
-        event_ns = torch_event_ns()
-        return None if event_ns is None else EventCost(event_ns)
-    return None
+    return backend_named(backend).event_cost()
 
 
 @dataclass(frozen=True, slots=True)
@@ -305,7 +276,7 @@ class _Measured:
     """The measured submodules together; `interval_ns` adds up theirs, so it is no narrower than
     one of 95 %. None where nothing is measured."""
 
-    by_submodule: dict[str, dict[str, Any]]
+    by_submodule: dict[str, MeasuredCost]
     cost_ns: float
     interval_ns: tuple[float, float] | None
 
@@ -317,7 +288,7 @@ def _of_the_run(
     for submodule, cost in costs.items():
         own = [summary for name, summary in sources if name == submodule]
         traced = sum(call.traced for summary in own for call in summary.timed)
-        by_submodule[submodule] = cost.as_dict(sum(s.events for s in own) / traced)
+        by_submodule[submodule] = cost.measured(sum(s.events for s in own) / traced)
         cost_ns += cost.call_ns * traced
         bounds.append([bound * traced for bound in cost.call_interval_ns])
     if not bounds:

@@ -1,8 +1,11 @@
 """The recording of a process that is switched on: what it watches, its one session, its end.
 
-Pipelines and ONNX Runtime sessions are noticed as the script uses them (`new_pipelines`,
-`onnx_sessions`) and recorded in one session: one bundle a process. The session is opened on the
-first use, so a process that runs no model leaves nothing.
+Pipelines, and what backends watch for outside them, are noticed as the script uses them and
+recorded in one session: one bundle a process. The session is opened on the first use, so a process
+that runs no model leaves nothing.
+
+Backends of other packages are looked up when the first library that is watched has been imported,
+or when code switches profiling on: the start of an interpreter does not pay for that.
 """
 
 from __future__ import annotations
@@ -13,31 +16,23 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+from profiler.capture.backend import Backend, StandalonePart, Watcher
 from profiler.capture.imports import forget, when_imported
-from profiler.capture.new_pipelines import NewPipelines
 from profiler.capture.notices import notice
-from profiler.capture.onnx_bare import BareSession
-from profiler.capture.onnx_sessions import OnnxSessions
 from profiler.capture.options import Options, parse_config
+from profiler.capture.pipelines.discovery import NewPipelines
 from profiler.capture.process_end import ProcessEnd
+from profiler.capture.registry import backends, built_in
 from profiler.capture.settings import Settings
 from profiler.errors import InputError
 
-__all__ = ["OWN", "SwitchedOn", "open_session"]
+__all__ = ["SwitchedOn", "open_session"]
 
-_DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # where DiffusionPipeline is defined
-_ONNXRUNTIME = "onnxruntime.capi.onnxruntime_inference_collection"  # and InferenceSession
-OWN = {
-    "profiler.pipelines.sd3": "StableDiffusion3Pipeline",
-    "profiler.pipelines.flux": "FluxPipeline",
-    "profiler.pipelines.qwen_image": "QwenImagePipeline",
-}
-"""Modules of our own pipelines, and the class in each."""
 _NO_STEPS = (
     "this chooses steps of a pipeline alone, and a session outside of pipelines has none: "
     "its calls are recorded without operators"
@@ -61,25 +56,49 @@ class SwitchedOn:
         self._attachments: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
         self._pipelines = NewPipelines(self._attach)
-        self._sessions = OnnxSessions(self._recording, self._open_source)
-        self._libraries: dict[str, Callable[[Any], None]] = {
-            _DIFFUSERS: self._pipelines.watch_diffusers,
-            _ONNXRUNTIME: self._sessions.watch,
-        }
-        for module, name in OWN.items():
-            self._libraries[module] = self._watch_own(name)
+        self._watchers: dict[str, Watcher] = {}  # by backend, "" for pipelines
+        self._others_asked = False  # whether other packages' backends have been
         self._end = ProcessEnd(self.close, self._forked)
-
-    def _watch_own(self, name: str) -> Callable[[Any], None]:
-        return lambda module: self._pipelines.watch_class(getattr(module, name))
 
     def switch_on(self, settings: Settings, *, by_environment: bool = False) -> None:
         """Watch for pipelines and sessions; nothing is written before the first is used."""
         self.settings, self.by_environment = settings.absolute(), by_environment
         self._end.watch()
         _tell(self.settings, process=os.getpid())
-        for name, callback in self._libraries.items():
+        self._watchers.setdefault("", self._pipelines)
+        self._add_watchers(built_in())
+        for watcher in list(self._watchers.values()):
+            self._watch(watcher)
+        if not by_environment:
+            self._ask_others()
+
+    def _add_watchers(self, asked: Iterable[Backend]) -> None:
+        for backend in asked:
+            if backend.name not in self._watchers:
+                watcher = backend.watch(self)
+                if watcher is not None:
+                    self._watchers[backend.name] = watcher
+
+    def _watch(self, watcher: Watcher) -> None:
+        for name, callback in watcher.libraries.items():
             when_imported(name, self._on_import(callback))
+
+    def _ask_others(self) -> None:
+        """Have backends of other packages watch as well: once, when it costs no process that runs
+        no model anything."""
+        if self._others_asked:
+            return
+        self._others_asked = True
+        known = set(self._watchers)
+        for backend in backends():
+            try:
+                self._add_watchers([backend])
+                if backend.name in self._watchers and backend.name not in known:
+                    self._watch(self._watchers[backend.name])
+            except Exception as error:  # noqa: BLE001 - of another package
+                notice(
+                    f"the backend {backend.name} does not watch: {type(error).__name__}: {error}"
+                )
 
     def switch_off(self, failure: str = "") -> Path | None:
         """Close the session and leave everything as it was. Returns the bundle's folder, None
@@ -87,8 +106,9 @@ class SwitchedOn:
 
         From the first moment on nothing new is recorded: threads may run models all the while.
         """
-        for name in self._libraries:
-            forget(name)
+        for watcher in self._watchers.values():
+            for name in watcher.libraries:
+                forget(name)
         with self._lock:
             session, settings = self._session, self.settings
             self._session, self.settings, self._opened = None, None, False
@@ -97,8 +117,8 @@ class SwitchedOn:
             with self._end.closing():
                 return _closed(session, settings, failure)
         finally:
-            self._pipelines.undo()
-            self._sessions.undo()
+            for watcher in self._watchers.values():
+                watcher.undo()
             self._end.leave()
 
     def close(self, failure: str) -> None:
@@ -148,7 +168,7 @@ class SwitchedOn:
             attachment.detach()
             self._pipelines.forget_one(pipeline)
 
-    def _recording(self) -> Any:
+    def recording(self) -> Any:
         """The session for what belongs to no pipeline; None while off, and where none can be."""
         if self._opened or self.settings is None:
             return self._session
@@ -165,41 +185,42 @@ class SwitchedOn:
                 self._opened = True
             return self._session
 
-    def _open_source(self, session: Any, bare: BareSession) -> Any:
-        """What traces the operators of a bare session, opened in front of its first run."""
-        from profiler.capture.onnx_profile import EVENT_CAP
-        from profiler.capture.operator_source import SourceRequest, open_source
+    def open_source(self, session: Any, part: StandalonePart) -> Any:
+        """What traces the operators of a part that belongs to no pipeline, opened in front of its
+        first call; None where nothing does."""
+        from profiler.capture.operator_source import SourceRequest
+        from profiler.capture.registry import open_source
         from profiler.capture.run_info import part_facts
         from profiler.trace.bundle import WORK_NAME
 
         if self.settings is None:
             return None
+        submodule, device = part.submodule, part.device
         options = _options(self.settings)
         try:
-            remedy = "give the session providers there"
-            options.check_device(bare.submodule, bare.device, remedy)
+            options.check_device(submodule, device, part.remedy)
         except InputError as error:
-            bare.refused = True
-            notice(f"{bare.submodule} is not profiled: {error}")
+            part.refused = True
+            notice(f"{submodule} is not profiled: {error}")
             _tell(self.settings, failed=str(error))
             return None
-        selection = options.selection(bare.submodule)
+        selection = options.selection(submodule)
         if selection.steps_only and not selection.nothing and not self._steps_said:
             self._steps_said = True
             notice(f"ops {self.settings.ops!r}: {_NO_STEPS}")
         traced = not selection.steps_only
-        session.describe(part_facts(bare.submodule, bare, bare.device, traced=traced))
+        session.describe(part_facts(submodule, part, device, traced=traced))
         if not traced:
             return None
         folder, recorder = session.directory / WORK_NAME, session.recorder
         folder.mkdir(exist_ok=True)
         begin = recorder.clock.now_ns()
         source = open_source(
-            SourceRequest(bare.submodule, bare, bare.device, folder, recorder, EVENT_CAP, selection)
+            SourceRequest(submodule, part, device, folder, recorder, selection=selection)
         )
         recorder.opening_ns += recorder.clock.now_ns() - begin
         if source is not None:
-            session.add_source(source, bare.submodule, lambda: bare.gone)
+            session.add_source(source, submodule, lambda: part.gone)
         return source
 
     def _on_import(self, callback: Callable[[Any], None]) -> Callable[[ModuleType], None]:
@@ -207,6 +228,7 @@ class SwitchedOn:
             if self.settings is not None:
                 self._end.watch_signals()
                 callback(module)
+                self._ask_others()
 
         return imported
 
@@ -220,8 +242,8 @@ class SwitchedOn:
             self._session.abandon()
         self._session, self._opened = None, False
         self._attachments = weakref.WeakKeyDictionary()
-        self._pipelines.forget()
-        self._sessions.forget()
+        for watcher in self._watchers.values():
+            watcher.forget()
         enter(Scope())
 
 

@@ -94,8 +94,8 @@ class ProcessEnd:
     def _on_signal(self, number: int, _frame: FrameType | None) -> None:
         """Close, then die of the signal after all; at once of a second one.
 
-        This runs between two bytecodes of the main thread, which is where torch's profiler can be
-        stopped, if it was started there. The main thread may hold a lock that closing needs: so
+        This runs between two bytecodes of the main thread, which is where a runtime's profiler can
+        be stopped, if it was started there. The main thread may hold a lock that closing needs: so
         another thread sees to it that the process does not wait for itself without end. While the
         interpreter shuts down, Python 3.12 and later start none: then only a second signal does.
         """

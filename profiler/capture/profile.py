@@ -15,12 +15,11 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
-from profiler.capture.attachment import check_devices
 from profiler.capture.clock import Clock, RunClock
-from profiler.capture.onnx_profile import EVENT_CAP
 from profiler.capture.options import check_names, parse_config
+from profiler.capture.pipelines.attachment import check_devices
+from profiler.capture.pipelines.submodules import entries
 from profiler.capture.session import Session
-from profiler.capture.shapes import entries
 from profiler.capture.wraps import is_wrapped
 from profiler.errors import InputError
 from profiler.trace.compression import Compression, check_compression
@@ -38,18 +37,18 @@ def profile(
     out: str | Path = "traces",
     name: str | None = None,
     clock: Clock | None = None,
-    event_cap: int = EVENT_CAP,
+    event_cap: int | None = None,
     compress: Compression = "none",
 ) -> Profile:
     """Profile `pipeline` inside the block that this opens, or in the function it decorates.
 
-    `config` says per submodule, as RBLN's does, whether to trace its operators and on which
+    `config` says per submodule whether to trace its operators and on which
     device it runs: `{"text_encoder": {"device": 0, "activate_profiler": True}}`. `ops` "none"
     records calls only. The bundle is written to a new folder `name` below `out` when the block
-    ends. `event_cap` is the number of events after which ONNX Runtime's profiler drops them;
-    sessions are renewed before. `compress` packs the packets of all files: "none", "deflate" or
-    "zstd". Raises InputError where the pipeline or an option cannot be
-    used, OutputError where `out` cannot be written.
+    ends. `event_cap` is the number of events before which a runtime's profiler is renewed, None:
+    its own limit, after which it drops them. `compress` packs the packets of all files: "none",
+    "deflate" or "zstd". Raises InputError where the pipeline or an option cannot be used,
+    OutputError where `out` cannot be written.
     """
     known = dict.fromkeys(entry.submodule for entry in entries(pipeline))
     options = parse_config(config, ops, known)

@@ -1,6 +1,6 @@
 """What happened in a run, noted while it runs: cheap to write, turned into a bundle afterwards.
 
-The recorder knows nothing of torch, ONNX Runtime or files. Whoever wraps a pipeline tells it when
+The recorder knows nothing of runtimes or files. Whoever wraps a pipeline tells it when
 pipelines, calls and host work begin and end. What is open belongs to the thread (or task) that
 opened it: pipelines that run in threads at the same time never see each other.
 """

@@ -11,17 +11,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from msgspec import structs
+
 from profiler.capture import environment, overhead
-from profiler.capture.onnx_lending import model_path_of
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
+from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorder import Recorder
+from profiler.capture.registry import backend_of
 from profiler.capture.run_losses import run_losses
-from profiler.capture.shapes import device_of, entries, part_of
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
 from profiler.events import ROOT_DEVICE, Loss
 from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import (
+    AttributedTo,
+    Attribution,
+    ClockName,
+    Clocks,
+    Device,
+    Setting,
+    Submodule,
+    Warmup,
+)
 
 __all__ = [
     "PipelineFacts",
@@ -39,15 +51,15 @@ class PipelineFacts:
 
     name: str
     model: str
-    devices: dict[str, dict[str, Any]]
-    submodules: dict[str, dict[str, Any]] = field(default_factory=dict)
+    devices: dict[str, Device]
+    submodules: dict[str, Submodule] = field(default_factory=dict)
     parts: list[LoadedPart] = field(default_factory=list, compare=False)
 
 
 def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
     """Describe `pipeline` as it is now."""
     placement = getattr(pipeline, "placement", None)
-    known = placement.as_dict() if placement is not None else {}
+    known = {} if placement is None else placement.described()
     facts = PipelineFacts(
         name=type(pipeline).__name__,
         model=str(getattr(pipeline, "name_or_path", "") or ""),
@@ -55,7 +67,7 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
     )
     for entry in entries(pipeline):
         device, part = device_of(pipeline, entry), part_of(pipeline, entry)
-        facts.devices[device] = dict(known.get(device, {}))
+        facts.devices[device] = known.get(device, Device())
         traced = options.traces_operators(entry.submodule)
         facts.submodules[entry.submodule] = _submodule(part, device, traced)
         facts.parts.append(loaded_part(entry.submodule, part, device))
@@ -64,7 +76,7 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
 
 def part_facts(submodule: str, part: Any, device: str, *, traced: bool) -> PipelineFacts:
     """Describe a submodule that belongs to no pipeline; `traced`: whether its operators are."""
-    facts = PipelineFacts(name="", model="", devices={device: {}})
+    facts = PipelineFacts(name="", model="", devices={device: Device()})
     facts.submodules[submodule] = _submodule(part, device, traced)
     facts.parts.append(loaded_part(submodule, part, device))
     return _with_weights(facts)
@@ -74,18 +86,15 @@ def _with_weights(facts: PipelineFacts) -> PipelineFacts:
     weights = LoadedWeights()
     weights.add(facts.parts)
     for name, known in facts.submodules.items():
-        known.update(weights.of_submodule(name))
+        facts.submodules[name] = structs.replace(known, **weights.of_submodule(name))
     return facts
 
 
-def _submodule(part: Any, device: str, traced: bool) -> dict[str, Any]:
-    path = model_path_of(part)
+def _submodule(part: Any, device: str, traced: bool) -> Submodule:
+    path = backend_of(part).model_path(part)
     where = path.absolute() if path else None
-    return {
-        "device": device,
-        "activate_profiler": traced,
-        "model": f"{where.parent.name}/{where.name}" if where else "",
-    }
+    model = f"{where.parent.name}/{where.name}" if where else ""
+    return Submodule(device=device, activate_profiler=traced, model=model)
 
 
 def run_info(
@@ -94,7 +103,7 @@ def run_info(
     sources: Sequence[tuple[str, SourceSummary]],
     weights: LoadedWeights,
     *,
-    warmup: Mapping[str, Any] | None = None,
+    warmup: Warmup | None = None,
     writing: Mapping[str, int] | None = None,
     losses: Iterable[Loss] = (),
     failure: str = "",
@@ -118,12 +127,11 @@ def run_info(
         submodules=_submodules(pipelines, sources, costs, weights),
         settings=settings,
         pipeline_settings=pipeline_settings,
-        clocks={
-            "clock": "CLOCK_REALTIME",
-            "monotonic_offset_ns": recorder.clock.monotonic_offset_ns,
-        },
-        overhead={
-            **overhead.tracing_cost(
+        clocks=Clocks(
+            clock=ClockName.REALTIME, monotonic_offset_ns=recorder.clock.monotonic_offset_ns
+        ),
+        overhead=structs.replace(
+            overhead.tracing_cost(
                 sources,
                 costs,
                 recorder.hooks_ns,
@@ -132,8 +140,8 @@ def run_info(
                 (writing or {}).get("backpressure_ns", 0),
             ),
             **(writing or {}),
-        },
-        warmup=dict(warmup or {}),
+        ),
+        warmup=warmup,
         attribution=_attribution(sources),
         losses=run_losses(recorder, summaries, losses, failure),
     )
@@ -144,70 +152,73 @@ def _submodules(
     sources: Sequence[tuple[str, SourceSummary]],
     costs: Mapping[str, overhead.CallCost],
     weights: LoadedWeights,
-) -> dict[str, dict[str, Any]]:
+) -> dict[str, Submodule]:
     """What is known of each submodule: of its pipeline, its sources, and what tracing it costs."""
-    found: dict[str, dict[str, Any]] = {}
+    found: dict[str, Submodule] = {}
     for facts in pipelines:
-        found |= {name: dict(known) for name, known in facts.submodules.items()}
-    for name in found:
-        for key in ("weight_bytes", "shared_weight_bytes"):  # of one pipeline alone
-            found[name].pop(key, None)
-        found[name] |= weights.of_submodule(name)
+        found |= facts.submodules
+    of_one = {"weight_bytes": None, "shared_weight_bytes": None}  # of one pipeline alone
+    for name, known in found.items():
         summaries = [summary for submodule, summary in sources if submodule == name]
-        found[name]["profiled_sessions"] = sum(s.sessions for s in summaries)
+        sessions = sum(summary.sessions for summary in summaries)
+        found[name] = structs.replace(
+            known, profiled_sessions=sessions, **{**of_one, **weights.of_submodule(name)}
+        )
         for summary in summaries:
-            add_known(found[name], summary.known)
+            found[name] = add_known(found[name], summary.known)
     for name, measured in costs.items():
-        found.setdefault(name, {})["calibration"] = measured.calibration()
+        known = found.get(name, Submodule())
+        found[name] = structs.replace(known, calibration=measured.calibration())
     return found
 
 
-def add_known(known: dict[str, Any], more: Mapping[str, Any]) -> None:
-    """Put `more` to what is known of a submodule; what several sources list becomes one."""
-    for key, value in more.items():
-        if isinstance(value, list):
-            known[key] = known.get(key, []) + value
-        elif isinstance(value, Mapping):
-            known[key] = {**known.get(key, {}), **value}
-        else:
-            known[key] = value
+def add_known(known: Submodule, more: Submodule) -> Submodule:
+    """`known` and what another source of the submodule tells; what both list becomes one."""
+    return structs.replace(
+        known,
+        modules={**known.modules, **more.modules},
+        runtime_calls=known.runtime_calls + more.runtime_calls,
+        writes_shards=known.writes_shards if more.writes_shards is None else more.writes_shards,
+    )
 
 
 def _joined(names: Iterable[str]) -> str:
     return ", ".join(dict.fromkeys(filter(None, names)))
 
 
-def _described(
-    pipelines: Iterable[PipelineFacts], weights: LoadedWeights
-) -> dict[str, dict[str, Any]]:
-    devices: dict[str, dict[str, Any]] = {ROOT_DEVICE: {}}
+def _described(pipelines: Iterable[PipelineFacts], weights: LoadedWeights) -> dict[str, Device]:
+    devices: dict[str, Device] = {ROOT_DEVICE: Device()}
     for facts in pipelines:
         devices |= facts.devices
-    cpu = environment.hardware()["cpu"]
+    cpu = environment.hardware().cpu
     return {
-        name: {"hardware": cpu if name.startswith("cpu") else "", **known} | weights.of_device(name)
+        name: structs.replace(
+            known, hardware=cpu if name.startswith("cpu") else "", **weights.of_device(name)
+        )
         for name, known in sorted(devices.items())
     }
 
 
-def _attribution(sources: Sequence[tuple[str, SourceSummary]]) -> dict[str, Any]:
-    found: dict[str, Any] = {}
+def _attribution(sources: Sequence[tuple[str, SourceSummary]]) -> dict[str, Attribution]:
+    found: dict[str, Attribution] = {}
     for submodule, summary in sources:
         if not summary.total_ns:
             continue
-        before = found.get(submodule, {"attributed_ns": 0, "total_ns": 0})
-        attributed = before["attributed_ns"] + summary.attributed_ns
-        total = before["total_ns"] + summary.total_ns
-        found[submodule] = {
-            "to": "module paths",
-            "attributed_ns": attributed,
-            "total_ns": total,
-            "share": attributed / total,
-        }
+        before = found.get(submodule, Attribution())
+        attributed = before.attributed_ns + summary.attributed_ns
+        total = before.total_ns + summary.total_ns
+        found[submodule] = Attribution(
+            to=AttributedTo.MODULES,
+            attributed_ns=attributed,
+            total_ns=total,
+            share=attributed / total,
+        )
     return found
 
 
-def _settings(calls: Iterable[PipelineCall]) -> tuple[dict[str, Any], dict[str, dict[str, Any]]]:
+def _settings(
+    calls: Iterable[PipelineCall],
+) -> tuple[dict[str, Setting], dict[str, dict[str, Setting]]]:
     """The settings that all pipeline calls share, and by number of the call those that differ."""
     given = {str(call.number): call.settings for call in sorted(calls, key=lambda c: c.number)}
     texts = [{key: repr(value) for key, value in one.items()} for one in given.values()]

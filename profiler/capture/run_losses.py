@@ -10,17 +10,21 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.recorder import Recorder
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 
 __all__ = ["NOT_ENDED", "run_losses"]
 
 NOT_ENDED = Loss(
-    "aborted_run", "run", 1, "runs", "the run did not end: it was killed, or its machine went down"
+    DropKind.ABORTED_RUN,
+    "run",
+    1,
+    "runs",
+    "the run did not end: it was killed, or its machine went down",
 )
 """What the manifest of a run says until the run has ended."""
 
 _NOBODY_SAYS = "no operators: what was recorded of the calls was interrupted or is not there"
-_UNWRITTEN = ("missing_file", "dropped_events")
+_UNWRITTEN = (DropKind.MISSING_FILE, DropKind.DROPPED_EVENTS)
 
 
 def run_losses(
@@ -35,7 +39,10 @@ def run_losses(
         *_not_returned(recorder),
         *_failures(recorder),
         *_unnamed(recorder, [*known, *written]),
-        *([Loss("aborted_run", "run", 1, "runs", f"the run ended with {failure}")] * bool(failure)),
+        *(
+            [Loss(DropKind.ABORTED_RUN, "run", 1, "runs", f"the run ended with {failure}")]
+            * bool(failure)
+        ),
         *written,
     )
 
@@ -47,12 +54,12 @@ def _not_returned(recorder: Recorder) -> Iterator[Loss]:
             step = f" of step {call.step}" if call.stage == "denoise" else ""
             found[call.submodule, f"the call{step} did not return, so it has no file"] += 1
     for (submodule, detail), count in found.items():
-        yield Loss("untraced_call", submodule, count, "calls", detail)
+        yield Loss(DropKind.UNTRACED_CALL, submodule, count, "calls", detail)
 
 
 def _failures(recorder: Recorder) -> Iterator[Loss]:
     for (where, reason), count in recorder.failures.items():
-        yield Loss("untraced_call", where, count, "calls", f"profile-sd3 failed: {reason}")
+        yield Loss(DropKind.UNTRACED_CALL, where, count, "calls", f"profile-sd3 failed: {reason}")
 
 
 def _unnamed(recorder: Recorder, known: Sequence[Loss]) -> Iterator[Loss]:
@@ -62,7 +69,7 @@ def _unnamed(recorder: Recorder, known: Sequence[Loss]) -> Iterator[Loss]:
     named: Counter[str] = Counter()
     uncounted: set[str] = set()
     for loss in known:
-        if loss.kind == "untraced_call":
+        if loss.kind == DropKind.UNTRACED_CALL:
             named[loss.where] += max(loss.count, 0)
             uncounted |= {loss.where} if loss.count < 0 else set()
     without = Counter(
@@ -73,4 +80,4 @@ def _unnamed(recorder: Recorder, known: Sequence[Loss]) -> Iterator[Loss]:
     )
     for submodule, count in (without - named).items():
         if submodule not in uncounted:
-            yield Loss("untraced_call", submodule, count, "calls", _NOBODY_SAYS)
+            yield Loss(DropKind.UNTRACED_CALL, submodule, count, "calls", _NOBODY_SAYS)

@@ -6,7 +6,7 @@ one run, measure what tracing costs (`overhead`).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from profiler.capture.operator_source import (
@@ -32,18 +32,16 @@ class _Progress:
 
 
 class SelectedCalls:
-    """An `OperatorSource` that gives `source` the selected invocations alone. `leave_out` is told
-    of each other one before it begins: the submodule is to run untraced."""
+    """An `OperatorSource` that gives `source` the selected invocations alone, and has it
+    leave out the others."""
 
     def __init__(
         self,
         source: OperatorSource,
         selection: CallSelection,
-        leave_out: Callable[[Invocation], None],
     ) -> None:
         self._source = source
         self._selection = selection
-        self._leave_out = leave_out
         self._progress: dict[PipelineCall | None, _Progress] = {}
         self._chosen: dict[Invocation, bool] = {}  # the recorded ones, in order
 
@@ -70,12 +68,16 @@ class SelectedCalls:
             chosen = progress.calls % 2 == 0
             if invocation.pipeline is not None:
                 progress.calls += 1
-        (self._source.before if chosen else self._leave_out)(invocation)
+        (self._source.before if chosen else self._source.leave_out)(invocation)
 
     def after(self, invocation: Invocation) -> None:
         """The source hears of its own calls alone."""
         if self._chosen.get(invocation, not invocation.recorded):
             self._source.after(invocation)
+
+    def leave_out(self, invocation: Invocation) -> None:
+        """Whatever the selection says."""
+        self._source.leave_out(invocation)
 
     def close(self) -> None:
         """Leave the submodule as it was."""

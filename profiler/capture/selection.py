@@ -16,6 +16,7 @@ from types import MappingProxyType
 
 from profiler.errors import InputError
 from profiler.events import NO_STEP
+from profiler.filters import step_range
 
 __all__ = ["ALL", "NONE", "CallSelection", "OpsSelection", "Position", "parse_ops"]
 
@@ -23,7 +24,6 @@ _CALIBRATE = "calibrate"
 _LEFT_OUT = 4  # `calibrate` leaves out one call in so many, the last of them
 _WORDS = "all, none, first, last, every:N, steps:A-B and calibrate"
 _NUMBER = re.compile(r"[0-9]{1,9}")
-_RANGE = re.compile(r"([0-9]{1,9})(?:-([0-9]{1,9}))?")
 _SUBMODULE = re.compile(r"[\w.\-]+")
 
 
@@ -149,8 +149,8 @@ def _term(text: str) -> CallSelection:
             return CallSelection(every=(int(value),))
         raise InputError(f"ops has {text!r}: write every:N with a whole number from 1 on")
     if word == "steps" and colon:
-        match = _RANGE.fullmatch(value)
-        if match and int(match[1]) <= int(match[2] or match[1]):
-            return CallSelection(steps=((int(match[1]), int(match[2] or match[1])),))
+        between = step_range(value)
+        if between is not None:
+            return CallSelection(steps=(between,))
         raise InputError(f"ops has {text!r}: write steps:A-B with A not above B, or steps:A")
     raise InputError(f"ops={text!r} is not known: use {_WORDS}")

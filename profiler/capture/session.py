@@ -15,28 +15,29 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from profiler.capture.attachment import Attachment, check_devices
+from msgspec import structs
+
 from profiler.capture.clock import Clock, RunClock
 from profiler.capture.forks import abandon_in_children
 from profiler.capture.host_commands import take_host_commands
-from profiler.capture.loose_sources import LooseSources
-from profiler.capture.onnx_profile import EVENT_CAP
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.options import Options
+from profiler.capture.pipelines.attachment import Attachment, check_devices
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.run_info import PipelineFacts, run_info
 from profiler.capture.run_losses import NOT_ENDED
+from profiler.capture.standalone_sources import StandaloneSources
 from profiler.capture.weights import LoadedWeights
 from profiler.capture.wraps import is_wrapped
 from profiler.capture.writing import CallWriter
 from profiler.errors import InputError
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
+from profiler.trace.manifest_fields import Overhead, Warmup
 
 __all__ = ["Session"]
 
@@ -52,7 +53,7 @@ class Session:
         name: str | None,
         title: str,
         clock: Clock,
-        event_cap: int,
+        event_cap: int | None,
         compress: Compression,
     ) -> None:
         self.path: Path | None = None
@@ -69,9 +70,9 @@ class Session:
         self._attachments: list[Attachment] = []
         self._others: list[PipelineFacts] = []  # of submodules that belong to no pipeline
         self._described: list[PipelineFacts] | None = None  # what the manifest says so far
-        self._loose = LooseSources()
+        self._standalone = StandaloneSources()
         self._weights = LoadedWeights()
-        self._warmup: dict[str, Any] = {}
+        self._warmup: Warmup | None = None
         self._closed = False  # also in forked children
         self._lock = threading.RLock()
         abandon_in_children(self)
@@ -85,7 +86,7 @@ class Session:
         *,
         title: str = "",
         clock: Clock | None = None,
-        event_cap: int = EVENT_CAP,
+        event_cap: int | None = None,
         compress: Compression = "none",
     ) -> Session:
         """A session that writes below `out`; nothing is written before a pipeline is attached.
@@ -135,7 +136,7 @@ class Session:
                 self._describe(bundle, attachment)
             except BaseException:
                 attachment.detach()
-                if not self._attachments and not self._loose.all_here():
+                if not self._attachments and not self._standalone.all_here():
                     self._remove(bundle)
                 raise
             self._attachments.append(attachment)
@@ -148,8 +149,8 @@ class Session:
         `gone`; those of earlier ones that are gone by now are written."""
         with self._lock:
             if self._writer is not None:
-                self._loose.write_gone(self._writer)
-            self._loose.add(submodule, source, gone)
+                self._standalone.write_gone(self._writer)
+            self._standalone.add(submodule, source, gone)
 
     def describe(self, facts: PipelineFacts) -> None:
         """Have the manifest describe submodules that no attachment has."""
@@ -170,10 +171,10 @@ class Session:
         finally:
             duration_ns = self.recorder.end_warmup()
             if duration_ns >= 0:  # the outermost
-                self._warmup = {
-                    "runs": self._warmup.get("runs", 0) + 1,
-                    "duration_ns": self._warmup.get("duration_ns", 0) + duration_ns,
-                }
+                before = self._warmup or Warmup()
+                self._warmup = Warmup(
+                    runs=(before.runs or 0) + 1, duration_ns=(before.duration_ns or 0) + duration_ns
+                )
 
     def close(self, failure: str = "") -> Path | None:
         """Detach everything, write the bundle and return its folder; None where there is none.
@@ -209,14 +210,14 @@ class Session:
     def _end_capture(self) -> None:
         for attachment in reversed(self._attachments):
             attachment.detach()
-        self._loose.close()
+        self._standalone.close()
         self.recorder.end_open_pipelines()
 
     def abandon(self) -> None:
         """In a forked child: take the hooks off, and record nothing more. The run is the parent's,
         which goes on with it. Again without effect.
 
-        What lies below the session is never destroyed here: profiled sessions of ONNX Runtime
+        What lies below the session is never destroyed here: what a backend profiles
         would write to files of the parent, and wait for threads that a fork leaves behind.
         """
         import ctypes
@@ -265,7 +266,8 @@ class Session:
         if facts == self._described:
             return
         info = run_info(self.recorder, facts, [], self._weights)
-        bundle.begin(replace(info, overhead={}, losses=(NOT_ENDED,)))  # not known before its end
+        unknown = structs.replace(info, overhead=Overhead(), losses=(NOT_ENDED,))
+        bundle.begin(unknown)  # what it cost is not known before its end
         self._described = facts
 
     def _call_ended(self, invocation: Invocation) -> None:
@@ -277,7 +279,7 @@ class Session:
         begin = self.recorder.clock.now_ns()
         traced = not invocation.left_out and (
             any(invocation.submodule in attachment.traced for attachment in self._attachments)
-            or self._loose.traces(invocation.submodule)
+            or self._standalone.traces(invocation.submodule)
         )
         invocation.awaits_operators = traced
         writer.note(invocation, awaits_operators=traced)
@@ -291,7 +293,7 @@ class Session:
         writer = self._writer
         if writer is None or self._closed:
             return
-        for _, source in self._attached_sources() + self._loose.staying():
+        for _, source in self._attached_sources() + self._standalone.staying():
             with suppress(Exception):  # it is asked again, and heard, when the run ends
                 for trace in source.traces():
                     writer.put(trace)
@@ -313,7 +315,7 @@ class Session:
     def _write(self, bundle: BundleWriter, writer: CallWriter, failure: str) -> Path:
         begin = time.perf_counter_ns()
         writing = {"backpressure_ns": writer.backpressure_ns, "writing_ns": writer.writing_ns}
-        sources = self._attached_sources() + self._loose.all_here()
+        sources = self._attached_sources() + self._standalone.all_here()
         for submodule, source in sources:
             writer.put_rest(source, submodule)
         self._put_host(writer, all_left=True)
@@ -325,7 +327,7 @@ class Session:
             self.recorder,
             [*(attachment.facts for attachment in self._attachments), *self._others],
             [
-                *self._loose.let_go(),
+                *self._standalone.let_go(),
                 *((submodule, source.summary()) for submodule, source in sources),
             ],
             self._weights,

@@ -18,6 +18,7 @@ from typing import Any
 
 from profiler.capture.options import parse_config
 from profiler.errors import InputError
+from profiler.run_names import check_run_name
 
 __all__ = ["CONFIG", "DIRECTORY", "SWITCH", "Settings", "environment_settings", "is_on"]
 
@@ -25,7 +26,7 @@ SWITCH = "RBLN_PROFILER"
 DIRECTORY = "RBLN_PROFILER_DIR"
 CONFIG = "RBLN_PROFILER_CONFIG"
 
-_ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no", "")  # RBLN's words for on
+_ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no", "")
 _DEFAULT_OUT = "traces"
 _COMPRESSIONS = ("none", "deflate", "zstd")  # profiler.trace.compression, too heavy to import here
 
@@ -35,7 +36,7 @@ class Settings:
     """What a run is asked for, checked as far as it can be without the pipeline.
 
     `out` is the folder of bundles and `name` the run's name in it (None: its time). `ops` says
-    which calls have their operators traced, `config` the same per submodule, as RBLN's does.
+    which calls have their operators traced, `config` the same per submodule.
     `compress` packs the packets of all files. `journal` is a file to which every process of a
     recording appends a line when it is switched on and when it has opened or finished a bundle;
     None: nobody asked for that.
@@ -148,10 +149,7 @@ def _text(key: str, value: Any) -> str:
 def _name(key: str, value: Any) -> str | None:
     if value is None:
         return None
-    name = _text(key, value)
-    if name.startswith(".") or not all(c.isalnum() or c in "_.+-" for c in name):
-        raise InputError(f"{value!r} cannot name a run: use letters, digits, - and _")
-    return name
+    return check_run_name(_text(key, value))
 
 
 def _config(key: str, value: Any) -> Mapping[str, Mapping[str, Any]]:

@@ -47,8 +47,8 @@ def from_environment() -> None:
 
 
 def start(**settings: Any) -> None:
-    """Profile this process from now on, until `done()` or its end: every pipeline and ONNX Runtime
-    session that it uses. The bundle is written below the folder `out`.
+    """Profile this process from now on, until `done()` or its end: every pipeline that it uses,
+    and every session of a runtime outside pipelines. The bundle is written below the folder `out`.
 
     The keywords are those of `docs/capture.md`: `out`, `name`, `ops`, `config`, `compress`; what is
     not given comes from the environment. In a process that is on already this changes nothing,

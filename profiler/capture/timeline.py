@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 from profiler.events import NO_PIPELINE, NO_STEP, Span, SpanKind
+from profiler.trace.manifest_fields import Setting
 
 __all__ = ["STAGES", "PipelineCall"]
 
@@ -30,7 +30,7 @@ class PipelineCall:
     decoding: bool = False  # a call of the decode stage has begun
     hooks_ns: int = 0  # in the profiler's own code
     failed: bool = False  # ended with an exception: the stage that was running is its last
-    settings: dict[str, Any] = field(default_factory=dict)
+    settings: dict[str, Setting] = field(default_factory=dict)
 
     def begin_call(self, stage: str, start_ns: int) -> None:
         """A submodule call of `stage` begins."""

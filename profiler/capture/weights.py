@@ -6,35 +6,20 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from profiler.capture.torch_hooks import is_module
-from profiler.capture.wraps import weakly
-from profiler.errors import InputError
+from profiler.capture.registry import backend_of
 
 __all__ = ["LoadedPart", "LoadedWeights", "loaded_part", "weight_bytes"]
 
 
 def weight_bytes(part: Any) -> int | None:
-    """Bytes of a part's weights, as they are stored: a torch module's parameters and buffers,
-    each once; an ONNX model's initializers. None where nobody can tell.
-
-    Nothing is loaded: a torch tensor's size is known, an ONNX model's are read from its graph.
-    """
-    if is_module(part):
-        tensors = [*part.parameters(), *part.buffers()]
-        return int(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
-    from profiler.capture.onnx_lending import model_of
-    from profiler.capture.onnx_weights import model_weights
-
-    try:
-        return model_weights(model_of(part)).total_bytes
-    except InputError:
-        return None
+    """Bytes of a part's weights, as they are stored; None where nobody can tell."""
+    return backend_of(part).weight_bytes(part)
 
 
 @dataclass(frozen=True, slots=True)
 class LoadedPart:
     """What a submodule has loaded on a device: `size` bytes, None where nobody can tell. `holder()`
-    is the module, part or session that has them, None once it is gone."""
+    is the object that has them, None once it is gone."""
 
     submodule: str
     device: str
@@ -43,14 +28,9 @@ class LoadedPart:
 
 
 def loaded_part(submodule: str, part: Any, device: str) -> LoadedPart:
-    """A part as it is now; it is not kept alive. Parts that share one module or session have one
-    holder."""
-    script_session = getattr(part, "script_session", None)  # a bare one's
-    if script_session is not None:
-        return LoadedPart(submodule, device, weight_bytes(part), script_session)
-    lazy = hasattr(part, "open_session") or is_module(part)
-    holder = part if lazy else getattr(part, "session", part)
-    return LoadedPart(submodule, device, weight_bytes(part), weakly(holder))
+    """A part as it is now; it is not kept alive. Parts that share their weights have one holder."""
+    backend = backend_of(part)
+    return LoadedPart(submodule, device, backend.weight_bytes(part), backend.holder(part))
 
 
 class LoadedWeights:

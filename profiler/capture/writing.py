@@ -32,7 +32,7 @@ from profiler.capture.host_commands import HostPieces
 from profiler.capture.operator_source import OperatorSource, OperatorTrace
 from profiler.capture.recorder import Invocation
 from profiler.errors import OutputError
-from profiler.events import UNKNOWN, Loss, Span
+from profiler.events import UNKNOWN, DropKind, Loss, Span
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns
 from profiler.trace.journal import Journal
@@ -132,7 +132,7 @@ class CallWriter:
                 self.put(trace)
         except Exception as error:  # noqa: BLE001 - all other calls are to be written
             detail = f"operators could not be read: {error}"
-            self._unread.append(Loss("untraced_call", submodule, UNKNOWN, "calls", detail))
+            self._unread.append(Loss(DropKind.UNTRACED_CALL, submodule, UNKNOWN, "calls", detail))
 
     def flush(self) -> None:
         """Write what is in the queue, on the thread, from now on."""
@@ -167,10 +167,10 @@ class CallWriter:
         yield from self._host.losses()
         for index, failure in self._failed.items():
             if index not in self.written:
-                yield Loss("missing_file", failure.file, 1, "files", failure.reason)
+                yield Loss(DropKind.MISSING_FILE, failure.file, 1, "files", failure.reason)
             elif failure.commands:
                 count, reason = failure.commands, failure.reason
-                yield Loss("dropped_events", failure.file, count, "events", reason)
+                yield Loss(DropKind.DROPPED_EVENTS, failure.file, count, "events", reason)
 
     def error(self) -> OutputError | None:
         """Why calls are missing in the bundle, in one sentence; None where none is."""

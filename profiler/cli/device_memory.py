@@ -1,11 +1,11 @@
-"""Sizes of memory as they are given on the command line: `16GiB`, `cuda:0=80GB`."""
+"""Sizes of memory as they are given on the command line: `16GiB`, `17179869184`, `cuda:0=80GB`."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 
-from profiler.analysis.memory.sizes import text_size
 from profiler.errors import InputError
+from profiler.sizes import parse_size
 
 __all__ = ["device_sizes"]
 
@@ -17,11 +17,11 @@ def device_sizes(texts: Iterable[str]) -> dict[str, int]:
     for text in texts:
         device, named, number = text.rpartition("=")
         device = device.strip()
-        size = text_size(number)
+        size = parse_size(number)
         if size is None or (named and not device):
             raise InputError(
                 f"--device-memory {text!r} is no size: "
-                "write 16GiB, 80GB, or cuda:0=80GB for one device"
+                "write 16GiB, 80GB, a number of bytes, or cuda:0=80GB for one device"
             )
         if device in found:
             whose = f"of {device} " if device else ""

@@ -67,7 +67,7 @@ def write_json(path: Path, text: str) -> None:
 
 def write_text(path: Path, text: str) -> None:
     """Write text, to a file in UTF-8. Raises OutputError where it cannot be written."""
-    from profiler.trace.storage import write_atomically
+    from profiler.files import write_atomically
 
     if path == STDOUT:
         sys.stdout.write(text)

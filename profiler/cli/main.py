@@ -1,4 +1,4 @@
-"""The command line: subcommands are registered here, and errors become exit codes here.
+"""The command line: `profiler.cli.commands` holds its subcommands; errors become exit codes here.
 
 Exit codes: 0 done; 1 the answer is no (a gate failed); 2 the input or an option cannot be used,
 said in one sentence on stderr; 130 interrupted; 141 who read stdout closed it.
@@ -14,19 +14,9 @@ import typer
 from typer.core import TyperGroup
 
 from profiler._version import __version__
-from profiler.cli.analyze import analyze
-from profiler.cli.calibrate_device import calibrate_device
-from profiler.cli.diff import diff
-from profiler.cli.dump import dump
-from profiler.cli.graph.group import graph
-from profiler.cli.import_ import import_
-from profiler.cli.merge import merge
-from profiler.cli.predict import predict
-from profiler.cli.query import query
-from profiler.cli.record import record
-from profiler.cli.run import run
+from profiler.cli import commands
+from profiler.cli.subcommands import add_subcommands
 from profiler.cli.terminal import plain_characters, printable
-from profiler.cli.view import view
 from profiler.errors import ProfilerError
 
 __all__ = ["app", "main"]
@@ -65,18 +55,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
-app.command("run")(run)
-app.command("record", context_settings={"allow_interspersed_args": False})(record)
-app.command("import")(import_)
-app.command("analyze")(analyze)
-app.command("diff")(diff)
-app.command("predict")(predict)
-app.command("view")(view)
-app.command("query")(query)
-app.command("calibrate-device")(calibrate_device)
-app.command("merge")(merge)
-app.command("dump")(dump)
-app.add_typer(graph)
+add_subcommands(app, commands)
 
 
 def _version(wanted: bool) -> None:

@@ -35,14 +35,14 @@ def watch(
     Without `drawn`, for consoles that are no terminal, the run is waited for in silence. Raises
     InputError where it was killed, or ended without a call.
     """
-    directory = _running(path)
-    if directory is None and not _has_run(path) and drawn:
+    directory, has_run = _look(path)
+    if directory is None and not has_run and drawn:
         console.print(f"waiting for a run in {path}, Ctrl-C ends it", soft_wrap=True)
     while directory is None:
-        if _has_run(path):
+        if has_run:
             return path
         wait(_EVERY_S)
-        directory = _running(path)
+        directory, has_run = _look(path)
     with _drawing(console, drawn=drawn) as draw:
         run = _follow(directory, lambda run: draw(run.view(now_ns(), console.width)), wait)
     if not _has_ended(directory):
@@ -54,27 +54,24 @@ def watch(
     return directory
 
 
-def _running(path: Path) -> Path | None:
-    """The run at `path` that goes on, the newest of several; None where there is none."""
-    from profiler.trace.journal import JOURNAL_NAME, is_running
+def _look(path: Path) -> tuple[Path | None, bool]:
+    """The run at `path` that goes on, the newest of several, and whether there is one that has
+    ended, whole or not, or a file."""
+    from profiler.trace.journal import JOURNAL_NAME
+    from profiler.trace.search import search
 
     try:
-        below = [entry for entry in path.iterdir() if entry.is_dir()] if path.is_dir() else []
-        found = [entry for entry in (path, *below) if is_running(entry)]
-        return max(found, key=lambda entry: (entry / JOURNAL_NAME).stat().st_mtime_ns, default=None)
-    except OSError:  # it has ended meanwhile
-        return None
-
-
-def _has_run(path: Path) -> bool:
-    """Whether there is a run that has ended, whole or not, or a file."""
-    from profiler.trace.bundle import is_unfinished
-    from profiler.trace.manifest import MANIFEST_NAME
-
-    if not path.is_dir():
-        return path.exists()
-    entries = (path, *(entry for entry in path.iterdir() if entry.is_dir()))
-    return any((one / MANIFEST_NAME).is_file() or is_unfinished(one) for one in entries)
+        found = search(path)
+        running = max(
+            found.running,
+            key=lambda entry: (entry / JOURNAL_NAME).stat().st_mtime_ns,
+            default=None,
+        )
+    except NotADirectoryError:
+        return None, True
+    except FileNotFoundError:  # nothing yet, or it has ended meanwhile
+        return None, False
+    return running, bool(found.whole or found.unfinished)
 
 
 @contextmanager
@@ -115,8 +112,9 @@ def _follow(
 
 def _has_ended(directory: Path) -> bool:
     """Whether the run in `directory` left a whole bundle. Raises InputError where it left none."""
-    from profiler.trace.bundle import is_unfinished
+    from profiler.trace.search import State, state_of
 
-    if not directory.is_dir():
-        raise InputError(f"the run in {directory} ended without a call: record it again")
-    return not is_unfinished(directory)
+    try:
+        return state_of(directory) is State.WHOLE
+    except FileNotFoundError:
+        raise InputError(f"the run in {directory} ended without a call: record it again") from None

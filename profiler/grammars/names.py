@@ -6,7 +6,8 @@
 
 Grammars are tried in order, the first that fits speaks. Others can be added without a change here:
 a package names them under the entry point group `profile_sd3.grammars`, as objects with a `name`
-and a `parse`; they are tried before those of `BUILT_IN`.
+and a `parse`; they are tried before those of `BUILT_IN`. One that cannot be loaded is left out,
+with a line on stderr (`profiler.plugins`).
 """
 
 from __future__ import annotations
@@ -14,16 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.metadata import EntryPoint, entry_points
 from typing import Protocol
 
-from profiler.errors import InputError
 from profiler.grammars.onnx import OnnxNode
 from profiler.grammars.parsed import ParsedName
 from profiler.grammars.rbln import GRAMMARS as RBLN_VERSIONS
 from profiler.grammars.rbln import NameGrammar as RblnGrammar
 from profiler.grammars.tensorrt import TensorRtLayer
 from profiler.grammars.torch import TorchModule
+from profiler.plugins import plugins
 
 __all__ = ["BUILT_IN", "GROUP", "Grammar", "grammars", "parse_name"]
 
@@ -65,10 +65,8 @@ BUILT_IN: tuple[Grammar, ...] = (
 
 @cache
 def grammars() -> tuple[Grammar, ...]:
-    """All grammars in the order in which they are tried. Raises InputError, naming it and its
-    package, for one that is installed but cannot be loaded."""
-    found = sorted(entry_points(group=GROUP), key=lambda point: point.name)
-    return (*map(_loaded, found), *BUILT_IN)
+    """All grammars in the order in which they are tried."""
+    return (*plugins(GROUP, "name", "parse"), *BUILT_IN)
 
 
 def parse_name(name: str, among: Sequence[Grammar] | None = None) -> ParsedName | None:
@@ -78,18 +76,3 @@ def parse_name(name: str, among: Sequence[Grammar] | None = None) -> ParsedName 
         if parsed is not None:
             return parsed
     return None
-
-
-def _loaded(point: EntryPoint) -> Grammar:
-    package = point.dist.name if point.dist else point.module
-    remedy = f"update {package} or uninstall it"
-    try:
-        grammar = point.load()
-    except Exception as error:
-        raise InputError(
-            f"the name grammar {point.name} of {package} cannot be loaded ({error}): {remedy}"
-        ) from error
-    if not callable(getattr(grammar, "parse", None)):
-        raise InputError(f"the name grammar {point.name} of {package} has no parse: {remedy}")
-    loaded: Grammar = grammar
-    return loaded

@@ -8,7 +8,6 @@ never written over what it was made from.
 from __future__ import annotations
 
 import shutil
-import tempfile
 from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from typing import TypeVar
 import onnx_ir as ir
 
 from profiler.errors import InputError, OutputError, ProfilerError
+from profiler.files import not_writable, scratch_folder
 from profiler.graph.model_file import all_tensors, external_files
 
 __all__ = ["output_folder", "refuse_over_input", "save_model", "write_model"]
@@ -46,9 +46,8 @@ def write_model(
     written_files = (out,) if references else (out, data)
     refuse_over_input(written_files, (*sources, *external_files(model)))
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-            written = Path(folder) / out.name
+        with scratch_folder(out) as folder:
+            written = folder / out.name
             if references:
                 _save(model, written, None)
             else:
@@ -61,7 +60,7 @@ def write_model(
                 if file.exists():
                     file.replace(out.with_name(file.name))
     except OSError as error:
-        raise OutputError(f"cannot write {out} ({error.strerror or error})") from error
+        raise not_writable(out, error) from error
     return result
 
 
@@ -124,9 +123,8 @@ def output_folder(source: Path, out: Path, without: Collection[Path]) -> Iterato
         return [name for name in names if (Path(folder) / name).resolve() in left_out]
 
     try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as folder:
-            copy = Path(folder) / out.name
+        with scratch_folder(out) as folder:
+            copy = folder / out.name
             shutil.copytree(source, copy, ignore=ignore)
             try:
                 yield copy

@@ -73,7 +73,7 @@ def measure_cpu(placement: Placement, device: str, effort: Effort = DEFAULT_EFFO
         bandwidth, launch = bench.copy(), bench.launch()
     count = len(share.cores)
     return DeviceRates(
-        hardware=str(hardware()["cpu"]),
+        hardware=hardware().cpu,
         peak_flops=peaks,
         memory_bandwidth=bandwidth,
         launch_ns=launch,

@@ -15,6 +15,7 @@ from types import MappingProxyType
 import onnxruntime
 
 from profiler.errors import InputError
+from profiler.trace import manifest_fields
 
 __all__ = [
     "DEFAULT_DEVICE",
@@ -150,17 +151,14 @@ class DeviceShare:
     pinned: bool
     shared_with: tuple[str, ...] = ()
 
-    @property
-    def description(self) -> str:
-        """One readable line, for the trace's manifest and for reports."""
+    def described(self) -> manifest_fields.Device:
+        """What the trace's manifest says of the device."""
         device = Device.parse(self.device)
         if device.kind != "cpu":
-            return f"{PROVIDERS[device.kind]}, device_id {device.index}"
-        word = "core" if len(self.cores) == 1 else "cores"
-        text = f"{word} {', '.join(map(str, self.cores))}"
-        if self.shared_with:
-            return f"{text}, shared with {', '.join(self.shared_with)}"
-        return f"{text}, its own" if self.pinned else f"{text}, all that the process may use"
+            return manifest_fields.Device(provider=PROVIDERS[device.kind])
+        return manifest_fields.Device(
+            cores=self.cores, pinned=self.pinned, shared_with=self.shared_with
+        )
 
 
 @dataclass(frozen=True)
@@ -206,12 +204,9 @@ class Placement:
         known = ", ".join(share.device for share in self.shares)
         raise InputError(f"{device!r} is not a device of this placement; it has {known}")
 
-    def as_dict(self) -> dict[str, dict[str, object]]:
-        """Return device → cores (list of processor numbers) and description, fit for JSON."""
-        return {
-            share.device: {"cores": list(share.cores), "description": share.description}
-            for share in self.shares
-        }
+    def described(self) -> dict[str, manifest_fields.Device]:
+        """What the trace's manifest says of each device."""
+        return {share.device: share.described() for share in self.shares}
 
 
 def _cores_of(position: int, count: int, pool: tuple[int, ...]) -> tuple[int, ...]:

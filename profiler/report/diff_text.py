@@ -19,19 +19,31 @@ from rich.text import Text
 from profiler.analysis.comparison.codes import Resampled, Side, Verdict
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.comparison.gate import Gate
-from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import joined, said
 from profiler.report.patterns import pattern
 from profiler.report.sentences.worded import label, labels, worded
 from profiler.report.terminal.layout import Drawn, clean, table, texts
 from profiler.report.units import counted, duration, of_all
+from profiler.resampling import CONFIDENCE
 
-__all__ = ["gate_line", "headline", "markdown", "print_diff"]
+__all__ = [
+    "CALLED",
+    "change_text",
+    "escaped",
+    "gate_line",
+    "headline",
+    "markdown",
+    "of_whole",
+    "print_diff",
+    "row_name",
+    "side_line",
+    "with_blocks_together",
+]
 
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
 _WHOLE = ("end_to_end", "stage", "step", "submodule", "branch", "busy")
-_CALLED = (Verdict.SLOWER.value, Verdict.FASTER.value)
+CALLED = (Verdict.SLOWER.value, Verdict.FASTER.value)
 _PROMPTS = ("prompt", "negative_prompt")  # an encoder does the same for both
 _NAMED = 3  # runs of a side that are named
 _RATIO = 3.0  # from here on a change reads better as a factor
@@ -63,22 +75,23 @@ def print_diff(
 
 def markdown(comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = 15) -> str:
     """The same as Markdown with tables, for a pull request; ends with a newline."""
-    lines = [f"**{_escaped(headline(comparison))}**", ""]
-    lines += [f"- {_escaped(gate_line(gate))}" for gate in gates]
-    lines += [f"- {_escaped(line)}" for line in _lines(comparison)]
+    lines = [f"**{escaped(headline(comparison))}**", ""]
+    lines += [f"- {escaped(gate_line(gate))}" for gate in gates]
+    lines += [f"- {escaped(line)}" for line in _lines(comparison)]
     for title, columns, _ in _sections(comparison, top):
         rule = (("---:" if column.right else "---") for column in columns)
         rows = zip(*(column.cells for column in columns), strict=True)
-        lines += ["", f"### {_escaped(title)}", "", _row(column.header for column in columns)]
+        lines += ["", f"### {escaped(title)}", "", _row(column.header for column in columns)]
         lines += ["|" + "|".join(rule) + "|", *map(_row, rows)]
     return "\n".join(lines).replace(_NO_BREAK, " ") + "\n"
 
 
 def _row(cells: Iterator[str] | tuple[str, ...]) -> str:
-    return "| " + " | ".join(map(_escaped, cells)) + " |"
+    return "| " + " | ".join(map(escaped, cells)) + " |"
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Text for a cell or a line of Markdown."""
     return _SPECIAL.sub(r"\\\1", clean(text))
 
 
@@ -90,7 +103,7 @@ def headline(comparison: Comparison) -> str:
         for row in rows.iter_rows(named=True):
             if row["base_ns"] is None or row["new_ns"] is None:
                 continue
-            change = f" {_change(row['change'])}," if row["change"] is not None else ""
+            change = f" {change_text(row['change'])}," if row["change"] is not None else ""
             part = said(
                 "{metric}{change} {verdict} ({base} → {new})",
                 metric=name,
@@ -102,7 +115,7 @@ def headline(comparison: Comparison) -> str:
             parts.append(part)
     if parts:
         return joined("; ", parts)
-    called = comparison.metrics.filter(pl.col("verdict").is_in(_CALLED))
+    called = comparison.metrics.filter(pl.col("verdict").is_in(CALLED))
     return said(
         "{differences} beyond noise in {metrics} metrics",
         differences=counted(len(called), "difference"),
@@ -112,8 +125,8 @@ def headline(comparison: Comparison) -> str:
 
 def gate_line(gate: Gate) -> str:
     """`"FAILED: denoise.step +7.2 % (+5.1 to +9.0 %), more than +5.0 %"`."""
-    found = f"{gate.metric} {_change(gate.change)} ({_range(gate.low, gate.high, gate.change)})"
-    limit = _change(gate.limit)
+    found = f"{gate.metric} {change_text(gate.change)} ({_range(gate.low, gate.high, gate.change)})"
+    limit = change_text(gate.limit)
     if gate.failed:
         return f"FAILED: {found}, slower by more than {limit}"
     if gate.change > gate.limit:
@@ -124,32 +137,34 @@ def gate_line(gate: Gate) -> str:
 def _lines(comparison: Comparison) -> Iterator[str]:
     """What was compared."""
     for side in Side:
-        runs = comparison.runs.filter(pl.col("side") == side)
-        named = ", ".join(runs["run_id"].head(_NAMED))
-        more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
-        pipelines, steps, calls = (int(runs[n].sum()) for n in ("pipelines", "steps", "calls"))
-        yield (
-            f"{side}: {counted(len(runs), 'run')} ({named}{more}), "
-            f"{counted(pipelines, 'pipeline call')}, {counted(steps, 'step')}, "
-            f"{counted(calls, 'call')}"
-        )
+        yield f"{side}: {side_line(comparison, side)}"
     yield from map(worded, comparison.notes)
+
+
+def side_line(comparison: Comparison, side: str) -> str:
+    """What a side is made of: `"1 run (20270115-080000), 1 pipeline call, 28 steps, 36 calls"`."""
+    runs = comparison.runs.filter(pl.col("side") == side)
+    named = ", ".join(runs["run_id"].head(_NAMED))
+    more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+    pipelines, steps, calls = (int(runs[n].sum()) for n in ("pipelines", "steps", "calls"))
+    return (
+        f"{counted(len(runs), 'run')} ({named}{more}), {counted(pipelines, 'pipeline call')}, "
+        f"{counted(steps, 'step')}, {counted(calls, 'call')}"
+    )
 
 
 def _sections(comparison: Comparison, top: int) -> Iterator[_Section]:
     metrics = comparison.metrics
     both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
-    of_prompt = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
-    of_whole = pl.col("level").is_in(_WHOLE) & pl.col("step").is_null() & ~of_prompt
-    whole = both.filter(of_whole)
+    whole = both.filter(of_whole())
     if len(whole):
         yield _section(f"Times, and {CONFIDENCE:.0%} intervals of the change", whole, "metric")
-    steps = both.filter(pl.col("step").is_not_null() & pl.col("verdict").is_in(_CALLED))
+    steps = both.filter(pl.col("step").is_not_null() & pl.col("verdict").is_in(CALLED))
     roles = both.filter(pl.col("level") == "role")
     for noun, rows in (
         ("Single steps beyond noise", steps),
         ("Roles", roles),
-        ("Modules", _modules(both)),
+        ("Modules", with_blocks_together(both)),
     ):
         shown = _largest(rows, top)
         if len(shown):
@@ -165,13 +180,19 @@ def _sections(comparison: Comparison, top: int) -> Iterator[_Section]:
             )
 
 
+def of_whole() -> pl.Expr:
+    """Whether a metric is of the whole, a stage, a submodule or a branch that does its own work."""
+    of_prompt = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
+    return pl.col("level").is_in(_WHOLE) & pl.col("step").is_null() & ~of_prompt
+
+
 def _largest(rows: pl.DataFrame, top: int) -> pl.DataFrame:
     """The rows that differ most, those beyond noise first."""
-    order = (pl.col("verdict").is_in(_CALLED), pl.col("difference_ns").abs())
+    order = (pl.col("verdict").is_in(CALLED), pl.col("difference_ns").abs())
     return rows.sort(order, descending=True, maintain_order=True).head(top)
 
 
-def _modules(both: pl.DataFrame) -> pl.DataFrame:
+def with_blocks_together(both: pl.DataFrame) -> pl.DataFrame:
     """Modules, those of equal blocks taken together where they are."""
     together = both.filter(pl.col("level") == "modules")
     single = both.filter(pl.col("level") == "module")
@@ -190,7 +211,7 @@ def _alone(metrics: pl.DataFrame, side: Side) -> pl.DataFrame:
         inside = pl.col("submodule").is_in(lacking) & ~pl.col("level").is_in(("submodule", whole))
         rows = rows.filter(~inside.fill_null(value=False))
     folded = rows.with_columns(module=pattern(pl.col("module")))
-    names = [_what(row) for row in folded.iter_rows(named=True)]
+    names = [row_name(row) for row in folded.iter_rows(named=True)]
     named = folded.with_columns(what=pl.Series(names, dtype=pl.String))
     sums = named.group_by("what", maintain_order=True).agg(ns=pl.col(f"{side}_ns").sum())
     blocks = _blocks(metrics, side)
@@ -216,7 +237,7 @@ def _blocks(metrics: pl.DataFrame, side: Side) -> dict[str, str]:
         of_other = row["verdict"] != side.alone.value
         numbers = [int(number[-_DIGITS:]) for number in _NUMBER.findall(row["path"] or "")]
         if numbers:
-            paths[of_other].setdefault(_what(row), []).append(numbers)
+            paths[of_other].setdefault(row_name(row), []).append(numbers)
     return {
         what: _told_apart(own, paths[1][what], side.other)
         for what, own in paths[0].items()
@@ -245,7 +266,7 @@ def _listed(numbers: Iterable[int]) -> str:
     )
 
 
-def _what(row: dict[str, object]) -> str:
+def row_name(row: dict[str, object]) -> str:
     """What a row is of, shorter than its metric: `transformer mlp blocks.*.ff`."""
     if row["role"] is None:
         return str(row["metric"])
@@ -254,7 +275,7 @@ def _what(row: dict[str, object]) -> str:
 
 
 def _section(title: str, rows: pl.DataFrame, name: str) -> _Section:
-    named = rows["metric"] if name == "metric" else map(_what, rows.iter_rows(named=True))
+    named = rows["metric"] if name == "metric" else map(row_name, rows.iter_rows(named=True))
     ranges = [
         "-" if low is None else _range(low, high, change)
         for low, high, change in rows.select("low", "high", "change").iter_rows()
@@ -263,8 +284,8 @@ def _section(title: str, rows: pl.DataFrame, name: str) -> _Section:
         "-" if unit is None else f"{base} and {new} {label(Resampled(unit))}"
         for unit, base, new in rows.select("resampled", "base_count", "new_count").iter_rows()
     ]
-    changes = ["-" if change is None else _change(change) for change in rows["change"]]
-    called = [at for at, verdict in enumerate(rows["verdict"]) if verdict in _CALLED]
+    changes = ["-" if change is None else change_text(change) for change in rows["change"]]
+    called = [at for at, verdict in enumerate(rows["verdict"]) if verdict in CALLED]
     columns = [
         texts(name if name == "metric" else "what", named, shrink=30),
         _times("base", rows["base_ns"]),
@@ -284,7 +305,7 @@ def _times(header: str, values: pl.Series) -> Drawn:
     return Drawn(header, tuple(cells))
 
 
-def _change(change: float) -> str:
+def change_text(change: float) -> str:
     """`"+3.1 %"`; a factor where it is large: `"4.20 times"`."""
     if change + 1 >= _RATIO:
         return f"{change + 1:,.2f}{_NO_BREAK}times"

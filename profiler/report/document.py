@@ -7,9 +7,8 @@ not known is null.
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, is_dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
@@ -21,6 +20,7 @@ from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.steps.summary import StepSummary
+from profiler.json_text import json_text, plain
 from profiler.report.excerpts import outlier_count
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import why_not, worded_cell
@@ -38,7 +38,7 @@ def document(analysis: Analysis) -> dict[str, Any]:
     rows = {name: _rows(frame, columns.get(name, ())) for name, frame in frames.items()}
     return {
         "version": DOCUMENT_VERSION,
-        "run": _plain(analysis.run),
+        "run": plain(analysis.run),
         "accounting": _noted(analysis.accounting, "why_not"),
         "step_summary": _noted(analysis.step_summary, "rule"),
         **rows,
@@ -50,14 +50,14 @@ def document(analysis: Analysis) -> dict[str, Any]:
 
 def to_json(analysis: Analysis) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
-    return json.dumps(document(analysis), indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document(analysis)) + "\n"
 
 
 def _noted(value: Accounting | StepSummary, name: str) -> dict[str, Any]:
     """Plain values; the note of that name as a sentence, and as an object under `…_code`."""
     note: Note | None = getattr(value, name)
     as_json = None if note is None else note.as_json()
-    return {**_plain(value), name: str(why_not(note)), f"{name}_code": as_json}
+    return {**plain(value), name: str(why_not(note)), f"{name}_code": as_json}
 
 
 def _rows(frame: pl.DataFrame, columns: Sequence[Column]) -> list[dict[str, Any]]:
@@ -73,8 +73,8 @@ def _rows(frame: pl.DataFrame, columns: Sequence[Column]) -> list[dict[str, Any]
 
 def _finding(finding: Finding) -> dict[str, Any]:
     """Codes and values, and the sentences that people read."""
-    said = _plain(words(finding))
-    values = _plain(replace(finding, evidence={}))
+    said = plain(words(finding))
+    values = plain(replace(finding, evidence={}))
     return {
         "rule": finding.rule,
         **said,
@@ -96,16 +96,3 @@ def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
         }
         for device, profile in profiles.items()
     }
-
-
-def _plain(value: Any) -> Any:
-    """`value` as JSON has it; numbers that JSON lacks become None, foreign types text."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return _plain(asdict(value))
-    if isinstance(value, Mapping):
-        return {str(key): _plain(part) for key, part in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(part) for part in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    return value if value is None or isinstance(value, (str, int, bool)) else str(value)

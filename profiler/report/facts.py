@@ -1,7 +1,6 @@
 """What every report says before its tables: key figures, and what ran.
 
-Plain text throughout; whoever shows it escapes it for where it goes. Everything that comes from a
-manifest is taken as it is found: a wrong type is shown, never trusted.
+Plain text throughout; whoever shows it escapes it for where it goes.
 """
 
 from __future__ import annotations
@@ -9,15 +8,15 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from profiler.analysis.manifest_numbers import finite_number, is_finite_number
 from profiler.analysis.result import Analysis
-from profiler.events import Loss
-from profiler.messages import joined, said
+from profiler.events import DropKind, Loss
+from profiler.messages import Said, joined, said
 from profiler.report.headline import asynchronous
 from profiler.report.model import Fact, Group
 from profiler.report.sentences.worded import why_not
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
+from profiler.trace.manifest_fields import AttributedTo, Attribution, Fields, Overhead, stated
 
 __all__ = [
     "attributed_to",
@@ -80,13 +79,13 @@ def _commands(analysis: Analysis) -> Fact:
     return Fact(said("Commands"), count(run.commands), joined(", ", notes))
 
 
-def _cost(overhead: Mapping[str, Any]) -> Fact:
-    share, label = finite_number(overhead, "share"), said("Cost of tracing")
+def _cost(overhead: Overhead) -> Fact:
+    share, label = overhead.share, said("Cost of tracing")
     if share is None:
-        if finite_number(overhead, "hooks_ns") is None:
+        if overhead.hooks_ns is None:
             return Fact(label, said("not measured"), said("by the producer of this run"))
         return Fact(label, said("not known"), how_known(overhead, stated=False))
-    event = finite_number(overhead, "operator_event_ns")
+    event = overhead.operator_event_ns
     notes = [said("of {whole}", whole=share_of(overhead)), how_known(overhead, brief=True)]
     notes += [said("{time} a recorded operator", time=duration(event))] if event else []
     return Fact(label, percent(share), joined(", ", notes))
@@ -101,20 +100,20 @@ def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
         yield Fact(name, duration(busy_ns), note)
 
 
-def _attributed(attribution: Mapping[str, Any]) -> Iterator[Fact]:
-    parts = [part for part in attribution.values() if isinstance(part, Mapping)]
-    total = sum(finite_number(part, "total_ns") or 0.0 for part in parts)
+def _attributed(attribution: Mapping[str, Attribution]) -> Iterator[Fact]:
+    total = sum(part.total_ns for part in attribution.values())
     if total:
-        share = sum(finite_number(part, "attributed_ns") or 0.0 for part in parts) / total
+        share = sum(part.attributed_ns for part in attribution.values()) / total
         note = said("of operator time, to {targets}", targets=attributed_to(attribution))
         yield Fact(said("Attributed"), percent(share), note)
 
 
-def attributed_to(attribution: Mapping[str, Any]) -> str:
+_TARGETS = {AttributedTo.MODULES: said("module paths"), AttributedTo.CALLS: said("calls")}
+
+
+def attributed_to(attribution: Mapping[str, Attribution]) -> Said:
     """What operators were attributed to: module paths by capture, calls by importers."""
-    targets = {str(p.get("to", "")) for p in attribution.values() if isinstance(p, Mapping)}
-    found = sorted(targets - {""})
-    return said("module paths") if found in ([], ["module paths"]) else " and ".join(found)
+    return joined(", ", [_TARGETS[to] for to in sorted({p.to for p in attribution.values()})])
 
 
 def _residual(analysis: Analysis) -> Fact:
@@ -138,19 +137,23 @@ def _losses(analysis: Analysis) -> Fact:
 
 
 _LOSS_KINDS = {
-    "truncated_file": said("truncated file"),
-    "dropped_events": said("dropped events"),
-    "untraced_call": said("untraced call"),
-    "unclosed_slice": said("unclosed slice"),
-    "missing_file": said("missing file"),
-    "changed_file": said("changed file"),
-    "aborted_run": said("aborted run"),
+    DropKind.TRUNCATED_FILE: said("truncated file"),
+    DropKind.DROPPED_EVENTS: said("dropped events"),
+    DropKind.UNTRACED_CALL: said("untraced call"),
+    DropKind.UNCLOSED_SLICE: said("unclosed slice"),
+    DropKind.MISSING_FILE: said("missing file"),
+    DropKind.CHANGED_FILE: said("changed file"),
+    DropKind.ABORTED_RUN: said("aborted run"),
+    DropKind.UNLABELLED_CALL: said("unlabelled call"),
+    DropKind.DOUBTFUL_LABEL: said("doubtful label"),
+    DropKind.AGGREGATE_MISMATCH: said("aggregate mismatch"),
+    DropKind.UNALIGNED_CLOCK: said("unaligned clock"),
 }
 
 
-def loss_kind(kind: str) -> str:
-    """A kind of loss in words; one that nobody declared as it stands in the manifest."""
-    return _LOSS_KINDS.get(kind) or kind.replace("_", " ")
+def loss_kind(kind: DropKind) -> str:
+    """A kind of loss in words."""
+    return _LOSS_KINDS[kind]
 
 
 def missing_lines(losses: Iterable[Loss]) -> Iterator[str]:
@@ -172,13 +175,12 @@ def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
     return Group(title, _pairs(mapping))
 
 
-def grouped_by_name(title: str, mapping: Mapping[str, Any]) -> Group:
-    """The mappings by name within a mapping, a row each."""
+def grouped_by_name(title: str, mapping: Mapping[str, Fields]) -> Group:
+    """What is stated of each name, a row each."""
     rows = []
-    for name, value in mapping.items():
-        pairs = _pairs(value) if isinstance(value, Mapping) else (("", str(value)),)
-        texts = (" ".join(filter(None, pair)) for pair in pairs if pair[1])
-        rows.append((str(name), ", ".join(texts)))
+    for name, fields in mapping.items():
+        texts = (" ".join(filter(None, pair)) for pair in _pairs(stated(fields)) if pair[1])
+        rows.append((name, ", ".join(texts)))
     return Group(title, tuple(rows))
 
 
@@ -189,7 +191,7 @@ def _pairs(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
 def named_value(key: str, value: Any) -> tuple[str, str]:
     """A key without its unit, and its value with it: `("hooks", "1.43 ms")`."""
     for suffix, text in (("_ns", duration), ("_bytes", size), ("share", percent)):
-        if key.endswith(suffix) and is_finite_number(value):
+        if key.endswith(suffix) and isinstance(value, (int, float)) and value is not True:
             name = key.removesuffix(suffix) if suffix.startswith("_") else key
             return name.replace("_", " "), text(value)
     if isinstance(value, Mapping) and len(value) > _ENTRIES:

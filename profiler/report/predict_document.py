@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from typing import Any
 
-from profiler.analysis.comparison.noise import CONFIDENCE, RESAMPLES, SEED
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.result import Part, Prediction
 from profiler.analysis.prediction.simulation import Simulation
+from profiler.json_text import json_text
+from profiler.resampling import CONFIDENCE, RESAMPLES, SEED
 
 __all__ = ["PERCENTILES", "PREDICT_VERSION", "prediction_document", "prediction_to_json"]
 
@@ -103,4 +103,4 @@ def _best(best: BestPlacement | None) -> dict[str, Any] | None:
 def prediction_to_json(prediction: Prediction) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
     document = prediction_document(prediction)
-    return json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+    return json_text(document) + "\n"

@@ -11,7 +11,6 @@ from textwrap import wrap
 from rich.console import Console
 from rich.text import Text
 
-from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.precision import precision
 from profiler.analysis.prediction.result import Part, Prediction
@@ -19,6 +18,7 @@ from profiler.analysis.prediction.simulation import Simulation
 from profiler.report.predict_document import PERCENTILES
 from profiler.report.terminal.layout import Drawn, clean, percents, table, texts, times
 from profiler.report.units import counted, duration, percent
+from profiler.resampling import CONFIDENCE
 
 __all__ = ["headline", "print_prediction"]
 

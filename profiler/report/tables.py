@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 
 import polars as pl
 
 from profiler.analysis.result import Analysis
-from profiler.errors import OutputError
+from profiler.files import appearing, not_writable
 from profiler.report.flat import flat
 from profiler.report.sentences.findings.frame import findings_frame
 from profiler.table.parquet import write_parquet
@@ -30,11 +29,12 @@ def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
     try:
         directory.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise _not_writable(directory, error) from error
+        raise not_writable(directory, error) from error
     paths = []
     for name, frame in worded_tables(analysis).items():
         paths.append(directory / f"{name}.csv")
-        _replace(paths[-1], flat(frame).write_csv)
+        with appearing(paths[-1]) as file:
+            flat(frame).write_csv(file)
     return paths
 
 
@@ -48,20 +48,6 @@ def write_parquet_tables(run: Run, analysis: Analysis, directory: Path) -> list[
     paths = []
     for name, frame in worded_tables(analysis).items():
         paths.append(directory / f"analysis_{name}.parquet")
-        _replace(paths[-1], frame.write_parquet)
+        with appearing(paths[-1]) as file:
+            frame.write_parquet(file)
     return paths
-
-
-def _replace(path: Path, write: Callable[[Path], object]) -> None:
-    """Write beside `path` and rename, so that a name that exists is complete."""
-    part = path.with_name(f".{path.name}.part")
-    try:
-        write(part)
-        part.replace(path)
-    except OSError as error:
-        raise _not_writable(path, error) from error
-
-
-def _not_writable(path: Path, error: OSError) -> OutputError:
-    reason = error.strerror or str(error)
-    return OutputError(f"cannot write {path} ({reason}): give a folder you may write to")

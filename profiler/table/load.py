@@ -1,9 +1,7 @@
-"""Bundle, single trace or Parquet folder → `Run`.
+"""Bundle or single trace → `Run`.
 
-    run = load("traces/")                    # newest bundle below the folder
-    run = load("traces/20261121-093000-sd3") # one bundle
-    run = load("any.pb")                     # any Perfetto trace: its slices are commands
-    run = load("parquet_folder")             # what `write_parquet` wrote
+    run = load_bundle(Path("traces/20261121-093000-sd3"))
+    run = load_trace(Path("any.pb"))         # any Perfetto trace: its slices are commands
 
 What was executed but is not in the files is in `run.losses`.
 """
@@ -19,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from profiler.errors import InputError, MissingPackageError
-from profiler.events import UNKNOWN, Call, Loss, Span
+from profiler.events import UNKNOWN, Call, DropKind, Loss, Span
 from profiler.table.columns import (
     ARGS,
     CALLS,
@@ -34,29 +32,24 @@ from profiler.table.columns import (
 from profiler.table.frames import TraceFrames, trace_frames
 from profiler.table.parquet import is_parquet_run, read_parquet
 from profiler.table.run import Run
-from profiler.trace.bundle import HOST_NAME, find_bundles
+from profiler.trace.bundle import HOST_NAME
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
+from profiler.trace.search import find_bundles
 
-__all__ = ["load", "load_bundle", "load_trace", "place_of"]
+__all__ = ["load", "load_bundle", "load_trace"]
 
 _OF_CALL = ("pipeline", "stage", "step")  # what commands have of their call
 _PIECE = 1 << 16  # rows; a frame of larger pieces is as fast as one of one piece
 
 
 def load(path: str | os.PathLike[str]) -> Run:
-    """Load one run. Raises InputError, in one sentence with the remedy, where that cannot be."""
-    place = place_of(path)
+    """Load the run at a file, a Parquet folder or the newest bundle of a folder. Raises InputError
+    where that cannot be. `sources.load` takes what importers recognise, too."""
+    place = Path(path)
     if place.is_file():
         return load_trace(place)
-    return read_parquet(place) if is_parquet_run(place) else load_bundle(place)
-
-
-def place_of(path: str | os.PathLike[str]) -> Path:
-    """What `load(path)` reads: a file, a folder with a Parquet run, or the newest bundle below a
-    folder. Raises InputError where there is none."""
-    place = Path(path)
-    return place if place.is_file() or is_parquet_run(place) else find_bundles(place)[0]
+    return read_parquet(place) if is_parquet_run(place) else load_bundle(find_bundles(place)[0])
 
 
 def load_bundle(directory: Path) -> Run:
@@ -107,21 +100,21 @@ def _read_part(path: Path, size: int) -> tuple[list[TraceFrames], list[Loss]]:
     name = path.name
     if not path.is_file():
         detail = f"{name} is named in the manifest but is not there: copy it back or run again"
-        return [], [Loss("missing_file", name, 1, "files", detail)]
+        return [], [Loss(DropKind.MISSING_FILE, name, 1, "files", detail)]
     try:
         trace = trace_frames(read_trace(path))
     except MissingPackageError:
         raise
     except InputError as error:
-        return [], [Loss("truncated_file", name, max(size, UNKNOWN), "bytes", str(error))]
+        return [], [Loss(DropKind.TRUNCATED_FILE, name, max(size, UNKNOWN), "bytes", str(error))]
     losses = list(trace.losses)
     found = path.stat().st_size
-    if found < size and all(loss.kind != "truncated_file" for loss in losses):
+    if found < size and all(loss.kind != DropKind.TRUNCATED_FILE for loss in losses):
         detail = f"ends at byte {found:,} of {size:,}: copy it again"
-        losses.append(Loss("truncated_file", name, size - found, "bytes", detail))
+        losses.append(Loss(DropKind.TRUNCATED_FILE, name, size - found, "bytes", detail))
     elif found > size != UNKNOWN:
         detail = f"has {found:,} bytes where the manifest knows {size:,}: not as it was recorded"
-        losses.append(Loss("changed_file", name, found - size, "bytes", detail))
+        losses.append(Loss(DropKind.CHANGED_FILE, name, found - size, "bytes", detail))
     return [trace], losses
 
 
@@ -134,7 +127,7 @@ def load_trace(path: Path) -> Run:
     if len(calls) < len(trace.calls):
         detail = "calls that stand more than once in the file: give the files of one run"
         twice = len(trace.calls) - len(calls)
-        losses.append(Loss("dropped_events", path.name, twice, "calls", detail))
+        losses.append(Loss(DropKind.DROPPED_EVENTS, path.name, twice, "calls", detail))
     return _assemble(path.name, [trace], info, list(calls.values()), losses)
 
 

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import polars as pl
+from msgspec import structs
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_PIPELINE, Loss
+from profiler.events import NO_PIPELINE
+from profiler.files import appearing, not_writable, write_atomically
+from profiler.json_text import json_text
 from profiler.table.columns import ARGS, TABLES, Column, schema
 from profiler.table.run import Run
-from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest import FORMAT_VERSION, info_document, parse_info
 
 __all__ = ["FILES", "is_parquet_run", "read_parquet", "write_parquet"]
 
@@ -38,15 +41,18 @@ def write_parquet(run: Run, directory: Path) -> None:
                 f"{directory} is not empty: give a new folder, nothing is overwritten"
             )
         for name in TABLES:
-            getattr(run, name).write_parquet(directory / f"{name}.parquet")
-        run.args.collect().write_parquet(directory / _ARGS_NAME)
-        losses = [asdict(loss) for loss in run.losses]
-        info = {"run_id": run.run_id, "info": asdict(run.info), "losses": losses}
-        (directory / _RUN_NAME).write_text(json.dumps(info, default=str), encoding="utf-8")
+            _write_frame(getattr(run, name), directory / f"{name}.parquet")
+        _write_frame(run.args.collect(), directory / _ARGS_NAME)
+        info = info_document(structs.replace(run.info, losses=run.losses))
+        document = {"format_version": FORMAT_VERSION, "run_id": run.run_id, "info": info}
+        write_atomically(directory / _RUN_NAME, json_text(document, indent=None).encode())
     except OSError as error:
-        reason = error.strerror or str(error)
-        message = f"cannot write {directory} ({reason}): give a folder you may write to"
-        raise OutputError(message) from error
+        raise not_writable(directory, error) from error
+
+
+def _write_frame(frame: pl.DataFrame, path: Path) -> None:
+    with appearing(path) as file:
+        frame.write_parquet(file)
 
 
 def _numbered(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
@@ -61,18 +67,19 @@ def read_parquet(directory: Path) -> Run:
     """Read what `write_parquet` wrote. Raises InputError where a file is missing or foreign."""
     try:
         document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
-        info = {key: value for key, value in document["info"].items() if key != "losses"}
-        info["command_line"] = tuple(info["command_line"])
-        losses = tuple(Loss(**entry) for entry in document["losses"])
-        frames = {
+        version = document.get("format_version", 1)
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format {version!r:.40}, this one reads {FORMAT_VERSION}")
+        info = parse_info(document["info"])
+        frames: dict[str, Any] = {
             name: _numbered(pl.read_parquet(directory / f"{name}.parquet"), columns)
             for name, columns in TABLES.items()
         }
         args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))
         return Run(
             run_id=str(document["run_id"]),
-            info=RunInfo(**info),
-            losses=losses,
+            info=structs.replace(info, losses=()),
+            losses=info.losses,
             args=args,
             **frames,
         )

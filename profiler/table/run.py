@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
@@ -15,7 +15,14 @@ from profiler.trace.manifest import RunInfo
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["Run"]
+__all__ = ["Closeable", "Run"]
+
+
+class Closeable(Protocol):
+    """What a run needs while it is used, such as a temporary folder."""
+
+    def close(self) -> None:
+        """Give it back; again without effect."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -27,7 +34,8 @@ class Run:
     pipeline, stage and step spans. `args` has one row an argument (debug annotation) that another
     producer gave to a command, and is lazy: `run.args.filter(pl.col("key") == …).collect()`.
     `info` is what the manifest says, `losses` everything that was executed but is not in the
-    frames.
+    frames. `others` names the older runs of the folder that was given; `held` lives as long as the
+    run and its copies do.
     """
 
     run_id: str
@@ -39,6 +47,8 @@ class Run:
     info: RunInfo
     losses: tuple[Loss, ...] = ()
     args: pl.LazyFrame = field(default_factory=lambda: empty(ARGS).lazy())
+    others: tuple[str, ...] = ()
+    held: Closeable | None = field(default=None, repr=False)
 
     def __post_init__(self) -> None:
         for name, columns in TABLES.items():
@@ -52,6 +62,11 @@ class Run:
             f"Run({self.run_id!r}: {len(self.calls):,} calls, {len(self.commands):,} commands, "
             f"{len(self.counters):,} counter samples, {len(self.flows):,} flows)"
         )
+
+    def close(self) -> None:
+        """Remove what was imported for this run; its frames stay. Again without effect."""
+        if self.held is not None:
+            self.held.close()
 
     def to_pandas(self) -> pd.DataFrame:
         """Commands joined with their call, one row a command, strings as categoricals.

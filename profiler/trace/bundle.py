@@ -18,20 +18,19 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal
 
-from profiler.errors import InputError, OutputError
+from profiler.errors import OutputError
 from profiler.events import Call, Span
-from profiler.trace.columns import CommandColumns, Counter
-from profiler.trace.compression import Compression
-from profiler.trace.journal import JOURNAL_NAME, is_running
-from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo
-from profiler.trace.storage import (
+from profiler.files import (
     appearing,
-    begin_file,
     not_writable,
     sync_directory,
     write_atomically,
     write_small,
 )
+from profiler.trace.columns import CommandColumns, Counter
+from profiler.trace.compression import Compression
+from profiler.trace.manifest import MANIFEST_NAME, CallEntry, Manifest, RunInfo
+from profiler.trace.storage import begin_file, finish_file
 from profiler.trace.writer import call_chunks, host_chunks, text_table
 
 __all__ = [
@@ -41,9 +40,8 @@ __all__ = [
     "BundleWriter",
     "Sync",
     "call_files",
-    "find_bundles",
     "host_file",
-    "is_unfinished",
+    "is_call_file",
     "merge_files",
     "write_manifest",
 ]
@@ -135,7 +133,7 @@ class BundleWriter:
         """Write `host.pb`: spans of the pipeline and host work that belongs to no call."""
         path = self.directory / HOST_NAME
         chunks = host_chunks(spans, commands, device, texts=self._texts, compress=self._compress)
-        write_atomically(path, chunks, sync=self._sync == "always", begun=self._host_bytes)
+        finish_file(path, chunks, self._host_bytes, sync=self._sync == "always")
         return path
 
     def begin(self, info: RunInfo) -> None:
@@ -155,63 +153,13 @@ class BundleWriter:
 
 def call_files(directory: Path) -> list[Path]:
     """The call files of a bundle, in call order."""
-    files = [path for path in directory.iterdir() if _CALL_FILE.fullmatch(path.name)]
+    files = [path for path in directory.iterdir() if is_call_file(path.name)]
     return sorted(files, key=lambda path: (int(path.name.split("_", 1)[0]), path.name))
 
 
-def find_bundles(path: Path) -> list[Path]:
-    """Finished bundles at `path`, newest first: `path` itself, or those directly below it.
-
-    Raises InputError with the remedy where there is none.
-    """
-    try:
-        return _bundles_at(path)
-    except OSError as error:
-        raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-
-
-def _bundles_at(path: Path) -> list[Path]:
-    if not path.exists():
-        raise InputError(f"{path} does not exist: give a bundle or a folder of bundles")
-    if not path.is_dir():
-        raise InputError(f"{path} is a file: give a bundle or a folder of bundles")
-    _refuse_unfinished(path)
-    if (path / MANIFEST_NAME).is_file():
-        return [path]
-    below = [entry for entry in path.iterdir() if entry.is_dir()]
-    bundles = [entry for entry in below if _is_finished(entry)]
-    if not bundles:
-        for entry in sorted(below):
-            _refuse_unfinished(entry)
-        raise InputError(f"no bundle in {path}: record one with `profile-sd3 run --out {path}`")
-    return sorted(bundles, key=_age)
-
-
-def is_unfinished(directory: Path) -> bool:
-    """Whether the run in `directory` was killed or is still going on: `merge_bundle` completes
-    it."""
-    if (directory / JOURNAL_NAME).is_file():
-        return True
-    return bool(call_files(directory)) and not (directory / MANIFEST_NAME).is_file()
-
-
-def _is_finished(directory: Path) -> bool:
-    return (directory / MANIFEST_NAME).is_file() and not is_unfinished(directory)
-
-
-def _refuse_unfinished(directory: Path) -> None:
-    if (directory / JOURNAL_NAME).is_file():
-        if is_running(directory):
-            raise InputError(f"the run in {directory} is still going on: wait for its end")
-        remedy = f"if it was killed, `profile-sd3 merge {directory}` completes it"
-        raise InputError(f"{directory} is of a run that has not ended: {remedy}")
-    if is_unfinished(directory):
-        remedy = f"run `profile-sd3 merge {directory}` to rebuild it"
-        raise InputError(f"{directory} holds call files but no {MANIFEST_NAME}: {remedy}")
-
-
-def _age(bundle: Path) -> tuple[int, str]:
-    return (-(bundle / MANIFEST_NAME).stat().st_mtime_ns, bundle.name)
+def is_call_file(name: str) -> bool:
+    """Whether a bundle's file of that name holds a call."""
+    return _CALL_FILE.fullmatch(name) is not None
 
 
 def write_manifest(

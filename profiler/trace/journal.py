@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from profiler.events import Call
-from profiler.trace.storage import not_writable
+from profiler.files import not_writable
 
 try:
     import fcntl

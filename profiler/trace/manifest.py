@@ -1,54 +1,97 @@
 """`manifest.json`: what a bundle holds and how it came to be.
 
-The manifest is untrusted input when read: file names must be plain names inside the bundle, and
-every field that the tables rely on is checked. `docs/file-format.md` describes the keys.
+The manifest is untrusted input when read: every value is checked against its type, and file names
+must be plain names inside the bundle. `docs/file-format.md` describes the keys.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, field
 
 from profiler.errors import InputError
-from profiler.events import NO_PIPELINE, Call, Loss
+from profiler.events import NO_PIPELINE, Call, DropKind, Loss
+from profiler.trace.manifest_fields import (
+    Attribution,
+    Clocks,
+    Device,
+    Fields,
+    Hardware,
+    Overhead,
+    Recording,
+    Setting,
+    Submodule,
+    Warmup,
+)
 
-__all__ = ["FORMAT_VERSION", "MANIFEST_NAME", "CallEntry", "Manifest", "RunInfo", "read_manifest"]
+__all__ = [
+    "FORMAT_VERSION",
+    "MANIFEST_NAME",
+    "CallEntry",
+    "Manifest",
+    "RunInfo",
+    "info_document",
+    "parse_info",
+    "read_manifest",
+]
 
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
+_OLDEST_VERSION = 2
 MANIFEST_NAME = "manifest.json"
 _LIMIT = 256 << 20  # bytes; a manifest of a million calls stays below
+_LONGEST_KEY = 60  # characters of a key in a message
+_STEP = re.compile(r"\[\.\.\.\]|\[\d+\]|(?<=\.)\w+")  # of a place such as $.devices[...].cores[1]
+_REASONS = {
+    "Object contains unknown field": "unknown key",
+    "Object missing required field": "missing key",
+    "Expected": "expected",
+    "Number": "number",
+    "Invalid": "invalid",
+}
+
+_Int64 = Annotated[int, Meta(ge=0, le=(1 << 63) - 1)]
+_Int64OrNone = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]
+_Int32 = Annotated[int, Meta(ge=0, le=(1 << 31) - 1)]
+_Int32OrNone = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
 
 
-@dataclass(frozen=True, slots=True)
-class RunInfo:
-    """What the producer of a run knows beside its events.
+class _Described(Fields, frozen=True, kw_only=True):
+    """What the producer of a run knows beside its events and drops.
 
-    `devices` maps a device to its `hardware` and, for a CPU device, its `cores`; `submodules`
-    maps a submodule to its `device`, `activate_profiler`, `model` and what else is known of it.
-    `settings` are what all pipeline calls were given, `pipeline_settings` by number of the pipeline
-    call what is of that call alone.
-    `clocks`: `clock`, and `monotonic_offset_ns` to add to CLOCK_MONOTONIC to get it.
-    `overhead`: what tracing cost, each key a measured number with its unit in the name.
-    `warmup`: what ran before the run and is not in it.
+    `devices`, `submodules` and `attribution` are by name, `attribution` by submodule (capture) or
+    device (imports). `settings` are what all pipeline calls were given, `pipeline_settings` by
+    number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
+    the producer recorded, such as timeline, launches, shapes, memory: an open set.
     """
 
     producer: str
     model: str = ""
     pipeline: str = ""
     command_line: tuple[str, ...] = ()
-    versions: Mapping[str, str] = field(default_factory=dict)
-    hardware: Mapping[str, Any] = field(default_factory=dict)
-    devices: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    submodules: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    pipeline_settings: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    clocks: Mapping[str, Any] = field(default_factory=dict)
-    overhead: Mapping[str, Any] = field(default_factory=dict)
-    warmup: Mapping[str, Any] = field(default_factory=dict)
-    attribution: Mapping[str, Any] = field(default_factory=dict)
+    capabilities: tuple[str, ...] = ()
+    versions: dict[str, str] = field(default_factory=dict)
+    hardware: Hardware = Hardware()
+    devices: dict[str, Device] = field(default_factory=dict)
+    submodules: dict[str, Submodule] = field(default_factory=dict)
+    settings: dict[str, Setting] = field(default_factory=dict)
+    pipeline_settings: dict[str, dict[str, Setting]] = field(default_factory=dict)
+    recording: Recording | None = None
+    clocks: Clocks = Clocks()
+    overhead: Overhead = Overhead()
+    warmup: Warmup | None = None
+    attribution: dict[str, Attribution] = field(default_factory=dict)
+
+
+class RunInfo(_Described, frozen=True, kw_only=True):
+    """What the producer of a run knows beside its events."""
+
     losses: tuple[Loss, ...] = ()
 
 
@@ -60,6 +103,78 @@ class CallEntry:
     file: str
     bytes: int
     commands: int
+
+
+class _CallRow(Fields, frozen=True, kw_only=True):
+    index: _Int32
+    submodule: str
+    stage: str
+    branch: str
+    step: _Int32OrNone
+    device: str
+    start_ns: _Int64
+    duration_ns: _Int64OrNone
+    ops_traced: bool
+    file: str
+    bytes: _Int64
+    commands: _Int64
+    input_shapes: dict[str, str] = field(default_factory=dict)
+    pipeline: _Int32OrNone = NO_PIPELINE
+
+    @classmethod
+    def of(cls, entry: CallEntry) -> _CallRow:
+        call = {name: getattr(entry.call, name) for name in _OF_CALL}
+        return cls(**call, file=entry.file, bytes=entry.bytes, commands=entry.commands)
+
+    def entry(self) -> CallEntry:
+        call = Call(
+            self.index,
+            self.submodule,
+            self.stage,
+            self.branch,
+            self.step,
+            self.device,
+            self.start_ns,
+            self.duration_ns,
+            self.ops_traced,
+            self.input_shapes,
+            self.pipeline,
+        )
+        return CallEntry(call, self.file, self.bytes, self.commands)
+
+
+_OF_CALL = tuple(n for n in _CallRow.__struct_fields__ if n not in CallEntry.__slots__)
+
+
+class _Drop(Fields, frozen=True, kw_only=True):
+    kind: DropKind
+    where: str
+    count: _Int64OrNone
+    unit: str
+    detail: str
+
+    def loss(self) -> Loss:
+        return Loss(self.kind, self.where, self.count, self.unit, self.detail)
+
+
+class _InfoDocument(_Described, frozen=True, kw_only=True):
+    drops: tuple[_Drop, ...] = ()
+
+    def info(self) -> RunInfo:
+        described = {name: getattr(self, name) for name in _Described.__struct_fields__}
+        return RunInfo(**described, losses=tuple(drop.loss() for drop in self.drops))
+
+
+class _Document(_InfoDocument, frozen=True, kw_only=True):
+    format_version: int
+    run_id: str
+    created: str
+    calls: tuple[_CallRow, ...]
+    files: dict[str, _Int64]
+
+
+class _Version(msgspec.Struct):
+    format_version: _Int64
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,23 +189,32 @@ class Manifest:
     files: Mapping[str, int]
 
     def to_json(self) -> str:
-        info = asdict(self.info)
-        losses = info.pop("losses")
-        calls = [
-            {**asdict(entry.call), "file": entry.file, "bytes": entry.bytes}
-            | {"commands": entry.commands}
-            for entry in self.calls
-        ]
+        info = info_document(self.info)
         document = {
             "format_version": FORMAT_VERSION,
             "run_id": self.run_id,
             "created": self.created,
-            **info,
-            "calls": calls,
+            **{key: value for key, value in info.items() if key != "drops"},
+            "calls": [_CallRow.of(entry) for entry in self.calls],
             "files": dict(self.files),
-            "losses": losses,
+            "drops": info["drops"],
         }
-        return json.dumps(document, indent=1, ensure_ascii=False, default=str) + "\n"
+        return msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n"
+
+
+def info_document(info: RunInfo) -> dict[str, Any]:
+    """`info` as plain values under the manifest's keys."""
+    document: dict[str, Any] = msgspec.to_builtins(info)
+    drops = document.pop("losses", [])
+    return {**document, "drops": drops}
+
+
+def parse_info(document: object) -> RunInfo:
+    """The inverse of `info_document`. Raises ValueError that names the key that is wrong."""
+    try:
+        return msgspec.convert(document, _InfoDocument).info()
+    except msgspec.ValidationError as error:
+        raise ValueError(_located(document, _InfoDocument, error)) from error
 
 
 def read_manifest(path: Path) -> Manifest:
@@ -98,89 +222,110 @@ def read_manifest(path: Path) -> Manifest:
     try:
         if path.stat().st_size > _LIMIT:
             raise InputError(f"{path} is larger than any manifest: record the run again")
-        document = json.loads(path.read_text(encoding="utf-8"))
+        text = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    except (ValueError, RecursionError) as error:
-        remedy = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"
-        raise InputError(f"{path} is not valid JSON ({error}): {remedy}") from error
+    remedy = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"
     try:
-        _refuse_newer(document, path)
-        return _manifest(document)
-    except (KeyError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        remedy = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"
-        raise InputError(f"{path} is not a profile-sd3 manifest ({error!r}): {remedy}") from error
+        _check_version(msgspec.json.decode(text, type=_Version).format_version, path, remedy)
+        return _manifest(msgspec.json.decode(text, type=_Document))
+    except msgspec.ValidationError as error:
+        reason = _located(_loosely(text), _Document, error)
+        raise InputError(f"{path} is not a profile-sd3 manifest ({reason}): {remedy}") from error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise InputError(f"{path} is not valid JSON ({error}): {remedy}") from error
+    except ValueError as error:
+        raise InputError(f"{path} is not a profile-sd3 manifest ({error}): {remedy}") from error
 
 
-def _refuse_newer(document: dict[str, Any], path: Path) -> None:
-    version = _integer(document["format_version"], 1, 63)
+def _loosely(text: bytes) -> object:
+    """The document for a message about it, None where even that is asked too much."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _check_version(version: int, path: Path, remedy: str) -> None:
     if version > FORMAT_VERSION:
         known = f"format {version}, this one reads up to {FORMAT_VERSION}"
         raise InputError(f"{path} was written by a newer profile-sd3 ({known}): update it")
+    if version < _OLDEST_VERSION:
+        raise InputError(
+            f"{path} has format {version}, this one reads {_OLDEST_VERSION}: record the run again, "
+            f"or {remedy}"
+        )
 
 
-def _manifest(document: dict[str, Any]) -> Manifest:
-    mappings = ("versions", "hardware", "settings", "clocks", "overhead", "warmup", "attribution")
-    described: dict[str, Any] = {name: dict(document.get(name, {})) for name in mappings}
-    for name in ("devices", "submodules", "pipeline_settings"):
-        described[name] = {str(k): dict(v) for k, v in document.get(name, {}).items()}
-    info = RunInfo(
-        producer=str(document["producer"]),
-        model=str(document.get("model", "")),
-        pipeline=str(document.get("pipeline", "")),
-        command_line=tuple(map(str, document.get("command_line", ()))),
-        losses=tuple(_loss(entry) for entry in document.get("losses", ())),
-        **described,
-    )
-    files = {_plain(name): _integer(size, 0, 63) for name, size in document["files"].items()}
-    if not isinstance(document["calls"], list):
-        raise TypeError("calls is no list")
-    calls = tuple(_entry(entry) for entry in document["calls"])
+def _manifest(document: _Document) -> Manifest:
+    for name in document.files:
+        _check_plain(name, "files")
+    for number, row in enumerate(document.calls):
+        _check_plain(row.file, f"calls[{number}].file")
+    calls = tuple(row.entry() for row in document.calls)
+    files = document.files
     if len({entry.call.index for entry in calls}) < len(calls):
         raise ValueError("a call is listed twice")
     if len({*files, *(entry.file for entry in calls)}) < len(files) + len(calls):
         raise ValueError("a file is listed twice")
-    return Manifest(str(document["run_id"]), str(document["created"]), info, calls, files)
+    return Manifest(document.run_id, document.created, document.info(), calls, files)
 
 
-def _entry(entry: dict[str, Any]) -> CallEntry:
-    call = Call(
-        index=_integer(entry["index"], 0, 31),
-        submodule=str(entry["submodule"]),
-        stage=str(entry["stage"]),
-        branch=str(entry["branch"]),
-        step=_integer(entry["step"], -1, 31),
-        device=str(entry["device"]),
-        start_ns=_integer(entry["start_ns"], 0, 63),
-        duration_ns=_integer(entry["duration_ns"], -1, 63),
-        ops_traced=bool(entry["ops_traced"]),
-        input_shapes={str(k): str(v) for k, v in entry.get("input_shapes", {}).items()},
-        pipeline=_integer(entry.get("pipeline", NO_PIPELINE), -1, 31),
-    )
-    size, commands = _integer(entry["bytes"], 0, 63), _integer(entry["commands"], 0, 63)
-    return CallEntry(call, _plain(entry["file"]), size, commands)
+def _check_plain(name: str, where: str) -> None:
+    """A file name has no folder, so that nothing outside the bundle is ever opened."""
+    if name != Path(name).name or not name.isprintable() or name in ("", ".", ".."):
+        raise ValueError(f"{where}: {name!r:.80} is no plain file name")
 
 
-def _loss(entry: dict[str, Any]) -> Loss:
-    return Loss(
-        kind=str(entry["kind"]),
-        where=str(entry["where"]),
-        count=_integer(entry["count"], -1, 63),
-        unit=str(entry["unit"]),
-        detail=str(entry["detail"]),
-    )
+def _located(document: object, wanted: type, error: msgspec.ValidationError) -> str:
+    """What is wrong, and where: `devices.cpu:0.cores[1]: expected int, got str`."""
+    message, _, place = str(error).partition(" - at ")
+    where = ""
+    at: Any = document
+    keys: list[str | int] = []
+    for step in _STEP.findall(place):
+        key = _failing_key(document, keys, at, wanted, place) if step == "[...]" else step
+        number = re.fullmatch(r"\[(\d+)\]", key)
+        keys.append(int(number[1]) if number else key)
+        where += key if number else f".{_shown(key)}"
+        at = _part(at, keys[-1])
+    reason = message.replace("`", "")
+    for theirs, ours in _REASONS.items():
+        reason = reason.replace(theirs, ours)
+    return f"{where.removeprefix('.')}: {reason:.200}" if where else f"{reason:.200}"
 
 
-def _integer(value: Any, least: int, bits: int) -> int:
-    """`value` if it is an integer that the tables can hold."""
-    if type(value) is not int or not least <= value < 1 << bits:
-        raise ValueError(f"{value!r:.40} is no integer from {least} to 2^{bits} - 1")
-    return value
+def _failing_key(
+    document: object, keys: Sequence[str | int], mapping: object, wanted: type, place: str
+) -> str:
+    """The first key of `mapping`, which lies at `keys`, whose value is wrong at `place`: msgspec
+    does not name it."""
+    entries = mapping.items() if isinstance(mapping, dict) else ()
+    for key, value in entries:
+        try:
+            msgspec.convert(_with(document, keys, {key: value}), wanted)
+        except msgspec.ValidationError as error:
+            if str(error).endswith(place):
+                return str(key)
+    return "…"
 
 
-def _plain(name: Any) -> str:
-    """A file name without any folder, so that nothing outside the bundle is ever opened."""
-    plain = isinstance(name, str) and name == Path(name).name and name.isprintable()
-    if not plain or name in ("", ".", ".."):
-        raise ValueError(f"{name!r:.80} is no plain file name")
-    return str(name)
+def _with(document: Any, keys: Sequence[str | int], value: object) -> Any:
+    """A copy of `document` with `value` at `keys`."""
+    if not keys:
+        return value
+    part = _with(_part(document, keys[0]), keys[1:], value)
+    if isinstance(document, dict):
+        return {**document, keys[0]: part}
+    return [part if number == keys[0] else entry for number, entry in enumerate(document)]
+
+
+def _part(value: Any, key: str | int) -> Any:
+    try:
+        return value[key]
+    except (KeyError, IndexError, TypeError):
+        return None
+
+
+def _shown(key: str) -> str:
+    return key if key.isprintable() and len(key) <= _LONGEST_KEY else f"{key!r:.{_LONGEST_KEY}}"

@@ -10,8 +10,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from profiler.errors import InputError
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
+from profiler.files import write_atomically
 from profiler.trace.bundle import (
     HOST_NAME,
     MERGED_NAME,
@@ -26,7 +29,6 @@ from profiler.trace.columns import CommandBuilder
 from profiler.trace.journal import JOURNAL_NAME, JournalEntry, is_running, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, CallEntry, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
-from profiler.trace.storage import write_atomically
 
 __all__ = ["merge_bundle"]
 
@@ -61,9 +63,9 @@ def merge_bundle(directory: Path) -> Path:
     merged = merge_files(directory, {path.name: _whole_bytes(path) for path in changed})
     losses = {(loss.kind, loss.where): loss for loss in _absent(directory, sizes)}
     for loss in known.info.losses:
-        if loss.kind != "missing_file" or not (directory / loss.where).is_file():
+        if loss.kind != DropKind.MISSING_FILE or not (directory / loss.where).is_file():
             losses[loss.kind, loss.where] = loss
-    info = replace(known.info, losses=tuple(losses.values()))
+    info = structs.replace(known.info, losses=tuple(losses.values()))
     write_atomically(manifest_path, replace(known, info=info, files=merged).to_json().encode())
     return directory / MERGED_NAME
 
@@ -84,7 +86,7 @@ def _complete(directory: Path) -> Path:
     if manifest_path.is_file():
         info = read_manifest(manifest_path).info
     lost = _write_noted(directory, noted)
-    info = replace(info, losses=tuple(dict.fromkeys((*info.losses, *lost))))
+    info = structs.replace(info, losses=tuple(dict.fromkeys((*info.losses, *lost))))
     _rebuild(directory, call_files(directory), info)
     shutil.rmtree(directory / WORK_NAME, ignore_errors=True)
     for part in directory.glob(".*.part"):
@@ -104,7 +106,9 @@ def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> list[Loss]:
             writer.write_call(replace(entry.call, ops_traced=False), nothing)
             without[entry.call.submodule] += entry.awaits_operators
     detail = "the run was killed before what was traced of them was read"
-    return [Loss("untraced_call", name, n, "calls", detail) for name, n in without.items() if n]
+    return [
+        Loss(DropKind.UNTRACED_CALL, name, n, "calls", detail) for name, n in without.items() if n
+    ]
 
 
 def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
@@ -119,7 +123,7 @@ def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
             trace = read_trace(path)
         except InputError as error:
             whole[path.name] = 0
-            losses.append(Loss("truncated_file", path.name, size, "bytes", str(error)))
+            losses.append(Loss(DropKind.TRUNCATED_FILE, path.name, size, "bytes", str(error)))
             continue
         cut = _cut_bytes(trace.losses)
         whole[path.name] = size - cut
@@ -130,7 +134,7 @@ def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
             remedy = "it was not written by profile-sd3, remove it"
             raise InputError(f"{path} holds no call: {remedy}")
     losses.extend(_missing_files(directory, entries))
-    info = replace(info, losses=tuple(losses))
+    info = structs.replace(info, losses=tuple(losses))
     write_manifest(directory, info, entries, merge_files(directory, whole))
 
 
@@ -139,7 +143,7 @@ def _absent(directory: Path, names: Iterable[str]) -> Iterator[Loss]:
     for name in names:
         if name != MERGED_NAME and not (directory / name).is_file():
             detail = f"{name} is named in the manifest but is not there: copy it back or run again"
-            yield Loss("missing_file", name, 1, "files", detail)
+            yield Loss(DropKind.MISSING_FILE, name, 1, "files", detail)
 
 
 def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Loss]:
@@ -149,10 +153,10 @@ def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Lo
     if absent:
         detail = f"no readable file of call {', '.join(map(str, absent[:20]))}"
         where = f"call {', '.join(map(str, absent[:20]))}"
-        yield Loss("missing_file", where, len(absent), "files", detail)
+        yield Loss(DropKind.MISSING_FILE, where, len(absent), "files", detail)
     if not host_file(directory):
         detail = "the run ended before it was written: accounting is not possible"
-        yield Loss("missing_file", HOST_NAME, 1, "files", detail)
+        yield Loss(DropKind.MISSING_FILE, HOST_NAME, 1, "files", detail)
 
 
 def _whole_bytes(path: Path) -> int:
@@ -165,4 +169,4 @@ def _whole_bytes(path: Path) -> int:
 
 
 def _cut_bytes(losses: Sequence[Loss]) -> int:
-    return sum(loss.count for loss in losses if loss.kind == "truncated_file")
+    return sum(loss.count for loss in losses if loss.kind == DropKind.TRUNCATED_FILE)

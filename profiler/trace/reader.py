@@ -20,7 +20,7 @@ from typing import Any, TypeVar, get_args
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.events import NO_CALL, Call, Loss, Span, SpanKind
+from profiler.events import NO_CALL, Call, DropKind, Loss, Span, SpanKind
 from profiler.trace import _core
 from profiler.trace.columns import (
     ArgColumns,
@@ -92,8 +92,8 @@ def read_bytes(data: bytes | mmap.mmap, where: str = "the trace") -> TraceColumn
         if not failure:
             return trace
         detail = f"the .gz file ends early ({failure}): {len(unpacked):,} bytes were unpacked"
-        loss = Loss("truncated_file", Path(where).name, 1, "files", detail)
-        others = (known for known in trace.losses if known.kind != "truncated_file")
+        loss = Loss(DropKind.TRUNCATED_FILE, Path(where).name, 1, "files", detail)
+        others = (known for known in trace.losses if known.kind != DropKind.TRUNCATED_FILE)
         return replace(trace, losses=(loss, *others))
 
 
@@ -196,12 +196,14 @@ def _losses(found: Mapping[str, Any], slices: SliceColumns, size: int, name: str
     whole = found["whole"]
     if whole < size:
         detail = f"cut or damaged at byte {whole:,} of {size:,}"
-        yield Loss("truncated_file", name, size - whole, "bytes", detail)
+        yield Loss(DropKind.TRUNCATED_FILE, name, size - whole, "bytes", detail)
     for reason, count in found["dropped"].items():
-        yield Loss("dropped_events", name, count, _UNITS.get(reason, "events"), _LOST[reason])
+        yield Loss(
+            DropKind.DROPPED_EVENTS, name, count, _UNITS.get(reason, "events"), _LOST[reason]
+        )
     if found["unmatched_ends"]:
         detail = "end what did not begin in the file"
-        yield Loss("dropped_events", name, found["unmatched_ends"], "events", detail)
+        yield Loss(DropKind.DROPPED_EVENTS, name, found["unmatched_ends"], "events", detail)
     unclosed = {
         "calls": sum(row[_CALL_DURATION] < 0 for row in found["calls"]),
         "slices": int(np.count_nonzero(slices.duration_ns < 0)),
@@ -209,4 +211,4 @@ def _losses(found: Mapping[str, Any], slices: SliceColumns, size: int, name: str
     }
     for unit, count in unclosed.items():
         if count:
-            yield Loss("unclosed_slice", name, count, unit, "begun, never ended")
+            yield Loss(DropKind.UNCLOSED_SLICE, name, count, unit, "begun, never ended")

@@ -14,7 +14,7 @@ from typing import Any
 
 from profiler.analysis.operators.positions import command_positions
 from profiler.analysis.roles.of_commands import with_roles
-from profiler.capture.onnx_layers import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
 from profiler.errors import InputError
 from profiler.graph.annotate import MeasuredCommand
 from profiler.graph.annotate_files import (
@@ -25,8 +25,9 @@ from profiler.graph.annotate_files import (
 )
 from profiler.graph.executed import optimized_graph
 from profiler.graph.model_file import model_files
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.run import Run
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Annotated", "AnnotatedModel", "annotate"]
 
@@ -126,7 +127,7 @@ def _told_by_run(sources: list[Path], run: Run, known: list[str]) -> dict[Path, 
     """The submodules whose models lie, as the run tells, where the paths end."""
     found = {}
     for name in known:
-        told = Path(str(run.info.submodules.get(name, {}).get("model") or "")).parts
+        told = Path(run.info.submodules.get(name, Submodule()).model).parts
         for path in sources:
             if len(told) > 1 and path.resolve().parts[-len(told) :] == told:
                 found[path] = name
@@ -160,7 +161,7 @@ def _about(run: Run, submodule: str, commands: list[MeasuredCommand]) -> dict[st
     """What the model's own metadata gets."""
     calls = _calls(run, submodule)
     total_ns = sum(command.duration_ns for command in commands)
-    device = str(run.info.submodules.get(submodule, {}).get("device") or "")
+    device = run.info.submodules.get(submodule, Submodule()).device
     about = {
         "run": run.run_id,
         "submodule": submodule,

@@ -13,12 +13,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.analysis.comparison.graph_nodes import GraphPair, GraphSide, PlainNode, node_table
-from profiler.capture.paired_models import ModelPair, profile_in_turn, submodule_name
+from profiler.capture.onnxruntime.paired_models import ModelPair, profile_in_turn, submodule_name
 from profiler.errors import InputError
 from profiler.graph.inventory import inventory
 from profiler.graph.model_file import model_files, read_model
 from profiler.graph.random_inputs import random_inputs, refuse_unknown_sizes
-from profiler.table.load import load
+from profiler.sources.load import load
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison

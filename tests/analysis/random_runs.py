@@ -17,6 +17,7 @@ from profiler.events import BRANCHES, CATEGORIES, ROLES
 from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
+from tests.runs import make_info
 
 __all__ = ["pipeline_runs", "runs"]
 
@@ -160,7 +161,7 @@ def _info(draw: st.DrawFn) -> RunInfo:
         submodules[name] = known
     hardware = {"cuda:0": {"hardware": "NVIDIA H100 80GB HBM3", "memory_bytes": 80 << 30}}
     devices = draw(st.sampled_from([{}, hardware]))
-    return RunInfo("test", submodules=submodules, devices=devices)
+    return make_info("test", submodules=submodules, devices=devices)
 
 
 @st.composite

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 
 from profiler.analysis.accounting.account import account
 from profiler.analysis.accounting.identity import StageAccount
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.sentences.worded import why_not
 from tests.runs import TINY_CALLS, Command, make_call, make_run, make_span, tiny_run
 
@@ -131,7 +131,7 @@ def test_stage_without_a_span_is_residual():
 
 def test_run_without_spans_has_no_accounting():
     """A run that was killed has calls but no spans: nothing is invented."""
-    loss = Loss("missing_file", "host.pb", 1, "files", "the run ended before it was written")
+    loss = Loss(DropKind.MISSING_FILE, "host.pb", 1, "files", "the run ended before it was written")
     accounting, table, _ = account(make_run(TINY_CALLS, losses=(loss,)))
     assert not accounting.possible
     assert why_not(accounting.why_not) == (

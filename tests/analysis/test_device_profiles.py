@@ -17,6 +17,7 @@ from profiler.analysis.roofline.device_profiles import (
     read_profiles,
 )
 from profiler.errors import InputError
+from profiler.trace.manifest_fields import Device
 
 
 def _measured(device, hardware="", cores=None, peak=1e9):
@@ -45,7 +46,7 @@ def _measured(device, hardware="", cores=None, peak=1e9):
 )
 def test_published_profile_of_hardware(hardware, expected):
     """By the name that the driver gives; what has other figures under a like name has none."""
-    found = profiles_of({"cuda:0": {"hardware": hardware}}).get("cuda:0")
+    found = profiles_of({"cuda:0": Device(hardware=hardware)}).get("cuda:0")
     assert (found.hardware if found else None) == expected
 
 
@@ -68,20 +69,20 @@ def test_a_type_without_a_rate():
 def test_measured_stands_before_published():
     """The file of this machine says more than a data sheet."""
     measured = _measured("cuda:1", "NVIDIA H200")
-    found = profiles_of({"cuda:0": {"hardware": "NVIDIA H200"}}, [measured])
+    found = profiles_of({"cuda:0": Device(hardware="NVIDIA H200")}, [measured])
     assert found == {"cuda:0": measured}
 
 
 @pytest.mark.parametrize(
     ("facts", "expected"),
     [
-        ({"hardware": "EPYC", "cores": [0, 1]}, 2.0),
-        ({"hardware": "EPYC", "cores": [1]}, 1.0),
-        ({"hardware": "EPYC", "cores": [0, 1, 2]}, 4.0),  # no such number of cores: the most
-        ({"hardware": "EPYC"}, 4.0),
-        ({}, 4.0),
-        ({"hardware": "Xeon", "cores": [0, 1]}, None),
-        ("no mapping", 4.0),
+        (Device(hardware="EPYC", cores=(0, 1)), 2.0),
+        (Device(hardware="EPYC", cores=(1,)), 1.0),
+        (Device(hardware="EPYC", cores=(0, 1, 2)), 4.0),  # no such number of cores: the most
+        (Device(hardware="EPYC"), 4.0),
+        (Device(), 4.0),
+        (Device(hardware="Xeon", cores=(0, 1)), None),
+        (None, 4.0),
     ],
 )
 def test_a_cpu_device_by_its_cores(facts, expected):

@@ -1,8 +1,7 @@
 """Devices: busy, idle, and when nobody can tell."""
 
 from profiler.analysis.analyze import analyze
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run, tiny_run
+from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
 
 def _rows(run):
@@ -62,7 +61,7 @@ def test_weights_by_device():
         "controlnet": {"device": "rbln:1", "weight_bytes": None},
     }
     commands = [Command(0, f"rbln:{n}", "C", "compute", "mlp", 0, 60) for n in range(3)]
-    info = RunInfo(producer="test", submodules=known)
+    info = make_info(producer="test", submodules=known)
     rows = _rows(make_run([make_call(0, "t", 0, 100)], commands, info=info))
     weights = {name: row["weight_bytes"] for name, row in rows.items()}
     assert weights == {"rbln:0": 140, "rbln:1": None, "rbln:2": None}
@@ -73,6 +72,6 @@ def test_weights_that_are_no_sizes():
     odd = [-1, True, "1", 1.5, 1 << 62, None, [], {}]
     known = {str(i): {"device": "rbln:0", "weight_bytes": value} for i, value in enumerate(odd)}
     known |= {"a": {"device": 3, "weight_bytes": 4}}
-    info = RunInfo(producer="test", submodules=known)
+    info = make_info(producer="test", submodules=known)
     rows = _rows(make_run([make_call(0, "t", 0, 100)], info=info))
     assert rows["rbln:0"]["weight_bytes"] is None

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run
+from tests.runs import Command, make_call, make_info, make_run
 
 TOKENS, TEXT, VECTOR = "float[2,1024,32]", "float[2,77,64]", "float[2,32]"
 
@@ -34,7 +33,7 @@ def _run(rows, branches=("batched",), steps=3, modules=None, submodule="transfor
                 shapes.append(shape)
             at += 1000
     known = {submodule: {"modules": modules or {}}}
-    run = make_run(calls, commands, info=RunInfo("capture", submodules=known))
+    run = make_run(calls, commands, info=make_info("capture", submodules=known))
     column = pl.Series("shapes", shapes, dtype=pl.Categorical())
     return dataclasses.replace(run, commands=run.commands.with_columns(column))
 

@@ -5,15 +5,13 @@ import tracemalloc
 
 import numpy as np
 import polars as pl
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.memory.usage import find_memory, last_begun
 from profiler.table.columns import COUNTERS, schema
-from profiler.trace.manifest import RunInfo
-from tests.runs import EPOCH, make_call, make_run
+from tests.runs import EPOCH, make_call, make_info, make_run
 
 CALLS = (
     make_call(0, "text_encoder", 0, 100, stage="encode", branch="prompt", device="cpu:0"),
@@ -26,7 +24,7 @@ def _run(samples, calls=CALLS, **info):
     """`samples`: call, device, counter, time in ns, bytes."""
     rows = [(c, d, name, "bytes", EPOCH + at, float(v)) for c, d, name, at, v in samples]
     counters = pl.DataFrame(rows, schema=schema(COUNTERS), orient="row")
-    run = make_run(calls, info=RunInfo("capture", **info))
+    run = make_run(calls, info=make_info("capture", **info))
     return dataclasses.replace(run, counters=counters)
 
 
@@ -139,13 +137,6 @@ def test_weights_alone_where_nothing_was_counted():
     """No counters: what weights need is known, the peak is not."""
     row = analyze(_run([], submodules=WEIGHTS)).memory_devices.row(0, named=True)
     assert (row["peak_bytes"], row["needed_bytes"], row["weights_counted"]) == (None, 650, None)
-
-
-@pytest.mark.parametrize("size", ["16", None, True, -1, 1 << 70])
-def test_sizes_of_a_manifest_may_be_anything(size):
-    """A manifest is untrusted."""
-    found = analyze(_run(_arenas(), devices={"cpu:0": {"memory_bytes": size}}))
-    assert found.memory_devices["size_bytes"].to_list() == [None]
 
 
 @given(

@@ -7,8 +7,7 @@ from hypothesis import strategies as st
 
 from profiler.analysis import batches
 from profiler.analysis.analyze import analyze
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run, tiny_run
+from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
 
 def _compute(call, layer, start, duration, track="Cluster 0", **more):
@@ -164,7 +163,7 @@ def test_a_calibration_within_noise_leaves_times_as_traced(low, high, calibrated
     """The interval of the factor 0.8 holds 1: nobody knows whether tracing cost anything, and the
     medians of the calls, 80 and 100 ns, do not tell either."""
     measured = {"factor": 0.8, "low": low, "high": high}
-    info = RunInfo("capture", submodules={"t": {"calibration": measured}})
+    info = make_info("capture", submodules={"t": {"calibration": measured}})
     starts = range(0, 900, 100)
     traced = [n < 5 for n in range(9)]
     calls = [

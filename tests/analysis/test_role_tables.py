@@ -11,8 +11,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.roles.of_commands import with_roles
 from profiler.analysis.roles.times import block_roles
 from profiler.analysis.selection import Selection
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run, tiny_run
+from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
 CLASSES = {
     "": "SD3Transformer2DModel",
@@ -40,7 +39,7 @@ def _run(calibration=None):
         commands.append(Command(0, "cuda:0", "stream 7", "compute", layer, at, duration, op_type))
         at += duration
     known = {"modules": CLASSES} | ({"calibration": {"factor": calibration}} if calibration else {})
-    return make_run(calls, commands, info=RunInfo("capture", submodules={"transformer": known}))
+    return make_run(calls, commands, info=make_info("capture", submodules={"transformer": known}))
 
 
 def test_roles_of_a_submodule():

@@ -91,7 +91,7 @@ def test_filters_combine():
         ({"stage": ("upscale",)}, "no stage 'upscale' in this run: there is decode, denoise, enc"),
         ({"submodule": ("unet",)}, "there is text_encoder, transformer, vae"),
         ({"device": ("cuda:0",)}, "there is cpu:0, rbln:0, rbln:1"),
-        ({"step": ("7",)}, "no step '7' in this run: there is 0-1; write 7, 0-3 or last"),
+        ({"step": ("7",)}, "no step '7' in this run: there is 0-1; write 7, 0-3, 0-3,7 or last"),
         ({"step": ("first",)}, "no step 'first' in this run"),
     ],
 )

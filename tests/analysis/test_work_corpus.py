@@ -13,7 +13,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.kinds import kinds_of
 from profiler.analysis.work.of_kinds import kind_work
-from profiler.importers.formats import import_trace
+from profiler.importers.importing import import_trace
 from profiler.table.load import load
 from tests.corpus import SD35, needs_corpus
 

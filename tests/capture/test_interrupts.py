@@ -76,7 +76,7 @@ def test_other_threads_are_left_alone():
 def test_ctrl_c_while_torchs_profiler_is_stopped(monkeypatch):
     """The session is kept, though the interrupt came as torch handed its results over."""
     torch_profiler = pytest.importorskip("torch.autograd.profiler", reason="needs the torch extra")
-    from tests.capture.test_torch_operators import MODEL_TABLE, Run, table
+    from tests.capture.torch.test_operators import MODEL_TABLE, Run, table
 
     stop = torch_profiler._disable_profiler
 

@@ -13,11 +13,11 @@ from textwrap import dedent
 import pytest
 
 import profiler
-from profiler.cli.merge import merge
+from profiler.cli.commands.merge import merge
 from profiler.errors import InputError
-from profiler.trace.bundle import find_bundles
 from profiler.trace.journal import JOURNAL_NAME, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from profiler.trace.search import find_bundles
 from tests.capture.switched_on import default_signals
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -119,7 +119,7 @@ def test_killed_at_a_random_step(tmp_path: Path, capsys, ops: str, seed: int) ->
     assert not run.calls["ops_traced"].any()
     manifest = read_manifest(child.bundle / MANIFEST_NAME)
     assert manifest.info.pipeline == "StableDiffusion3Pipeline"
-    assert manifest.info.submodules["transformer"]["device"] == "cpu:0"
+    assert manifest.info.submodules["transformer"].device == "cpu:0"
     kinds = {(loss.kind, loss.where): loss for loss in run.losses}
     assert ("aborted_run", "run") in kinds
     assert ("missing_file", "host.pb") in kinds
@@ -187,7 +187,7 @@ def test_ends_that_can_be_met(
     if killed:
         return
     assert run.calls["ops_traced"].all()
-    assert run.info.overhead["backpressure_ns"] == 0
+    assert run.info.overhead.backpressure_ns == 0
     assert run.spans["name"].to_list().count("step 4") == 1
     lost = [(loss.kind, loss.detail) for loss in run.losses]
     if how == "process" and end == "exit":

@@ -84,6 +84,6 @@ def test_two_pipelines_in_one_run(tmp_path):
         pipe()
     run = profiler.load(session.close())
     known = run.info.submodules["transformer"]
-    assert (known["weight_bytes"], known["profiled_sessions"]) == (4 * (16 + 64), 3)
+    assert (known.weight_bytes, known.profiled_sessions) == (4 * (16 + 64), 3)
     devices = analyze(run).devices.select("device", "weight_bytes").rows()
     assert devices == [("cpu:0", 4 * (16 + 64))]

@@ -4,9 +4,10 @@ import onnx
 import pytest
 
 from profiler.capture.module_classes import known_modules
-from profiler.capture.onnx_layers import ExportedModel, build_layer_map, module_classes
+from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map, module_classes
 from profiler.capture.run_info import add_known
 from profiler.pipelines.tiny import default_model_folder
+from profiler.trace.manifest_fields import Submodule
 
 
 def test_classes_of_an_onnx_graph():
@@ -38,7 +39,7 @@ def test_metadata_of_another_form_is_passed_over(scopes):
 def test_classes_of_a_torch_module():
     """Those below the submodule by path, its own under "", without torch.compile's wrapper."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch_modules import ModuleRanges, class_name
+    from profiler.capture.torch.modules import ModuleRanges, class_name
 
     model = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.ModuleList([torch.nn.SiLU()]))
     ranges = ModuleRanges(model)
@@ -51,7 +52,7 @@ def test_classes_of_a_torch_module():
 def test_manifest_keeps_at_most_twenty_thousand():
     """The first ones, in the order of the model; nothing where nothing is known."""
     many = {f"layers.{n}": "Linear" for n in range(30_000)}
-    kept = known_modules(many)["modules"]
+    kept = known_modules(many)
     assert len(kept) == 20_000
     assert list(kept)[-1] == "layers.19999"
     assert known_modules({}) == {}
@@ -59,10 +60,9 @@ def test_manifest_keeps_at_most_twenty_thousand():
 
 def test_classes_of_several_sources_become_one_mapping():
     """A VAE's encoder and decoder are traced apart."""
-    known = {"runtime_calls": [1]}
-    add_known(known, {"modules": {"encoder": "Encoder"}, "runtime_calls": [2]})
-    add_known(known, {"modules": {"decoder": "Decoder"}})
-    assert known == {
-        "modules": {"encoder": "Encoder", "decoder": "Decoder"},
-        "runtime_calls": [1, 2],
-    }
+    known = Submodule(runtime_calls=((1, 0),))
+    known = add_known(known, Submodule(modules={"encoder": "Encoder"}, runtime_calls=((2, 0),)))
+    known = add_known(known, Submodule(modules={"decoder": "Decoder"}))
+    assert known == Submodule(
+        modules={"encoder": "Encoder", "decoder": "Decoder"}, runtime_calls=((1, 0), (2, 0))
+    )

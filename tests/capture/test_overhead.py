@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -10,7 +11,9 @@ from profiler.capture import overhead
 from profiler.capture.event_cost import EventCost
 from profiler.capture.operator_source import SourceSummary, TimedCall
 from profiler.capture.overhead import call_cost, measured_costs, tracing_cost
-from profiler.report.tracing_cost import how_known
+from profiler.report.tracing_cost import how_known, method
+from profiler.trace.manifest_fields import CallCounts, stated
+from tests.runs import make_info
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +42,9 @@ def test_difference_of_medians():
     assert cost.call_ns == 20
     assert cost.factor == pytest.approx(100 / 120)
     low, high = cost.call_interval_ns
-    assert 8 <= low <= 20 <= high <= 31
+    assert 7 <= low <= 20 <= high <= 33
     low, high = cost.factor_interval
-    assert 99 / 130 <= low <= cost.factor <= high <= 102 / 110
+    assert 98 / 131 <= low <= cost.factor <= high <= 103 / 109
 
 
 def test_equal_durations_have_an_interval_without_width():
@@ -78,9 +81,9 @@ def test_it_is_said_how_few_calls_there_were():
     few = source(calls([9] * 6, [9] * 3), events=8)
     sources = [("transformer", few), ("vae", source(calls([9] * 6, []), events=2))]
     found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
-    assert found["too_few"] == {"transformer": {"traced_calls": 5, "untraced_calls": 2}}
-    assert "measured" not in found
-    assert (found["operators_ns"], found["share"]) == (100, 0.1)
+    assert found.too_few == {"transformer": CallCounts(traced_calls=5, untraced_calls=2)}
+    assert found.measured == {}
+    assert (found.operators_ns, found.share) == (100, 0.1)
     assert how_known(found) == (
         "estimated, too few calls to measure it (transformer 5 traced and 2 untraced)"
     )
@@ -90,7 +93,7 @@ def test_too_few_calls_where_nothing_is_estimated():
     """RBLN's runtimes have no estimate: no share is stated, and why."""
     sources = [("transformer", source(calls([9] * 6, [9] * 3), events=8, backend="rbln"))]
     found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
-    assert "share" not in found
+    assert found.share is None
     assert how_known(found, stated=False) == (
         "too few calls to measure it (transformer 5 traced and 2 untraced)"
     )
@@ -118,8 +121,8 @@ def test_measured_where_it_can_be_and_estimated_elsewhere():
     estimate. An estimate has no interval, so neither has the sum."""
     sources = [("transformer", source(MIXED, events=8)), ("text_encoder", source(events=6))]
     found = tracing_cost(sources, measured_costs(sources), 60, 1_000)
-    assert found.pop("method").startswith("measured: ")
-    assert found == {
+    assert str(method(found)).startswith("measured: ")
+    assert stated(found) == {
         "hooks_ns": 60,
         "operator_events": 14,
         "measured": {
@@ -134,6 +137,7 @@ def test_measured_where_it_can_be_and_estimated_elsewhere():
                 "event_ns": 10,
             }
         },
+        "estimated_by": ("onnxruntime",),
         "estimated_events": 6,
         "operator_event_ns": 10,
         "operators_ns": 140,
@@ -146,30 +150,31 @@ def test_all_measured_has_an_interval():
     """Where every traced submodule is measured the sum has an interval, whatever the backend."""
     sources = [("transformer", source(MIXED, events=8, backend=""))]
     found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
-    assert (found["operators_low_ns"], found["operators_ns"], found["operators_high_ns"]) == (
+    assert (found.operators_low_ns, found.operators_ns, found.operators_high_ns) == (
         80,
         80,
         80,
     )
-    assert "estimated" not in found["method"]
+    assert found.estimated_by == ()
 
 
 def test_without_untraced_calls_it_is_an_estimate():
     """No call of the other kind: events times the cost of one, and called estimated."""
     sources = [("transformer", source(events=8))]
     found = tracing_cost(sources, measured_costs(sources), 20, 1_000)
-    assert (found["operators_ns"], found["share"]) == (80, 0.1)
-    assert found["method"].startswith("estimated: ")
-    assert "measured" not in found
+    assert (found.operators_ns, found.share) == (80, 0.1)
+    assert str(method(found)).startswith("estimated: ")
+    assert found.measured == {}
 
 
 def test_each_backend_has_its_own_estimate():
     """Events of torch cost 20 ns, those of ONNX Runtime 10; their mean stands in the manifest."""
     sources = [("text_encoder", source(events=4, backend="torch")), ("vae", source(events=4))]
     found = tracing_cost(sources, measured_costs(sources), 0, 1_200)
-    assert (found["operators_ns"], found["operator_event_ns"], found["share"]) == (120, 15, 0.1)
-    assert "torch.profiler's cost" in found["method"]
-    assert "ONNX Runtime's cost" in found["method"]
+    assert (found.operators_ns, found.operator_event_ns, found.share) == (120, 15, 0.1)
+    assert found.estimated_by == ("torch", "onnxruntime")
+    assert "torch.profiler's cost" in method(found)
+    assert "ONNX Runtime's cost" in method(found)
 
 
 def test_events_of_host_work_cost_too():
@@ -177,32 +182,33 @@ def test_events_of_host_work_cost_too():
     summary = replace(source(MIXED, events=8, backend="torch"), host_events=3)
     sources = [("transformer", summary)]
     found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
-    assert (found["operator_events"], found["estimated_events"]) == (11, 3)
-    assert found["operators_ns"] == 4 * 20 + 3 * 20
-    assert "operators_low_ns" not in found
+    assert (found.operator_events, found.estimated_events) == (11, 3)
+    assert found.operators_ns == 4 * 20 + 3 * 20
+    assert found.operators_low_ns is None
 
 
 @pytest.mark.parametrize(
-    ("backend", "words"), [("rbln", "RBLN's runtimes cost was not measured"), ("", "not measured")]
+    ("backend", "words"),
+    [("rbln", "operators of rbln cost was not measured"), ("", "not measured")],
 )
 def test_an_unknown_cost_is_never_shown_as_free(backend, words):
     """Without untraced calls nobody knows what such an event costs: no sum, no share."""
     sources = [("transformer", source(events=8, backend=backend)), ("vae", source(events=5))]
     found = tracing_cost(sources, measured_costs(sources), 20, 1_000)
-    assert "share" not in found
-    assert "operators_ns" not in found
-    assert "torch" not in found["method"]
-    assert words in found["method"]
+    assert found.share is None
+    assert found.operators_ns is None
+    assert "torch" not in method(found)
+    assert words in method(found)
 
 
 def test_no_events_cost_nothing():
     """A run of calls alone costs what the hooks cost."""
-    assert tracing_cost([], {}, 20, 1_000)["share"] == 0.02
+    assert tracing_cost([], {}, 20, 1_000).share == 0.02
 
 
 def test_waiting_for_files_is_part_of_the_cost():
     """Threads that were held back lose that time as they do that of the hooks."""
-    assert tracing_cost([], {}, 20, 1_000, 0, 30)["share"] == 0.05
+    assert tracing_cost([], {}, 20, 1_000, 0, 30).share == 0.05
 
 
 @pytest.mark.parametrize(
@@ -217,7 +223,7 @@ def test_waiting_for_files_is_part_of_the_cost():
 def test_what_the_share_is_of(end_to_end_ns, outside_ns, share, of):
     """Calls outside every pipeline call count; where nothing ran there is no share, not 0 %."""
     found = tracing_cost([], {}, 20, end_to_end_ns, outside_ns)
-    assert (found.get("share"), found.get("share_of")) == (share, of)
+    assert (found.share, found.share_of) == (share, of)
 
 
 def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):
@@ -229,7 +235,7 @@ def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):
     assert not EventCost(20, 15, 25).noisy
     monkeypatch.setattr(overhead, "event_cost", {"onnxruntime": cost}.get)
     found = tracing_cost([("encoder", source(events=10))], {}, 0, 0, 4_000)
-    assert (found["operator_event_low_ns"], found["operator_event_high_ns"]) == (12.5, 45.0)
+    assert (found.operator_event_low_ns, found.operator_event_high_ns) == (12.5, 45.0)
     plain = how_known(found).replace("\N{NO-BREAK SPACE}", " ")
     assert plain == "estimated (noisy: 12.5 ns to 45 ns an event)"
 
@@ -245,17 +251,21 @@ def test_an_estimate_above_all_that_ran_is_not_stated():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overhead, "event_cost", overhead_of.get)
         found = tracing_cost([("encoder", source(events=2_400))], {}, 50, 0, 57_000_000)
-    assert "share" not in found
-    assert "operators_ns" not in found
-    assert "38.1 µs an event, is more than all that ran took" in found["method"]
+    assert found.share is None
+    assert found.operators_ns is None
+    assert "38.1 µs an event, is more than all that ran took" in str(method(found)).replace(
+        "\N{NO-BREAK SPACE}", " "
+    )
 
 
 @pytest.mark.torch
-def test_the_cost_of_torchs_events_is_measured():
+def test_the_cost_of_torchs_events_is_measured(monkeypatch):
     """On the torch that is installed; not while a profiler of the script runs."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch_cost import torch_event_ns
+    from profiler.capture.torch import cost
 
+    monkeypatch.setattr(cost, "_BUSY_S", math.inf)  # a busy machine decides nothing here
+    torch_event_ns = cost.torch_event_ns
     assert torch_event_ns() > 0
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
         assert torch_event_ns() is None
@@ -267,8 +277,6 @@ def test_the_cost_of_torchs_events_is_measured():
     ("overhead", "words"),
     [
         ({"share": 0.1, "operator_event_ns": 5.0}, "estimated"),
-        ({"measured": {}}, "estimated"),
-        ({"measured": "much"}, "estimated"),
         ({"measured": {"vae": {"call_ns": 5_000_000.0}}}, "measured: vae 5.00 ms a call"),
         (
             {
@@ -281,5 +289,6 @@ def test_the_cost_of_torchs_events_is_measured():
 )
 def test_reports_say_how_the_cost_is_known(overhead, words):
     """What was measured is stated with its interval, what was not is called an estimate."""
-    plain = how_known(overhead).replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
+    known = make_info(overhead=overhead).overhead
+    plain = how_known(known).replace("\N{NO-BREAK SPACE}", " ").replace("\N{MINUS SIGN}", "-")
     assert plain == words

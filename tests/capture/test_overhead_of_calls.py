@@ -14,6 +14,7 @@ from profiler.capture.session import Session
 from profiler.report.facts import key_facts
 from profiler.testing import FakeClock
 from profiler.trace.journal import JOURNAL_NAME
+from profiler.trace.manifest_fields import Overhead
 from profiler.trace.merge import merge_bundle
 from tests.capture.onnx_pipelines import gathering
 from tests.capture.switched_on import Environment
@@ -42,8 +43,8 @@ def test_parts_that_a_script_calls_itself(tmp_path):
     run = profiler.load(profiled.path)
     overhead = run.info.overhead
     assert len(run.calls) == 4
-    assert overhead["hooks_ns"] > 0
-    assert overhead["share"] == overhead["hooks_ns"] / run.calls["duration_ns"].sum()
+    assert overhead.hooks_ns > 0
+    assert overhead.share == overhead.hooks_ns / run.calls["duration_ns"].sum()
     assert cost_of(run)[1] == "of the time in calls, estimated"
 
 
@@ -56,8 +57,8 @@ def test_calls_beside_those_of_the_pipeline(tmp_path):
         alone = profiled._session.recorder.hooks_ns
         pipeline.vae.decode(1)
     overhead = profiler.load(profiled.path).info.overhead
-    assert overhead["hooks_ns"] > alone > 0
-    assert overhead["share_of"] == "end to end and other calls"
+    assert overhead.hooks_ns > alone > 0
+    assert overhead.share_of == "end to end and other calls"
 
 
 def test_bare_sessions(tmp_path):
@@ -74,9 +75,9 @@ def test_bare_sessions(tmp_path):
     run = profiler.load(scripts.run(script, RBLN_PROFILER_CONFIG='{"ops": "none"}').bundle)
     overhead = run.info.overhead
     assert len(run.calls) == 3
-    assert overhead["hooks_ns"] > 0
-    assert overhead["share"] == overhead["hooks_ns"] / run.calls["duration_ns"].sum()
-    assert overhead["share_of"] == "the time in calls"
+    assert overhead.hooks_ns > 0
+    assert overhead.share == overhead.hooks_ns / run.calls["duration_ns"].sum()
+    assert overhead.share_of == "the time in calls"
 
 
 def test_a_run_that_did_not_end(tmp_path):
@@ -94,7 +95,7 @@ def test_a_run_that_did_not_end(tmp_path):
     merge_bundle(copy)
     run = profiler.load(copy)
     assert len(run.calls) == 9
-    assert run.info.overhead == {}
+    assert run.info.overhead == Overhead()
     assert cost_of(run)[0] == "not measured"
 
 
@@ -108,6 +109,6 @@ def test_nothing_that_ran_has_no_share(tmp_path, calls):
         for _ in range(calls):
             pipeline.vae.decode(1)
     run = profiler.load(profiled.path)
-    assert "share" not in run.info.overhead
+    assert run.info.overhead.share is None
     if calls:
         assert cost_of(run)[0] == "not known"

@@ -13,10 +13,10 @@ from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.run_losses import run_losses
 from profiler.capture.session import Session
 from profiler.errors import OutputError
-from profiler.events import UNKNOWN, Loss
+from profiler.events import UNKNOWN, DropKind, Loss
+from profiler.files import not_writable
 from profiler.testing import FakeClock
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.storage import not_writable
 
 
 def recorded(*calls):
@@ -58,14 +58,14 @@ def test_calls_that_nobody_tells_of():
 def test_what_a_source_tells_is_not_said_again(count, left):
     """Its count is taken off; one that cannot count its calls speaks for all of them."""
     recorder = recorded(("a", dict(WAITED)), ("a", dict(WAITED)))
-    assert rows(recorder, [Loss("untraced_call", "a", count, "calls", "why")]) == left
+    assert rows(recorder, [Loss(DropKind.UNTRACED_CALL, "a", count, "calls", "why")]) == left
 
 
 def test_files_that_could_not_be_written():
     """Their losses name the file, and not the call once more."""
     recorder = recorded(("a", dict(WAITED)))
     (call,) = recorder.calls()
-    written = [Loss("dropped_events", call.file_name, 3, "events", "disk")]
+    written = [Loss(DropKind.DROPPED_EVENTS, call.file_name, 3, "events", "disk")]
     assert rows(recorder, (), written) == []
 
 
@@ -95,7 +95,7 @@ def test_a_full_disk_keeps_no_empty_folder(tmp_path, monkeypatch):
 def test_a_session_that_vanishes(tmp_path, monkeypatch):
     """What torch has recorded goes, as after two interrupts: the run says so by submodule."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch_session import Tracing
+    from profiler.capture.torch.session import Tracing
 
     class Pipeline:
         def __init__(self):

@@ -147,7 +147,7 @@ def called(source, pipeline, steps, *, recorded=True):
 def selected(text):
     listening = Listening()
     selection = parse_ops(text).default
-    return listening, SelectedCalls(listening, selection, listening.leave_out)
+    return listening, SelectedCalls(listening, selection)
 
 
 def test_the_source_hears_of_the_selected_calls_alone():

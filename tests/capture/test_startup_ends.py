@@ -8,9 +8,9 @@ import sys
 import pytest
 
 from profiler.errors import InputError
-from profiler.trace.bundle import find_bundles
 from profiler.trace.journal import JOURNAL_NAME
 from profiler.trace.merge import merge_bundle
+from profiler.trace.search import find_bundles
 from tests.capture.switched_on import (
     CALLS_ONLY,
     ENCODER,

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from profiler.capture.new_pipelines import NewPipelines
+from profiler.capture.pipelines.discovery import NewPipelines
 
 
 @pytest.fixture

@@ -167,8 +167,8 @@ def test_sessions_that_are_gone_leave_nothing_but_their_calls(scripts):
     assert [entry.commands for entry in whole(ended.bundle).calls] == [2] * 30
     assert losses(ended.bundle) == []
     info = whole(ended.bundle).info
-    assert info.submodules["encoder"]["profiled_sessions"] == 30
-    assert info.overhead["operator_events"] == 30 * 4
+    assert info.submodules["encoder"].profiled_sessions == 30
+    assert info.overhead.operator_events == 30 * 4
 
 
 def test_a_failing_run_is_the_scripts_business(scripts):

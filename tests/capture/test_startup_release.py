@@ -85,7 +85,7 @@ def test_a_release_during_a_first_use(tmp_path):
 ENDED = """
     import gc
     import profiler
-    from profiler.capture.attachment import Attachment
+    from profiler.capture.pipelines.attachment import Attachment
     from profiler.capture.recorder import Recorder
     from profiler.capture.session import Session
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline

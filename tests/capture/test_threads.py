@@ -9,9 +9,9 @@ import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.capture import pipeline as hooks
 from profiler.capture.clock import RunClock
 from profiler.capture.options import Options
+from profiler.capture.pipelines import hooks
 from profiler.capture.session import Session
 from profiler.events import NO_PIPELINE
 from profiler.testing import FakeClock

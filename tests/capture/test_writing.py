@@ -125,7 +125,7 @@ def test_calls_without_operators_wait_for_no_file(tmp_path: Path, monkeypatch) -
     assert disk.naps == 0
     loaded = profiler.load(run.path)
     assert (len(loaded.calls), loaded.losses) == (3_007, ())
-    assert loaded.info.overhead["backpressure_ns"] == 0
+    assert loaded.info.overhead.backpressure_ns == 0
 
 
 class CountedBundle(BundleWriter):
@@ -200,7 +200,7 @@ def test_many_calls_with_operators_take_no_more_memory(cli, tmp_path: Path, monk
     loaded = profiler.load(run.path)
     traced = loaded.calls.filter(loaded.calls["ops_traced"])
     assert (len(loaded.calls), len(traced), loaded.losses) == (814, 800, ())
-    assert loaded.info.overhead["backpressure_ns"] > 0
+    assert loaded.info.overhead.backpressure_ns > 0
     _, said, _ = cli("analyze", run.path, "--no-html")
     assert re.search(r"pipelines waited [\d.]+ \w+ for files to be written", " ".join(said.split()))
 
@@ -247,8 +247,8 @@ def test_files_lie_there_before_the_run_has_ended(tmp_path: Path) -> None:
     assert not (bundle / JOURNAL_NAME).exists()
     run = profiler.load(bundle)
     assert (len(run.calls), run.losses) == (16, ())
-    assert run.info.overhead["backpressure_ns"] == 0
-    assert run.info.overhead["writing_ns"] >= 0
+    assert run.info.overhead.backpressure_ns == 0
+    assert run.info.overhead.writing_ns >= 0
 
 
 class Doubling:

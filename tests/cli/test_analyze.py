@@ -3,6 +3,7 @@
 import gzip
 import json
 import os
+from dataclasses import asdict
 from pathlib import Path
 
 import polars as pl
@@ -10,9 +11,9 @@ import pytest
 
 import profiler
 from profiler.analysis.registry import tables
-from profiler.cli.analyze import analyze
+from profiler.cli.commands.analyze import analyze
 from profiler.errors import InputError, OutputError
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.table.parquet import write_parquet
 from profiler.trace import schema
 from tests.runs import write_tiny_bundle
@@ -249,8 +250,8 @@ def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
 
 def test_losses_without_damage_are_no_error(tmp_path, capsys):
     """A run that says what it did not trace is a whole run."""
-    loss = Loss("untraced_call", "run", 1, "calls", "the call did not return")
-    analyze(write_tiny_bundle(tmp_path, losses=(loss,)), no_html=True)
+    loss = Loss(DropKind.UNTRACED_CALL, "run", 1, "calls", "the call did not return")
+    analyze(write_tiny_bundle(tmp_path, drops=[asdict(loss)]), no_html=True)
     assert "untraced call in run: 1 calls. the call did not return" in capsys.readouterr().out
 
 
@@ -262,11 +263,11 @@ def test_foreign_trace_has_no_call(tmp_path, capsys):
     assert capsys.readouterr().out == ""
 
 
-def test_trace_of_another_profiler_is_to_be_imported(tmp_path):
-    """A Chrome JSON trace, packed: the error names the command that converts it."""
+def test_trace_of_another_profiler_without_a_call(tmp_path):
+    """A Chrome JSON trace, packed: its importer says what it lacks."""
     path = tmp_path / "some_trace.json.gz"
     path.write_bytes(gzip.compress(b'{"schemaVersion": 1, "traceEvents": []}'))
-    with pytest.raises(InputError, match=r"not a Perfetto trace.*`profile-sd3 import`"):
+    with pytest.raises(InputError, match=r"some_trace\.json\.gz"):
         analyze(path)
 
 
@@ -347,3 +348,18 @@ def test_a_damaged_run_is_not_compared(bundle, base, capsys):
     out = capsys.readouterr().out
     assert "\nnot compared: files of this run are damaged" in out
     assert '<section id="comparison"' not in (bundle / "report.html").read_text(encoding="utf-8")
+
+
+def test_filters_take_commas(cli, tmp_path):
+    """Names with commas, and steps with commas and ranges, are those of repeated options."""
+    bundle = write_tiny_bundle(tmp_path)
+    shown = ("--no-html", "--json", "-")
+    _, once, _ = cli("analyze", bundle, "--submodule", "vae,transformer", "--step", "0-0,1", *shown)
+    repeated = ("--submodule", "vae", "--submodule", "transformer", "--step", "0-0", "--step", "1")
+    _, more, _ = cli("analyze", bundle, *repeated, *shown)
+    assert json.loads(once)["run"]["selected_calls"] == 2
+    assert once == more
+    selection = {"submodule": "vae,transformer", "step": "0-0,1"}
+    found = profiler.analyze(profiler.load(bundle), **selection)
+    assert found.run.selection.submodule == ("vae", "transformer")
+    assert found.run.selected_calls == 2

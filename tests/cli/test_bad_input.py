@@ -43,7 +43,7 @@ def test_analyze_a_bundle_without_manifest(cli, bundle):
 
 def test_analyze_a_manifest_that_is_no_manifest(cli, bundle):
     """A manifest of another shape is refused, and nothing is taken from it."""
-    (bundle / "manifest.json").write_text('{"format_version": 1, "producer": []}')
+    (bundle / "manifest.json").write_text('{"format_version": 2, "producer": []}')
     refused(cli("analyze", bundle), "not a profile-sd3 manifest", "rebuild")
     (bundle / "manifest.json").write_text("{")
     refused(cli("analyze", bundle), "not valid JSON", "rebuild")

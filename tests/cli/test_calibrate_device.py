@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 from profiler.analysis.roofline.device_profiles import FILE_NAME, DeviceProfile, read_profiles
-from profiler.cli.calibrate_device import doubts
+from profiler.cli.commands.calibrate_device import doubts
 from profiler.pipelines import device_rates
 from tests.command_line import refused
 from tests.runs import write_tiny_bundle

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import json
 from functools import partial
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
+from profiler.analysis.comparison.measure import measure
+from profiler.analysis.comparison.side_by_side import Compared, compare_each
+from profiler.report.side_by_side import print_columns
 from profiler.table.load import load
 from profiler.table.parquet import write_parquet
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.command_line import refused
 from tests.runs import write_tiny_bundle
 
+_MINUS = "\N{MINUS SIGN}"
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
 
 
@@ -57,7 +63,8 @@ def test_several_baselines(diff, tmp_path, slower):
     for number in range(3):
         write_steps(folder, f"20270115-08000{number}-base", [v + number for v in BASE])
     more = [write_steps(tmp_path / "more", f"20270115-10000{n}-base", BASE) for n in range(2)]
-    _, text, _ = diff(folder, *more, "--against", slower, "--json", "-", "--fail-over", "5%")
+    bases = [word for path in (folder, *more) for word in ("--against", path)]
+    _, text, _ = diff(slower, *bases, "--json", "-", "--fail-over", "5%")
     document = json.loads(text)
     assert [run["side"] for run in document["runs"]] == ["base"] * 5 + ["new"]
     (gate,) = document["gates"]
@@ -117,10 +124,88 @@ def test_bad_options(diff, base, slower, options, words):
     refused(diff(base, slower, *options), words)
 
 
-def test_one_run_or_three(diff, base, slower):
-    """Two runs need no option; which of more are new must be said."""
-    for runs in ([base], [base, slower, slower]):
-        refused(diff(*runs), "--against")
+def test_one_run(diff, base):
+    """A run alone compares with nothing."""
+    refused(diff(base), "alone: give the baseline before it, or behind --against")
+
+
+def test_against_names_the_baseline(diff, base, slower):
+    """`diff NEW --against BASE` is `diff BASE NEW`."""
+    assert diff(slower, "--against", base) == diff(base, slower)
+
+
+@pytest.fixture
+def faster(tmp_path):
+    return write_steps(tmp_path / "third", "20270115-100000-third", [v - 20 for v in BASE])
+
+
+def test_three_runs_side_by_side(diff, base, slower, faster):
+    """Each further run is a column, with its time and its difference to the first."""
+    code, text, _ = diff(base, slower, faster)
+    assert code == 0
+    (line,) = [line for line in text.splitlines() if line.startswith("denoise.step  ")]
+    assert line.split("  ")[0].strip() == "denoise.step"
+    cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
+    assert cells[1:] == ["100 µs", "120 µs, +20.0 %*", f"80.0 µs, {_MINUS}20.0 %*"]
+    assert "changes are to 20270115-080000-base; * beyond noise" in text
+
+
+def test_columns_that_do_not_fit_stand_below(base, slower, faster):
+    """A narrow terminal has every run, in several tables."""
+    sides = [[measure(load(path))] for path in (base, slower, faster)]
+    found = zip(("new", "third"), compare_each(sides), strict=True)
+    columns = [Compared(name, comparison) for name, comparison in found]
+    texts = {}
+    for width in (50, 80):
+        console = Console(width=width, file=StringIO(), highlight=False)
+        print_columns(console, "base", columns)
+        texts[width] = console.file.getvalue()
+        assert max(map(len, texts[width].splitlines())) <= width
+        assert "not shown" not in texts[width]
+    assert (texts[50].count("denoise.step.first"), texts[80].count("denoise.step.first")) == (2, 1)
+
+
+def test_columns_as_json(diff, base, slower, faster):
+    """Each comparison is the document of two runs, and the first run has one time in all."""
+    _, text, _ = diff(base, slower, faster, "--json", "-")
+    document = json.loads(text)
+    assert document["base"] == base.name
+    assert [each["name"] for each in document["comparisons"]] == [slower.name, faster.name]
+    for each, path in zip(document["comparisons"], (slower, faster), strict=True):
+        alone = json.loads(diff(base, path, "--json", "-")[1])
+        assert {key: alone[key] for key in each if key != "name"} == {
+            key: value for key, value in each.items() if key != "name"
+        }
+
+
+def test_columns_as_markdown(diff, base, slower, faster):
+    """A row a metric, with a cell for each run."""
+    _, text, _ = diff(base, slower, faster, "--markdown", "-")
+    assert f"120 µs, +20.0 %\\* | 80.0 µs, {_MINUS}20.0 %\\* |" in text
+    (row,) = [line for line in text.splitlines() if line.startswith("| denoise.step |")]
+    assert row.count("|") == 5
+
+
+def test_the_gate_of_columns(diff, base, slower, faster):
+    """One column that is slower fails the gate, and its line names it."""
+    gate = ("--fail-over", "5%", "--metric", "denoise.step")
+    code, text, _ = diff(base, faster, slower, *gate)
+    assert code == 1
+    assert f"{slower.name}: FAILED: denoise.step" in text
+    assert f"{faster.name}: passed: denoise.step" in text
+    assert diff(base, faster, faster.parent, *gate)[0] == 0
+
+
+def test_a_run_is_a_column_once(diff, base, slower):
+    """The same path twice could not be told apart."""
+    refused(diff(base, slower, slower), "is given twice")
+
+
+def test_columns_of_one_name(diff, base, slower, tmp_path):
+    """Runs in folders of one name go by their paths."""
+    other = write_steps(tmp_path / "other", base.name, BASE)
+    _, text, _ = diff(base, slower, other, "--json", "-")
+    assert [each["name"] for each in json.loads(text)["comparisons"]] == [str(slower), str(other)]
 
 
 def test_runs_that_cannot_be_compared(diff, tmp_path, base):

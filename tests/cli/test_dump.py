@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.dump import dump
+from profiler.cli.commands.dump import dump
 from profiler.errors import ProfilerError
 from profiler.trace.text import dump_lines
 from profiler.trace.writer import encode_call

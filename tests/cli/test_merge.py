@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from profiler.cli.merge import merge
+from profiler.cli.commands.merge import merge
 from profiler.errors import ProfilerError
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME, find_bundles
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME
 from profiler.trace.journal import Journal
 from profiler.trace.manifest import MANIFEST_NAME
+from profiler.trace.search import find_bundles
 from tests.trace.samples import small_bundle
 
 

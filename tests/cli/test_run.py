@@ -25,4 +25,4 @@ def test_sizes_with_an_odd_number_of_patches(tmp_path, height, width):
     calls = run.calls.filter(pl.col("stage").cast(pl.String) == "denoise")
     assert f"[2,16,{height // 8},{width // 8}]" in str(calls["input_shapes"][0])
     assert calls["ops_traced"].all()
-    assert {entry["share"] for entry in run.info.attribution.values()} == {1.0}
+    assert {entry.share for entry in run.info.attribution.values()} == {1.0}

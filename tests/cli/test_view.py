@@ -12,7 +12,7 @@ from urllib.request import urlopen
 
 import pytest
 
-from profiler.cli.view import view
+from profiler.cli.commands.view import view
 from profiler.errors import MissingPackageError
 from profiler.report.perfetto import web_files
 from tests.trace.samples import small_bundle
@@ -41,7 +41,7 @@ def test_serves_until_interrupted(tmp_path: Path) -> None:
             out, err = process.communicate(timeout=60)
         finally:
             process.kill()
-    assert lines[0] == f"the newest of 2 runs in {tmp_path}\n"
+    assert lines[0] == f"the newest of 2 runs in {tmp_path}; others: first\n"
     assert found == [200, 200]
     assert (process.returncode, out.strip(), err) == (0, "no longer served", "")
 

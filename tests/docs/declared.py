@@ -17,7 +17,7 @@ ELSEWHERE = {
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
     "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",
     "$ profile-sd3 graph view": "serves until Ctrl-C: tests/browser/test_netron.py opens it",
-    "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/test_rbln_shards.py",
+    "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/rbln/test_shards.py",
 }
 """Commands that begin so do not run here: why, and what does instead."""
 
@@ -31,8 +31,8 @@ NEEDS = {
 """Packages of extras that a page needs which says so; without them it is skipped."""
 
 ENDS_WITH: dict[str, tuple[set[int], str]] = {
-    "$ profile-sd3 diff main1/ main2/ main3/ --against branch/": ({0, 1}, _NOISE),
-    "$ profile-sd3 diff baselines/ --against new/": ({0, 1}, _NOISE),
+    "$ profile-sd3 diff branch/ --against main1/": ({0, 1}, _NOISE),
+    "$ profile-sd3 diff baselines/ new/": ({0, 1}, _NOISE),
     "$ profile-sd3 graph check legacy.onnx\n": ({1}, "the fault is an error"),
     "$ profile-sd3 graph check unet/model.onnx vae/": ({1}, "the models have dynamic shapes"),
     "$ profile-sd3 graph check sd3-onnx/ --target qnn --static": ({1}, "so has this one"),

@@ -27,8 +27,8 @@ from tests.capture.switched_on import Environment
 from tests.docs.declared import PRELUDES, WITHOUT_INPUTS
 from tests.docs.pages import REPOSITORY, Page
 from tests.graph.test_fix import legacy_layernorms
-from tests.importers.rbln_generator import write_sd3
-from tests.importers.traces import flux
+from tests.importers.kineto.traces import flux
+from tests.importers.rbln.generator import write_sd3
 
 __all__ = ["Ended", "Workplace"]
 

@@ -11,7 +11,7 @@ import onnxruntime
 import pytest
 
 from profiler.analysis.operators.positions import command_positions
-from profiler.capture.onnx_layers import ExportedModel, build_layer_map
+from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
 from profiler.errors import InputError, OutputError
 from profiler.graph.annotate import MeasuredCommand, annotate_model
 from profiler.graph.annotate_files import Measurement, annotate_file

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture.paired_models import submodule_name
+from profiler.capture.onnxruntime.paired_models import submodule_name
 from profiler.graph.optimize.files import optimize_files
 from profiler.graph.optimize.optimizers import Optimizer
 from profiler.graph.split.files import split_files
@@ -152,7 +152,7 @@ def test_a_profiled_comparison(cli, fused, tmp_path):
     assert calls["side"].to_list() == [0, 1] * 7
     assert calls["ops_traced"].to_list() == [True, True, *[False, False, True, True] * 3]
     assert calls["input_shapes"].n_unique() == 1
-    assert [run.info.submodules["transformer"]["model"] for run in runs] == [
+    assert [run.info.submodules["transformer"].model for run in runs] == [
         "transformer/model.onnx"
     ] * 2
     metrics = {row["metric"]: row for row in found["diff"]["metrics"]}

@@ -159,4 +159,4 @@ def test_which_calls_are_traced(scripts, ops, traced, sessions):
     assert [f"{call.submodule} {call.step}" for call in with_operators] == traced
     names = ("text_encoder", "text_encoder_2", "text_encoder_3", "transformer", "vae")
     submodules = manifest.info.submodules
-    assert [submodules[name]["profiled_sessions"] for name in names] == sessions
+    assert [submodules[name].profiled_sessions for name in names] == sessions

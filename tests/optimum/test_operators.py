@@ -35,7 +35,7 @@ def test_layers_are_module_paths(scripts):
     nodes' names; what belongs to the model itself has its class's name."""
     ended = scripts.profiled(LOAD.format(folder="sd3", binding=None) + "image()")
     attribution = whole(ended.bundle).info.attribution
-    assert {name: known["share"] for name, known in attribution.items()} == dict.fromkeys(
+    assert {name: known.share for name, known in attribution.items()} == dict.fromkeys(
         ("text_encoder", "text_encoder_2", "text_encoder_3", "transformer", "vae"), 1.0
     )
     commands = profiler.load(ended.bundle).to_pandas()
@@ -78,7 +78,7 @@ pipe("a cat", num_inference_steps=1, height=32, width=32, output_type="np")
         ("vae", "decode", "", NO_STEP),
     ]
     attribution = whole(ended.bundle).info.attribution
-    assert [known["share"] for known in attribution.values()] == [1.0] * 4
+    assert [known.share for known in attribution.values()] == [1.0] * 4
 
 
 def test_layers_of_the_newer_exporter(scripts):

@@ -17,6 +17,7 @@ from profiler.pipelines.devices import (
     pinned,
     usable_cores,
 )
+from profiler.trace import manifest_fields
 
 PARTS = ("text_encoder", "transformer", "vae")
 linux = pytest.mark.skipif(
@@ -77,27 +78,26 @@ def test_one_cpu_device_has_all_cores():
     share = Placement.plan(["cpu:0", "cpu:0"], cores=[2, 3, 5]).of("cpu:0")
     assert share.cores == (2, 3, 5)
     assert not share.pinned
-    assert share.description == "cores 2, 3, 5, all that the process may use"
 
 
 def test_the_manifest_form():
-    """The placement's dictionary has cores and a description for each device."""
+    """Cores that are a device's own, or what provides it."""
     placement = Placement.plan(["cpu:1", "cpu:0", "cuda:1"], cores=[0, 1])
-    assert placement.as_dict() == {
-        "cpu:0": {"cores": [0], "description": "core 0, its own"},
-        "cpu:1": {"cores": [1], "description": "core 1, its own"},
-        "cuda:1": {"cores": [], "description": "CUDAExecutionProvider, device_id 1"},
+    assert placement.described() == {
+        "cpu:0": manifest_fields.Device(cores=(0,), pinned=True),
+        "cpu:1": manifest_fields.Device(cores=(1,), pinned=True),
+        "cuda:1": manifest_fields.Device(provider="CUDAExecutionProvider"),
     }
     with pytest.raises(InputError, match="it has cpu:0, cpu:1, cuda:1"):
         placement.of("cpu:2")
 
 
 def test_more_devices_than_cores_share_and_say_so():
-    """With too few cores each device has one, and its description names whom it shares with."""
+    """With too few cores each device has one, and says whom it shares with."""
     placement = Placement.plan(["cpu:0", "cpu:1", "cpu:2"], cores=[4, 7])
     assert [share.cores for share in placement.shares] == [(4,), (7,), (4,)]
-    assert placement.of("cpu:2").description == "core 4, shared with cpu:0"
-    assert placement.of("cpu:1").description == "core 7, its own"
+    assert placement.of("cpu:2").shared_with == ("cpu:0",)
+    assert placement.of("cpu:1").shared_with == ()
 
 
 def test_no_cores_are_refused():

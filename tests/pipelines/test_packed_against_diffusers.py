@@ -12,7 +12,7 @@ import polars as pl
 import pytest
 
 import profiler
-from profiler.capture import process
+from profiler.capture.pipelines import discovery
 from profiler.errors import InputError
 from profiler.pipelines.classes import MODULES, pipeline_class
 
@@ -178,7 +178,7 @@ def test_a_switched_on_process_records_it(both, tmp_path):
 
 def test_all_pipelines_are_watched():
     """Each of our pipelines is one that a switched-on process waits for."""
-    assert {class_name: module for module, class_name in process.OWN.items()} == MODULES
+    assert {class_name: module for module, class_name in discovery.OWN.items()} == MODULES
 
 
 def test_submodules_and_components(both):

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import numpy as np
+from msgspec import structs
 
 from profiler.events import (
     HOST_TRACK,
@@ -24,6 +25,7 @@ from profiler.events import (
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest import RunInfo
+from tests.runs import make_info
 
 __all__ = ["EPOCH_NS", "write_generated_bundle"]
 
@@ -96,7 +98,7 @@ def write_generated_bundle(
         spans.insert(0, Span("pipeline", "StableDiffusion3Pipeline", "", -1, EPOCH_NS, total))
         bundle.write_host(spans, host.build(), ROOT_DEVICE)
         info = _info(steps, total, names)
-        return bundle.finish(replace(info, losses=tuple(losses)))
+        return bundle.finish(structs.replace(info, losses=tuple(losses)))
 
 
 def _encode(bundle, draw, clock, host, names) -> Iterator[Span]:
@@ -198,7 +200,7 @@ def _host_work(host, clock, name, microseconds, stage, step=NO_STEP) -> None:
 
 def _info(steps: int, total: int, names: dict[str, str]) -> RunInfo:
     placed = {"text_encoder": 0, "text_encoder_2": 0, "text_encoder_3": 1, "transformer": 0}
-    return RunInfo(
+    return make_info(
         producer="capture",
         model="stable-diffusion-3-medium (generated)",
         pipeline="StableDiffusion3Pipeline",
@@ -228,7 +230,6 @@ def _info(steps: int, total: int, names: dict[str, str]) -> RunInfo:
             "operators_ns": 12_710_000,
             "share": 14_140_000 / total,
             "conversion_ns": 350_000_000,
-            "method": "generated, not measured",
         },
         warmup={"runs": 1, "duration_ns": 1_210_000_000},
         attribution={

@@ -14,11 +14,10 @@ from profiler.analysis.notes import Note, NoteCode, notes_text
 from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.events import NO_CALL, Loss
+from profiler.events import NO_CALL, DropKind, Loss
 from profiler.table.columns import Column
 from profiler.table.run import Run
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run, make_span
+from tests.runs import Command, make_call, make_info, make_run, make_span
 
 __all__ = ["HOSTILE", "hostile_analysis", "hostile_run"]
 
@@ -51,20 +50,20 @@ def hostile_run() -> Run:
     spans = [make_span("pipeline", HOSTILE[0], 0, end), make_span("stage", "denoise", 0, end)]
     spans += [make_span("step", name, 100 * i, 100 * i + 99, i) for i, name in enumerate(HOSTILE)]
     everywhere = {name: name for name in HOSTILE}
-    info = RunInfo(
+    info = make_info(
         producer=HOSTILE[0],
         model=HOSTILE[1],
         pipeline=HOSTILE[2],
         command_line=HOSTILE,
         versions=everywhere,
-        hardware=everywhere,
+        hardware={"cpu": HOSTILE[0], "system": HOSTILE[1]},
         devices={name: {"hardware": name} for name in HOSTILE},
-        submodules=dict.fromkeys(HOSTILE, everywhere),
-        settings={**everywhere, "lone surrogate": "\ud800", "nan": float("nan")},
-        overhead={"share": HOSTILE[0], "method": HOSTILE[1]},
-        attribution={name: {"total_ns": name} for name in HOSTILE},
+        submodules={n: {"device": n, "model": n, "modules": everywhere} for n in HOSTILE},
+        settings={**everywhere, "lone surrogate": "\ud800", "nan": "nan"},
+        overhead={"unknown": [{"why": "not measured", "backend": HOSTILE[0]}]},
+        attribution={name: {"total_ns": 1} for name in HOSTILE},
     )
-    losses = tuple(Loss("dropped_events", name, -1, name, name) for name in HOSTILE)
+    losses = tuple(Loss(DropKind.DROPPED_EVENTS, name, -1, name, name) for name in HOSTILE)
     return make_run(calls, [*commands, *host], spans, info=info, losses=losses)
 
 

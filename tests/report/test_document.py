@@ -6,12 +6,13 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.notes import NoteCode
 from profiler.analysis.registry import tables
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.document import DOCUMENT_VERSION, document, to_json
 from tests.runs import TINY_INFO, make_run, tiny_run
 
@@ -29,7 +30,7 @@ _TYPES = {
 }
 _DTYPES = {pl.String: str, pl.Boolean: bool, pl.Float64: (int, float)}
 PROFILE = DeviceProfile("", {"float16": 32e12}, None, None, "", True, device="rbln:0")
-LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+LOSS = Loss(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
 
 
 def _sections():
@@ -136,7 +137,6 @@ def test_empty_run_is_a_document_too():
 @pytest.mark.parametrize("value", [float("nan"), float("inf"), {1: (2, {3})}, Path("x")])
 def test_what_json_lacks_is_made_plain(value):
     """A manifest read from JSON may hold NaN, a run in memory anything: the text is JSON."""
-    fields = {name: getattr(TINY_INFO, name) for name in TINY_INFO.__slots__}
-    info = type(TINY_INFO)(**{**fields, "settings": {"strange": value}})
+    info = structs.replace(TINY_INFO, settings={"strange": value})
     text = to_json(analyze(tiny_run(info=info)))
     assert "strange" in json.loads(text, parse_constant=pytest.fail)["run"]["settings"]

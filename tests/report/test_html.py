@@ -14,7 +14,7 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.errors import OutputError
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.html.page import embedded, html_page, write_html
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
 from tests.runs import Command, make_run, tiny_run
@@ -141,8 +141,8 @@ def test_a_name_that_is_no_unicode_is_written(tmp_path):
 def test_losses_come_first():
     """What is missing stands above the figures, with every loss and its remedy."""
     losses = (
-        Loss("truncated_file", "006_transformer.pb", 512, "bytes", "cut: copy it again"),
-        Loss("dropped_events", "vae", -1, "events", "the buffer was full"),
+        Loss(DropKind.TRUNCATED_FILE, "006_transformer.pb", 512, "bytes", "cut: copy it again"),
+        Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "the buffer was full"),
     )
     text = page_of(tiny_run(losses=losses))
     assert "truncated file in 006_transformer.pb: 512 bytes. cut: copy it again" in text

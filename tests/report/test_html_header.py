@@ -10,7 +10,7 @@ import zlib
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.html.body import body_of
 from profiler.report.html.header import header_html
 from profiler.report.html.page import html_page
@@ -84,7 +84,7 @@ def test_provenance_names_everything(bundle):
 
 def test_losses_are_in_the_provenance_too():
     """Each with where, how much and why, as above the figures."""
-    losses = (Loss("dropped_events", "vae", -1, "events", "the <buffer> was full"),)
+    losses = (Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "the <buffer> was full"),)
     run = tiny_run(losses=losses)
     below = provenance(analyze(run))
     for text in (header(run)["losses"], below):

@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.events import HOST_TRACK, Loss
+from profiler.events import HOST_TRACK, DropKind, Loss
 from profiler.report.html.timeline import extent, timeline_of
 from profiler.table.columns import COUNTERS, FLOWS, schema
 from profiler.table.run import Run
@@ -192,5 +192,5 @@ def test_an_empty_run_has_a_timeline():
 def test_unclosed_commands_end_where_they_start():
     """A command that never closed does not shorten or lengthen the run."""
     commands = [Command(-1, "cpu:0", HOST_TRACK, "host", "open", 5, -1)]
-    run = make_run(commands=commands, losses=(Loss("unclosed_slice", "f", 1, "slices", ""),))
+    run = make_run(commands=commands, losses=(Loss(DropKind.UNCLOSED_SLICE, "f", 1, "slices", ""),))
     assert extent(run) == (EPOCH + 5, EPOCH + 5)

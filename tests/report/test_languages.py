@@ -14,7 +14,7 @@ from profiler.analysis.denoise.codes import InvariantEvidence, OutlierCause
 from profiler.analysis.findings.rules import find
 from profiler.analysis.notes import Note, notes_text
 from profiler.analysis.roofline.codes import Bound
-from profiler.cli.analyze import Language
+from profiler.cli.commands.analyze import Language
 from profiler.cli.main import app
 from profiler.messages import in_language, joined, said, sentence
 from profiler.report.html.page import html_page

@@ -7,11 +7,11 @@ import profiler
 from profiler.analysis.analyze import analyze
 from profiler.analysis.registry import tables
 from profiler.errors import OutputError
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.tables import worded_tables, write_csv_tables, write_parquet_tables
 from tests.runs import tiny_run
 
-LOSS = Loss("truncated_file", "vae.pb", 7, "bytes", "cut, at byte 9")
+LOSS = Loss(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", "cut, at byte 9")
 
 
 @pytest.fixture

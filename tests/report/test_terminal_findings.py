@@ -9,7 +9,7 @@ from rich.console import Console
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.rules import RULES
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from profiler.report.sentences.findings import words
 from profiler.report.sentences.findings.words import Words
 from profiler.report.terminal.findings import evidence_text, finding_texts
@@ -95,7 +95,7 @@ def test_no_finding():
 
 def test_narrow_terminal_and_hostile_names():
     """Lines wrap; control characters of a trace do not steer the terminal."""
-    loss = Loss("dropped_events", "a\x1b[31mb.pb", 3, "events", "x\x1b]0;y\x07")
+    loss = Loss(DropKind.DROPPED_EVENTS, "a\x1b[31mb.pb", 3, "events", "x\x1b]0;y\x07")
     text = printed(analyze(tiny_run(losses=(loss,))), 40)
     assert "\x1b" not in text
     section = section_lines(text, "Findings")

@@ -208,7 +208,7 @@ def test_losses_of_the_manifest_are_kept(bundle: Path) -> None:
     path = bundle / MANIFEST_NAME
     document = json.loads(path.read_text())
     entry = {"kind": "dropped_events", "where": "vae", "count": 7, "unit": "events", "detail": "x"}
-    document["losses"] = [entry]
+    document["drops"] = [entry]
     path.write_text(json.dumps(document))
     assert [loss.count for loss in load_bundle(bundle).losses] == [7]
 

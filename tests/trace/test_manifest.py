@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +13,27 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
+from profiler.trace import manifest_fields
 from profiler.trace.manifest import CallEntry, Manifest, RunInfo, read_manifest
+from profiler.trace.manifest_fields import (
+    AttributedTo,
+    Attribution,
+    Calibration,
+    ClockName,
+    Clocks,
+    Device,
+    Hardware,
+    Overhead,
+    Recording,
+    Submodule,
+    UnknownCost,
+    Warmup,
+    WhyUnknown,
+)
 from tests.trace.strategies import calls
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 _JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),
@@ -47,13 +65,13 @@ def _entry(**changes: Any) -> dict[str, Any]:
 
 def _document(**changes: Any) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "format_version": 1,
+        "format_version": 2,
         "run_id": "run",
         "created": "2026-11-21T09:30:00+00:00",
         "producer": "capture",
         "calls": [_entry()],
         "files": {"host.pb": 50, "merged.pb": 150},
-        "losses": [],
+        "drops": [],
     }
     return {**document, **changes}
 
@@ -68,19 +86,22 @@ def test_round_trip(tmp_path: Path) -> None:
     """Everything that a producer knows comes back equal."""
     info = RunInfo(
         producer="capture",
+        capabilities=("memory", "timeline"),
         model="tiny",
         pipeline="StableDiffusion3Pipeline",
         command_line=("profile-sd3", "run", "--prompt", "ünïcode"),
         versions={"onnxruntime": "1.31"},
-        hardware={"cores": 2},
-        devices={"cpu:0": {"hardware": "CPU", "cores": [0]}},
-        submodules={"vae": {"device": "cpu:0", "activate_profiler": True}},
-        settings={"steps": 28, "guidance": 7.0},
-        clocks={"clock": "CLOCK_REALTIME", "monotonic_offset_ns": -5},
-        overhead={"share": 0.01},
-        warmup={"steps": 1},
-        attribution={"vae": {"share": 1.0}},
-        losses=(Loss("dropped_events", "vae", -1, "events", "buffer full"),),
+        hardware=Hardware(cores=2),
+        devices={"cpu:0": Device(hardware="CPU", cores=(0,), shared_with=("cpu:1",))},
+        submodules={"vae": Submodule(device="cpu:0", calibration=Calibration(factor=0.9))},
+        settings={"steps": 28, "guidance": 7.0, "tiling": True, "seed": None, "size": "1024"},
+        pipeline_settings={"0": {"steps": 4}},
+        recording=Recording(source="x.json", with_stack=False),
+        clocks=Clocks(clock=ClockName.REALTIME, monotonic_offset_ns=-5),
+        overhead=Overhead(share=0.01, unknown=(UnknownCost(why=WhyUnknown.TOO_BUSY),)),
+        warmup=Warmup(runs=1),
+        attribution={"vae": Attribution(to=AttributedTo.CALLS, share=1.0)},
+        losses=(Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "buffer full"),),
     )
     read = _read(tmp_path, _document())
     manifest = replace(read, info=info)
@@ -118,7 +139,7 @@ def test_no_file_outside_the_bundle(tmp_path: Path, name: Any) -> None:
         _document(calls=[_entry(file=name)]),
         _document(files={name: 1} if isinstance(name, str) else {"a/b": 1}),
     ):
-        with pytest.raises(InputError, match="no plain file name"):
+        with pytest.raises(InputError, match=r"no plain file name|expected str"):
             _read(tmp_path, document)
 
 
@@ -130,7 +151,7 @@ def test_no_file_outside_the_bundle(tmp_path: Path, name: Any) -> None:
 )
 def test_numbers_that_tables_cannot_hold(tmp_path: Path, field: str, value: Any) -> None:
     """Huge, negative, fractional and non-numbers are refused where an integer must stand."""
-    with pytest.raises(InputError, match="no integer"):
+    with pytest.raises(InputError, match=r"manifest\.json .*remove it and run"):
         _read(tmp_path, _document(calls=[_entry(**{field: value})]))
 
 
@@ -147,7 +168,7 @@ def test_numbers_that_tables_cannot_hold(tmp_path: Path, field: str, value: Any)
         _document(calls=[[]]),
         _document(calls=[None]),
         _document(files=[]),
-        _document(losses=[{}]),
+        _document(drops=[{}]),
         _document(devices=[1]),
         _document(devices={"cpu:0": 5}),
         _document(submodules={"vae": "cpu:0"}),
@@ -188,8 +209,52 @@ def test_a_call_or_file_listed_twice(tmp_path: Path) -> None:
 def test_newer_format(tmp_path: Path) -> None:
     """A newer format is refused with the advice to update, not to remove the file."""
     with pytest.raises(InputError, match=r"newer profile-sd3 .*update") as caught:
-        _read(tmp_path, _document(format_version=2, calls="of another kind"))
+        _read(tmp_path, _document(format_version=3, calls="of another kind"))
     assert "remove" not in str(caught.value)
+
+
+def test_older_format(tmp_path: Path) -> None:
+    """A bundle of version 1 is refused by a sentence that names it and what to do."""
+    with pytest.raises(InputError, match=r"manifest\.json has format 1, .*record the run again"):
+        _read(tmp_path, _document(format_version=1, losses=[]))
+
+
+@pytest.mark.parametrize(
+    ("changes", "where"),
+    [
+        ({"overhead": {"share": "much"}}, "overhead.share: expected float"),
+        ({"devices": {"cpu:0": {}, "cpu:1": {"cores": [0, "1"]}}}, "devices.cpu:1.cores[1]: "),
+        ({"submodules": {"vae": {"modules": {"": "VAE", "up": 5}}}}, "submodules.vae.modules.up: "),
+        ({"overhead": {"measured": {"vae": {"call_n": 1}}}}, "overhead.measured.vae: unknown key"),
+        ({"foo": 1}, "unknown key foo"),
+        ({"settings": {"a\nb": []}}, "settings.'a\\nb': expected"),
+        ({"calls": [_entry(step="0")]}, "calls[0].step: expected int"),
+        ({"drops": [{"kind": "gone"}]}, "drops[0].kind: invalid enum value"),
+        ({"hardware": {"memory_bytes": -1}}, "hardware.memory_bytes: expected int >= 0"),
+        ({"overhead": {"share": 10**400}}, "overhead.share: number out of range"),
+    ],
+)
+def test_the_wrong_key_is_named(tmp_path: Path, changes: dict[str, Any], where: str) -> None:
+    """One sentence says which key is wrong, through mappings and lists, and the file."""
+    with pytest.raises(InputError) as caught:
+        _read(tmp_path, _document(**changes))
+    assert f"manifest.json is not a profile-sd3 manifest ({where}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_docs_describe_every_key() -> None:
+    """`docs/file-format.md` has the name of every field that a manifest may have."""
+    text = (REPOSITORY / "docs" / "file-format.md").read_text(encoding="utf-8")
+    described = set(re.findall(r"`(\w+)`", text))
+    fields = {
+        name
+        for struct in vars(manifest_fields).values()
+        if isinstance(struct, type) and issubclass(struct, manifest_fields.Fields)
+        for name in struct.__struct_fields__
+    }
+    fields |= {*RunInfo.__struct_fields__} - {"losses"} | {"drops"}
+    assert fields - described == set()
+    assert {kind.value for kind in DropKind} - described == set()
 
 
 def test_unreadable(tmp_path: Path) -> None:

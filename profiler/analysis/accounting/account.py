@@ -28,7 +28,7 @@ from profiler.analysis.intervals import union_by, union_length
 from profiler.analysis.notes import Note
 from profiler.analysis.parts import Grouped, Parts, parts_of
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.events import NO_CALL
+from profiler.events import NO_CALL, DropKind
 from profiler.table.columns import empty, schema
 from profiler.table.run import Run
 
@@ -299,5 +299,7 @@ def _why_not(run: Run, missing: list[str]) -> Note | None:
         reason = Note.of(NoAccount.NO_SPANS, one=missing[0], other=missing[1])
     else:
         reason = Note.of(NoAccount.NO_SPAN, kind=missing[0])
-    lost = any(loss.kind == "missing_file" and loss.where == "host.pb" for loss in run.losses)
+    lost = any(
+        loss.kind == DropKind.MISSING_FILE and loss.where == "host.pb" for loss in run.losses
+    )
     return Note.of(NoAccount.HOST_FILE_MISSING, reason=reason) if lost else reason

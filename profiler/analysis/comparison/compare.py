@@ -3,7 +3,7 @@
     found = compare([measure(load(a))], [measure(load(b))])
     found.metrics      # one row a metric, from end_to_end to single modules
 
-A side may have several runs. What is drawn for the intervals (`noise`) is the largest thing that
+A side may have several runs. What is drawn for the intervals is the largest thing that
 either side has several of: runs, else pipeline calls of one run, from three on, else its steps. The
 value of one is the median of the samples in it.
 """
@@ -19,12 +19,12 @@ from profiler.analysis.comparison.align import align_modules
 from profiler.analysis.comparison.codes import Side, Verdict
 from profiler.analysis.comparison.columns import LEVELS, METRICS, RUNS, TABLES
 from profiler.analysis.comparison.measure import Measurement, measure
-from profiler.analysis.comparison.noise import Bootstrap, Interval
 from profiler.analysis.comparison.notes import notes_on
 from profiler.analysis.comparison.samples import KEYS, samples_of
 from profiler.analysis.comparison.units import units_of
 from profiler.analysis.notes import Note
 from profiler.errors import InputError
+from profiler.resampling import Bootstrap, Interval
 from profiler.table.columns import checked, schema
 from profiler.table.run import Run
 
@@ -56,11 +56,20 @@ def compare_runs(base: Iterable[Run], new: Iterable[Run]) -> Comparison:
     return compare([*map(measure, base)], [*map(measure, new)])
 
 
-def compare(base: Sequence[Measurement], new: Sequence[Measurement]) -> Comparison:
-    """Compare a baseline with new runs. Raises InputError where a side has no run."""
+def compare(
+    base: Sequence[Measurement],
+    new: Sequence[Measurement],
+    *,
+    among: Sequence[Measurement] = (),
+) -> Comparison:
+    """Compare a baseline with new runs. Raises InputError where a side has no run.
+
+    Of comparisons that stand side by side, `among` are the runs of all: times are scaled to
+    untraced calls where they can be in each of these.
+    """
     if not base or not new:
         raise InputError("a comparison needs a run on each side: give at least one of each")
-    calibrated, within_noise = _calibrated([*base, *new])
+    calibrated, within_noise = _calibrated(among or [*base, *new])
     sides = []
     for side, modules in zip((base, new), align_modules(base, new), strict=True):
         samples = [

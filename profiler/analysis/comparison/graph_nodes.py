@@ -21,6 +21,7 @@ from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.table.columns import CALLS, COMMANDS, Column, schema
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["NODE", "GraphPair", "GraphSide", "PlainNode", "by_place", "node_table"]
 
@@ -119,7 +120,7 @@ def node_table(
     )
     numbers = np.zeros(len(rows), dtype=np.int32)
     kinds = kinds_of(calls, commands, numbers)
-    known = {submodule: {"modules": dict(classes)}}
+    known = {submodule: Submodule(modules=dict(classes))}
     roles = kinds.spread(roles_of(known, kinds, numbers)["role"].cast(pl.String))
     return pl.DataFrame(
         {

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import polars as pl
@@ -14,14 +13,14 @@ from profiler.analysis.arrays import CommandArrays, dense_codes, positions
 from profiler.analysis.batches import Codes, Times, batches
 from profiler.analysis.comparison.paths import module_path
 from profiler.analysis.kinds import Kinds, kinds_of
-from profiler.analysis.manifest_numbers import calibration_factors
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.steps.step_table import step_table
-from profiler.analysis.submodules.calls import CALIBRATING_CALLS, first_calls
+from profiler.analysis.submodules.calls import CALIBRATING_CALLS, calibration_factors, first_calls
 from profiler.events import NO_PIPELINE, NO_STEP
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["CALL", "SPAN", "WORK", "Measurement", "measure"]
 
@@ -84,7 +83,7 @@ def measure(run: Run) -> Measurement:
     """What a comparison needs of `run`."""
     calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
     pipelines = PipelineCalls.of(run)
-    modules = {name: _classes(known) for name, known in run.info.submodules.items()}
+    modules = {name: known.modules for name, known in run.info.submodules.items()}
     places = _places(calls, pipelines)
     work, busy = _work(run, calls, modules)
     placed = calls.select(
@@ -117,14 +116,6 @@ def measure(run: Run) -> Measurement:
 
 def _of_schema(frame: pl.DataFrame, wanted: pl.Schema) -> pl.DataFrame:
     return frame.select(pl.col(name).cast(dtype) for name, dtype in wanted.items())
-
-
-def _classes(known: Any) -> dict[str, str]:
-    """Class by module path, from the manifest, which may say anything."""
-    modules = known.get("modules") if isinstance(known, Mapping) else None
-    if not isinstance(modules, Mapping):
-        return {}
-    return {str(path): name for path, name in modules.items() if isinstance(name, str)}
 
 
 def _places(calls: pl.DataFrame, pipelines: PipelineCalls) -> Times:
@@ -215,9 +206,7 @@ def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times)
     return pl.concat(parts).group_by("code").agg(pl.col("busy_ns").sum()).sort("code")
 
 
-def _calibration(
-    submodules: Mapping[str, Mapping[str, Any]], calls: pl.DataFrame
-) -> dict[str, float]:
+def _calibration(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> dict[str, float]:
     """Untraced over traced time: what capture measured, else from the steady calls of both
     kinds, where there are enough."""
     steady = calls.filter(~pl.col("first"))

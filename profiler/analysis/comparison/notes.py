@@ -10,6 +10,7 @@ import polars as pl
 from profiler.analysis.comparison.codes import ComparisonNote, RunTrait, Side
 from profiler.analysis.comparison.measure import Measurement
 from profiler.analysis.notes import Note
+from profiler.trace.manifest_fields import stated
 
 __all__ = ["notes_on"]
 
@@ -35,13 +36,13 @@ def notes_on(
         (RunTrait.PIPELINE, lambda run: run.info.pipeline),
         (RunTrait.MODEL, lambda run: run.info.model),
         (RunTrait.DEVICES, lambda run: ", ".join(run.devices)),
-        (RunTrait.CPU, lambda run: run.info.hardware.get("cpu")),
+        (RunTrait.CPU, lambda run: run.info.hardware.cpu),
     )
     for noun, of in identity:
         left, right = _told(base, of), _told(new, of)
         if left and right and left != right:
             yield Note.of(ComparisonNote.OTHER_TRAIT, what=noun, left=left, right=right)
-    yield from _mappings(ComparisonNote.SETTINGS_DIFFER, base, new, lambda run: run.info.settings)
+    yield from _mappings(ComparisonNote.SETTINGS_DIFFER, base, new, _settings)
     yield from _mappings(ComparisonNote.VERSIONS_DIFFER, base, new, lambda run: run.info.versions)
 
 
@@ -106,6 +107,11 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[Note]:
             yield Note.of(ComparisonNote.ASYNCHRONOUS, submodules=tuple(late), side=name)
 
 
+def _settings(run: Measurement) -> Mapping[str, Any]:
+    """How the run was recorded, and what its pipeline calls were given."""
+    return {**stated(run.info.recording), **run.info.settings}
+
+
 def _told(side: _Side, of: _Of) -> str:
     """What the runs of a side say, joined where they differ."""
     values = dict.fromkeys(_text(of(run)) for run in side)
@@ -128,8 +134,8 @@ def _merged(side: _Side, of: _Of) -> dict[str, str]:
     found: dict[str, dict[str, None]] = {}
     for run in side:
         known = of(run)
-        for key, value in known.items() if isinstance(known, Mapping) else ():
-            found.setdefault(str(key), {})[_text(value)] = None
+        for key, value in known.items():
+            found.setdefault(key, {})[_text(value)] = None
     return {key: " or ".join(values) for key, values in found.items()}
 
 

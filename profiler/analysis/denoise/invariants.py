@@ -12,7 +12,6 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +25,7 @@ from profiler.analysis.denoise.invariant_rules import Invariant, invariants_of, 
 from profiler.analysis.kinds import Kinds
 from profiler.analysis.notes import Note, notes_text
 from profiler.table.columns import schema
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Invariants", "find_invariants"]
 
@@ -55,7 +55,7 @@ def find_invariants(
     roles: pl.DataFrame,
     ran: CallKinds,
     pipeline: Codes,
-    submodules: Mapping[str, Mapping[str, Any]],
+    submodules: Mapping[str, Submodule],
 ) -> Invariants:
     """What of `kinds`, as they `ran` in `calls`, computes the same again.
 
@@ -77,7 +77,7 @@ def _known(
     kinds: Kinds,
     found: Sequence[Invariant | None],
     number: npt.NDArray[np.int64],
-    submodules: Mapping[str, Mapping[str, Any]],
+    submodules: Mapping[str, Submodule],
 ) -> pl.DataFrame:
     """One row a kind that computes the same again: what is known of it."""
     table = kinds.table[number].select("kind", "submodule", "layer", "op_type", "shapes")
@@ -96,14 +96,11 @@ def _known(
     )
 
 
-def _class(
-    submodules: Mapping[str, Mapping[str, Any]], submodule: str, layer: str
-) -> tuple[Note, ...]:
+def _class(submodules: Mapping[str, Submodule], submodule: str, layer: str) -> tuple[Note, ...]:
     """The class of a layer's module, as a part of the evidence."""
-    modules = submodules.get(submodule, {}).get("modules")
-    name = modules.get(module_path(layer)) if isinstance(modules, Mapping) else None
-    known = isinstance(name, str) and name
-    return (Note.of(InvariantEvidence.CLASS, name=str(name)),) if known else ()
+    known = submodules.get(submodule)
+    name = known.modules.get(module_path(layer)) if known else None
+    return (Note.of(InvariantEvidence.CLASS, name=name),) if name else ()
 
 
 def _executions(

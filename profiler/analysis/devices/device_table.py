@@ -14,6 +14,7 @@ from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.intervals import union_by
 from profiler.events import CATEGORIES
 from profiler.table.columns import schema
+from profiler.trace.manifest_fields import Device
 
 __all__ = ["device_table"]
 
@@ -21,7 +22,7 @@ __all__ = ["device_table"]
 def device_table(
     calls: pl.DataFrame,
     commands: CommandArrays,
-    known: Mapping[str, Mapping[str, Any]],
+    known: Mapping[str, Device],
     weights: Mapping[str, int],
 ) -> pl.DataFrame:
     """One row a device that has calls or commands (`DEVICES`), by name.
@@ -46,7 +47,7 @@ def device_table(
     table = pl.DataFrame(
         {
             "device": names,
-            "hardware": [_hardware(known.get(name, {})) for name in names],
+            "hardware": [known[name].hardware or None if name in known else None for name in names],
             "calls": np.bincount(call_device, minlength=groups),
             "commands": counts(device, groups),
             "calls_ns": union_by(call_start, call_end, call_device, groups),
@@ -103,8 +104,3 @@ def _extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times,
     first[found["code"].to_numpy()] = found["start"].to_numpy()
     last[found["code"].to_numpy()] = found["end"].to_numpy()
     return first, last
-
-
-def _hardware(known: object) -> str | None:
-    name = known.get("hardware") if isinstance(known, Mapping) else None
-    return str(name) if name else None

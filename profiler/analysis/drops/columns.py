@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.events import DropKind
 from profiler.table.columns import Column
 
 __all__ = ["LOSSES"]
@@ -16,7 +17,7 @@ LOSSES: tuple[Column, ...] = (
         "kind",
         _TEXT,
         "",
-        "`truncated_file`, `missing_file`, `dropped_events`, `untraced_call`, `unclosed_slice`, …",
+        ", ".join(f"`{kind}`" for kind in DropKind),
     ),
     Column("where", _TEXT, "", "file or part that lost it"),
     Column("count", _INT64, "", "how much, -1 where nobody can tell"),

@@ -8,6 +8,7 @@ import polars as pl
 
 from profiler.analysis.findings.finding import Where
 from profiler.analysis.result import Analysis
+from profiler.events import DropKind
 
 __all__ = [
     "MATERIAL",
@@ -50,7 +51,7 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
 
 def unaligned(analysis: Analysis) -> bool:
     """Whether nothing relates the clock of some device to that of another."""
-    return any(loss.kind == "unaligned_clock" for loss in analysis.losses)
+    return any(loss.kind == DropKind.UNALIGNED_CLOCK for loss in analysis.losses)
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:

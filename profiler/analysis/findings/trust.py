@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
-
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import share, total_ns
-from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
+from profiler.trace.manifest_fields import Overhead
 
 __all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time"]
 
@@ -18,7 +15,6 @@ _OVERHEAD_LOW = 0.05  # its lower bound: an estimate that may be half of that pr
 _OVERHEAD_HIGH = 0.25
 _RESIDUAL = 0.01  # what the accounting identity promises at most
 _RESIDUAL_MEDIUM = 0.05
-_BREAKS = ("truncated_file", "dropped_events", "missing_file", "changed_file", "aborted_run")
 
 
 def incomplete_trace(analysis: Analysis) -> Finding | None:
@@ -28,7 +24,7 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
         return None
     kinds = tuple(dict.fromkeys(loss.kind for loss in losses))
     known = [loss for loss in losses if loss.count >= 0]
-    worst = next((loss for loss in losses if loss.kind in _BREAKS), losses[0])
+    worst = next((loss for loss in losses if loss.kind.time_missing), losses[0])
     evidence: dict[str, Value] = {
         "losses": len(losses),
         "kinds": ", ".join(kinds),
@@ -42,28 +38,27 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
     return Finding(
         rule="incomplete_trace",
         evidence=evidence,
-        severity="high" if worst.kind in _BREAKS else "medium",
+        severity="high" if worst.kind.time_missing else "medium",
     )
 
 
 def tracing_overhead(analysis: Analysis) -> Finding | None:
     """Recording took so much of the run that operator times are in doubt."""
     overhead, total = analysis.run.overhead, total_ns(analysis)
-    found = finite_number(overhead, "share")
+    found = overhead.share
     if found is None or found < _OVERHEAD:
         return None
     low = found - share(_doubtful_ns(overhead), total)
     if low < _OVERHEAD_LOW:
         return None
-    operators, hooks = finite_number(overhead, "operators_ns"), finite_number(overhead, "hooks_ns")
     return Finding(
         rule="tracing_overhead",
         evidence={
             "overhead_share": found,
             "overhead_low_share": low,
-            "operators_ns": round(operators or 0),
-            "hooks_ns": round(hooks or 0),
-            "operator_events": round(finite_number(overhead, "operator_events") or 0),
+            "operators_ns": round(overhead.operators_ns or 0),
+            "hooks_ns": overhead.hooks_ns or 0,
+            "operator_events": overhead.operator_events or 0,
         },
         severity="high" if found >= _OVERHEAD_HIGH else "medium",
     )
@@ -86,15 +81,12 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
     )
 
 
-def _doubtful_ns(overhead: Mapping[str, Any]) -> float:
+def _doubtful_ns(overhead: Overhead) -> float:
     """What recording operators cost beyond the lower end of its interval, or of its estimate."""
-    cost = finite_number(overhead, "operators_ns") or 0.0
-    low = finite_number(overhead, "operators_low_ns")
+    cost, low = overhead.operators_ns or 0.0, overhead.operators_low_ns
     if low is not None:
         return max(cost - low, 0.0)
-    each, least = (
-        finite_number(overhead, "operator_event_ns"),
-        finite_number(overhead, "operator_event_low_ns"),
-    )
-    events = finite_number(overhead, "estimated_events") or 0.0
-    return max(each - least, 0.0) * events if each is not None and least is not None else 0.0
+    each, least = overhead.operator_event_ns, overhead.operator_event_low_ns
+    if each is None or least is None:
+        return 0.0
+    return max(each - least, 0.0) * (overhead.estimated_events or 0)

@@ -19,6 +19,7 @@ from profiler.analysis.findings.measures import (
 from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
 from profiler.analysis.waiting.codes import WaitCause
+from profiler.trace.manifest_fields import Device
 
 __all__ = ["host_bound", "idle_device", "idle_gaps", "transfers_exposed"]
 
@@ -49,7 +50,7 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
         wait, device = row["host_ns"], row["device"]
         if share(wait, row["span_ns"]) < _HOST_WAIT or share(wait, total) < 2 * MATERIAL:
             continue
-        stacks = bool(analysis.run.settings.get("with_stack"))
+        stacks = bool(analysis.run.recording and analysis.run.recording.with_stack)
         evidence: dict[str, Value] = {
             "host_wait_ns": wait,
             "host_wait_share": share(wait, row["span_ns"]),
@@ -175,6 +176,6 @@ def _longest_wait(analysis: Analysis, device: str) -> str | None:
     return str(rows["submodule"][-1]) if len(rows) else None
 
 
-def _shares_cores(devices: Mapping[str, Mapping[str, object]], device: str) -> bool:
+def _shares_cores(devices: Mapping[str, Device], device: str) -> bool:
     known = devices.get(device)
-    return isinstance(known, Mapping) and "shared with" in str(known.get("description", ""))
+    return known is not None and bool(known.shared_with)

@@ -1,30 +1,16 @@
-"""Sizes of memory as people give them: `16GiB`, `80GB`, bytes; and whether a run has the device."""
+"""Memory of devices as people give it: `16GiB`, bytes, by device; and whether a run has them."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from numbers import Integral
 
 from profiler.errors import InputError
+from profiler.sizes import parse_size
 
-__all__ = ["check_devices", "sizes_by_device", "text_size"]
+__all__ = ["check_devices", "sizes_by_device"]
 
-_SIZE = re.compile(r"(?P<number>\d{1,9}(?:\.\d{1,9})?)\s*(?P<unit>[A-Za-z]+)", re.ASCII)
-_POWERS = {"": 0, "K": 1, "M": 2, "G": 3, "T": 4}
-_UNITS = {
-    **{f"{prefix}IB": 1024**power for prefix, power in _POWERS.items() if prefix},
-    **{f"{prefix}B": 1000**power for prefix, power in _POWERS.items()},
-}
 _LARGEST = 1 << 62
-
-
-def text_size(text: str) -> int | None:
-    """Bytes of `"16GiB"` or `"80GB"`; None for what is no size above 0."""
-    match = _SIZE.fullmatch(text.strip())
-    unit = _UNITS.get(match["unit"].upper()) if match else None
-    size = int(float(match["number"]) * unit) if match and unit else 0
-    return size if 0 < size < _LARGEST else None
 
 
 def sizes_by_device(given: object) -> dict[str, int]:
@@ -42,7 +28,7 @@ def _device(name: object) -> str:
 
 
 def _bytes(given: object) -> int:
-    size = text_size(given) if isinstance(given, str) else given
+    size = parse_size(given) if isinstance(given, str) else given
     whole = isinstance(size, Integral) and not isinstance(size, bool)
     number = int(size) if whole else 0  # type: ignore[call-overload]
     if not 0 < number < _LARGEST:

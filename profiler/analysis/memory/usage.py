@@ -18,7 +18,6 @@ import polars as pl
 
 from profiler.analysis.arrays import ends
 from profiler.analysis.batches import Times
-from profiler.analysis.manifest_numbers import byte_count
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
 from profiler.analysis.memory.counters import CHANGES, MemoryCounter, memory_counters, summed
 from profiler.analysis.memory.sizes import check_devices
@@ -260,9 +259,8 @@ def _placed(run: Run) -> dict[str, list[str]]:
         found.setdefault(device, []).append(name)
     called = set(pairs["submodule"])
     for name, known in run.info.submodules.items():
-        device = known.get("device") if isinstance(known, Mapping) else None
-        if name not in called and isinstance(device, str):
-            found.setdefault(device, []).append(name)
+        if name not in called and known.device:
+            found.setdefault(known.device, []).append(name)
     return found
 
 
@@ -275,9 +273,10 @@ def _size(run: Run, device: str, asked: Mapping[str, int]) -> int | None:
     """Bytes of memory that a device has."""
     if device in asked or "" in asked:
         return asked.get(device, asked.get(""))
-    size = byte_count(run.info.devices.get(device), "memory_bytes")
+    known = run.info.devices.get(device)
+    size = known.memory_bytes if known else None
     if size is None and device.startswith("cpu"):
-        size = byte_count(run.info.hardware, "memory_bytes")
+        size = run.info.hardware.memory_bytes
     return size or None
 
 

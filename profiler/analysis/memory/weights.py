@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
-from profiler.analysis.manifest_numbers import byte_count
+from profiler.trace.manifest_fields import Device, Submodule
 
 __all__ = ["device_weights", "submodule_weights"]
 
 
 def device_weights(
-    submodules: Mapping[str, Mapping[str, Any]], devices: Mapping[str, Mapping[str, Any]]
+    submodules: Mapping[str, Submodule], devices: Mapping[str, Device]
 ) -> dict[str, int]:
     """Bytes of weights by device, the most at once, from `RunInfo.submodules` and `.devices`.
 
@@ -22,28 +21,24 @@ def device_weights(
     totals: dict[str, int] = {}
     unknown: set[str] = set()
     for known in submodules.values():
-        device = known.get("device") if isinstance(known, Mapping) else None
-        if not isinstance(device, str):
-            continue
         size = _own_bytes(known)
         if size is None:
-            unknown.add(device)
+            unknown.add(known.device)
         else:
-            totals[device] = totals.get(device, 0) + size
-    for name, known in devices.items():
-        most = byte_count(known, "weight_bytes")
-        if most is not None:
-            totals[name] = most
-    return {name: size for name, size in totals.items() if name not in unknown and size < 1 << 63}
+            totals[known.device] = totals.get(known.device, 0) + size
+    for name, device in devices.items():
+        if device.weight_bytes is not None:
+            totals[name] = device.weight_bytes
+    named = {name: size for name, size in totals.items() if name}
+    return {name: size for name, size in named.items() if name not in unknown and size < 1 << 63}
 
 
-def submodule_weights(submodules: Mapping[str, Mapping[str, Any]]) -> dict[str, int | None]:
+def submodule_weights(submodules: Mapping[str, Submodule]) -> dict[str, int | None]:
     """Bytes of weights by submodule, but those shared with one before; None where nobody told."""
     return {name: _own_bytes(known) for name, known in submodules.items()}
 
 
-def _own_bytes(known: object) -> int | None:
+def _own_bytes(known: Submodule) -> int | None:
     """Bytes of a submodule's weights but those that it shares with one before."""
-    size = byte_count(known, "weight_bytes")
-    shared = byte_count(known, "shared_weight_bytes") or 0
-    return None if size is None else max(size - shared, 0)
+    size = known.weight_bytes
+    return None if size is None else max(size - (known.shared_weight_bytes or 0), 0)

@@ -25,15 +25,14 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from profiler.analysis.comparison.noise import CONFIDENCE, RESAMPLES, SEED, student
 from profiler.analysis.prediction.workload import HOST, Task, Workload
+from profiler.resampling import RESAMPLES, SEED, ends, t_ratio
 
 __all__ = ["CALLS", "STEPS", "RequestTime", "by_stage", "by_submodule", "mean_time", "request_time"]
 
 CALLS, STEPS = "pipeline calls", "steps"  # what is drawn from
 _Reals = npt.NDArray[np.float64]
 _FEW = 6  # pipeline calls; that fewer are alike may be by chance
-_Z = 1.959964
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +78,7 @@ def request_time(
     total = np.zeros(resamples)
     for part, deviation, between in zip(parts, deviations, bounds, strict=True):
         total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
-    least, most = (max(end, 0.0) for end in _ends(total))
+    least, most = (max(end, 0.0) for end in ends(total))
     return RequestTime(value, min(least, value), max(most, value), resampled, once)
 
 
@@ -154,7 +153,7 @@ def _steps_drawn(
     counts = generator.multinomial(later, np.full(count, 1 / count), size=resamples)
     drawn = np.array([counts @ (part.steady - part.steady.mean()).ravel() for part in parts])
     widened: _Reals = drawn * math.sqrt(count / (count - 1) * (1 + later / count))
-    return widened * (student(count) / _Z)
+    return widened * t_ratio(count)
 
 
 def _calls_drawn(
@@ -178,7 +177,7 @@ def _calls_drawn(
         within *= math.sqrt(known / (known - 1))
     of_each = (float(some.sum(axis=0).var()) for some in (between, within))
     free = _degrees(tuple(zip(of_each, (calls - 1, calls * (known - 1)), strict=True)))
-    widened: _Reals = (between + within) * (student(free + 1) / _Z)
+    widened: _Reals = (between + within) * t_ratio(free + 1)
     return widened
 
 
@@ -203,13 +202,8 @@ def _factors(
     return generator.triangular(low, min(max(1.0, low), high), high, resamples)
 
 
-def _ends(values: _Reals) -> tuple[float, float]:
-    low, high = np.quantile(values, (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2))
-    return float(low), float(high)
-
-
 def _width(deviations: _Reals) -> float:
-    low, high = _ends(deviations.sum(axis=0))
+    low, high = ends(deviations.sum(axis=0))
     return high - low
 
 

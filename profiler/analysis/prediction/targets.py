@@ -9,20 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 import polars as pl
 
-from profiler.analysis.manifest_numbers import byte_count
 from profiler.analysis.prediction.workload import Task, Workload
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
+from profiler.trace.manifest_fields import Device
 
 __all__ = ["TargetDevice", "placed", "placement_of", "target_devices"]
 
 _CAPTURE = "record a run with that device, or calibrate both with `profile-sd3 calibrate-device`"
+_NOTHING = Device()  # is known of the device
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -106,7 +106,7 @@ def placed(
 def target_devices(
     names: Sequence[str],
     workload: Workload,
-    devices: Mapping[str, Any],
+    devices: Mapping[str, Device],
     *,
     memory: Mapping[str, int] | None = None,
     profiles: Mapping[str, DeviceProfile] | None = None,
@@ -124,7 +124,7 @@ def target_devices(
     found = []
     for name in dict.fromkeys(names):
         stand_in, notes = _stand_in(name, devices, present)
-        known = byte_count(devices.get(stand_in), "memory_bytes") or None
+        known = devices.get(stand_in, _NOTHING).memory_bytes or None
         limit = asked.get(name, known)
         factors, why_not = _factors(stand_in, name, present, devices, profiles or {}, roofline)
         like = repr((_hardware(stand_in, devices), limit, sorted(factors.items())))
@@ -133,7 +133,7 @@ def target_devices(
 
 
 def _stand_in(
-    name: str, devices: Mapping[str, Any], present: Mapping[str, str]
+    name: str, devices: Mapping[str, Device], present: Mapping[str, str]
 ) -> tuple[str, tuple[str, ...]]:
     """The device of the run that tells what this one is, and what to say of that."""
     known = list(dict.fromkeys((*devices, *present.values())))
@@ -149,21 +149,17 @@ def _stand_in(
     return like, (note,)
 
 
-def _hardware(device: str, devices: Mapping[str, Any]) -> tuple[str, str, int | None]:
+def _hardware(device: str, devices: Mapping[str, Device]) -> tuple[str, str, int | None]:
     """Kind, name of the hardware and number of cores: equal for devices that are equally fast."""
-    facts = devices.get(device)
-    known = facts if isinstance(facts, Mapping) else {}
-    cores = known.get("cores")
-    hardware = known.get("hardware")
-    count = len(cores) if isinstance(cores, list) else None
-    return device.partition(":")[0], hardware if isinstance(hardware, str) else "", count
+    known = devices.get(device, _NOTHING)
+    return device.partition(":")[0], known.hardware, len(known.cores) or None
 
 
 def _factors(
     stand_in: str,
     name: str,
     present: Mapping[str, str],
-    devices: Mapping[str, Any],
+    devices: Mapping[str, Device],
     profiles: Mapping[str, DeviceProfile],
     roofline: pl.DataFrame | None,
 ) -> tuple[dict[str, float], str]:

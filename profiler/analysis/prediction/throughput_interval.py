@@ -15,14 +15,13 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from profiler.analysis.comparison.noise import CONFIDENCE, student
 from profiler.analysis.prediction.request_graph import RequestGraph
 from profiler.analysis.prediction.workload import Task, Workload
+from profiler.resampling import draws, ends, mean_widening
 
 __all__ = ["relative_interval", "shortest_periods"]
 
 _DRAWS = 200
-_Z = 1.959964
 _Reals = npt.NDArray[np.float64]
 
 
@@ -37,8 +36,7 @@ def relative_interval(
     units = calls if over_calls else steps
     if units < 2:
         return None
-    generator = np.random.default_rng(seed)
-    picked = generator.integers(units, size=(_DRAWS, units))
+    picked = draws(units, _DRAWS, np.random.default_rng(seed))
 
     def mean(task: Task, step: int) -> _Reals:
         """The mean time in each draw, the measured one as the last of all [draws + 1]."""
@@ -62,8 +60,7 @@ def relative_interval(
     if measured <= 0:
         return None
     off = np.log(np.maximum(np.array(drawn), 1.0) / measured)
-    off *= math.sqrt(units / (units - 1)) * student(units) / _Z
-    low, high = np.quantile(off, (0.5 - CONFIDENCE / 2, 0.5 + CONFIDENCE / 2))
+    low, high = ends(off * mean_widening(units))
     return min(math.exp(-high), 1.0), max(math.exp(-low), 1.0)
 
 

@@ -26,6 +26,7 @@ from profiler.analysis.roles.tensors import only_integers, turns
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.grammars.names import parse_name
 from profiler.table.columns import ROLE
+from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["KIND_ROLE", "STREAMS", "roles_of"]
 
@@ -61,7 +62,7 @@ class _Row(NamedTuple):
 
 
 def roles_of(
-    submodules: Mapping[str, Mapping[str, Any]],
+    submodules: Mapping[str, Submodule],
     kinds: Kinds,
     calls: Codes,
     given: pl.Series | None = None,
@@ -146,12 +147,10 @@ def _produced(kinds: Kinds, given: pl.Series | None) -> dict[int, str]:
     return dict(counted.select("kind", "role").rows())  # the last of a kind stays
 
 
-def _classes(submodules: Mapping[str, Mapping[str, Any]], submodule: str | None) -> dict[str, str]:
-    """Class by module path, from the manifest, which may say anything."""
-    modules = submodules.get(submodule or "", {}).get("modules")
-    if not isinstance(modules, Mapping):
-        return {}
-    return {str(path): name for path, name in modules.items() if isinstance(name, str)}
+def _classes(submodules: Mapping[str, Submodule], submodule: str | None) -> dict[str, str]:
+    """Class by module path, from the manifest."""
+    known = submodules.get(submodule or "")
+    return known.modules if known else {}
 
 
 def _representatives(

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.errors import InputError
+from profiler.trace.manifest_fields import Device
 
 __all__ = [
     "FILE_NAME",
@@ -155,7 +156,7 @@ PUBLISHED: tuple[DeviceProfile, ...] = (
 
 
 def profiles_of(
-    devices: Mapping[str, Any], measured: Sequence[DeviceProfile] = ()
+    devices: Mapping[str, Device | None], measured: Sequence[DeviceProfile] = ()
 ) -> dict[str, DeviceProfile]:
     """The profile of each device of a run (`RunInfo.devices`) that has one.
 
@@ -164,10 +165,7 @@ def profiles_of(
     """
     found = {}
     for device, known in devices.items():
-        facts = known if isinstance(known, Mapping) else {}
-        hardware, cores = facts.get("hardware"), facts.get("cores")
-        name = hardware if isinstance(hardware, str) else ""
-        count = len(cores) if isinstance(cores, list) else None
+        name, count = (known.hardware, len(known.cores) or None) if known else ("", None)
         fits = [p for p in measured if _fits(p, device, name)]
         fits.sort(key=lambda p: (p.device != device, p.cores != count, -(p.cores or 0)))
         candidates = [*fits, *(p for p in PUBLISHED if p.is_of(name))]

@@ -13,8 +13,16 @@ from profiler.analysis.batches import Codes, counts
 from profiler.analysis.intervals import union_by
 from profiler.analysis.submodules.columns import BRANCHES, CALLS, SUBMODULES
 from profiler.table.columns import schema
+from profiler.trace.manifest_fields import Calibration, Submodule
 
-__all__ = ["CALIBRATING_CALLS", "branch_table", "call_table", "first_calls", "submodule_table"]
+__all__ = [
+    "CALIBRATING_CALLS",
+    "branch_table",
+    "calibration_factors",
+    "call_table",
+    "first_calls",
+    "submodule_table",
+]
 
 CALIBRATING_CALLS = 3  # steady traced, and untraced, of a submodule; fewer differ by chance
 
@@ -131,3 +139,19 @@ def _calibration() -> pl.Expr:
     enough = pl.min_horizontal(untraced.len(), traced.len()) >= CALIBRATING_CALLS
     known = (untraced.median() > 0) & (traced.median() > 0)
     return pl.when(enough & known).then(untraced.median() / traced.median())
+
+
+def calibration_factors(submodules: Mapping[str, Submodule]) -> dict[str, float]:
+    """What capture measured (`RunInfo.submodules`): untraced over traced time by submodule. 1 where
+    the measured interval holds 1: that tells no cost of tracing from none, and to multiply with
+    its middle would add noise."""
+    return {
+        name: 1.0 if _holds_one(known.calibration) else known.calibration.factor
+        for name, known in submodules.items()
+        if known.calibration is not None
+    }
+
+
+def _holds_one(calibration: Calibration) -> bool:
+    low, high = calibration.low, calibration.high
+    return low is not None and high is not None and low <= 1 <= high

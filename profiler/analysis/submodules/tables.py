@@ -6,10 +6,10 @@ import polars as pl
 
 from profiler.analysis.accounting.tables import accounting
 from profiler.analysis.inputs import Inputs
-from profiler.analysis.manifest_numbers import calibration_factors
 from profiler.analysis.operators.tables import folds
 from profiler.analysis.submodules.calls import (
     branch_table,
+    calibration_factors,
     call_table,
     first_calls,
     submodule_table,

@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 
 from profiler.errors import InputError
+from profiler.sizes import parse_size
 
 __all__ = ["parse_bytes", "parse_sizes"]
-
-_UNITS = {"": 1, "b": 1, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30} | {
-    "kb": 10**3,
-    "mb": 10**6,
-    "gb": 10**9,
-}
 
 
 def parse_bytes(text: str, option: str) -> int:
     """`8MiB`, `1.5 GB` or `4096` in bytes. Raises InputError for anything else, and for less than
     1."""
-    found = re.fullmatch(r"(\d{1,15}(?:\.\d{1,9})?)\s*([a-z]*)", text.strip().lower(), re.ASCII)
-    unit = _UNITS.get(found[2]) if found else None
-    number = int(float(found[1]) * unit) if found and unit else 0
-    if number < 1:
+    number = parse_size(text)
+    if number is None:
         raise InputError(f"{option} {text} is no number of bytes: give for instance {option} 8MiB")
     return number
 

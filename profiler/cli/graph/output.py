@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -11,6 +10,7 @@ import typer
 
 from profiler.cli import documents
 from profiler.cli.terminal import printable
+from profiler.json_text import json_text
 
 __all__ = ["echo", "grouped", "named", "write_json"]
 
@@ -25,8 +25,7 @@ def echo(text: str) -> None:
 
 def write_json(path: Path, document: Any) -> None:
     """Write `document` to `path`, or to stdout for `-`. Raises OutputError where it cannot be."""
-    text = json.dumps(document, indent=1, ensure_ascii=False, allow_nan=False)
-    documents.write_json(path, text + "\n")
+    documents.write_json(path, json_text(document) + "\n")
 
 
 def grouped(

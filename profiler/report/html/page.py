@@ -22,6 +22,7 @@ from typing import Any
 from profiler._version import __version__
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis
+from profiler.files import write_atomically
 from profiler.messages import joined, said
 from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
@@ -52,7 +53,6 @@ from profiler.report.palette import (
 )
 from profiler.report.provenance import EmbeddedTrace, embedded_trace
 from profiler.table.run import Run
-from profiler.trace.storage import write_atomically
 
 __all__ = ["embedded", "html_page", "write_html"]
 

@@ -276,7 +276,8 @@ def _named_runs(column: pl.Series) -> Iterator[tuple[str, int, int]]:
 
 
 def _hardware(run: Run, device: str) -> str:
-    return str(run.info.devices.get(device, {}).get("hardware", ""))
+    known = run.info.devices.get(device)
+    return known.hardware if known else ""
 
 
 def _numbered(names: Sequence[str]) -> Iterator[tuple[str, int]]:

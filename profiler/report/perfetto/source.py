@@ -6,19 +6,18 @@ import gzip
 import re
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from profiler.errors import InputError
-from profiler.table.parquet import is_parquet_run
-from profiler.trace.bundle import MERGED_NAME, call_files, find_bundles, host_file
+from profiler.trace.bundle import MERGED_NAME, call_files, host_file
 from profiler.trace.framing import file_bytes, holds_zstd, without_zstd
 from profiler.trace.manifest import MANIFEST_NAME
 from profiler.trace.unpack import is_gzip, not_a_trace
 
-__all__ = ["ServedTrace", "served_trace"]
+__all__ = ["ServedTrace", "served_bundle", "served_file"]
 
 _HEAD = 1 << 16  # bytes in which the descriptor of our extension stands
 _EXTENSION = b"profile_sd3"
@@ -29,13 +28,12 @@ _PACKET = b"\x0a"
 class ServedTrace:
     """A trace as it is served: `files`, whose bytes one after another are it, and the `name` that
     the UI shows. `source` is what a user would drop into another Perfetto UI, `ours` says whether
-    it holds calls and commands with their fields, `others` how many older runs lie beside it."""
+    it holds calls and commands with their fields."""
 
     name: str
     files: tuple[Path, ...]
     source: Path
     ours: bool
-    others: int = 0
 
     @property
     def size(self) -> int:
@@ -43,14 +41,21 @@ class ServedTrace:
         return sum(path.stat().st_size for path in self.files)
 
 
-@contextmanager
-def served_trace(path: Path) -> Iterator[ServedTrace]:
-    """The trace at `path`: a bundle, the newest of a folder of bundles, or one file (`.pb`, also
-    packed). What the UI does not read, Zstandard, is unpacked into a folder that goes at the end.
+def served_file(path: Path) -> AbstractContextManager[ServedTrace]:
+    """One trace (`.pb`, also packed). Raises InputError where it is none."""
+    return _unpacked(_file(path))
 
-    Raises InputError where there is no trace.
-    """
-    trace = _file(path) if path.is_file() else _bundle(path)
+
+def served_bundle(directory: Path) -> AbstractContextManager[ServedTrace]:
+    """The merged trace of a bundle, or its files in their order. Raises InputError where it has
+    none."""
+    return _unpacked(_bundle(directory))
+
+
+@contextmanager
+def _unpacked(trace: ServedTrace) -> Iterator[ServedTrace]:
+    """`trace`; what the UI does not read, Zstandard, is unpacked into a folder that goes at the
+    end."""
     if not any(holds_zstd(_begin(file)) for file in trace.files):
         yield trace
         return
@@ -60,7 +65,7 @@ def served_trace(path: Path) -> Iterator[ServedTrace]:
             for file in trace.files:
                 for piece in without_zstd(file_bytes(file), str(file)):
                     unpacked.write(piece)
-        yield ServedTrace(trace.name, (target,), trace.source, trace.ours, trace.others)
+        yield ServedTrace(trace.name, (target,), trace.source, trace.ours)
 
 
 def _file(path: Path) -> ServedTrace:
@@ -73,20 +78,12 @@ def _file(path: Path) -> ServedTrace:
     return ServedTrace(_shown(path.name), (path,), path, ours)
 
 
-def _bundle(path: Path) -> ServedTrace:
-    if is_parquet_run(path):
-        raise InputError(
-            f"{path} is a Parquet run, which the Perfetto UI does not read: give the bundle that "
-            "it was made of"
-        )
-    bundle, *others = find_bundles(path)
+def _bundle(bundle: Path) -> ServedTrace:
     merged = bundle / MERGED_NAME
     files = [merged] if merged.is_file() else [*call_files(bundle), *host_file(bundle)]
     if not files:
         raise InputError(f"{bundle} holds {MANIFEST_NAME} but no trace: copy its .pb files back")
-    return ServedTrace(
-        _shown(f"{bundle.resolve().name}.pb"), tuple(files), merged, True, len(others)
-    )
+    return ServedTrace(_shown(f"{bundle.resolve().name}.pb"), tuple(files), merged, True)
 
 
 def _begin(path: Path) -> bytes:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any, BinaryIO
 
 import polars as pl
 
-from profiler.report.flat import flat, plain
-from profiler.trace.storage import appearing
+from profiler.files import appearing
+from profiler.json_text import json_text
+from profiler.report.flat import flat
 
 __all__ = ["FORMATS", "write_answer"]
 
@@ -76,7 +76,7 @@ def _json(file: BinaryIO) -> Iterator[_Take]:
         nonlocal begun
         for row in batch.iter_rows(named=True):
             file.write(b",\n" if begun else b"[\n")
-            file.write(json.dumps(plain(row), ensure_ascii=False, default=str).encode())
+            file.write(json_text(row, indent=None).encode())
             begun = True
 
     yield take

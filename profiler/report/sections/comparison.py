@@ -6,7 +6,6 @@ import polars as pl
 
 from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS, RUNS
-from profiler.analysis.comparison.noise import CONFIDENCE
 from profiler.messages import Said, said, sentence
 from profiler.report.charts.comparison import changes
 from profiler.report.diff_text import headline
@@ -14,6 +13,7 @@ from profiler.report.model import Figure, Part, ReportInput, SectionKind
 from profiler.report.patterns import pattern
 from profiler.report.sentences.worded import worded
 from profiler.report.views import renamed, table
+from profiler.resampling import CONFIDENCE
 from profiler.table.columns import MINOR, Column
 
 __all__ = ["SECTION"]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from profiler.analysis.manifest_numbers import finite_number
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
 from profiler.report.facts import attributed_to, grouped, grouped_by_name
 from profiler.report.headline import asynchronous
 from profiler.report.model import Part, ReportInput, SectionKind
-from profiler.report.tracing_cost import how_known, share_of
+from profiler.report.tracing_cost import how_known, method, share_of
 from profiler.report.units import count, duration, percent
+from profiler.trace.manifest_fields import Attribution, Overhead, stated
 
 __all__ = ["SECTION"]
 
@@ -20,13 +20,20 @@ __all__ = ["SECTION"]
 def _parts(of: ReportInput) -> tuple[Part, ...]:
     run = of.analysis.run
     groups = (
-        grouped(said("Cost of tracing"), run.overhead),
+        grouped(said("Cost of tracing"), _told(run.overhead)),
         grouped_by_name(said("Attribution"), run.attribution),
-        grouped(said("Warm-up, not in this run"), run.warmup),
+        grouped(said("Warm-up, not in this run"), stated(run.warmup)),
     )
     lead = joined(" ", _sentences(of.analysis))
     known = tuple(group for group in groups if group.rows)
     return (Part(lead=lead, groups=known, always=True),) if run.calls or run.commands else ()
+
+
+def _told(overhead: Overhead) -> Mapping[str, Any]:
+    """What is told of the cost of tracing, with how it was found in place of its codes."""
+    told = {k: v for k, v in stated(overhead).items() if k not in ("estimated_by", "unknown")}
+    how = method(overhead)
+    return {**told, "method": how} if how else told
 
 
 def _sentences(analysis: Analysis) -> Iterator[str]:
@@ -43,59 +50,49 @@ def _sentences(analysis: Analysis) -> Iterator[str]:
         )
 
 
-def _cost(overhead: Mapping[str, Any]) -> str:
+def _cost(overhead: Overhead) -> str:
     """What tracing cost, as far as the producer measured it."""
     parts = [*_share(overhead)]
-    hooks = finite_number(overhead, "hooks_ns")
-    if hooks is not None:
-        parts.append(said("hooks {time}", time=duration(hooks)))
+    if overhead.hooks_ns is not None:
+        parts.append(said("hooks {time}", time=duration(overhead.hooks_ns)))
     parts += _events(overhead)
     if not parts:
         return said("not measured")
-    if waited := finite_number(overhead, "backpressure_ns"):
+    if waited := overhead.backpressure_ns:
         parts.append(said("pipelines waited {time} for files to be written", time=duration(waited)))
-    conversion = finite_number(overhead, "conversion_ns")
-    if conversion is not None:
-        parts.append(said("after the run {time} to write it", time=duration(conversion)))
+    if overhead.conversion_ns is not None:
+        took = duration(overhead.conversion_ns)
+        parts.append(said("after the run {time} to write it", time=took))
     return joined(", ", parts)
 
 
-def _share(overhead: Mapping[str, Any]) -> Iterator[str]:
-    share = finite_number(overhead, "share")
-    if share is not None:
-        of_whole = said("{share} of {whole}", share=percent(share), whole=share_of(overhead))
+def _share(overhead: Overhead) -> Iterator[str]:
+    if overhead.share is not None:
+        share = percent(overhead.share)
+        of_whole = said("{share} of {whole}", share=share, whole=share_of(overhead))
         yield joined(", ", [of_whole, how_known(overhead)])
-    elif finite_number(overhead, "hooks_ns") is not None:
+    elif overhead.hooks_ns is not None:
         known = how_known(overhead, stated=False)
         yield joined(", ", filter(None, (said("share not known"), known)))
 
 
-def _events(overhead: Mapping[str, Any]) -> Iterator[str]:
+def _events(overhead: Overhead) -> Iterator[str]:
     """How many events of operators were recorded, and what they cost together."""
-    events, each = (
-        finite_number(overhead, "operator_events"),
-        finite_number(overhead, "operator_event_ns"),
-    )
-    total = finite_number(overhead, "operators_ns")
-    if events and total is not None and overhead.get("measured"):
-        yield said(
-            "{number} operator events: {time}", number=count(int(events)), time=duration(total)
-        )
+    events, each = overhead.operator_events, overhead.operator_event_ns
+    total: float | None = overhead.operators_ns
+    if events and total is not None and overhead.measured:
+        yield said("{number} operator events: {time}", number=count(events), time=duration(total))
     elif events and each is not None:
         yield said(
             "{number} operator events at {each}: {time}",
-            number=count(int(events)),
+            number=count(events),
             each=duration(each),
             time=duration(events * each if total is None else total),
         )
 
 
-def _attribution(attribution: Mapping[str, Any]) -> str:
-    shares = {
-        name: share
-        for name, part in attribution.items()
-        if isinstance(part, Mapping) and (share := finite_number(part, "share")) is not None
-    }
+def _attribution(attribution: Mapping[str, Attribution]) -> str:
+    shares = {name: part.share for name, part in attribution.items() if part.share is not None}
     if not shares:
         return said("Attribution not measured.")
     each: str = joined(

@@ -10,6 +10,7 @@ from profiler.report.facts import grouped, grouped_by_name, loss_kind, missing_l
 from profiler.report.model import Group, Part, ReportInput, SectionKind
 from profiler.report.provenance import TraceFile, trace_files
 from profiler.report.units import count, counted, size
+from profiler.trace.manifest_fields import stated
 
 __all__ = ["SECTION"]
 
@@ -22,10 +23,10 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 def _groups(of: ReportInput) -> Iterator[Group]:
     run = of.analysis.run
     yield _run(run)
-    yield grouped(said("Settings"), run.settings)
+    yield grouped(said("Settings"), {**stated(run.recording), **run.settings})
     yield grouped_by_name(said("Devices"), run.devices)
     yield grouped_by_name(said("Submodules"), run.submodules)
-    yield grouped(said("Hardware"), run.hardware)
+    yield grouped(said("Hardware"), stated(run.hardware))
     yield grouped(said("Versions"), run.versions)
     yield Group(said("Files"), tuple(map(_file, trace_files(of.source) if of.source else ())))
     losses = of.analysis.losses

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.comparison.compare import Comparison
@@ -15,6 +14,7 @@ from profiler.report.headline import at_once, headline
 from profiler.report.model import ReportInput, SectionKind, Summary
 from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
+from profiler.trace.manifest_fields import Device
 
 __all__ = ["SECTION", "summary_of"]
 
@@ -45,16 +45,13 @@ def _subject(analysis: Analysis) -> tuple[str, ...]:
     return tuple(part for part in parts if part)
 
 
-def _device(name: str, described: Any) -> str:
+def _device(name: str, known: Device | None) -> str:
     """`rbln:0 (RBLN-CA22)`, `cpu:0 (AMD EPYC 9554, 4 cores)`, or its name."""
-    if not isinstance(described, dict):
+    if known is None:
         return name
-    cores = described.get("cores")
-    number = len(cores) if isinstance(cores, (list, tuple)) else cores
-    known = [str(described.get("hardware") or "")]
-    if isinstance(number, int) and number:
-        known.append(counted(number, "core"))
-    found = [part for part in known if part]
+    found = [known.hardware] if known.hardware else []
+    if known.cores:
+        found.append(counted(len(known.cores), "core"))
     return said("{name} ({parts})", name=name, parts=joined(", ", found)) if found else name
 
 

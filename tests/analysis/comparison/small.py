@@ -13,8 +13,7 @@ from profiler.analysis.comparison.measure import measure
 from profiler.events import HOST_TRACK, NO_CALL, ROOT_DEVICE
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run, make_span
+from tests.runs import Command, make_call, make_info, make_run, make_span
 
 __all__ = ["BASE", "SLOWER", "compared", "row", "steps_run", "verdicts", "write_steps"]
 
@@ -92,4 +91,4 @@ def write_steps(parent, run_id, steps, **info):
             spans.append(make_span("step", f"step {number}", at, end, number, pipeline=0))
             at = end
         bundle.write_host(spans, CommandBuilder().build(), ROOT_DEVICE)
-        return bundle.finish(RunInfo("capture", **info))
+        return bundle.finish(make_info("capture", **info))

@@ -13,11 +13,11 @@ from profiler.analysis.comparison.codes import Resampled, Verdict
 from profiler.analysis.comparison.columns import LEVELS
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.comparison.measure import measure
+from profiler.analysis.comparison.side_by_side import compare_each
 from profiler.errors import InputError
 from profiler.report.sentences.worded import worded
-from profiler.trace.manifest import RunInfo
 from tests.analysis.comparison.small import BASE, SLOWER, compared, row, steps_run, verdicts
-from tests.runs import make_call, make_run, tiny_run
+from tests.runs import make_call, make_info, make_run, tiny_run
 
 
 def test_steps_of_one_run_are_compared_by_their_medians():
@@ -142,7 +142,7 @@ def test_paths_of_classes_are_those_of_an_imported_trace():
     """Captured modules have names and classes, an imported trace has classes alone."""
     classes = {"": "Model", "blocks.0": "Block", "blocks.0.norm1": "RMSNorm"}
     classes |= {"blocks.0.ff": "FeedForward", "blocks": "ModuleList"}
-    info = RunInfo("capture", submodules={"transformer": {"modules": classes}})
+    info = make_info("capture", submodules={"transformer": {"modules": classes}})
     imported = (("Block.RMSNorm/aten::mul", "norm"), ("Block.FeedForward/aten::mm", "mlp"))
     found = verdicts(compared(steps_run(BASE, info=info), steps_run(SLOWER, parts=imported)))
     modules = {name.partition(".module.")[2] for name in found if ".module." in name}
@@ -193,7 +193,7 @@ def test_calls_of_no_pipeline_are_samples_by_themselves():
 
 
 def _calibrated(factor):
-    return RunInfo("capture", submodules={"transformer": {"calibration": {"factor": factor}}})
+    return make_info("capture", submodules={"transformer": {"calibration": {"factor": factor}}})
 
 
 def test_calibrated_times_are_used_where_both_sides_have_them():
@@ -217,10 +217,23 @@ def test_calibrated_times_are_used_where_both_sides_have_them():
     assert any("as traced" in note for note in map(worded, raw.notes))
 
 
+def test_columns_are_scaled_together():
+    """A first run has one time beside several: scaled to untraced calls only if all can be."""
+    runs = [steps_run(BASE, info=_calibrated(0.5)), steps_run(BASE, info=_calibrated(0.8))]
+    sides = [[measure(run)] for run in (*runs, steps_run(SLOWER))]
+    both = compare_each(sides)
+    assert [each.calibrated for each in both] == [(), ()]
+    assert [row(each, "submodule.transformer")["base_ns"] for each in both] == [90, 90]
+    (alone,) = compare_each(sides[:2])
+    assert alone.calibrated == ("transformer",)
+    with pytest.raises(InputError, match="two sides"):
+        compare_each(sides[:1])
+
+
 def test_a_cost_within_noise_on_one_side_scales_neither():
     """Runs that took the same as traced are the same, though only one could tell what tracing
     costs; the note says why they are not calibrated."""
-    known = RunInfo(
+    known = make_info(
         "capture",
         submodules={"transformer": {"calibration": {"factor": 0.96, "low": 0.9, "high": 1.02}}},
     )
@@ -252,8 +265,8 @@ def test_tracing_of_one_side_is_said():
 
 def test_other_settings_devices_and_versions_are_said():
     """What else differs is in the notes."""
-    base = steps_run(BASE, info=RunInfo("a", settings={"steps": 4}, versions={"torch": "2.9"}))
-    new = steps_run(BASE, info=RunInfo("a", settings={"steps": 8}, versions={"torch": "2.10"}))
+    base = steps_run(BASE, info=make_info("a", settings={"steps": 4}, versions={"torch": "2.9"}))
+    new = steps_run(BASE, info=make_info("a", settings={"steps": 8}, versions={"torch": "2.10"}))
     calls = new.calls.with_columns(device=pl.lit("cpu:0").cast(pl.Categorical))
     notes = [*map(worded, compared(base, replace(new, calls=calls)).notes)]
     assert "settings differ: steps 4 → 8" in notes

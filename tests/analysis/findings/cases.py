@@ -17,8 +17,7 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.events import Call
 from profiler.table.columns import COUNTERS, schema
-from profiler.trace.manifest import RunInfo
-from tests.runs import EPOCH, Command, make_call, make_run, make_span
+from tests.runs import EPOCH, Command, make_call, make_info, make_run, make_span
 
 __all__ = ["CASES", "Case", "analyzed", "command", "gpu_call", "misses", "triggers"]
 
@@ -90,7 +89,7 @@ def analyzed(
     """A run that lasts `end` ns, analyzed; `shapes` and `written` are by command, `samples` are
     call, device, counter, time in ns and bytes, `info` is the manifest's."""
     whole = [make_span("pipeline", "P", 0, end)] if end else []
-    known = RunInfo(producer="test", **info)
+    known = make_info(producer="test", **info)
     run = make_run(calls, commands, [*whole, *spans], info=known, losses=losses)
     frame = run.commands
     if shapes is not None:

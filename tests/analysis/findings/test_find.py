@@ -15,7 +15,7 @@ from profiler.analysis.findings.finding import SEVERITIES, Finding, Where
 from profiler.analysis.findings.rules import find
 from profiler.analysis.findings.table import findings_table
 from profiler.analysis.selection import Selection
-from profiler.importers.formats import import_trace
+from profiler.importers.importing import import_trace
 from profiler.table.columns import checked
 from profiler.table.load import load
 from tests.analysis.random_runs import pipeline_runs, runs

@@ -1,11 +1,11 @@
 """Runs for the rules about the trace itself."""
 
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from tests.analysis.findings.cases import analyzed, misses, triggers
 from tests.runs import make_call, make_span
 
-LOST = Loss("dropped_events", "vae.pb", 7, "events", "the buffer was full")
-UNTRACED = Loss("untraced_call", "vae", -1, "calls", "nobody knows")
+LOST = Loss(DropKind.DROPPED_EVENTS, "vae.pb", 7, "events", "the buffer was full")
+UNTRACED = Loss(DropKind.UNTRACED_CALL, "vae", -1, "calls", "nobody knows")
 
 
 @triggers(
@@ -56,7 +56,7 @@ def an_estimate_that_may_be_half():
 
 @misses("tracing_overhead")
 def overhead_not_measured():
-    return analyzed(overhead={"method": "not measured"})
+    return analyzed(overhead={"unknown": [{"why": "not told"}]})
 
 
 def _gap_between_stages(gap):

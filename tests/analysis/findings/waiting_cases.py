@@ -1,10 +1,10 @@
 """Runs for the rules about devices that wait."""
 
-from profiler.events import Loss
+from profiler.events import DropKind, Loss
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 from tests.runs import Command, make_call, make_span
 
-UNALIGNED = (Loss("unaligned_clock", "cuda:1", 1, "clocks", "placed by the order of calls"),)
+UNALIGNED = (Loss(DropKind.UNALIGNED_CLOCK, "cuda:1", 1, "clocks", "placed by the order of calls"),)
 
 
 def _two_commands(first, second, end=1000, losses=(), **more):
@@ -182,8 +182,8 @@ def _turns(border, *, shared=False, kinds=("cuda:0", "cuda:1"), losses=()):
         gpu_call(0, 0, border, device=first),
         make_call(1, "vae", border, 1000, stage="decode", device=second),
     ]
-    note = "cores 0-3, shared with cpu:0" if shared else "its own"
-    return analyzed(calls, devices={second: {"description": note}}, losses=losses)
+    sharing = ["cpu:0"] if shared else []
+    return analyzed(calls, devices={second: {"shared_with": sharing}}, losses=losses)
 
 
 @triggers("idle_device", devices=2, idle_device_calls_ns=100, idle_device_share=0.1)

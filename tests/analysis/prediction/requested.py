@@ -13,12 +13,12 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.workload import Workload, workload_of
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run, make_span
+from tests.runs import Command, make_call, make_info, make_run, make_span
 
 __all__ = ["HOST_NS", "WARM", "Calls", "by_name", "guided_run", "stepped_run", "workload"]
 
 HOST_NS = 10
-WARM = RunInfo(producer="test", warmup={"runs": 1})
+WARM = make_info(producer="test", warmup={"runs": 1})
 Calls = Sequence[tuple[str, str, int]]
 
 

@@ -4,6 +4,7 @@ import dataclasses
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.precision import at_precision, precision
@@ -12,6 +13,7 @@ from profiler.analysis.prediction.scenario import Scenario, parse_places
 from profiler.analysis.roofline.call_costs import call_costs
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
+from profiler.trace.manifest_fields import Device
 from tests.analysis.prediction.requested import WARM, guided_run, stepped_run
 from tests.runs import Command, tiny_run
 
@@ -257,7 +259,7 @@ def test_scenarios_combine():
 
 def test_placement_and_concurrency_are_simulated():
     """Equal devices: the request takes what it took, and both are used."""
-    info = dataclasses.replace(WARM, devices={"rbln:0": {}, "rbln:1": {}})
+    info = structs.replace(WARM, devices={"rbln:0": Device(), "rbln:1": Device()})
     run = stepped_run([list(_COND)], info=info)
     found = _predict(run, place={"vae": "rbln:1"}, concurrency=2)
     assert found.request.ns == found.measured.ns

@@ -7,12 +7,14 @@ import polars as pl
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.workload import workload_of
 from profiler.errors import InputError
+from profiler.trace.manifest_fields import Calibration, Submodule
 from tests.analysis.prediction.requested import WARM, by_name, stepped_run, workload
-from tests.runs import Command, make_call, make_run, make_span, tiny_run
+from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run
 
 _ONE = [("transformer", "cond", 300)]
 _TWO = [("transformer", "cond", 200)]
@@ -77,7 +79,7 @@ def test_pipeline_calls_are_rows():
 
 def test_a_first_pipeline_call_without_warm_up_is_left_out():
     """It paid for what happens once; with a warm-up, or as the only one, it counts."""
-    cold = replace(WARM, warmup={})
+    cold = structs.replace(WARM, warmup=None)
     assert workload(stepped_run([[_ONE, _TWO]] * 3, info=cold)).numbers == (1, 2)
     assert workload(stepped_run([[_ONE, _TWO]], info=cold)).numbers == (0,)
     assert workload(stepped_run([[_ONE, _TWO]] * 3, info=cold), 0).numbers == (0,)
@@ -104,7 +106,9 @@ def test_two_calls_of_a_name_in_a_step_are_two_tasks():
 
 def test_traced_calls_are_calibrated_where_capture_measured_it():
     """A factor of 0.9 in the manifest: 300 ns count as 270."""
-    info = replace(WARM, submodules={"transformer": {"calibration": {"factor": 0.9}}})
+    info = structs.replace(
+        WARM, submodules={"transformer": Submodule(calibration=Calibration(factor=0.9))}
+    )
     run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
     found = workload_of(run, analyze(run))
     assert by_name(found.step)[1] == ("transformer.cond", [270], [[180]])
@@ -116,7 +120,7 @@ def test_traced_calls_are_calibrated_where_capture_measured_it():
 def test_a_calibration_within_noise_is_none():
     """Between 0.8 and 1.1 nobody knows whether tracing cost anything: 300 ns stay 300."""
     measured = {"factor": 0.9, "low": 0.8, "high": 1.1}
-    info = replace(WARM, submodules={"transformer": {"calibration": measured}})
+    info = make_info(warmup={"runs": 1}, submodules={"transformer": {"calibration": measured}})
     run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
     found = workload_of(run, analyze(run))
     assert found.calibration == {}
@@ -127,7 +131,7 @@ def test_analysis_and_prediction_take_the_same_calibration():
     """What `analyze` shows for a submodule is what a prediction counts with, within noise too."""
     for low, high in ((0.8, 1.1), (0.8, 0.95)):
         measured = {"factor": 0.9, "low": low, "high": high}
-        info = replace(WARM, submodules={"transformer": {"calibration": measured}})
+        info = make_info(warmup={"runs": 1}, submodules={"transformer": {"calibration": measured}})
         run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
         analysis = analyze(run)
         shown = dict(analysis.submodules.select("submodule", "calibration").drop_nulls().rows())

@@ -15,6 +15,7 @@ from profiler.analysis.kinds import kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
 
 HERE = Path(__file__).parent
+ROOT_CLASS = "class "  # before the class of a submodule whose classes were taken away
 _NUMBER = re.compile(r"(?<![^.])\d+(?![^.])")
 _DIMS = re.compile(r"\w+\[([\d,]*)\]")
 
@@ -74,6 +75,12 @@ class Expectation:
 EXPECTED = Expectation((HERE / "expected.txt").read_text(encoding="utf-8"))
 
 
+def _root_class(known) -> str:
+    """The class of a submodule whose classes were taken away, which is there in place of its
+    model."""
+    return known.model.removeprefix(ROOT_CLASS) if known.model.startswith(ROOT_CLASS) else ""
+
+
 def found_roles(run) -> pl.DataFrame:
     """The kinds of a run that have a role, with `row` (submodule, path, op) and `class_name`."""
     arrays = CommandArrays.of(run.commands, run.calls)
@@ -82,7 +89,7 @@ def found_roles(run) -> pl.DataFrame:
     table = kinds.table.join(roles, on="kind").drop_nulls("submodule")
     table = table.filter(pl.col("category") != "host")
     roots = {
-        name: (known.get("modules") or {}).get("", known.get("root", ""))
+        name: known.modules.get("", _root_class(known))
         for name, known in run.info.submodules.items()
     }
     paths = [
@@ -153,7 +160,7 @@ def agreement_of_rows(run) -> float:
 
 def _judged(run) -> Iterator[tuple[Row, float, list[tuple[float, str]]]]:
     """Each row, which part of its commands has the role in the table, and what differs."""
-    with_classes = any("modules" in known for known in run.info.submodules.values())
+    with_classes = any(known.modules for known in run.info.submodules.values())
     found = found_roles(run)
     for key, part in found.group_by("submodule", "path", "op", "class_name", maintain_order=True):
         submodule, path, name, class_name = map(str, key)

@@ -135,11 +135,11 @@ def trimmed(bundle: Path, target: Path) -> None:
     """The bundle's call and a manifest that says nothing of this machine."""
     target.mkdir(parents=True)
     document = json.loads((bundle / "manifest.json").read_text())
-    for key in ("hardware", "devices", "overhead", "settings"):
-        document[key] = {}
-    document |= {"command_line": [], "model": "", "files": {}, "losses": []}
+    for key in ("hardware", "devices", "overhead", "settings", "command_line", "model"):
+        document.pop(key, None)
+    document |= {"files": {}, "drops": []}
     for known in document["submodules"].values():
-        known["model"] = ""
+        known.pop("model", None)
     for name in [*(call["file"] for call in document["calls"]), "host.pb"]:
         shutil.copy(bundle / name, target / name)
     document["files"]["host.pb"] = (target / "host.pb").stat().st_size

@@ -7,8 +7,7 @@ import polars as pl
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.kinds import kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
-from profiler.trace.manifest import RunInfo
-from tests.runs import Command, make_call, make_run
+from tests.runs import Command, make_call, make_info, make_run
 
 DEVICE = "cuda:0"
 
@@ -21,7 +20,7 @@ def one_call(*commands, classes=None, submodule="transformer"):
         for at, (layer, op_type, *_) in enumerate(commands)
     ]
     known = {submodule: {"modules": classes}} if classes else {}
-    run = make_run([call], made, info=RunInfo("capture", submodules=known))
+    run = make_run([call], made, info=make_info("capture", submodules=known))
     shapes = [given[2] if len(given) > 2 else None for given in commands]
     column = pl.Series("shapes", shapes, dtype=pl.String).cast(pl.Categorical)
     return _with(run, run.commands.with_columns(column))

@@ -15,6 +15,7 @@ from tests.command_line import run_command
 from .expectation import (
     EXPECTED,
     HERE,
+    ROOT_CLASS,
     agreement,
     agreement_of_rows,
     coverage,
@@ -74,10 +75,13 @@ def _agrees(run, name, least=LEAST):
 def _without_classes(run):
     from dataclasses import replace
 
+    from msgspec import structs
+
     submodules = {
-        name: {"root": known["modules"][""]} for name, known in run.info.submodules.items()
+        name: structs.replace(known, modules={}, model=ROOT_CLASS + known.modules[""])
+        for name, known in run.info.submodules.items()
     }
-    return replace(run, info=replace(run.info, submodules=submodules))
+    return replace(run, info=structs.replace(run.info, submodules=submodules))
 
 
 @pytest.mark.torch

@@ -297,12 +297,6 @@ def test_host_work_has_no_role_whoever_says():
     assert found.select("role", "role_by").rows() == [(None, None)]
 
 
-def test_manifest_may_say_anything_of_modules():
-    """What is no mapping of texts is passed over."""
-    for modules in (7, ["a"], {"a": 3}, {"a": None}):
-        assert roles(("a.b", "Softmax"), classes=modules)[0][0] == "attention"
-
-
 _texts = st.one_of(
     st.text(max_size=30),
     st.sampled_from(

@@ -15,7 +15,7 @@ import pytest
 from profiler.errors import InputError
 from profiler.report.perfetto.queries import MARK, QUERIES
 from profiler.report.perfetto.server import TraceServer
-from profiler.report.perfetto.source import ServedTrace, served_trace
+from profiler.report.perfetto.source import ServedTrace, served_bundle, served_file
 from profiler.report.perfetto.start_page import queries_page, start_page, ui_address
 from profiler.trace.bundle import MERGED_NAME, call_files, host_file
 from profiler.trace.reader import read_trace
@@ -64,7 +64,7 @@ def test_the_trace_byte_for_byte(ui: Path, tmp_path: Path) -> None:
     bundle = small_bundle(tmp_path)
     expected = (bundle / MERGED_NAME).read_bytes()
     for _ in range(2):
-        with served_trace(tmp_path) as trace, _serving(ui, trace) as server:
+        with served_bundle(bundle) as trace, _serving(ui, trace) as server:
             answer, body = _ask(server, "/trace/small.pb")
             assert (answer.status, body) == (200, expected)
             answer, body = _ask(server, "/trace/small.pb", method="HEAD")
@@ -76,7 +76,7 @@ def test_the_trace_byte_for_byte(ui: Path, tmp_path: Path) -> None:
 
 def test_only_what_is_in_the_table(ui: Path, tmp_path: Path) -> None:
     """The UI's files are there; no path leads out of its folder or to other files of the run."""
-    with served_trace(small_bundle(tmp_path)) as trace, _serving(ui, trace) as server:
+    with served_bundle(small_bundle(tmp_path)) as trace, _serving(ui, trace) as server:
         assert _ask(server, "/")[1] == _ask(server, "/index.html")[1] == b"<p>the UI</p>"
         answer, body = _ask(server, "/v1/bundle.js?v=1")
         assert (answer.headers["Content-Type"], body) == ("text/javascript", b"1")
@@ -89,14 +89,14 @@ def test_only_what_is_in_the_table(ui: Path, tmp_path: Path) -> None:
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:80", "127.0.0.1.evil.example", "["])
 def test_other_host_names_are_refused(ui: Path, tmp_path: Path, host: str) -> None:
     """A page that points its own name at 127.0.0.1 gets nothing; a tunnel's port is no matter."""
-    with served_trace(small_bundle(tmp_path)) as trace, _serving(ui, trace) as server:
+    with served_bundle(small_bundle(tmp_path)) as trace, _serving(ui, trace) as server:
         assert _ask(server, "/trace/small.pb", host)[0].status == 403
         assert _ask(server, "/trace/small.pb", "localhost:1234")[0].status == 200
 
 
 def test_no_other_origin_is_allowed(ui: Path, tmp_path: Path) -> None:
     """No answer carries a permission for other sites, and pages may reach none."""
-    with served_trace(small_bundle(tmp_path)) as trace, _serving(ui, trace) as server:
+    with served_bundle(small_bundle(tmp_path)) as trace, _serving(ui, trace) as server:
         for path in ("/", "/start", "/queries", "/trace/small.pb"):
             headers = _ask(server, path)[0].headers
             assert "Access-Control-Allow-Origin" not in headers
@@ -106,7 +106,7 @@ def test_no_other_origin_is_allowed(ui: Path, tmp_path: Path) -> None:
 
 def test_a_taken_port_is_one_sentence(ui: Path, tmp_path: Path) -> None:
     """The second server on a port says so, and how to go on."""
-    with served_trace(small_bundle(tmp_path)) as trace, TraceServer(ui, trace, port=0) as first:
+    with served_bundle(small_bundle(tmp_path)) as trace, TraceServer(ui, trace, port=0) as first:
         port = int(first.address.rpartition(":")[2])
         with pytest.raises(InputError, match=rf"port {port} .*give another with --port"):
             TraceServer(ui, trace, port)
@@ -116,7 +116,7 @@ def test_a_gz_is_served_as_it_is(tmp_path: Path) -> None:
     """The UI unpacks .gz itself; whose trace it is shows in what it holds."""
     packed = tmp_path / "a.pb.gz"
     packed.write_bytes(gzip.compress(encode_call(*small_calls()[0])))
-    with served_trace(packed) as trace:
+    with served_file(packed) as trace:
         assert (trace.files, trace.name, trace.ours) == ((packed,), "a.pb.gz", True)
 
 
@@ -129,7 +129,7 @@ def test_packed_traces(tmp_path: Path, compress: str) -> None:
     call, commands, counters = small_calls()[0]
     packed = tmp_path / "packed.pb"
     packed.write_bytes(encode_call(call, commands, counters, compress=compress))
-    with served_trace(packed) as trace:
+    with served_file(packed) as trace:
         (file,) = trace.files
         assert (file == packed) is (compress == "deflate")
         assert b"zstd" not in file.read_bytes()
@@ -148,7 +148,7 @@ def test_what_is_no_trace(tmp_path: Path) -> None:
     }
     for name, (data, sentence) in cases.items():
         (tmp_path / name).write_bytes(data)
-        with pytest.raises(InputError, match=sentence), served_trace(tmp_path / name):
+        with pytest.raises(InputError, match=sentence), served_file(tmp_path / name):
             pass
 
 

@@ -1,0 +1,171 @@
+"""What capture asks about whatever executes a submodule: a `Backend` for each runtime.
+
+A backend is a folder beside this module whose `backend.py` has one as `BACKEND`. Another package
+registers one under the entry point group `profile_sd3.backends`:
+
+    class ToyBackend(Backend):
+        name = "toy"
+
+        def owns(self, part, owner=None):
+            return isinstance(part, toy.Engine)
+
+        def open(self, request):
+            return ToyOperators(request)      # an `OperatorSource`
+
+What a backend does not say is answered as for an object that nobody claims. The module that
+registers it is imported by every process that is profiled: libraries are imported in methods.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any, Protocol
+
+from profiler.capture.devices import device_name
+from profiler.capture.wraps import Around, Wraps, attributes, is_function, weakly
+from profiler.events import ROOT_DEVICE
+
+if TYPE_CHECKING:  # numpy, in every process that is on
+    from profiler.capture.event_cost import EventCost
+    from profiler.capture.operator_source import OperatorSource, SourceRequest
+
+__all__ = ["Backend", "CallHooks", "StandalonePart", "Watcher", "Watching"]
+
+
+class CallHooks(Protocol):
+    """What is told of the calls of a submodule: `around` each, or their `begin` and `end`."""
+
+    def around(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """Run `original(*args, **kwargs)` as a call."""
+
+    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
+        """A call begins; `caller` is a frame that runs until it has ended."""
+
+    def end(self, output: Any) -> None:
+        """It has ended, also where it failed: then with its exception being handled."""
+
+
+class StandalonePart(Protocol):
+    """What a script runs by itself, outside pipelines, as `submodule` on `device`. `gone` tells
+    that the script has let go of it; `refused` is set where it is not to be recorded, and `remedy`
+    says what to do where `device` is another than was configured."""
+
+    submodule: str
+    device: str
+    refused: bool
+    remedy: str
+
+    @property
+    def gone(self) -> bool:
+        """Whether the script has let go of it."""
+
+
+class Watching(Protocol):
+    """A process that is switched on, as a `Watcher` sees it."""
+
+    def recording(self) -> Any:
+        """The `Session` for what belongs to no pipeline; None where nothing is recorded."""
+
+    def open_source(self, session: Any, part: Any) -> OperatorSource | None:
+        """The source of a `StandalonePart`, described in the manifest of `session`; None where its
+        operators are not traced."""
+
+
+class Watcher(Protocol):
+    """Notices what a script uses once a library is imported."""
+
+    @property
+    def libraries(self) -> Mapping[str, Callable[[Any], None]]:
+        """Names of modules, and what is called with each when it has been imported."""
+
+    def forget(self) -> None:
+        """Begin anew, as in a forked child: nothing that was noticed is known any more."""
+
+    def undo(self) -> None:
+        """Leave the libraries as they were; again without effect."""
+
+
+class Backend:
+    """One runtime that executes submodules.
+
+    `name` stands in manifests and error messages. The manifest states the versions of `packages`.
+    `whole`: a submodule of this backend's is executed by itself, whatever parts it has. Backends of
+    ours are asked in `order`, those of other packages before them.
+
+    A `part` is what executes a submodule. `owner` is the pipeline's attribute that it is of:
+    itself, or such as a VAE whose part is called `name` in it ("decoder").
+    """
+
+    name = ""
+    packages: tuple[str, ...] = ()
+    whole = False
+    order = 0
+
+    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
+        """Whether `part` belongs to this backend. Nothing is imported for that, and nothing is
+        changed."""
+        return False
+
+    def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
+        """What traces the operators of `request.part`, hooked into it; None where they cannot be
+        traced. A selection that traces nothing is told as well. Raises InputError."""
+        return None
+
+    def event_cost(self) -> EventCost | None:
+        """What one recorded event costs, measured now; None where that is not known."""
+        return None
+
+    @property
+    def measures_events(self) -> bool:
+        """Whether `event_cost` has an answer on a machine that is not too busy for it."""
+        return type(self).event_cost is not Backend.event_cost
+
+    def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
+        """The device that a part runs on now, as `kind:index`. Asked in every call."""
+        device = getattr(part, "device", None)
+        return device_name(device) if device else ROOT_DEVICE
+
+    def weight_bytes(self, part: Any) -> int | None:  # noqa: ARG002
+        """Bytes of a part's weights, as they are stored; None where nobody can tell. Nothing is
+        loaded for that."""
+        return None
+
+    def holder(self, part: Any) -> Callable[[], Any]:
+        """What gives the object that has a part's weights, None once that is gone: parts that
+        share one share their weights."""
+        return weakly(part)
+
+    def model_path(self, part: Any) -> Path | None:
+        """Where the model of a part lies, None where it does not tell."""
+        path = getattr(part, "model_path", None)
+        return Path(path) if path else None
+
+    def method(self, owner: Any, name: str) -> Any:
+        """The method `name` with the parameters that the user wrote."""
+        return getattr(owner, name)
+
+    def seen(self, owner: Any, name: str) -> Any:
+        """What is another object once the method `name` has been replaced, so that it must be
+        hooked anew."""
+        return attributes(owner).get(name)
+
+    def hook_calls(self, wraps: Wraps, owner: Any, name: str, hooks: CallHooks) -> None:
+        """Have `hooks` told of each call of the submodule's method `name`, until `wraps` is
+        undone."""
+        self.hook_method(wraps, owner, name, hooks.around)
+
+    def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
+        """Wrap a method: on a subclass for this one object, so that copies of it run their own;
+        where the instance itself has the method, on the instance."""
+        if name not in attributes(owner) and is_function(getattr(owner, name)):
+            with suppress(TypeError):  # its class cannot be changed
+                wraps.around_method(owner, name, around)
+                return
+        wraps.around(owner, name, around)
+
+    def watch(self, process: Watching) -> Watcher | None:  # noqa: ARG002
+        """What notices parts that a script uses outside pipelines; None: nothing does."""
+        return None

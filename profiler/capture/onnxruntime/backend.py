@@ -1,0 +1,98 @@
+"""ONNX Runtime: parts that hold an `InferenceSession` or open one, and a script's own sessions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.capture.backend import Backend, Watcher, Watching
+from profiler.capture.wraps import weakly
+from profiler.errors import InputError
+
+if TYPE_CHECKING:
+    from profiler.capture.event_cost import EventCost
+    from profiler.capture.onnxruntime.sessions import OnnxSessions
+    from profiler.capture.operator_source import OperatorSource, SourceRequest
+
+__all__ = ["BACKEND", "OnnxRuntime"]
+
+_LIBRARY = "onnxruntime.capi.onnxruntime_inference_collection"  # defines InferenceSession
+
+
+class OnnxRuntime(Backend):
+    """A part offers `session_options()` and `open_session(options)`, or holds an
+    `onnxruntime.InferenceSession` as `session`."""
+
+    name = "onnxruntime"
+    packages = ("onnxruntime", "onnx", "optimum-onnx")
+    order = 3  # asked last: any object may have something that it calls a session
+
+    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
+        return hasattr(part, "open_session") or hasattr(part, "session")
+
+    def open(self, request: SourceRequest) -> OperatorSource | None:
+        if request.selection.nothing:
+            return None
+        from profiler.capture.onnxruntime.operators import ProfiledPart
+
+        return ProfiledPart(request)
+
+    def event_cost(self) -> EventCost | None:
+        from profiler.capture.onnxruntime import cost
+
+        return cost.onnx_event_cost()
+
+    def weight_bytes(self, part: Any) -> int | None:
+        """Of its model's initializers, which are read from the graph."""
+        from profiler.capture.onnxruntime.session_swap import model_of
+        from profiler.capture.onnxruntime.weights import model_weights
+
+        try:
+            return model_weights(model_of(part)).total_bytes
+        except InputError:
+            return None
+
+    def holder(self, part: Any) -> Callable[[], Any]:
+        script_session: Callable[[], Any] | None = getattr(part, "script_session", None)
+        if script_session is not None:  # of a bare session
+            return script_session
+        return weakly(part if hasattr(part, "open_session") else part.session)
+
+    def model_path(self, part: Any) -> Path | None:
+        from profiler.capture.onnxruntime.session_swap import model_path_of
+
+        return model_path_of(part)
+
+    def watch(self, process: Watching) -> Watcher | None:
+        return _SessionWatcher(process)
+
+
+class _SessionWatcher:
+    """Has a script's sessions noticed. What that takes is imported when ONNX Runtime has been."""
+
+    def __init__(self, process: Watching) -> None:
+        self._process = process
+        self._sessions: OnnxSessions | None = None
+
+    @property
+    def libraries(self) -> dict[str, Callable[[Any], None]]:
+        return {_LIBRARY: self._watch}
+
+    def _watch(self, module: Any) -> None:
+        if self._sessions is None:
+            from profiler.capture.onnxruntime.sessions import OnnxSessions
+
+            self._sessions = OnnxSessions(self._process.recording, self._process.open_source)
+        self._sessions.watch(module)
+
+    def forget(self) -> None:
+        if self._sessions is not None:
+            self._sessions.forget()
+
+    def undo(self) -> None:
+        if self._sessions is not None:
+            self._sessions.undo()
+
+
+BACKEND = OnnxRuntime()

@@ -1,0 +1,303 @@
+"""Which layer an executed ONNX node belongs to: the module path that the exporter left on it.
+
+torch's exporter writes on each node `pkg.torch.onnx.name_scopes`, the module paths from the root
+to the innermost module and last the traced operation's own name. Its older exporter, by TorchScript
+(`dynamo=False`, as optimum-onnx 0.1.0 exports), names nodes after their module instead:
+`/text_model/encoder/layers.0/mlp/fc1/MatMul_1`. ONNX Runtime's optimizations rename, merge and
+create nodes and keep no metadata, so a node is looked up, in this order,
+
+1. by its own name;
+2. by its name without what fusions append (`node_MatMul_3/MatMulAddFusion`);
+3. by the tensors it writes, as produced in the exported graph, or is named after, whatever their
+   precision; the nodes of an operation that was inlined, by what that operation writes;
+4. by its neighbours in the optimized graph: the module path that all of them share.
+
+A node without a name goes by the first tensor that it writes, and `execution_order` finds it in a
+run.
+
+Where `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`,
+which counts as the exporter's. A node that none of these reaches keeps its own name as its layer.
+The parts of an operation that `profile-sd3 graph split` has split are looked up as that operation.
+"""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import json
+import os
+import re
+import weakref
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import onnx
+
+from profiler.capture.onnxruntime.execution_order import ExecutionOrder, execution_order
+from profiler.capture.onnxruntime.layer_inference import (
+    add_layers_of_inlined,
+    add_layers_of_neighbours,
+    node_key,
+    original_value,
+)
+from profiler.capture.onnxruntime.profile import NodeEvent
+from profiler.capture.onnxruntime.split_operations import (
+    OperationPart,
+    OperationParts,
+    operation_parts,
+)
+from profiler.errors import InputError
+
+__all__ = [
+    "ExportedModel",
+    "LayerMap",
+    "build_layer_map",
+    "module_classes",
+    "module_path",
+    "node_count",
+]
+
+_NAME_SCOPES = "pkg.torch.onnx.name_scopes"
+_CLASS_HIERARCHY = "pkg.torch.onnx.class_hierarchy"
+_LAYER = "profile_sd3.layer"
+_OPERATION = "profile_sd3.operation"
+_NO_MODULE = "_empty_nn_module_stack"  # torch's mark on nodes that its export passes inserted
+_TO_CHANNELS_LAST = "ReorderInput"
+_CHANNELS_LAST = "_nchwc"  # ONNX Runtime names a convolution of its own layout after its output
+
+
+@dataclass(frozen=True, slots=True)
+class LayerMap:
+    """Layers of the nodes of one model; `layers` maps a node's name to its module path, `classes`
+    a module's path ("": the model itself) to its class; `parts` are those of split operations,
+    `order` is that in which nodes without a name are executed."""
+
+    layers: Mapping[str, str]
+    classes: Mapping[str, str] = field(default_factory=dict)
+    parts: OperationParts = field(default_factory=OperationParts)
+    order: ExecutionOrder = field(default_factory=ExecutionOrder)
+
+    def knowing(self, run: Iterable[NodeEvent]) -> LayerMap:
+        """This map with the names that a run's profile gives to nodes without one."""
+        found = self.order.layers_of(run)
+        return replace(self, layers={**self.layers, **found}) if found else self
+
+    def layer_of(self, node: str, op_type: str) -> tuple[str, bool]:
+        """The layer of an executed node, and whether it is a module path."""
+        part = self.part_of(node)
+        if part is None:
+            layer = _by_name(node, self.layers)
+        else:
+            layer = self.layers.get(node) or _by_name(part.operation, self.layers)
+        if layer:
+            return layer, True
+        if part is not None:
+            return part.layer, bool(part.path)
+        return node or op_type, False
+
+    def part_of(self, node: str) -> OperationPart | None:
+        """Which part of a split operation an executed node is, None where it is none."""
+        return self.parts.find(node)
+
+
+class ExportedModel:
+    """A model whose layers are wanted when the run has ended. Its file is kept open until then, for
+    it may be deleted: optimum exports to a folder that goes before the process ends."""
+
+    def __init__(self, model: Path | bytes) -> None:
+        self.class_name = _model_class(model)
+        self._model = model
+        self._file = -1
+        if isinstance(model, bytes) or os.name != "posix":
+            return
+        with contextlib.suppress(OSError):
+            self._file = os.open(model, os.O_RDONLY | os.O_CLOEXEC)
+            weakref.finalize(self, os.close, self._file).atexit = False  # our end comes after
+
+    def load(self) -> Any:
+        """The model without its external data. Raises InputError where it cannot be parsed."""
+        if self._file < 0:
+            return _load(self._model)
+        with os.fdopen(os.dup(self._file), "rb") as file:
+            file.seek(0)
+            return _load(file.read(), str(self._model))
+
+
+def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap:
+    """Attribute the nodes of the model `exported` and of what ONNX Runtime made of it.
+
+    `optimized` is what `SessionOptions.optimized_model_filepath` wrote, None if there is none.
+    Raises InputError where a model cannot be parsed.
+    """
+    graph = exported.load().graph
+    root = _root_of(graph, exported.class_name)
+    parts = operation_parts(_nodes(graph))
+    layers, producers = _exported_layers(graph, root, parts)
+    classes = module_classes(graph)
+    nodes = list(_nodes(graph))
+    add_layers_of_neighbours(nodes, layers, root, parts)
+    for node in nodes:
+        name = parts.operation_of(node_key(node))
+        if name in layers:
+            producers |= dict.fromkeys(filter(None, node.output), layers[name])
+    if optimized is None or not optimized.is_file():
+        return LayerMap(layers, classes, parts)
+    optimized_graph = _load(optimized).graph
+    nodes = list(_nodes(optimized_graph))
+    for node in nodes:
+        found = _by_name_or_output(node, layers, producers)
+        if not found and node.op_type == _TO_CHANNELS_LAST and node.input[0] in parts.by_output:
+            found = producers.get(node.input[0])  # needed only because of the split
+        if found:
+            layers[node_key(node)] = found
+    add_layers_of_inlined(nodes, layers)
+    add_layers_of_neighbours(nodes, layers, root, parts)
+    return LayerMap(layers, classes, parts, execution_order(optimized_graph, nodes, layers))
+
+
+def node_count(model: Path) -> tuple[int, bool]:
+    """How many nodes the model has, subgraphs included, and whether it has loops."""
+    nodes = list(_nodes(_load(model).graph))
+    return len(nodes), any(node.op_type in ("Loop", "Scan") for node in nodes)
+
+
+def module_path(node: Any) -> str:
+    """The module path on an exported node, "" where it carries none.
+
+    The root module's path is empty in the metadata; its class name stands for it.
+    """
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    scopes = _strings(metadata.get(_NAME_SCOPES, ""))
+    if len(scopes) < 2 or scopes[0].startswith(_NO_MODULE) or scopes[-2].startswith(_NO_MODULE):
+        return ""
+    return scopes[-2] or _root_class(node)
+
+
+def _root_class(node: Any) -> str:
+    """The class name of the model itself, "" where the node does not tell."""
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    classes = _strings(metadata.get(_CLASS_HIERARCHY, ""))
+    inserted = _strings(metadata.get(_NAME_SCOPES, ""))[:1] != [""]
+    return "" if inserted or not classes else classes[0].rsplit(".", 1)[-1]
+
+
+def module_classes(graph: Any) -> dict[str, str]:
+    """The class of each module path on the nodes of an exported graph, "" for the model itself."""
+    found: dict[str, str] = {}
+    for node in _nodes(graph):
+        metadata = {entry.key: entry.value for entry in node.metadata_props}
+        paths = _strings(metadata.get(_NAME_SCOPES, ""))
+        classes = _strings(metadata.get(_CLASS_HIERARCHY, ""))
+        if paths[:1] != [""] or len(paths) != len(classes):
+            continue
+        for path, name in zip(paths[:-1], classes[:-1], strict=True):  # the last is the operation
+            found.setdefault(path, name.rsplit(".", 1)[-1])
+    return found
+
+
+def _root_of(graph: Any, class_name: str) -> str:
+    """What stands for the model itself: its class where nodes or its config.json tell, else the
+    graph's name where nodes are named after modules, else ""."""
+    found = next(filter(None, map(_root_class, graph.node)), "") or class_name
+    if not found and any(_traced_path(n.name, n.op_type, graph.name) for n in graph.node):
+        return str(graph.name)
+    return found
+
+
+def _model_class(model: Path | bytes) -> str:
+    """The class name in the config.json beside a model, as diffusers and transformers write it,
+    "" where there is none."""
+    if isinstance(model, bytes):
+        return ""
+    try:
+        config = json.loads((model.parent / "config.json").read_bytes())
+        found = (config.get("architectures") or [config.get("_class_name")])[0]
+    except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError):
+        return ""
+    return found if isinstance(found, str) else ""
+
+
+def _traced_path(name: str, op_type: str, root: str) -> str:
+    """The module path in the name of a node that the exporter by TorchScript wrote, `root` for
+    the model itself; "" for other names."""
+    path, slash, operation = name.rpartition("/")
+    named = slash and name.startswith("/")
+    if not named or not re.fullmatch(rf"{re.escape(op_type)}(_\d+)?", operation):
+        return ""
+    return path[1:].replace("/", ".") or root
+
+
+def _strings(text: str) -> list[str]:
+    """A Python list of strings as the exporter prints it; anything else is no list."""
+    try:
+        value = ast.literal_eval(text) if len(text) < 1 << 16 else ()
+    except (ValueError, SyntaxError, MemoryError, RecursionError):
+        return []
+    return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
+
+
+def _load(source: Path | bytes, where: str = "the session's model") -> Any:
+    try:
+        if isinstance(source, bytes):
+            return onnx.load_model_from_string(source)
+        return onnx.load(str(source), load_external_data=False)
+    except Exception as error:  # protobuf's DecodeError has no stable home
+        where = str(source) if isinstance(source, Path) else where
+        raise InputError(
+            f"{where} is not a readable ONNX model ({error}): export it again"
+        ) from error
+
+
+def _nodes(graph: Any) -> Iterator[Any]:
+    """Every node, those of subgraphs included."""
+    for node in graph.node:
+        yield node
+        for attribute in node.attribute:
+            if attribute.HasField("g"):
+                yield from _nodes(attribute.g)
+
+
+def _exported_layers(
+    graph: Any, root: str, parts: OperationParts
+) -> tuple[dict[str, str], dict[str, str]]:
+    """Layers by node name and by written tensor, where the exporter left a module path."""
+    layers: dict[str, str] = {}
+    producers: dict[str, str] = {}
+    for node in _nodes(graph):
+        part = parts.find(node.name)
+        name = part.operation if part is not None else node_key(node)
+        path = module_path(node) or _traced_path(name, node.op_type, root)
+        path = path or (part.path if part is not None else _written_layer(node))
+        if path:
+            layers[name] = path
+            producers |= dict.fromkeys(filter(None, node.output), path)
+    return layers, producers
+
+
+def _written_layer(node: Any) -> str:
+    """The module path that `profile-sd3 graph optimize` wrote on a node, "" for none."""
+    metadata = {entry.key: entry.value for entry in node.metadata_props}
+    layer = metadata.get(_LAYER, "")
+    return "" if layer == metadata.get(_OPERATION) else layer
+
+
+def _by_name_or_output(
+    node: Any, layers: Mapping[str, str], producers: Mapping[str, str]
+) -> str | None:
+    by_name = _by_name(node.name, layers)
+    if by_name:
+        return by_name
+    written = (*node.output, *map(original_value, node.output))
+    names = (*written, node.name.removesuffix(_CHANNELS_LAST))
+    return next((producers[name] for name in names if name in producers), None)
+
+
+def _by_name(name: str, layers: Mapping[str, str]) -> str | None:
+    """The layer of a node with that name, or of the node that a fusion has named it after."""
+    while name:
+        if name in layers:
+            return layers[name]
+        name = name.rpartition("/")[0]
+    return None

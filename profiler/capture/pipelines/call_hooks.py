@@ -1,0 +1,241 @@
+"""One way into one submodule, hooked: an `Invocation` from its begin to its end.
+
+Whatever fails here is a loss of the run's, and never the caller's error.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import FrameType
+from typing import Any, Protocol
+
+from profiler.capture.arrays import described
+from profiler.capture.devices import output_device
+from profiler.capture.operator_source import OperatorSource
+from profiler.capture.pipelines.labels import PipelineLabels, by_name
+from profiler.capture.pipelines.submodules import Entry, device_reader
+from profiler.capture.recorder import Invocation, Recorder, Scope, enter, scope
+from profiler.events import NO_STEP
+
+__all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
+
+SourceOf = Callable[[Entry], OperatorSource | None]
+
+
+class Hooked(Protocol):
+    """The pipeline that a hook belongs to."""
+
+    recorder: Recorder
+    source_of: SourceOf
+    pipeline: Callable[[], Any]
+    detached: bool
+
+    def new_labels(self) -> PipelineLabels:
+        """Labels for a call outside every pipeline call."""
+
+
+@dataclass(slots=True, eq=False)
+class _OpenCall:
+    """A submodule call that has begun on `thread`. `depth` counts further calls of its module
+    inside it; `handling` is the exception that was being handled already when it began. `caller`
+    is a frame that runs as long as it does, None where its end is always told."""
+
+    hook: CallHook
+    invocation: Invocation
+    before: Scope
+    source: OperatorSource | None
+    handling: BaseException | None
+    caller: FrameType | None
+    thread: int
+    depth: int = 0
+
+    def interrupted(self) -> bool:
+        """Whether it has ended without being told: by a KeyboardInterrupt in a module whose hooks
+        are not told of that."""
+        if self.caller is None or self.thread != threading.get_ident():
+            return False
+        frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - cheaper than inspect's
+        while frame is not None and frame is not self.caller:
+            frame = frame.f_back
+        return frame is None
+
+    def end_interrupted(self) -> Scope:
+        """It has ended; returns what was open around it."""
+        self.hook.interrupted(self)
+        return scope()
+
+
+def live_scope() -> Scope:
+    """What is open in this thread or task, without a call whose end was not told."""
+    found = scope()
+    while isinstance(found.call, _OpenCall) and found.call.interrupted():
+        found = found.call.end_interrupted()
+    return found
+
+
+class CallHook:
+    """Records the calls of `entry`, whose module or object is `owner()`; `names` are the
+    parameters of its method."""
+
+    def __init__(
+        self, hooks: Hooked, entry: Entry, owner: Callable[[], Any], names: list[str]
+    ) -> None:
+        self._hooks = hooks
+        self._entry = entry
+        self._owner = owner
+        self._names = names
+        self._device = device_reader(owner(), entry)
+
+    @property
+    def detached(self) -> bool:
+        """Whether the end of an open call will not be told."""
+        return self._hooks.detached
+
+    def around(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """For methods that are wrapped."""
+        opened = self._open(args, kwargs)
+        if opened is None:
+            return original(*args, **kwargs)
+        try:
+            result = original(*args, **kwargs)
+        except BaseException:
+            self._close(opened, None, failed=True)
+            raise
+        self._close(opened, result, failed=False)
+        return result
+
+    def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
+        """Where hooks are told: before the call; `caller` is a frame that runs until it ends."""
+        call = self._opened()
+        if call is not None and not call.interrupted():
+            call.depth += 1
+            return
+        self._open(args, kwargs, caller)
+
+    def end(self, output: Any) -> None:
+        """Where hooks are told: after the call, also where it failed."""
+        call = self._opened()
+        if call is None:
+            return
+        if call.depth:
+            call.depth -= 1
+            return
+        error = sys.exc_info()[1]
+        failed = error is not None and error is not call.handling
+        self._close(call, output, failed=failed)
+
+    def _opened(self) -> _OpenCall | None:
+        """The open call of this thread, where this hook opened it."""
+        call = scope().call
+        return call if isinstance(call, _OpenCall) and call.hook is self else None
+
+    def interrupted(self, opened: _OpenCall) -> None:
+        """A call of this hook has ended without being told."""
+        self._close(opened, None, failed=True)
+
+    def _open(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType | None = None
+    ) -> _OpenCall | None:
+        """The submodule is invoked. None where that is part of what is recorded already, or where
+        it cannot be recorded."""
+        before = scope()
+        try:
+            return self._begun(args, kwargs, caller)
+        except Exception as error:  # noqa: BLE001 - the user's call must not fail of us
+            enter(before)
+            self._hooks.recorder.lose(self._entry.submodule, error)
+            return None
+
+    def _begun(
+        self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType | None
+    ) -> _OpenCall | None:
+        before, recorder = live_scope(), self._hooks.recorder
+        if before.call is not None:
+            if not (isinstance(before.call, _OpenCall) and before.call.hook.detached):
+                return None
+            before = replace(before, call=None)  # its hooks were taken off while it ran
+        if before.owner not in (None, self._hooks) and before.owner.covers(self._owner()):
+            return None  # a module that two pipelines share: the one that runs records it
+        entered = recorder.clock.now_ns()
+        invocation = self._invocation(by_name(self._names, args, kwargs), before)
+        source = self._hooks.source_of(self._entry)
+        if source is not None:
+            try:
+                source.before(invocation)
+            except Exception as error:  # noqa: BLE001 - a call without operators
+                recorder.lose(self._entry.submodule, error)
+                invocation.loss_told = True
+                source = None
+        thread = threading.get_ident()
+        handling = sys.exc_info()[1]
+        opened = _OpenCall(self, invocation, before, source, handling, caller, thread)
+        enter(replace(before, call=opened))
+        recorder.begin_call(invocation)
+        if before.host is not None:
+            recorder.add_host_work(before.host.name, before.host.piece_ns, entered)
+        if before.pipeline is not None:
+            before.pipeline.hooks_ns += invocation.start_ns - entered
+        else:
+            invocation.hooks_ns += invocation.start_ns - entered
+        return opened
+
+    def _invocation(self, arguments: Mapping[str, Any], before: Scope) -> Invocation:
+        entry, hooks = self._entry, self._hooks
+        labels = before.labels or hooks.new_labels()
+        pipeline = hooks.pipeline()
+        branch = ""
+        if entry.labelled == "prompt":
+            branch = labels.encoder_branch(entry.submodule)
+        elif entry.labelled == "denoiser":
+            branch = labels.denoiser_branch(arguments, guided=_guided(pipeline))
+        return Invocation(
+            submodule=entry.submodule,
+            stage=entry.stage,
+            branch=branch,
+            step=labels.steps.now() if entry.stage == "denoise" else NO_STEP,
+            last_step=labels.steps.last() if entry.stage == "denoise" else NO_STEP,
+            device=self._device(self._owner()),
+            input_shapes=_shapes(arguments),
+            recorded=hooks.recorder.recording,
+            pipeline=before.pipeline,
+        )
+
+    def _close(self, opened: _OpenCall, output: Any, *, failed: bool) -> None:
+        """The submodule's call has ended."""
+        recorder = self._hooks.recorder
+        enter(opened.before)
+        try:
+            self._ended(opened, output, failed)
+        except Exception as error:  # noqa: BLE001 - the user's call must not fail of us
+            recorder.lose(self._entry.submodule, error)
+
+    def _ended(self, opened: _OpenCall, output: Any, failed: bool) -> None:
+        invocation, before, recorder = opened.invocation, opened.before, self._hooks.recorder
+        device = recorder.attempt(self._entry.submodule, output_device, output)
+        if device and not device.startswith("cpu"):
+            invocation.device = device  # offload moved it there after it was invoked
+        recorder.end_call(invocation, failed=failed)
+        if opened.source is not None:
+            opened.source.after(invocation)
+        if invocation.pipeline is None and not failed:
+            recorder.spent(invocation, invocation.end_ns)
+        if before.host is not None:
+            before.host.piece_ns = recorder.clock.now_ns()
+
+
+def _guided(pipeline: Any) -> bool:
+    """Whether a pipeline says that it uses classifier-free guidance; diffusers compute it from a
+    scale that is not there before the first run."""
+    try:
+        return bool(pipeline.do_classifier_free_guidance)
+    except Exception:  # noqa: BLE001 - the pipeline's own property
+        return False
+
+
+def _shapes(arguments: Mapping[str, Any]) -> dict[str, str]:
+    """Arrays and tensors among the arguments as "dtype[d0,d1,…]"."""
+    texts = ((name, described(value)) for name, value in arguments.items())
+    return {name: text for name, text in texts if text}

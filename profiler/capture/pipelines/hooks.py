@@ -1,0 +1,236 @@
+"""Hooks on a pipeline shaped like diffusers': they tell the recorder what runs when.
+
+The backend of an object knows how its calls are hooked; else reversible wraps do it. What the user
+replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
+anew when the next one begins. Where anything of ours fails, that is a loss of the run's, and the
+user's call goes on.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from profiler.capture.operator_source import OperatorSource
+from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
+from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
+from profiler.capture.pipelines.labels import CACHE_CONTEXT, PipelineLabels, Steps, argument_names
+from profiler.capture.pipelines.submodules import (
+    Entry,
+    entries,
+    host_work,
+    part_of,
+    present_entries,
+)
+from profiler.capture.recorder import Recorder, Scope, enter
+from profiler.capture.registry import backend_of
+from profiler.capture.timeline import PipelineCall
+from profiler.capture.wraps import Around, Wraps, weakly
+from profiler.trace.manifest_fields import Setting, setting
+
+__all__ = ["PipelineHooks"]
+
+
+@dataclass(frozen=True, slots=True)
+class _Hooked:
+    """A method that is hooked, as it was found: to see whether it has been replaced since.
+    `owner` and `seen` are called for what they were; `look(owner, name)` gives what is seen now."""
+
+    owner: Callable[[], Any]
+    seen: Callable[[], Any]
+    wraps: Wraps
+    look: Callable[[Any, str], Any]
+
+
+class PipelineHooks:
+    """All hooks on one pipeline, which is held weakly. `source_of` says who traces the operators
+    of an entry; `before_pipeline(pipeline)` runs before each call of the pipeline."""
+
+    def __init__(
+        self,
+        pipeline: Any,
+        recorder: Recorder,
+        source_of: SourceOf,
+        before_pipeline: Callable[[Any], None],
+    ) -> None:
+        self.pipeline = weakly(pipeline)
+        self._name = type(pipeline).__name__
+        self.recorder = recorder
+        self.source_of = source_of
+        self._before_pipeline = before_pipeline
+        self.detached = False
+        self._lock = threading.RLock()  # held while hooks are put on and taken off
+        self._wraps = Wraps()
+        self._hooked: dict[object, _Hooked] = {}
+
+    def attach(self) -> None:
+        """Hook everything. Raises InputError where the pipeline has no submodule; then, as
+        after any other error, it is as it was."""
+        pipeline = self.pipeline()
+        try:
+            entries(pipeline)
+            self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
+            self._hook(self._present(pipeline))
+        except BaseException:
+            self.detach()
+            raise
+
+    def detach(self) -> None:
+        """Take every hook off; may be called again without effect."""
+        self.detached = True
+        with self._lock:
+            for hooked in reversed(list(self._hooked.values())):
+                hooked.wraps.undo()
+            self._hooked.clear()
+            self._wraps.undo()
+
+    def abandon(self) -> None:
+        """As `detach`, in a forked child: no thread of the parent's holds a lock here."""
+        self._lock = threading.RLock()
+        self.detach()
+
+    def covers(self, owner: Any) -> bool:
+        """Whether a submodule of this pipeline is `owner`."""
+        return any(hooked.owner() is owner for hooked in list(self._hooked.values()))
+
+    def _scheduler(self) -> Any:
+        return getattr(self.pipeline(), "scheduler", None)
+
+    def _refresh(self, pipeline: Any) -> None:
+        """Before a call of the pipeline: trace and hook what has been replaced."""
+        with self._lock:
+            if not self.detached:
+                self.recorder.attempt(self._name, self._before_pipeline, pipeline)
+        present = self._present(pipeline)  # without the lock: properties of the user's may wait
+        with self._lock:
+            if not self.detached:
+                self._hook(present)
+
+    def _present(self, pipeline: Any) -> dict[object, tuple[Any, str, Callable[[Wraps], None]]]:
+        """Whatever can be hooked: owner and name of the method, and what hooks it."""
+        found: dict[object, tuple[Any, str, Callable[[Wraps], None]]] = {}
+        key: object
+        hook: Callable[[Wraps], None]
+        for entry in present_entries(pipeline):
+            owner = getattr(pipeline, entry.submodule)
+            found[entry] = (owner, entry.method, partial(self._hook_entry, entry, owner))
+            if hasattr(owner, "cache_context"):
+                key = f"{entry.submodule}.cache_context"
+                found[key] = (owner, "cache_context", partial(_hook_cache_context, owner))
+        for path, owner, name in host_work(pipeline):
+            hook = partial(self._hook_method, owner, name, HostWorkHook(self, path).around)
+            found[path] = (owner, name, hook)
+        if callable(getattr(pipeline, "encode_prompt", None)):
+            hook = partial(self._hook_encode_prompt, pipeline)
+            found["encode_prompt"] = (pipeline, "encode_prompt", hook)
+        return found
+
+    def _hook(self, found: Mapping[object, tuple[Any, str, Callable[[Wraps], None]]]) -> None:
+        """Hook what is not hooked: at first everything, later what has been replaced."""
+        for key, (owner, name, hook) in found.items():
+            known = self._hooked.get(key)
+            if known is not None:
+                if known.owner() is owner and known.seen() is known.look(owner, name):
+                    continue
+                known.wraps.undo()
+            wraps, look = Wraps(), backend_of(owner).seen
+            self._hooked[key] = _Hooked(weakly(owner), weakly(None), wraps, look)
+            hook(wraps)
+            self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
+
+    def new_labels(self) -> PipelineLabels:
+        return PipelineLabels(Steps(self._scheduler))
+
+    def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
+        before = live_scope()
+        if before.owner is self or self.detached:  # the pipeline calls itself, or it is too late
+            return original(*args, **kwargs)
+        if before.pipeline is None and before.call is not None:
+            before = Scope()  # left open by a call that was interrupted
+        attempt = self.recorder.attempt
+        attempt(self._name, self._refresh, self.pipeline())
+        sources = attempt(self._name, self._sources) or []
+        pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
+        if pipeline is None:
+            return original(*args, **kwargs)
+        failed = True
+        try:
+            for source in sources:
+                attempt(self._name, source.begin_pipeline, pipeline)
+            result = original(*args, **kwargs)
+            failed = False
+            return result
+        finally:
+            enter(before)
+            attempt(self._name, partial(self.recorder.end_pipeline, pipeline, failed=failed))
+            for source in sources:
+                attempt(self._name, source.end_pipeline, pipeline)
+            attempt(self._name, self.recorder.settle)
+
+    def _begin_pipeline(self, original: Any, args: Any, kwargs: Any) -> PipelineCall:
+        settings = _numbers(original, args, kwargs) if self.recorder.recording else {}
+        labels = self.new_labels()
+        pipeline = self.recorder.begin_pipeline(self._name)
+        pipeline.settings = settings
+        enter(Scope(self, pipeline, labels))
+        return pipeline
+
+    def _sources(self) -> list[OperatorSource]:
+        found = map(self.source_of, present_entries(self.pipeline()))
+        return list({id(source): source for source in found if source is not None}.values())
+
+    def _hook_encode_prompt(self, pipeline: Any, wraps: Wraps) -> None:
+        names = argument_names(pipeline.encode_prompt)
+        self._hook_method(pipeline, "encode_prompt", EncodingHook(self, names).around, wraps)
+
+    def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
+        backend_of(owner).hook_method(wraps, owner, name, around)
+
+    def _hook_entry(self, entry: Entry, owner: Any, wraps: Wraps) -> None:
+        backend = backend_of(owner)
+        names = argument_names(backend.method(owner, entry.method))
+        names = names or argument_names(_forward_of(self.pipeline(), entry))
+        hook = CallHook(self, entry, weakly(owner), names)
+        backend.hook_calls(wraps, owner, entry.method, hook)
+
+
+def _forward_of(pipeline: Any, entry: Entry) -> Any:
+    """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of
+    optimum's VAE is `forward` of its decoder."""
+    return getattr(part_of(pipeline, entry), "forward", None)
+
+
+def _hook_cache_context(owner: Any, wraps: Wraps) -> None:
+    """Lets labels know the name under which the denoiser is called."""
+
+    def around(original: Any, args: Any, kwargs: Any) -> AbstractContextManager[Any]:
+        name = args[0] if args else kwargs.get("name", "")
+        return _named(original(*args, **kwargs), str(name))
+
+    wraps.around(owner, "cache_context", around)
+
+
+@contextmanager
+def _named(context: AbstractContextManager[Any], name: str) -> Iterator[Any]:
+    token = CACHE_CONTEXT.set(name)
+    try:
+        with context as value:
+            yield value
+    finally:
+        CACHE_CONTEXT.reset(token)
+
+
+def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, Setting]:
+    """The numbers and switches among a call's arguments, defaults included; no text of the user."""
+    try:
+        bound = inspect.signature(function).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {}
+    bound.apply_defaults()
+    given = bound.arguments.items()
+    return {k: setting(v) for k, v in given if isinstance(v, (bool, int, float))}

@@ -1,0 +1,115 @@
+"""What a pipeline does itself between its submodules' calls: host work, and encoding prompts.
+
+Whatever fails here is a loss of the run's, and never the caller's error.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import Any
+
+from profiler.capture.pipelines.call_hooks import Hooked, live_scope
+from profiler.capture.pipelines.labels import PipelineLabels, by_name, first_batch
+from profiler.capture.pipelines.submodules import SCHEDULER_STEP
+from profiler.capture.recorder import Scope, enter, scope
+from profiler.events import NO_STEP
+
+__all__ = ["EncodingHook", "HostWorkHook"]
+
+
+@dataclass(slots=True, eq=False)
+class _OpenHostWork:
+    """Host work that has begun in `step`; submodule calls inside it cut it into pieces."""
+
+    name: str
+    piece_ns: int
+    before: Scope
+    labels: PipelineLabels
+    step: int
+
+
+class HostWorkHook:
+    """Records the calls of the pipeline's callable `path`."""
+
+    def __init__(self, hooks: Hooked, path: str) -> None:
+        self._hooks = hooks
+        self._path = path
+
+    def around(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """For methods that are wrapped."""
+        attempt = self._hooks.recorder.attempt
+        work = attempt(self._path, self._begin)
+        if work is None:
+            return original(*args, **kwargs)
+        end = None
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            enter(work.before)
+            end = attempt(self._path, self._end, work)
+        if end is not None:
+            attempt(self._path, self._returned, work, result, end)
+        return result
+
+    def _begin(self) -> _OpenHostWork | None:
+        """None where that is part of what is recorded already."""
+        before, hooks = live_scope(), self._hooks
+        if before.owner not in (None, hooks) or before.call is not None or before.host is not None:
+            return None
+        labels = before.labels or hooks.new_labels()
+        step = labels.steps.now() if self._path == SCHEDULER_STEP else NO_STEP
+        work = _OpenHostWork(self._path, hooks.recorder.clock.now_ns(), before, labels, step)
+        enter(replace(before, host=work))
+        return work
+
+    def _end(self, work: _OpenHostWork) -> int:
+        """When it ended, in ns."""
+        recorder = self._hooks.recorder
+        end = recorder.clock.now_ns()
+        recorder.add_host_work(work.name, work.piece_ns, end)
+        return end
+
+    def _returned(self, work: _OpenHostWork, result: Any, end: int) -> None:
+        """What its `result` says of the calls to come."""
+        if work.name == SCHEDULER_STEP:
+            work.labels.steps.end()
+            if work.before.pipeline is not None:
+                work.before.pipeline.end_step(work.step, end)
+        elif work.name == "scheduler.set_timesteps":
+            work.labels.steps.restart()
+        elif work.name == "prepare_latents":
+            work.labels.latents_batch = first_batch(result)
+
+
+class EncodingHook:
+    """Lets labels know which prompt is being encoded; `names` are the parameters of
+    `encode_prompt`."""
+
+    def __init__(self, hooks: Hooked, names: list[str]) -> None:
+        self._hooks = hooks
+        self._names = names
+
+    def around(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """For `encode_prompt`, which is wrapped."""
+        before, attempt = scope(), self._hooks.recorder.attempt
+        labels = attempt("encode_prompt", self._begin, args, kwargs)
+        try:
+            result = original(*args, **kwargs)
+        finally:
+            enter(before)
+        if labels is not None:
+            attempt("encode_prompt", self._returned, before, labels, result)
+        return result
+
+    def _begin(self, args: Any, kwargs: Any) -> PipelineLabels:
+        before = scope()
+        if before.owner is not self._hooks:  # outside a call of this pipeline
+            enter(replace(before, labels=self._hooks.new_labels()))
+        labels: PipelineLabels = scope().labels
+        labels.begin_encoding(by_name(self._names, args, kwargs), self._names)
+        return labels
+
+    def _returned(self, before: Scope, labels: PipelineLabels, result: Any) -> None:
+        labels.end_encoding(result, self._names)
+        if before.pipeline is not None and before.owner is self._hooks:
+            before.pipeline.end_encoding(self._hooks.recorder.clock.now_ns())

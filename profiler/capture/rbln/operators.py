@@ -1,0 +1,255 @@
+"""Calls of RBLN's runtimes: proxies stand in for them, and note when the device worked.
+
+While a run lasts, `pipe.<submodule>.model[i]` and `pipe.vae.decoder.runtime` are proxies. What a
+call of a submodule spends outside its runtime calls is the host's: preparing and checking inputs,
+building outputs. `rebel.capture_reports()` tells more, where there is one.
+
+Runtime calls are numbered in the order in which they began, as RBLN's profiler numbers its files:
+the manifest keeps the numbers, and `profile-sd3 import --run` names the files by them.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import sys
+import weakref
+from collections import deque
+from collections.abc import Iterator
+from contextlib import suppress
+from contextvars import ContextVar
+from dataclasses import dataclass
+from typing import Any, TypeGuard
+
+from profiler.capture.clock import Clock
+from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.rbln.runtimes import Slot, slots_of, writes_shards
+from profiler.capture.recorder import Invocation, scope
+from profiler.capture.timeline import PipelineCall
+from profiler.events import NO_CALL, DropKind, Loss, Track
+from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.manifest_fields import Submodule
+
+__all__ = ["RblnRuntimes"]
+
+_NUMBERS = itertools.count()  # of runtime calls, in this process
+_INSIDE: ContextVar[bool] = ContextVar("profile_sd3_rbln_inside", default=False)
+_CALLED = "Runtime"  # the op type of a runtime call
+_WORKLOAD, _CCL = "Device Workload", "CCL Workload"  # tracks, as RBLN's profiler calls them
+_REPORTED = (  # track, category and field of `reports[0]`, in the order in which they are placed
+    ("Host", "host", "total_host"),
+    (_WORKLOAD, "other", "total_device"),
+    (_CCL, "other", "total_ccl"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _RuntimeCall:
+    """One call of a runtime; `reported` holds the µs of each of `_REPORTED`, None where nothing
+    usable was reported."""
+
+    runtime: str
+    invocation: Invocation
+    start_ns: int
+    end_ns: int
+    reported: tuple[float, ...] | None
+
+
+class RblnRuntimes:
+    """The `OperatorSource` of a submodule that runs on RBLN's runtimes."""
+
+    def __init__(self, request: SourceRequest, slots: list[Slot]) -> None:
+        owner = request.part if request.owner is None else request.owner
+        self._device = request.device
+        self._clock: Clock = request.recorder.clock
+        self._submodule = request.submodule
+        self._writes_shards = writes_shards(owner)
+        self._numbered: list[tuple[int, Invocation | None]] = []
+        self._waiting: deque[_RuntimeCall] = deque()  # those that no trace holds yet
+        self._left_out: set[Invocation] = set()
+        self._misfits = 0
+        self._commands = 0
+        self._proxies: list[tuple[Slot, weakref.ref[_RuntimeProxy]]] = []
+        for slot in slots:
+            proxy = _RuntimeProxy(slot.get(), slot.name, self)
+            slot.put(proxy)
+            self._proxies.append((slot, weakref.ref(proxy)))
+
+    @classmethod
+    def of(cls, request: SourceRequest) -> RblnRuntimes | None:
+        """The source of the part, its runtimes replaced; None where it has none."""
+        slots = slots_of(request.part)
+        return cls(request, slots) if slots else None
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing: runtimes are called inside submodules only."""
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing."""
+
+    def before(self, invocation: Invocation) -> None:
+        """Nothing: what is invoked is known where a runtime is called."""
+
+    def after(self, invocation: Invocation) -> None:
+        """Nothing."""
+
+    def leave_out(self, invocation: Invocation) -> None:
+        """The invocation is not to be traced; its runtime calls are numbered all the same."""
+        if invocation.recorded:
+            self._left_out.add(invocation)
+
+    def run(self, runtime: Any, name: str, args: Any, kwargs: Any) -> Any:
+        """Call `runtime` and note the call, also where it fails."""
+        invocation: Invocation | None = getattr(scope().call, "invocation", None)
+        token = _INSIDE.set(True)
+        number = next(_NUMBERS)
+        reports = _Reports() if self._traces(invocation) else None
+        begin = self._clock.now_ns()
+        try:
+            return runtime(*args, **kwargs)
+        finally:
+            end = self._clock.now_ns()
+            reported = reports.close() if reports is not None else None
+            _INSIDE.reset(token)
+            self._numbered.append((number, invocation))
+            if self._traces(invocation):
+                self._waiting.append(_RuntimeCall(name, invocation, begin, end, reported))
+
+    def _traces(self, invocation: Invocation | None) -> TypeGuard[Invocation]:
+        return invocation is not None and invocation.recorded and invocation not in self._left_out
+
+    def close(self) -> None:
+        """Put the runtimes back."""
+        for slot, proxy in reversed(self._proxies):
+            _detach(slot, proxy())
+        self._proxies = []
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """The runtime calls of each recorded invocation that made any."""
+        by_invocation: dict[Invocation, list[_RuntimeCall]] = {}
+        for _ in range(len(self._waiting)):
+            call = self._waiting.popleft()
+            if call.invocation.index >= 0:
+                by_invocation.setdefault(call.invocation, []).append(call)
+            elif not call.invocation.failed:  # it runs in another thread
+                self._waiting.append(call)
+        for invocation, calls in by_invocation.items():
+            invocation.ops_traced = True
+            yield OperatorTrace(invocation, self._commands_of(calls), ())
+
+    def _commands_of(self, calls: list[_RuntimeCall]) -> CommandColumns:
+        builder = CommandBuilder()
+        for call in calls:
+            parts = _parts(call)
+            self._misfits += not parts and any(call.reported or ())
+            whole = call.end_ns - call.start_ns
+            for track, category, start, length in parts or [(_WORKLOAD, "other", 0, whole)]:
+                layer = f"{call.runtime}.ccl" if track == _CCL else call.runtime
+                place = Track(self._device, track, category)
+                builder.add(place, layer, _CALLED, call.start_ns + start, length)
+        self._commands += len(builder)
+        return builder.build()
+
+    def summary(self) -> SourceSummary:
+        """With the numbers of all runtime calls, each with the index of its call or -1."""
+        losses: tuple[Loss, ...] = ()
+        if self._misfits:
+            detail = (
+                "rebel.capture_reports() told of more time than the runtime call took, so the call "
+                "is shown as measured on the host"
+            )
+            losses = (
+                Loss(DropKind.DROPPED_EVENTS, self._submodule, self._misfits, "reports", detail),
+            )
+        numbered = tuple(
+            (number, NO_CALL if invocation is None else invocation.index)
+            for number, invocation in self._numbered
+        )
+        known = Submodule(runtime_calls=numbered, writes_shards=self._writes_shards)
+        return SourceSummary(events=self._commands, losses=losses, backend="rbln", known=known)
+
+
+class _RuntimeProxy:
+    """Stands in for a runtime: it answers as the runtime does, and its calls are noted."""
+
+    __slots__ = ("__weakref__", "called_as", "noted_by", "proxied")
+
+    def __init__(self, runtime: Any, name: str, source: RblnRuntimes) -> None:
+        object.__setattr__(self, "proxied", runtime)
+        object.__setattr__(self, "called_as", name)
+        object.__setattr__(self, "noted_by", source)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if self.noted_by is None or _INSIDE.get():  # taken off, or noted by a proxy around it
+            return self.proxied(*args, **kwargs)
+        return self.noted_by.run(self.proxied, self.called_as, args, kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.proxied, name)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        setattr(self.proxied, name, value)
+
+    def __repr__(self) -> str:
+        return repr(self.proxied)
+
+    @property  # type: ignore[misc]  # isinstance keeps its answers
+    def __class__(self) -> Any:
+        return self.proxied.__class__
+
+
+def _detach(slot: Slot, proxy: _RuntimeProxy | None) -> None:
+    """Put the runtime back where its proxy still stands; elsewhere it only passes calls on."""
+    if proxy is None:
+        return
+    object.__setattr__(proxy, "noted_by", None)
+    found = slot.get()
+    if type(found) is not _RuntimeProxy or found.noted_by is not None:
+        return
+    while type(found) is _RuntimeProxy and found.noted_by is None:
+        found = found.proxied
+    slot.put(found)
+
+
+class _Reports:
+    """`rebel.capture_reports()` around one runtime call; nothing where there is none, or where it
+    fails: a report is never worth the pipeline."""
+
+    def __init__(self) -> None:
+        self._context: Any = None
+        self._reports: Any = None
+        capture = getattr(sys.modules.get("rebel"), "capture_reports", None)
+        if capture is not None:
+            with suppress(Exception):
+                context = capture()
+                self._reports = context.__enter__()
+                self._context = context
+
+    def close(self) -> tuple[float, ...] | None:
+        """End it; the µs of each of `_REPORTED`, None where nothing usable was reported."""
+        if self._context is None:
+            return None
+        with suppress(Exception):
+            self._context.__exit__(None, None, None)
+            report = self._reports[0]
+            found = tuple(float(report.get(field) or 0) for *_, field in _REPORTED)
+            return found if all(map(math.isfinite, found)) else None
+        return None
+
+
+def _parts(call: _RuntimeCall) -> list[tuple[str, str, int, int]]:
+    """Track, category, start behind the call's begin and length in ns of what was reported; none
+    where nothing was, or where it does not fit into the call.
+
+    A report holds sums: how long each part is was measured, where it lies was not.
+    """
+    lengths = [round(us * 1_000) for us in call.reported or ()]
+    room = call.end_ns - call.start_ns
+    if not any(lengths) or min(lengths) < 0 or sum(lengths) > room:
+        return []
+    starts = itertools.accumulate(lengths, initial=0)
+    return [
+        (track, category, start, length)
+        for (track, category, _), start, length in zip(_REPORTED, starts, lengths, strict=False)
+        if length
+    ]

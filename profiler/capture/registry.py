@@ -1,0 +1,107 @@
+"""Which backends there are, and which of them an object belongs to.
+
+Those of other packages (entry point group `profile_sd3.backends`) are asked first, so that an
+engine can be claimed that is an object of another backend's as well. Looking them up takes longer
+than starting to profile, so it is done when the first object is to be claimed. No call of a
+submodule asks here: hooks keep the answer.
+"""
+
+from __future__ import annotations
+
+import os
+from functools import cache
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from profiler.capture.backend import Backend
+from profiler.capture.notices import notice
+from profiler.errors import InputError
+
+if TYPE_CHECKING:  # numpy, in every process that is on
+    from profiler.capture.operator_source import OperatorSource, SourceRequest
+
+__all__ = ["GROUP", "backend_named", "backend_of", "backends", "built_in", "open_source"]
+
+GROUP = "profile_sd3.backends"
+_MODULE = "backend"  # of a backend's folder
+_failed: set[str] = set()  # names of backends that could not answer
+
+
+class _Unclaimed(Backend):
+    """Answers for objects that belong to no backend."""
+
+    def open(self, request: SourceRequest) -> OperatorSource | None:
+        if request.selection.nothing:
+            return None
+        known = ", ".join(sorted(backend.name for backend in backends()))
+        raise InputError(
+            f"no backend ({known}) traces the operators of {request.submodule}, which is a "
+            f"{type(request.part).__name__}: use ops='none' or activate_profiler=False"
+        )
+
+
+_UNCLAIMED = _Unclaimed()
+
+
+@cache
+def built_in() -> tuple[Backend, ...]:
+    """The backends whose folders lie here, in the order in which they are asked."""
+    folders = [entry for entry in os.scandir(os.path.dirname(__file__)) if entry.is_dir()]  # noqa: PTH120 - pathlib takes longer
+    names = sorted(
+        entry.name
+        for entry in folders
+        if os.path.isfile(f"{entry.path}/{_MODULE}.py")  # noqa: PTH113
+    )
+    found: list[Backend] = [
+        import_module(f"{__package__}.{name}.{_MODULE}").BACKEND for name in names
+    ]
+    return tuple(sorted(found, key=lambda backend: backend.order))
+
+
+@cache
+def backends() -> tuple[Backend, ...]:
+    """All backends in the order in which they are asked. A package whose backend cannot be used is
+    named on stderr, and left out."""
+    from profiler.plugins import plugins
+
+    found = []
+    for backend in plugins(GROUP, "name", "owns", "open"):
+        if isinstance(backend, Backend):
+            found.append(backend)
+        else:
+            kind = type(backend).__name__
+            notice(f"a backend is left out: {GROUP} has a {kind} that is no instance of Backend")
+    return (*found, *built_in())
+
+
+def backend_of(part: Any, owner: Any = None) -> Backend:
+    """The backend that `part` of `owner` belongs to; one with no answers of its own where it
+    belongs to none."""
+    for backend in backends():
+        try:
+            if backend.owns(part, owner):
+                return backend
+        except Exception as error:  # noqa: BLE001 - the others are asked
+            if backend.name not in _failed:
+                _failed.add(backend.name)
+                kind = f"{type(part).__name__} ({type(error).__name__}: {error})"
+                notice(f"the backend {backend.name} does not tell whether it owns a {kind}")
+    return _UNCLAIMED
+
+
+def backend_named(name: str) -> Backend:
+    """The backend of that name; one with no answers of its own where there is none."""
+    return next((backend for backend in backends() if backend.name == name), _UNCLAIMED)
+
+
+def open_source(request: SourceRequest) -> OperatorSource | None:
+    """The source for a part, hooked into it; None where its operators cannot be traced.
+
+    Raises InputError where the part is nothing that runs operators.
+    """
+    source = backend_of(request.part, request.owner).open(request)
+    if source is None or not request.selection.mixed:
+        return source
+    from profiler.capture.selected_calls import SelectedCalls
+
+    return SelectedCalls(source, request.selection)

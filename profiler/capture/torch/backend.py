@@ -1,0 +1,76 @@
+"""torch: modules, which report through forward hooks, and torch.profiler."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from profiler.capture.backend import Backend, CallHooks
+from profiler.capture.torch.hooks import (
+    execution_device,
+    hook_module,
+    is_compiled,
+    is_module,
+    transparent,
+)
+from profiler.capture.wraps import Around, Wraps
+
+if TYPE_CHECKING:
+    from profiler.capture.event_cost import EventCost
+    from profiler.capture.operator_source import OperatorSource, SourceRequest
+
+__all__ = ["BACKEND", "Torch"]
+
+
+class Torch(Backend):
+    """A part is a torch module."""
+
+    name = "torch"
+    packages = ("torch",)
+    whole = True
+    order = 1
+
+    def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
+        return is_module(part)
+
+    def open(self, request: SourceRequest) -> OperatorSource | None:
+        """Also for a module that is not to be traced: others' sessions are paused in its calls."""
+        from profiler.capture.torch.operators import TorchOperators, TorchPause
+
+        if request.selection.nothing:
+            return TorchPause(request.recorder)
+        return TorchOperators.of(request)
+
+    def event_cost(self) -> EventCost | None:
+        from profiler.capture.event_cost import EventCost
+        from profiler.capture.torch.cost import torch_event_ns
+
+        event_ns = torch_event_ns()
+        return None if event_ns is None else EventCost(event_ns)
+
+    def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
+        return execution_device(part)
+
+    def weight_bytes(self, part: Any) -> int | None:
+        """Of its parameters and buffers, each once."""
+        tensors = [*part.parameters(), *part.buffers()]
+        return int(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+
+    def method(self, owner: Any, name: str) -> Any:
+        """Of the module that torch.compile has wrapped, too."""
+        return getattr(getattr(owner, "_orig_mod", owner), name)
+
+    def seen(self, owner: Any, name: str) -> Any:
+        return is_compiled(owner) if name == "forward" else super().seen(owner, name)
+
+    def hook_calls(self, wraps: Wraps, owner: Any, name: str, hooks: CallHooks) -> None:
+        if name == "forward":
+            hook_module(wraps, owner, hooks.begin, hooks.end, hooks.around)
+        else:
+            self.hook_method(wraps, owner, name, hooks.around)
+
+    def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
+        """On the instance, and out of the way while torch compiles through it."""
+        wraps.around(owner, name, transparent(around))
+
+
+BACKEND = Torch()

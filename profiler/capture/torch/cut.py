@@ -1,0 +1,139 @@
+"""Sessions of torch.profiler that were stopped: read, put on the run's clock, cut into calls."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from profiler.capture.clock import Clock
+from profiler.capture.torch.commands import CallCommands, find_commands
+from profiler.capture.torch.events import TorchEvents, session_events
+from profiler.capture.torch.memory import DeviceMemory, device_memory
+from profiler.errors import InputError
+from profiler.kineto.trace_file import Scalar, read_kineto
+from profiler.trace.columns import CommandColumns, Counter
+
+__all__ = ["CutCall", "StoppedSession", "TracedCall", "misplaced_ns", "on_clock", "pair_clocks"]
+
+_SLACK_NS = 50_000  # by which a range may lie outside its invocation
+_NO_EVENTS = "no operators: another profiler took torch's over, or the session ended too early"
+_NOT_READ = "no operators: torch's trace could not be written and read in the temporary folder"
+_NOT_CUT = "no operators: torch's trace could not be cut into calls"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class CutCall:
+    """What a session tells of one invocation. `moved_ns` is by how much its events were moved to
+    lie within it, 0 where they did."""
+
+    found: CallCommands
+    commands: CommandColumns
+    counters: tuple[Counter, ...]
+    moved_ns: int
+
+
+@dataclass(slots=True)
+class TracedCall:
+    """One range of ours in a session: an invocation, or the host work around invocations. `layer`
+    is what its operators outside all modules belong to, "" for each one's own name; `deliver` is
+    told what the session has of it, or in a sentence why it has nothing; `owner` is who asked."""
+
+    layer: str
+    deliver: Callable[[CutCall | str], None]
+    number: int = -1
+    begin_ns: int = -1
+    end_ns: int = -1
+    owner: object = None
+
+
+@dataclass(slots=True)
+class StoppedSession:
+    """What torch has recorded: `results` are Kineto's, None where it has none. `start` and `end`
+    are of `pair_clocks`; `allocated` the bytes that torch held on each device when the session
+    began. `threads` numbers threads by their system's id, `kind` is the accelerator's."""
+
+    results: Any
+    start: tuple[int, int]
+    end: tuple[int, int]
+    allocated: dict[str, int]
+    calls: list[TracedCall]
+    threads: Mapping[Scalar, int]
+    kind: str
+
+    def cut(self, levels: Mapping[str, int]) -> dict[str, int]:
+        """Deliver what it has of each call: a sentence where it cannot be read, never an error.
+        `levels` are the bytes that the session before it left allocated, by device; returns those
+        that it leaves."""
+        after = {**levels, **self.allocated}
+        found: dict[int, CutCall] = {}
+        failure = _NO_EVENTS
+        try:
+            if self.calls and self.results is not None and self.results.trace_start_ns():
+                found, after = self._read(after)
+        except (OSError, InputError, RuntimeError):
+            failure = _NOT_READ
+        except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+            failure = f"{_NOT_CUT} ({type(error).__name__}: {error})"
+        self.results = None
+        for call in self.calls:
+            call.deliver(found.get(call.number, failure))
+        return after
+
+    def _read(self, before: Mapping[str, int]) -> tuple[dict[int, CutCall], dict[str, int]]:
+        """What it has, by the calls' numbers, and the bytes that it leaves allocated."""
+        events = on_clock(self._events(), self.start, self.end)
+        closed = {call.number: call for call in self.calls if call.end_ns >= 0}
+        found = find_commands(events, {number: call.layer for number, call in closed.items()})
+        memory = device_memory(events, before)
+        cut = {number: _cut_call(closed[number], own, memory) for number, own in found.items()}
+        return cut, {**before, **{series.device: series.after for series in memory}}
+
+    def _events(self) -> TorchEvents:
+        with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
+            path = Path(folder) / "session.json"
+            self.results.save(str(path))
+            return session_events(read_kineto(path), self.kind, self.threads)
+
+
+def _cut_call(call: TracedCall, found: CallCommands, memory: Iterable[DeviceMemory]) -> CutCall:
+    moved = misplaced_ns(call, found)
+    columns = found.build()
+    counters = [series.between(found.start_ns, found.end_ns) for series in memory]
+    return CutCall(
+        found=found,
+        commands=replace(columns, start_ns=columns.start_ns + moved),
+        counters=tuple(replace(c, times_ns=c.times_ns + moved) for c in counters),
+        moved_ns=moved,
+    )
+
+
+def pair_clocks(clock: Clock) -> tuple[int, int]:
+    """CLOCK_REALTIME, in which Kineto counts, and what to add to it to get the run's clock."""
+    best_width, best = 1 << 62, (0, 0)
+    for _ in range(8):
+        before = clock.now_ns()
+        realtime = time.time_ns()
+        after = clock.now_ns()
+        if after - before < best_width:
+            best_width, best = after - before, (realtime, (before + after) // 2 - realtime)
+    return best
+
+
+def on_clock(events: TorchEvents, start: tuple[int, int], end: tuple[int, int]) -> TorchEvents:
+    """The events on the run's clock: the offset moves evenly from `start` to `end`."""
+    elapsed = events.start_ns - start[0]
+    drift = np.interp(elapsed, (0, max(end[0] - start[0], 1)), (0, end[1] - start[1]))
+    return replace(events, start_ns=events.start_ns + start[1] + np.rint(drift).astype(np.int64))
+
+
+def misplaced_ns(call: TracedCall, found: CallCommands) -> int:
+    """0 where the range lies within its invocation, give or take 50 µs; else what moves it to the
+    invocation's begin: the wall clock was set while the session ran."""
+    early, late = call.begin_ns - found.start_ns, found.end_ns - call.end_ns
+    return early if max(early, late) > _SLACK_NS else 0

@@ -1,0 +1,239 @@
+"""Operators and kernels of torch submodules, through torch.profiler.
+
+    source = TorchOperators.of(request)      # an `OperatorSource`
+    source.before(invocation); module(…); source.after(invocation)
+    source.end_pipeline(pipeline)            # the session stops and is cut
+    source.close(); list(source.traces())
+
+All submodules share one profiler session per pipeline call (`session`). Each invocation is
+enclosed by a range of ours, each module call below the submodule too (`modules`); what lies
+in the ranges becomes commands (`commands`). What the pipeline runs between invocations
+becomes commands of no call (`host_commands`). Ahead of an invocation that is left out the session
+is stopped, so that it runs unprofiled.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from profiler.capture.forks import forget_in_children
+from profiler.capture.module_classes import known_modules
+from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.recorder import HostCommands, Invocation, Recorder
+from profiler.capture.timeline import PipelineCall
+from profiler.capture.torch.cut import CutCall, TracedCall
+from profiler.capture.torch.modules import ModuleRanges, class_name
+from profiler.capture.torch.session import EVENT_CAP, Tracing
+from profiler.events import DropKind, Loss
+from profiler.trace.manifest_fields import Submodule
+
+__all__ = ["TRACING", "TorchOperators", "TorchPause"]
+
+TRACING = Tracing()  # torch has one profiler a process
+forget_in_children(TRACING.forget)
+_EVENTS_PER_MODULE = 12  # until an invocation has been counted: diffusers' SD3 transformer
+_FEWEST_EVENTS = 2_000  # a compiled submodule has few modules and many events
+_UNITS = {
+    DropKind.UNTRACED_CALL: "calls",
+    DropKind.DROPPED_EVENTS: "events",
+    DropKind.UNCLOSED_SLICE: "events",
+}
+_ANOTHER = (
+    "no operators: torch has one profiler a process, and another thread's call or another "
+    "profiler was using it"
+)
+_NO_WORK = "launches of device work that torch.profiler did not record: its buffers were full"
+_NO_END = "operators that had not ended when the session was stopped"
+
+
+class TorchOperators:
+    """An `OperatorSource` for one submodule, a torch module."""
+
+    def __init__(
+        self,
+        submodule: str,
+        module: Any,
+        recorder: Recorder,
+        *,
+        tracing: Tracing = TRACING,
+        event_cap: int = EVENT_CAP,
+    ) -> None:
+        self._submodule = submodule
+        self._layer = class_name(module)
+        self._recorder = recorder
+        self._clock = recorder.clock
+        self._tracing = tracing
+        self._cap = event_cap
+        self._modules = ModuleRanges(module)
+        self._open: dict[int, TracedCall] = {}  # by id of the invocation
+        self._traces: list[OperatorTrace] = []
+        self._expected = 0  # events of an invocation, 0: not known yet
+        self._closed = False
+        self._lock = threading.Lock()
+        self._pipelines: set[int] = set()  # ids of the pipeline calls that are running
+        self._sessions: set[int] = set()  # numbers of those that record its invocations
+        self._summary = SourceSummary(backend="torch")
+        self._lost: dict[tuple[DropKind, str], int] = {}  # by kind and detail
+
+    @classmethod
+    def of(cls, request: SourceRequest) -> TorchOperators:
+        """The source that a request asks for; nothing is hooked before the first invocation."""
+        return cls(request.submodule, request.part, request.recorder)
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing yet: the session starts with the first invocation that is recorded."""
+        with self._lock:
+            self._pipelines.add(id(pipeline))
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """Stop this thread's session and cut it; remove the hooks with the last pipeline call."""
+        with self._lock:
+            self._pipelines.discard(id(pipeline))
+            last = not self._pipelines
+        if last:
+            self._modules.detach()
+        self._tracing.end_session()
+
+    def before(self, invocation: Invocation) -> None:
+        """Open the invocation's range; starts or renews the session where that is due."""
+        if not invocation.recorded or self._closed:
+            return
+        begin, sessions = self._clock.now_ns(), self._tracing.sessions
+        self._modules.attach()
+        call = TracedCall(self._layer, lambda cut: self._keep(invocation, cut), owner=self)
+        pipeline = invocation.pipeline
+        host = None if pipeline is None else lambda: self._host_range(pipeline)
+        expected = self._expected or max(_EVENTS_PER_MODULE * len(self._modules), _FEWEST_EVENTS)
+        if self._tracing.begin_call(call, self._clock, expected, self._cap, host):
+            self._open[id(invocation)] = call
+            self._sessions.add(self._tracing.sessions)
+        else:
+            self._lose(DropKind.UNTRACED_CALL, 1, _ANOTHER)
+        if self._tracing.sessions != sessions:
+            self._recorder.add_host_work("profiler.start_session", begin, self._clock.now_ns())
+
+    def after(self, invocation: Invocation) -> None:
+        """Close the invocation's range. Outside every pipeline call its session ends with it."""
+        call = self._open.pop(id(invocation), None)
+        if call is None:
+            return
+        self._tracing.end_call(call, self._clock)
+        if not self._pipelines:
+            self._modules.detach()
+            self._tracing.end_session()
+
+    def leave_out(self, _: Invocation) -> None:
+        """Have an invocation that follows run unprofiled: no session, no hooks on its modules."""
+        self._modules.detach()
+        _pause(self._tracing, self._recorder)
+
+    def close(self) -> None:
+        """Remove the hooks and end the session, where this thread can; again without effect."""
+        self._closed = True
+        self._modules.detach()
+        self._open.clear()
+        self._tracing.release(self)
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """The operators of every invocation that was traced, in order; after `close`, once."""
+        traces, self._traces = self._traces, []
+        yield from traces
+
+    def summary(self) -> SourceSummary:
+        """Events, attribution to modules below the submodule, losses and classes of modules."""
+        losses = [
+            Loss(kind, self._submodule, count, _UNITS[kind], detail)
+            for (kind, detail), count in self._lost.items()
+        ]
+        return replace(
+            self._summary,
+            sessions=len(self._sessions),
+            losses=tuple(losses),
+            known=Submodule(modules=known_modules(self._modules.classes)),
+        )
+
+    def _host_range(self, pipeline: PipelineCall) -> TracedCall:
+        """What is to become of operators between invocations."""
+        return TracedCall("", lambda cut: self._keep_host(pipeline, cut), owner=self)
+
+    def _keep_host(self, pipeline: PipelineCall, cut: CutCall | str) -> None:
+        """Take what a session has of host work; where it has nothing, its calls say so."""
+        if isinstance(cut, CutCall):
+            self._recorder.host_commands.append(HostCommands(cut.commands, pipeline))
+            known = self._summary
+            self._summary = replace(known, host_events=known.host_events + cut.found.events)
+            self._lose(DropKind.DROPPED_EVENTS, cut.found.dropped, _NO_WORK)
+
+    def _keep(self, invocation: Invocation, cut: CutCall | str) -> None:
+        """Take what a session has of an invocation."""
+        if isinstance(cut, str):
+            if not invocation.failed:
+                self._lose(DropKind.UNTRACED_CALL, 1, cut)
+            return
+        found, known = cut.found, self._summary
+        self._expected = max(self._expected, found.events)
+        self._summary = replace(
+            known,
+            events=known.events + found.events,
+            attributed_ns=known.attributed_ns + found.attributed_ns,
+            total_ns=known.total_ns + found.total_ns,
+        )
+        self._lose(DropKind.DROPPED_EVENTS, found.dropped, _NO_WORK)
+        self._lose(DropKind.UNCLOSED_SLICE, found.unfinished, _NO_END)
+        if invocation.failed:
+            return
+        invocation.ops_traced = True
+        self._traces.append(OperatorTrace(invocation, cut.commands, cut.counters))
+
+    def _lose(self, kind: DropKind, count: int, detail: str) -> None:
+        if count:
+            with self._lock:
+                self._lost[kind, detail] = self._lost.get((kind, detail), 0) + count
+
+
+class TorchPause:
+    """An `OperatorSource` for a torch module that is not to be traced: its invocations run
+    unprofiled, though others of their pipeline call are traced."""
+
+    def __init__(self, recorder: Recorder, *, tracing: Tracing = TRACING) -> None:
+        self._recorder = recorder
+        self._tracing = tracing
+
+    def begin_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing."""
+
+    def end_pipeline(self, pipeline: PipelineCall) -> None:
+        """Nothing: those who trace end their sessions."""
+
+    def before(self, invocation: Invocation) -> None:
+        """Stop this thread's session, where one runs."""
+        invocation.left_out = True
+        _pause(self._tracing, self._recorder)
+
+    def after(self, invocation: Invocation) -> None:
+        """Nothing: the next invocation that is traced starts a session."""
+
+    def leave_out(self, invocation: Invocation) -> None:
+        """All are left out."""
+        self.before(invocation)
+
+    def close(self) -> None:
+        """Nothing is hooked."""
+
+    def traces(self) -> Iterator[OperatorTrace]:
+        """None."""
+        return iter(())
+
+    def summary(self) -> SourceSummary:
+        """Nothing was traced."""
+        return SourceSummary(backend="torch")
+
+
+def _pause(tracing: Tracing, recorder: Recorder) -> None:
+    """Stop this thread's session, where one runs: host work of ours."""
+    begin = recorder.clock.now_ns()
+    if tracing.pause():
+        recorder.add_host_work("profiler.stop_session", begin, recorder.clock.now_ns())

@@ -1,0 +1,310 @@
+"""torch.profiler sessions: torch has one profiler a process, our sources share it.
+
+The first invocation that is traced in a pipeline call starts a session, and the pipeline call's
+end stops it and cuts it (`cut`). What the pipeline does between invocations is recorded,
+too: a range of ours around all of them is its host work. Ahead of a call that is left out the
+session is stopped; it is cut with the others, when the pipeline call ends or before they outgrow
+their memory: a host event takes 6 kB until it is cut (torch 2.13).
+
+A session records the thread that started it, and torch stops it on that thread alone. When a
+second thread has asked for one, further sessions record all threads, until the last of them has
+ended; torch then tells of no allocations.
+"""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from profiler.capture.clock import Clock
+from profiler.capture.interrupts import interrupts_wait
+from profiler.capture.notices import notice
+from profiler.capture.torch.cut import StoppedSession, TracedCall, pair_clocks
+from profiler.capture.torch.modules import close_range, leave, leave_modules, open_range
+from profiler.capture.torch.profiler import (
+    accelerator,
+    allocated,
+    is_ours,
+    is_profiling,
+    new_profiler,
+    say_running,
+    started,
+)
+from profiler.capture.torch.ranges import CALL
+from profiler.kineto.trace_file import Scalar
+
+__all__ = ["EVENT_CAP", "Tracing"]
+
+_NOTICE = (
+    "the script's own torch.profiler is running, and torch has one a process: calls that run "
+    "meanwhile are recorded without their operators"
+)
+_ELSEWHERE = (
+    "no operators: the run was closed on another thread while this one was being traced, and torch "
+    "stops its profiler on the thread that it records"
+)
+_THREAD_ENDED = "no operators: the thread that was being traced has ended"
+EVENT_CAP = 200_000  # host events that are not yet cut: 1.2 GB
+
+
+@dataclass(slots=True)
+class _HostRange:
+    """The range around the invocations of one thread's pipeline call, and torch's own object."""
+
+    call: TracedCall
+    opened: Any
+
+
+@dataclass(slots=True)
+class _Session:
+    """A running session. `start` is of `pair_clocks`; `hosts` are the open ranges of host work,
+    by thread. `given_up`: nobody wants it any more, its thread is to stop it."""
+
+    profiler: Any
+    thread: int
+    all_threads: bool
+    clock: Clock
+    start: tuple[int, int]
+    allocated: dict[str, int]
+    kind: str
+    expected_events: int = 0
+    calls: list[TracedCall] = field(default_factory=list)
+    hosts: dict[int, _HostRange] = field(default_factory=dict)
+    given_up: bool = False
+
+    def withdraw(self, owner: object) -> None:
+        """Deliver nothing to an owner, whose calls it cannot have cut."""
+        withdrawn = [call for call in self.calls if call.owner is owner]
+        self.calls = [call for call in self.calls if call.owner is not owner]
+        self.given_up = not self.calls
+        for call in withdrawn:
+            call.deliver(_ELSEWHERE)
+
+    def records(self, thread: int) -> bool:
+        """Whether it records what a thread does."""
+        return self.all_threads or self.thread == thread
+
+    def in_use(self) -> bool:
+        """Whether a pipeline call runs whose host work it records, or a call."""
+        return bool(self.hosts) or any(call.end_ns < 0 for call in self.calls)
+
+
+class Tracing:
+    """The sessions of a process, one after the other. `sessions` counts them."""
+
+    def __init__(self) -> None:
+        self.sessions = 0
+        self._lock = threading.RLock()
+        self._numbers = itertools.count()
+        self._session: _Session | None = None
+        self._stopped: list[StoppedSession] = []
+        self._stopped_events = 0
+        self._several_threads = False
+        self._noticed = False
+        self._starting = False
+        self._threads: dict[Scalar, int] = {}
+
+    def begin_call(
+        self,
+        call: TracedCall,
+        clock: Clock,
+        expected_events: int,
+        cap: int = EVENT_CAP,
+        host: Callable[[], TracedCall] | None = None,
+    ) -> bool:
+        """Open the range of an invocation on this thread, in the running session or a new one.
+
+        `expected_events` is how many events it may have; sessions that would have more than `cap`
+        are cut first. `host` makes the range of the host work around this thread's invocations,
+        where that is open in no session. False where the invocation cannot be traced: another
+        thread's session runs that records that thread alone, or a profiler that is not ours.
+        """
+        thread = threading.get_ident()
+        with self._lock:
+            session = self._usable(thread)
+            if session is not None and not session.records(thread):
+                self._several_threads = True
+                return False
+            self._threads.setdefault(threading.get_native_id(), len(self._threads) + 1)
+            waiting = self._stopped_events + (session.expected_events if session else 0)
+            if waiting + expected_events > cap and self._only_here(session, thread):
+                self._end(thread)
+                self._cut()
+            session = self._session or self._start(clock)
+            if session is None:
+                return False
+            if host is not None and thread not in session.hosts:
+                session.hosts[thread] = self._open_host(host(), session)
+            session.expected_events += expected_events
+            session.calls.append(call)
+            call.number = next(self._numbers)
+        call.begin_ns = clock.now_ns()
+        open_range(f"{CALL}{call.number}")
+        return True
+
+    def end_call(self, call: TracedCall, clock: Clock) -> None:
+        """Close the range of an invocation, on the thread that began it."""
+        close_range(f"{CALL}{call.number}")
+        call.end_ns = clock.now_ns()
+
+    def pause(self) -> bool:
+        """Record no more of this thread until its next `begin_call`: the session is stopped where
+        no other thread uses it. Returns whether it was."""
+        with self._lock:
+            before = self._session
+            self._end(threading.get_ident())
+            return self._session is not before
+
+    def end_session(self) -> None:
+        """Record no more of this thread; deliver the calls of what has been stopped."""
+        with self._lock:
+            self._end(threading.get_ident())
+            self._cut()
+
+    def release(self, owner: object) -> None:
+        """Deliver what there is of an owner's calls; it asks for nothing more. Those that a session
+        of another thread records have nothing: that thread stops it, when it comes here next."""
+        thread = threading.get_ident()
+        with self._lock:
+            session = self._session
+            if session is not None and any(call.owner is owner for call in session.calls):
+                if session.records(thread):
+                    self._end(thread)
+                    if self._session is session:
+                        self._stop(session)
+                else:
+                    session.withdraw(owner)
+            self._cut()
+
+    def forget(self) -> None:
+        """In a forked child: all that runs and waits is the parent's.
+
+        torch records the thread that has forked on in the child, where it did so before; it is told
+        to stop, but where an accelerator is recorded, too, whose runtime survives no fork.
+        """
+        session, starting = self._session, self._starting
+        self._lock = threading.RLock()
+        self._session, self._starting, self._several_threads = None, False, False
+        self._stopped, self._stopped_events, self._threads = [], 0, {}
+        leave_modules()
+        if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
+            return
+        here = session is not None and session.records(threading.get_ident())
+        if session is not None and here and not session.profiler.use_device:
+            with suppress(Exception):
+                session.profiler.__exit__(None, None, None)
+        say_running(ours=False)
+
+    def _usable(self, thread: int) -> _Session | None:
+        """The running session; first that ends which is ours no more, or nobody's."""
+        session = self._session
+        if session is None:
+            return None
+        if not is_ours():
+            self._stop(session)
+        elif session.given_up and session.thread == thread:
+            self._end(thread)
+        elif not session.records(thread) and session.thread not in sys._current_frames():  # noqa: SLF001
+            self._drop(session)
+        return self._session
+
+    def _drop(self, session: _Session) -> None:
+        """The thread that a session records has ended, and with it what torch had recorded."""
+        self._session = None
+        say_running(ours=False)
+        for call in session.calls:
+            call.deliver(_THREAD_ENDED)
+
+    def _only_here(self, session: _Session | None, thread: int) -> bool:
+        """Whether no call is open, and no host work of another thread."""
+        if session is None:
+            return True
+        return session.hosts.keys() <= {thread} and all(c.end_ns >= 0 for c in session.calls)
+
+    def _open_host(self, call: TracedCall, session: _Session) -> _HostRange:
+        from torch._C._profiler import _RecordFunctionFast
+
+        call.number = next(self._numbers)
+        call.begin_ns = session.clock.now_ns()
+        session.calls.insert(0, call)
+        opened = _RecordFunctionFast(f"{CALL}{call.number}")
+        opened.__enter__()
+        return _HostRange(call, opened)
+
+    def _end(self, thread: int) -> None:
+        """Close the host work of a thread; stop the session where nobody uses it any more."""
+        session = self._session
+        if session is None or not session.records(thread):
+            return
+        host = session.hosts.pop(thread, None)
+        if host is not None:
+            leave(host.opened)
+            host.call.end_ns = session.clock.now_ns()
+        if not session.all_threads or not session.in_use():
+            self._stop(session)
+
+    def _start(self, clock: Clock) -> _Session | None:
+        """Start a session; None where a profiler that is not ours runs."""
+        if is_profiling():
+            if not self._noticed:
+                self._noticed = True
+                notice(_NOTICE)
+            return None
+        profiler = new_profiler(all_threads=self._several_threads)
+        self._starting = True
+        running = started(profiler)
+        if running:
+            say_running(ours=True)
+        self._starting = False
+        if not running:
+            return None
+        self._session = _Session(
+            profiler,
+            threading.get_ident(),
+            self._several_threads,
+            clock,
+            pair_clocks(clock),
+            allocated(),
+            accelerator() or "cuda",
+        )
+        self.sessions += 1
+        return self._session
+
+    @interrupts_wait()
+    def _stop(self, session: _Session) -> None:
+        """Stop the running session; what it has recorded is read later. Where the script has
+        started a profiler meanwhile, torch has that one, which is left alone."""
+        self._session = None
+        end = pair_clocks(session.clock)
+        for host in session.hosts.values():  # of other threads, which are interrupted
+            host.call.end_ns = session.clock.now_ns()
+        if is_ours():
+            try:
+                session.profiler.__exit__(None, None, None)
+            except RuntimeError:  # somebody has stopped it: it has no results
+                say_running(ours=False)
+        self._stopped_events += session.expected_events
+        self._stopped.append(
+            StoppedSession(
+                session.profiler.kineto_results,
+                session.start,
+                end,
+                session.allocated,
+                session.calls,
+                dict(self._threads),
+                session.kind,
+            )
+        )
+
+    @interrupts_wait()
+    def _cut(self) -> None:
+        """Deliver the calls of the sessions that were stopped."""
+        stopped, self._stopped, self._stopped_events = self._stopped, [], 0
+        levels: dict[str, int] = {}
+        for session in stopped:
+            levels = session.cut(levels)

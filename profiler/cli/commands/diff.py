@@ -1,0 +1,169 @@
+"""`profile-sd3 diff`: how runs differ from a baseline, and a gate for CI."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
+from profiler.cli.options import ImportOptions, import_options
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.trace_files import load_whole
+from profiler.errors import InputError
+
+if TYPE_CHECKING:
+    from profiler.analysis.comparison.measure import Measurement
+    from profiler.analysis.comparison.side_by_side import Compared
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import Found
+
+__all__ = ["SUBCOMMAND", "diff"]
+
+
+def diff(
+    runs: Annotated[
+        list[Path],
+        typer.Argument(
+            metavar="BASE NEW...",
+            help="Bundles, .pb files, Parquet runs, what `import` takes, or folders of bundles, "
+            "all of which are taken. The first is the baseline; each further one is a column. With "
+            "--against all are new runs.",
+        ),
+    ],
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(metavar="BASE", help="A baseline, or a folder of them; may be repeated."),
+    ] = None,
+    fail_over: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="Exit with 1 where a metric is slower by more than this, as in 5%, beyond noise.",
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What --fail-over looks at: end_to_end, stage.denoise, denoise.step, "
+            "submodule.vae, submodule.transformer.role.norm, …; may be repeated.  "
+            "[default: end_to_end]",
+        ),
+    ] = None,
+    importing: ImportOptions = None,
+    top: Annotated[
+        int, typer.Option(metavar="N", min=0, help="Roles and modules to show; 0: none.")
+    ] = 15,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all metrics as JSON; -: to stdout."),
+    ] = None,
+    markdown_file: Annotated[
+        Path | None,
+        typer.Option(
+            "--markdown", metavar="FILE", help="Write the report as Markdown; -: likewise."
+        ),
+    ] = None,
+) -> None:
+    """Compare runs, part by part.
+
+    A difference is called one where it exceeds noise.
+    """
+    from profiler.analysis.comparison.gate import check_gate, parse_limit
+    from profiler.analysis.comparison.side_by_side import Compared, compare_each
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import resolve
+
+    sides = _sides(runs, against or [])
+    check_documents({"--json": json_file, "--markdown": markdown_file})
+    if metric and fail_over is None:
+        raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
+    limit = None if fail_over is None else parse_limit(fail_over)
+    with Imports() as imports, progress("reading runs") as say:
+        paths = [[path] for side in sides.values() for path in side]
+        found = iter(resolve(paths, import_options(importing)))
+        resolved = [list(islice(found, len(side))) for side in sides.values()]
+        measured = [_measured(side, imports, say) for side in resolved]
+        say("comparing")
+        compared = compare_each(measured)
+    base, *names = sides
+    metrics = (metric or ["end_to_end"]) if limit is not None else []
+    gates = [[check_gate(each, name, limit or 0.0) for name in metrics] for each in compared]
+    columns = [Compared(*each) for each in zip(names, compared, gates, strict=True)]
+    _write(base, columns, json_file, markdown_file, top)
+    if STDOUT not in (json_file, markdown_file):
+        _print(base, columns, top)
+    if any(gate.failed for column in columns for gate in column.gates):
+        raise typer.Exit(1)
+
+
+def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
+    """The paths of each side by its name, the baseline first."""
+    if against:
+        return {"base": against, "new": runs}
+    if len(runs) < 2:
+        raise InputError(
+            f"diff compares runs, but was given {runs[0]} alone: give the baseline before it, or "
+            "behind --against"
+        )
+    if len(runs) == 2:
+        return {"base": runs[:1], "new": runs[1:]}
+    names = [path.resolve().name for path in runs]
+    if len({*names}) < len(names):
+        names = [str(path) for path in runs]
+    if len({*names}) < len(names):
+        twice = next(path for path in runs if runs.count(path) > 1)
+        raise InputError(f"{twice} is given twice: name every run once")
+    return {name: [path] for name, path in zip(names, runs, strict=True)}
+
+
+def _measured(side: list[Found], imports: Imports, say: Callable[[str], None]) -> list[Measurement]:
+    """What is compared of each run, oldest first; one is in memory at a time."""
+    from profiler.analysis.comparison.measure import measure
+
+    measured = []
+    for source in (source for found in side for source in reversed(found.sources)):
+        say(f"reading {source.place}")
+        measured.append(measure(load_whole(source, imports)))
+    return measured
+
+
+def _write(
+    base: str, columns: list[Compared], json_file: Path | None, markdown_file: Path | None, top: int
+) -> None:
+    from profiler.report import diff_document, diff_text, side_by_side
+
+    first = columns[0]
+    alone = len(columns) == 1
+    if json_file is not None:
+        text = (
+            diff_document.diff_to_json(first.comparison, first.gates)
+            if alone
+            else diff_document.side_by_side_to_json(base, columns)
+        )
+        write_json(json_file, text)
+    if markdown_file is not None:
+        text = (
+            diff_text.markdown(first.comparison, first.gates, top=top)
+            if alone
+            else side_by_side.markdown(base, columns, top=top)
+        )
+        write_text(markdown_file, text)
+
+
+def _print(base: str, columns: list[Compared], top: int) -> None:
+    from profiler.cli.terminal import terminal
+    from profiler.report import diff_text, side_by_side
+
+    if len(columns) == 1:
+        diff_text.print_diff(terminal(), columns[0].comparison, columns[0].gates, top=top)
+    else:
+        side_by_side.print_columns(terminal(), base, columns, top=top)
+
+
+SUBCOMMAND = Subcommand(diff, place=50)

@@ -1,0 +1,33 @@
+"""`profile-sd3 dump`: a trace as text."""
+
+from __future__ import annotations
+
+from itertools import islice
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profiler.cli.subcommands import Subcommand
+
+__all__ = ["SUBCOMMAND", "dump"]
+
+
+def dump(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any Perfetto trace (.pb).")],
+    limit: Annotated[
+        int | None, typer.Option(metavar="N", min=0, help="Lines to print.  [default: all]")
+    ] = None,
+) -> None:
+    """Print a trace as text, one line per event.
+
+    In file order. Each line: packet number, packet sequence, time in ns, kind, then what the
+    event holds.
+    """
+    from profiler.trace.text import dump_lines
+
+    for line in islice(dump_lines(file), limit):
+        typer.echo(line)
+
+
+SUBCOMMAND = Subcommand(dump, place=110)

@@ -1,0 +1,101 @@
+"""`profile-sd3 graph annotate`: what a run measured, on the nodes of its model."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.graph.output import echo, write_json
+from profiler.cli.options import ModelPath, ResultFile
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import printable
+
+if TYPE_CHECKING:
+    from profiler.workbench.annotating import AnnotatedModel
+
+__all__ = ["SUBCOMMAND", "annotate"]
+
+_HOT = 5  # nodes that are printed
+_UNPLACED = 3  # commands that are printed
+
+
+def annotate(
+    model: ModelPath,
+    traces: Annotated[
+        Path,
+        typer.Argument(metavar="PATH", help="A bundle, or a folder of them: the newest is taken."),
+    ],
+    out: Annotated[
+        Path, typer.Option("--out", "-o", metavar="OUT", help="File, or folder, to write.")
+    ],
+    submodule: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help="Which submodule of the run MODEL is.  [default: as the run or its folder says]",
+        ),
+    ] = "",
+    no_runtime: Annotated[
+        bool,
+        typer.Option(
+            "--no-runtime",
+            help="Don't open MODEL in ONNX Runtime to see what it executes: time of fused nodes "
+            "then stays at their layers.",
+        ),
+    ] = False,
+    json_file: ResultFile = None,
+) -> None:
+    """Write measured times on the nodes of MODEL.
+
+    Time, share, calls, bytes and role become metadata, which Netron shows. MODEL is what was run,
+    or what it was exported from. Look at OUT with `graph view`.
+    """
+    from profiler.graph.model_file import model_files
+    from profiler.workbench.annotating import annotate as write_annotated
+
+    check_documents({"--json": json_file}, inputs=model_files(model), outputs={"--out": out})
+    with progress(f"reading {traces}") as say:
+        annotated = write_annotated(
+            model, traces, out, submodule=submodule, runtime=not no_runtime, say=say
+        )
+    for note in annotated.notes:
+        typer.echo(printable(f"profile-sd3: {note}"), err=True)
+    if json_file is not None:
+        write_json(json_file, annotated.to_json())
+    if json_file != STDOUT:
+        for written in annotated.models:
+            _print(written, annotated.run_id)
+        for path in annotated.copied:
+            echo(f"{path}: copied, for the run has no submodule of its name")
+
+
+def _print(written: AnnotatedModel, run_id: str) -> None:
+    found = written.file.annotation
+    calls = max(written.calls, 1)
+    total = f"{found.total_ns / calls / 1e6:.2f} ms of operators a call"
+    echo(
+        f"{written.file.out}: {written.submodule}, {total}, {calls} call{'s' * (calls > 1)} of run "
+        f"{run_id}"
+    )
+    fused = f", {found.fused} are fused into one of them" if found.fused else ""
+    echo(f"  placed: {found.placed}; {len(found.nodes)} nodes have time{fused}")
+    for layer, op_type, duration in found.unplaced[:_UNPLACED]:
+        share = 100 * duration / max(found.total_ns, 1)
+        echo(f"  not in the model: {layer} ({op_type or 'no op type'}), {share:.1f} %")
+    more = len(found.unplaced) - _UNPLACED
+    if more > 0:
+        echo(f"  … and {more} more")
+    hot = found.nodes[:_HOT]
+    times = [f"{node.duration_ns / calls / 1000:,.1f}" for node in hot]
+    width = max(map(len, times), default=0)
+    for node, time in zip(hot, times, strict=True):
+        role = f", {node.role}" if node.role else ""
+        kind = f"{node.op_type}{role}"
+        echo(f"  {100 * node.share:4.1f} % {time:>{width}} µs  {node.node or '(unnamed)'} ({kind})")
+
+
+SUBCOMMAND = Subcommand(annotate, place=60)

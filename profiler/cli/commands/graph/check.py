@@ -1,0 +1,174 @@
+"""`profile-sd3 graph check`: what stops a graph compiler or costs time, and its repair."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.graph.numbers import parse_sizes
+from profiler.cli.graph.output import echo, grouped, named, write_json
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.errors import InputError
+from profiler.graph.checks.targets import TARGETS
+from profiler.report.units import counted
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator, Sequence
+
+    from profiler.graph.check import CheckResult
+    from profiler.graph.checks.finding import GraphFinding
+    from profiler.graph.fix import FixResult
+
+__all__ = ["SUBCOMMAND", "check"]
+
+
+def check(
+    models: Annotated[
+        list[Path],
+        typer.Argument(metavar="MODEL...", help="ONNX files, or folders of them."),
+    ],
+    target: Annotated[
+        str,
+        typer.Option(
+            metavar="NAME",
+            help=f"What is to compile or run it: {', '.join(TARGETS)}.",
+        ),
+    ] = "",
+    static: Annotated[
+        bool, typer.Option("--static", help="Ask for static shapes of inputs and nodes.")
+    ] = False,
+    fix: Annotated[
+        Path | None,
+        typer.Option(
+            "--fix",
+            "-o",
+            metavar="OUT",
+            help="Write the model, or the folder, repaired where that is safe and outputs stay "
+            "the same.",
+        ),
+    ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N",
+            help="With --fix: a symbolic dimension of the inputs that outputs are compared on; "
+            "may be repeated.  [default: 2 for a batch, 8 for others]",
+        ),
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show each finding and output, not three nodes a rule.")
+    ] = False,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all findings as JSON; -: to stdout."),
+    ] = None,
+) -> None:
+    """Find what stops a graph compiler or costs time.
+
+    Exits with 1 where there is an error. Looks for empty names of inputs that carry meaning, names
+    of nodes, dynamic shapes, int64 and float64, opsets that a target lacks, constants that are not
+    folded, operations in small pieces, needless pairs of nodes, weights stored twice, data that is
+    missing. What needs no data reads none.
+    """
+    from profiler.graph.check import check_model
+
+    sizes = parse_sizes(size or [])
+    sources = list(_sources(models))
+    check_documents({"--json": json_file}, inputs=sources, outputs={"--fix": fix})
+    _check_sizes(sources, sizes, fix)
+    results: list[CheckResult] = []
+    fixed: list[FixResult] = []
+    with progress(f"repairing {models[0]}" if fix else "checking") as say:
+        if fix is not None:
+            fixed = _fix(models, sources, fix, target=target, static=static, sizes=sizes)
+            results = [result.left for result in fixed]
+        else:
+            for path in sources:
+                say(f"checking {path}")
+                results.append(check_model(path, target=target, static=static))
+    if json_file is not None:
+        write_json(json_file, _document(results, fixed))
+    if json_file != STDOUT:
+        for result in fixed:
+            _print_fix(result, show_all)
+        for checked in results:
+            _print(checked, show_all)
+    if any(result.count("error") for result in results):
+        raise typer.Exit(1)
+
+
+def _sources(models: list[Path]) -> Iterator[Path]:
+    """The ONNX files of all arguments, each once."""
+    from profiler.graph.model_file import model_files
+
+    yield from dict.fromkeys(path for model in models for path in model_files(model))
+
+
+def _check_sizes(sources: list[Path], sizes: dict[str, int], out: Path | None) -> None:
+    """Refuse sizes that would change nothing."""
+    from profiler.graph.random_inputs import refuse_unknown_sizes
+
+    if sizes and out is None:
+        raise InputError("--size is for the inputs that --fix compares on: give --fix OUT, too")
+    refuse_unknown_sizes(sources, sizes)
+
+
+def _fix(
+    models: list[Path],
+    sources: list[Path],
+    out: Path,
+    *,
+    target: str,
+    static: bool,
+    sizes: dict[str, int],
+) -> list[FixResult]:
+    from profiler.graph.fix import fix_folder, fix_model
+
+    if len(models) > 1:
+        raise InputError("--fix takes one model or one folder: repair them one by one")
+    if models[0].is_dir():
+        return fix_folder(models[0], out, sources, target=target, static=static, sizes=sizes)
+    return [fix_model(sources[0], out, target=target, static=static, sizes=sizes)]
+
+
+def _document(results: Sequence[CheckResult], fixed: Sequence[FixResult]) -> dict[str, Any]:
+    entries = [result.to_json() for result in results]
+    for entry, result in zip(entries, fixed, strict=False):
+        entry["fixed"] = result.to_json()
+    return {"models": entries}
+
+
+def _print_fix(result: FixResult, show_all: bool) -> None:
+    repaired = ", ".join(f"{rule} {count}" for rule, count in result.repaired.items())
+    echo(f"{result.out}: repaired: {repaired or 'nothing'}")
+    if show_all:
+        for difference in result.differences:
+            echo(f"  compared: {difference}")
+    elif result.differences:
+        worst = max(result.differences, key=lambda difference: difference.relative)
+        count = len(result.differences)
+        echo(f"  compared: {worst}{f' (the most of {count} outputs)' if count > 1 else ''}")
+
+
+def _print(result: CheckResult, show_all: bool) -> None:
+    counts = [(result.count(name), name) for name in ("error", "warning", "note")]
+    total = ", ".join(counted(n, name) for n, name in counts if n) or "nothing found"
+    nodes = counted(result.node_count, "node")
+    echo(f"{result.path}: opset {result.opset}, {nodes}: {total}")
+    for findings in grouped(result.findings, _kind, each=show_all):
+        first = findings[0]
+        names = named(finding.node for finding in findings) or "the model"
+        echo(f"  {first.severity} {first.rule}: {names}")
+        echo(f"    {first.evidence}")
+        echo(f"    → {first.remedy}{' (--fix does)' if first.fix else ''}")
+
+
+def _kind(finding: GraphFinding) -> tuple[object, ...]:
+    return finding.rule, finding.severity, finding.remedy, finding.fix
+
+
+SUBCOMMAND = Subcommand(check, place=20)

@@ -1,0 +1,202 @@
+"""`profile-sd3 graph compare`: what a change of the graph changes in it, and in its time."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.graph.numbers import parse_sizes
+from profiler.cli.graph.output import write_json
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.errors import InputError
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from profiler.analysis.comparison.gate import Gate
+    from profiler.workbench.comparing import GraphComparison, TimeComparison
+
+__all__ = ["SUBCOMMAND", "compare"]
+
+
+def compare(
+    base: Annotated[
+        Path, typer.Argument(metavar="MODEL_A", help="ONNX file, or a folder of them: the base.")
+    ],
+    new: Annotated[
+        Path, typer.Argument(metavar="MODEL_B", help="The new one; models of folders by name.")
+    ],
+    run: Annotated[
+        bool,
+        typer.Option(
+            "--run", help="Profile both on the same random inputs, in turn, and compare times."
+        ),
+    ] = False,
+    repeats: Annotated[
+        int,
+        typer.Option(
+            metavar="N", min=3, help="With --run: traced calls of each model, and untraced ones."
+        ),
+    ] = 10,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N",
+            help="A symbolic dimension of the inputs; may be repeated.  [default: 2 for a batch, "
+            "8 for others]",
+        ),
+    ] = None,
+    out: Annotated[
+        Path,
+        typer.Option(metavar="DIR", help="With --run: folder of bundles; each side gets its own."),
+    ] = Path("traces"),
+    fail_over: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PERCENT",
+            help="With --run: exit with 1 where a metric is slower by more than this, beyond "
+            "noise.",
+        ),
+    ] = None,
+    metric: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME",
+            help="What --fail-over looks at, as of diff; may be repeated.  [default: the time of "
+            "each model]",
+        ),
+    ] = None,
+    top: Annotated[int, typer.Option(metavar="N", min=0, help="Rows of each table.")] = 15,
+    json_file: Annotated[
+        Path | None,
+        typer.Option("--json", metavar="FILE", help="Write all of it as JSON; -: to stdout."),
+    ] = None,
+) -> None:
+    """Compare two graphs; with --run also their times.
+
+    By nodes of each type, role and layer, sizes and FLOPs. With --run both are profiled on the same
+    random inputs, A B A B, into two bundles, which are compared by role and layer as `profile-sd3
+    diff` does, with confidence intervals.
+    """
+    from profiler.graph.model_file import model_files
+    from profiler.workbench.comparing import compare_graphs
+
+    if not run and (fail_over is not None or metric):
+        raise InputError("--fail-over and --metric are about times: give --run with them")
+    if metric and fail_over is None:
+        raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
+    limit = _limit(fail_over)
+    sizes = parse_sizes(size or [])
+    check_documents({"--json": json_file}, inputs=[*model_files(base), *model_files(new)])
+    with progress("reading graphs") as say:
+        graphs = compare_graphs(base, new, sizes=sizes, say=say)
+    times = _timed(graphs, repeats, out) if run else None
+    gates = _gates(graphs, times, limit, metric)
+    if json_file is not None:
+        write_json(json_file, _document(graphs, times, gates))
+    if json_file != STDOUT:
+        _print(graphs, times, gates, top)
+    if any(gate.failed for gate in gates):
+        raise typer.Exit(1)
+
+
+def _limit(fail_over: str | None) -> float | None:
+    from profiler.analysis.comparison.gate import parse_limit
+
+    return None if fail_over is None else parse_limit(fail_over)
+
+
+def _timed(graphs: GraphComparison, repeats: int, out: Path) -> TimeComparison:
+    from profiler.capture.onnxruntime.paired_models import calls_of
+    from profiler.workbench.comparing import compare_times
+
+    with _run_progress(2 * calls_of(repeats) * len(graphs.pairs)) as advance:
+        return compare_times(graphs, repeats=repeats, out=out, on_run=advance)
+
+
+def _run_progress(total: int) -> AbstractContextManager[Callable[[], None]]:
+    """A bar on stderr; none where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    from profiler.cli.terminal import is_drawn_on
+
+    @contextmanager
+    def shown() -> Iterator[Callable[[], None]]:
+        columns = (TextColumn("running both in turn"), BarColumn(), MofNCompleteColumn())
+        # Drawn between runs: a refresh thread would compete with them.
+        with Progress(
+            *columns,
+            console=Console(stderr=True),
+            transient=True,
+            auto_refresh=False,
+            disable=not is_drawn_on(sys.stderr),
+        ) as bar:
+            task = bar.add_task("", total=total)
+
+            def advance() -> None:
+                bar.advance(task)
+                bar.refresh()
+
+            yield advance
+
+    return shown()
+
+
+def _gates(
+    graphs: GraphComparison,
+    times: TimeComparison | None,
+    limit: float | None,
+    metrics: list[str] | None,
+) -> list[Gate]:
+    from profiler.analysis.comparison.gate import check_gate
+
+    if times is None or limit is None:
+        return []
+    names = metrics or [f"submodule.{pair.submodule}" for pair in graphs.pairs]
+    return [check_gate(times.comparison, name, limit) for name in names]
+
+
+def _document(
+    graphs: GraphComparison, times: TimeComparison | None, gates: list[Gate]
+) -> dict[str, Any]:
+    from profiler.report.diff_document import diff_document
+
+    document = graphs.to_json()
+    if times is not None:
+        document["bundles"] = {"base": str(times.base), "new": str(times.new)}
+        document["diff"] = diff_document(times.comparison, gates)
+    return document
+
+
+def _print(
+    graphs: GraphComparison, times: TimeComparison | None, gates: list[Gate], top: int
+) -> None:
+    from profiler.cli.terminal import terminal
+    from profiler.report.diff_text import print_diff
+    from profiler.report.graph_text import print_graphs
+    from profiler.report.terminal.layout import clean
+
+    console = terminal()
+    for pair in graphs.pairs:
+        print_graphs(console, pair, top=top)
+        console.print()
+    for side, names in graphs.only_in.items():
+        if names:
+            console.print(clean(f"only in {side}: {', '.join(names)}"), soft_wrap=True)
+            console.print()
+    if times is not None:
+        print_diff(console, times.comparison, gates, top=top)
+        console.print()
+        for side, path in (("base", times.base), ("new", times.new)):
+            console.print(clean(f"{side} run: {path}"), soft_wrap=True)
+
+
+SUBCOMMAND = Subcommand(compare, place=50)

@@ -1,0 +1,200 @@
+"""`profile-sd3 graph export`: a diffusers pipeline as ONNX graphs, verified against torch."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.graph.output import echo, write_json
+from profiler.cli.options import ResultFile
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.errors import InputError
+from profiler.filters import name_list
+
+if TYPE_CHECKING:
+    from profiler.graph.export.options import ExportOptions
+    from profiler.graph.export.pipeline import ExportedPart
+
+__all__ = ["SUBCOMMAND", "export"]
+
+_TINY = "tiny"
+_KNOWN = "tiny, sd3-medium"
+
+
+def export(
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="SOURCE",
+            help="Folder of a diffusers pipeline, with model_index.json; or a known name: "
+            f"{_KNOWN}.",
+        ),
+    ],
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; a new one.")],
+    dtype: Annotated[
+        str, typer.Option(metavar="TYPE", help="Type of weights and floats: fp32, fp16, bf16.")
+    ] = "fp32",
+    opset: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Opset of the graphs.  [default: 18; 22 for bf16]"),
+    ] = None,
+    static: Annotated[
+        str,
+        typer.Option(
+            metavar="SIZES",
+            help="Sizes to make the graphs for alone, such as height=1024,width=1024,batch=1, "
+            "sequence=256: pixels, images, tokens of T5 or Qwen.  [default: all are free]",
+        ),
+    ] = "",
+    parts: Annotated[
+        str, typer.Option(metavar="NAMES", help="Export these parts alone, with commas.")
+    ] = "",
+    random_weights: Annotated[
+        bool,
+        typer.Option("--random-weights", help="Take configurations alone, and random weights."),
+    ] = False,
+    seed: Annotated[
+        int,
+        typer.Option(metavar="N", help="Seed of random weights, and of the inputs compared on."),
+    ] = 0,
+    layernorm_fix: Annotated[
+        bool,
+        typer.Option(
+            " /--no-layernorm-fix",
+            help="Leave LayerNorms without scale and bias as they are; else they get ones and "
+            "zeros, which changes no output.",
+        ),
+    ] = True,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show each output, not the one that differs most.")
+    ] = False,
+    json_file: ResultFile = None,
+) -> None:
+    """Export a diffusers pipeline to ONNX, offline.
+
+    SD3, SD3.5, FLUX or Qwen-Image, through torch's dynamo exporter, with module paths on the nodes.
+    Each part is compared with torch on random inputs; OUT is there once all are within the
+    tolerance of their type. `profile-sd3 run --model OUT` runs it.
+    """
+    from profiler.graph.export.options import ExportOptions, parse_static
+    from profiler.graph.export.pipeline import export_pipeline
+
+    options = ExportOptions(
+        dtype=dtype,
+        opset=opset,
+        static=parse_static(static),
+        random_weights=random_weights,
+        seed=seed,
+        layernorm_fix=layernorm_fix,
+        parts=name_list(parts),
+    )
+    check_documents({"--json": json_file}, outputs={"OUT": out})
+    quiet = json_file == STDOUT
+    with (
+        _source_folder(source, random_weights, quiet=quiet) as folder,
+        progress(f"exporting {source}"),
+    ):
+        exported = export_pipeline(
+            folder, out, options, done=lambda part: None if quiet else _print(part, show_all)
+        )
+    if json_file is not None:
+        write_json(json_file, {"out": str(out), "parts": [part.to_json() for part in exported]})
+    if not quiet:
+        echo(f"{out}: {_next_step(out, options)}")
+
+
+@contextmanager
+def _source_folder(source: str, random_weights: bool, *, quiet: bool) -> Iterator[Path]:
+    """The folder, or what is known by that name, written to a temporary one."""
+    from profiler.graph.export.known import CONFIGURATIONS, write_configuration
+
+    if Path(source).exists() or source not in (_TINY, *CONFIGURATIONS):
+        if not Path(source).exists() and "/" not in source:
+            raise InputError(
+                f"{source} is neither a folder nor a known name ({_KNOWN}): give a folder, which "
+                "`hf download REPOSITORY --local-dir FOLDER` fetches"
+            )
+        yield Path(source)
+        return
+    if source != _TINY and not random_weights:
+        raise InputError(
+            f"{source} is a configuration without weights: give --random-weights, or the folder of "
+            "a model"
+        )
+    with tempfile.TemporaryDirectory() as scratch:
+        folder = Path(scratch) / source
+        if source == _TINY:
+            _write_tiny(folder)
+        else:
+            write_configuration(source, folder)
+            _lend_tokenizers(folder)
+            if not quiet:
+                echo("tokenizers: those of the tiny model, for random weights know no words")
+        yield folder
+
+
+def _write_tiny(folder: Path) -> None:
+    from profiler.graph.export.torch_module import import_libraries
+    from profiler.graph.export.torch_program import quiet_libraries
+
+    import_libraries()
+    with quiet_libraries():
+        from profiler.pipelines.tiny.source import write_source
+
+        write_source(folder)
+
+
+def _lend_tokenizers(folder: Path) -> None:
+    """Random weights know no words: the tiny model's tokenizers give ids that are as good."""
+    from profiler.pipelines.tiny import default_model_folder
+
+    for name in ("tokenizer", "tokenizer_2", "tokenizer_3"):
+        shutil.copytree(default_model_folder() / name, folder / name)
+
+
+def _print(part: ExportedPart, show_all: bool) -> None:
+    echo(
+        f"{part.submodule} → {part.folder}/model.onnx: {part.class_name}, {part.dtype}, opset "
+        f"{part.opset}, {part.node_count} nodes, {_bytes(part.weight_bytes)} of weights, "
+        f"{part.seconds:.1f} s"
+    )
+    free = dict.fromkeys(a for axes in part.inputs.values() for a in axes if isinstance(a, str))
+    echo(f"  free sizes: {', '.join(free) or 'none'}")
+    if part.layer_norms:
+        echo(f"  LayerNorms given ones and zeros: {part.layer_norms}")
+    for note in part.notes:
+        echo(f"  note: {note}")
+    sizes = "; ".join(", ".join(f"{k} {v}" for k, v in trial.items()) for trial in part.trials)
+    echo(f"  compared with torch on {sizes}" if sizes else "  compared with torch")
+    worst = max(part.differences, key=lambda found: found.relative)
+    for found in part.differences if show_all else [worst]:
+        echo(f"    {found}")
+    if not show_all and len(part.differences) > 1:
+        echo(f"    (the most of {len(part.differences)} outputs)")
+
+
+def _bytes(count: int) -> str:
+    for unit, size in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= size:
+            return f"{count / size:.3g} {unit}"
+    return f"{count} bytes"
+
+
+def _next_step(out: Path, options: ExportOptions) -> str:
+    """What can be done with the folder; `profile-sd3 run` takes not all of them."""
+    if options.parts:
+        return "verified; profile-sd3 run needs all parts of the pipeline"
+    if options.dtype == "bf16":
+        return "verified; profile-sd3 run takes float32 and float16, not bfloat16"
+    return f"verified; profile-sd3 run --model {out} runs it"
+
+
+SUBCOMMAND = Subcommand(export, place=10)

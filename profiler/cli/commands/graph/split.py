@@ -1,0 +1,125 @@
+"""`profile-sd3 graph split`: large operations in parts, as compilers of accelerators cut them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.graph.numbers import parse_bytes, parse_sizes
+from profiler.cli.graph.output import echo, grouped, named, write_json
+from profiler.cli.options import ModelPath, OutPath, ResultFile
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.errors import InputError
+from profiler.filters import name_list
+from profiler.report.units import counted
+
+if TYPE_CHECKING:
+    from profiler.graph.split.files import SplitFile
+    from profiler.graph.split.model import SplitOperation
+    from profiler.graph.split.portions import Target
+
+__all__ = ["SUBCOMMAND", "split"]
+
+
+def split(
+    model: ModelPath,
+    out: OutPath,
+    max_bytes: Annotated[
+        str | None,
+        typer.Option(
+            metavar="BYTES",
+            help="Split what has more, such as 8MiB: of the weights of an operation, or of its "
+            "largest operand where it has none.",
+        ),
+    ] = None,
+    parts: Annotated[
+        int | None, typer.Option(metavar="N", help="Split every operation into so many parts.")
+    ] = None,
+    op_types: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TYPES",
+            help="What to split, with commas.  [default: MatMul,Gemm,Conv,Attention]",
+        ),
+    ] = None,
+    node: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME", help="Split this node alone; may be repeated."),
+    ] = None,
+    size: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=N",
+            help="A symbolic dimension, to tell bytes by, and of the inputs that outputs are "
+            "compared on; may be repeated.  [default, of inputs: 2 for a batch, 8 for others]",
+        ),
+    ] = None,
+    show_all: Annotated[
+        bool, typer.Option("--all", help="Show every operation, not three of a kind.")
+    ] = False,
+    json_file: ResultFile = None,
+) -> None:
+    """Split large operations as compilers of NPUs do.
+
+    MatMul, Gemm, Conv and attention become commands. Parts have columns, rows, channels or heads of
+    the output, or terms of its sums. They keep the operation's layer and have a command_index: a
+    profiled run of OUT shows split operators, which analyze folds back. OUT is written once its
+    outputs are those of MODEL on random inputs.
+    """
+    from profiler.graph.split.files import split_files
+    from profiler.graph.split.model import OPERATION_TYPES
+
+    target = _target(max_bytes, parts)
+    types = name_list(op_types) if op_types else OPERATION_TYPES
+    sizes = parse_sizes(size or [])
+    check_documents({"--json": json_file}, inputs=[model], outputs={"OUT": out})
+    with progress(f"splitting {model}"):
+        files = split_files(model, out, target, op_types=types, nodes=node or [], sizes=sizes)
+    if json_file is not None:
+        write_json(json_file, {"models": [file.to_json() for file in files]})
+    if json_file != STDOUT:
+        for file in files:
+            _print(file, show_all)
+
+
+def _target(max_bytes: str | None, parts: int | None) -> Target:
+    from profiler.graph.split.portions import Target
+
+    if (max_bytes is None) == (parts is None):
+        raise InputError("give either --max-bytes, such as 8MiB, or --parts, such as 4")
+    if max_bytes is not None:
+        return Target(max_bytes=parse_bytes(max_bytes, "--max-bytes"))
+    if parts is not None and parts < 2:
+        raise InputError(f"--parts {parts} splits nothing: give 2 or more")
+    return Target(parts=parts)
+
+
+def _print(file: SplitFile, show_all: bool) -> None:
+    result = file.result
+    parts = sum(operation.parts for operation in result.split)
+    left = [f"{len(result.whole)} cannot be split"] if result.whole else []
+    left += [f"{result.small} small enough"] if result.small else []
+    count = counted(len(result.split), "operation")
+    done = f"{count} split into {parts} parts" if parts else "copied"
+    echo(f"{file.out}: {', '.join([done, *left])}")
+    for operations in grouped(result.split, _kind, each=show_all):
+        first = operations[0]
+        names = named(operation.node for operation in operations)
+        echo(f"  {first.op_type} by {first.axis} in {first.parts}: {names}")
+        if first.bytes is not None and first.part_bytes is not None:
+            most = max(operations, key=lambda operation: operation.part_bytes or 0)
+            echo(f"    largest part: {most.part_bytes:,} of {most.bytes:,} bytes, {most.node}")
+    for whole in result.whole:
+        echo(f"  not split: {whole.node} ({whole.op_type}, {whole.layer}): {whole.reason}")
+    for difference in file.differences:
+        echo(f"  compared: {difference}")
+
+
+def _kind(operation: SplitOperation) -> tuple[object, ...]:
+    return operation.op_type, operation.axis, operation.parts, operation.bytes is None
+
+
+SUBCOMMAND = Subcommand(split, place=30)

@@ -1,0 +1,122 @@
+"""`profile-sd3 import`: turn another profiler's trace into a bundle.
+
+Its options are those of the command and, after them, those that the importers declare. An importer
+of another package is not asked for its own before something is imported, so they are not among
+those that typer knows: `_split` finds them between the paths.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.errors import InputError
+from profiler.importers.importer import Importer, Option
+from profiler.importers.registry import built_in
+
+__all__ = ["SUBCOMMAND", "import_"]
+
+_METAVARS: dict[type, str] = {str: "NAME", int: "N", Path: "PATH"}
+
+
+def _with_importers_options(command: Callable[..., None]) -> Callable[..., None]:
+    """`command` with an option, a text, for each that an importer of this package declares."""
+    by_name: dict[str, list[tuple[Importer, Option]]] = {}
+    for importer in built_in():
+        for option in importer.options:
+            by_name.setdefault(option.name, []).append((importer, option))
+
+    @wraps(command)
+    def with_options(**given: Any) -> None:
+        command(**given)
+
+    signature = inspect.signature(command, eval_str=True)
+    own = [each for each in signature.parameters.values() if each.kind is not each.VAR_KEYWORD]
+    added = [
+        inspect.Parameter(name, own[0].kind, default=None, annotation=_annotation(name, found))
+        for name, found in by_name.items()
+    ]
+    with_options.__signature__ = signature.replace(  # type: ignore[attr-defined]
+        parameters=[*own, *added]
+    )
+    with_options.__annotations__ = {each.name: each.annotation for each in (*own, *added)}
+    return with_options
+
+
+def _annotation(name: str, found: Sequence[tuple[Importer, Option]]) -> Any:
+    meanings = (f"{importer.name.upper()}: {option.meaning}." for importer, option in found)
+    metavar = _METAVARS[found[0][1].type]
+    return Annotated[
+        str | None, typer.Option(f"--{name}", metavar=metavar, help=" ".join(meanings))
+    ]
+
+
+@_with_importers_options
+def import_(
+    words: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="PATH",
+            help="A torch.profiler trace (Chrome JSON, .json or .json.gz), or a folder of RBLN's "
+            "rbln_<date>_<time>_<n>.pb; several where they are of one run.",
+        ),
+    ],
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of bundles; the run gets its own.")
+    ] = Path("traces"),
+    name: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Name of the run.  [default: the file's name]"),
+    ] = None,
+    compress: Annotated[
+        str,
+        typer.Option(
+            metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."
+        ),
+    ] = "none",
+    **options: str | None,
+) -> None:
+    """Import a trace that another profiler recorded.
+
+    Makes a run of it, with one file per submodule call. For torch, record with
+    torch.profiler.profile(with_stack=True, record_shapes=True): submodule calls come from the
+    Python stacks. Importers that other packages add may take further options.
+    """
+    from profiler.importers.importing import import_trace
+    from profiler.trace.compression import check_compression
+
+    packing = check_compression(compress)
+    paths, further = _split(words)
+    given = {key: value for key, value in options.items() if value is not None} | further
+    with progress(f"importing {', '.join(map(str, paths))}"):
+        bundle = import_trace(paths, out, name, packing, options=given)
+    typer.echo(bundle)
+
+
+def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
+    """Paths, and the options between them that typer does not know: `--key value` or
+    `--key=value`. Raises InputError where there is no path or an option has no value."""
+    paths: list[Path] = []
+    options: dict[str, str] = {}
+    rest: Iterator[str] = iter(words)
+    for word in rest:
+        if not word.startswith("--"):
+            paths.append(Path(word))
+            continue
+        key, has_value, value = word[2:].partition("=")
+        options[key] = value if has_value else next(rest, "")
+        if not options[key]:
+            raise InputError(f"--{key} has no value: give one behind it")
+    if not paths:
+        raise InputError("no path was given: name what to import")
+    return paths, options
+
+
+SUBCOMMAND = Subcommand(import_, place=30, settings={"ignore_unknown_options": True})

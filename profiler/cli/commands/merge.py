@@ -1,0 +1,66 @@
+"""`profile-sd3 merge`: the call files of a run as one timeline."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.errors import InputError
+
+__all__ = ["SUBCOMMAND", "merge"]
+
+_NAMED = 4  # finished runs that are named
+
+
+def merge(
+    directory: Annotated[
+        Path,
+        typer.Argument(
+            metavar="DIR",
+            help="The folder of one run, or of several: the newest that was cut short is taken.",
+        ),
+    ],
+) -> None:
+    """Write merged.pb anew from the files of a run.
+
+    And its manifest where that is missing: what a rebuilt run lacks is said on stderr.
+    """
+    from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+    from profiler.trace.merge import merge_bundle
+
+    directory = _one_run(directory)
+    with progress(f"merging {directory}"):
+        merged = merge_bundle(directory)
+    typer.echo(f"{merged}: {merged.stat().st_size:,} bytes")
+    for loss in read_manifest(directory / MANIFEST_NAME).info.losses:
+        unit = loss.unit.removesuffix("s") if loss.count == 1 else loss.unit
+        count = f"{loss.count:,} {unit}" if loss.count >= 0 else unit
+        typer.echo(f"lost: {loss.where}: {loss.kind}, {count}: {loss.detail}", err=True)
+
+
+def _one_run(directory: Path) -> Path:
+    """`directory` itself, or, of a folder of bundles, the newest that was cut short. Raises
+    InputError where none of them was."""
+    from profiler.trace.search import State, search
+
+    if not directory.is_dir():
+        return directory
+    found = search(directory)
+    if found.is_one_run or not (found.whole or found.unfinished):
+        return directory
+    cut = [entry.path for entry in found.unfinished if entry.state is not State.RUNNING]
+    if cut:
+        return max(cut, key=lambda entry: (entry.stat().st_mtime_ns, entry.name))
+    if found.unfinished:
+        raise found.unfinished[0].error()
+    finished = sorted(str(entry.relative_to(directory)) for entry in found.whole)
+    more = f" and {len(finished) - _NAMED} more" if len(finished) > _NAMED else ""
+    named = ", ".join(finished[:_NAMED]) + more
+    raise InputError(f"no run in {directory} was cut short: give the folder of one ({named})")
+
+
+SUBCOMMAND = Subcommand(merge, place=100)

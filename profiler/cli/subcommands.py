@@ -1,0 +1,47 @@
+"""Subcommands are found, not listed: each module of a package of commands declares its own.
+
+    SUBCOMMAND = Subcommand(dump, place=120)   # the last line of profiler/cli/commands/dump.py
+
+The module's name is the subcommand's: `import_` is `import`, `calibrate_device` is
+`calibrate-device`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from importlib import import_module
+from pkgutil import iter_modules
+from types import ModuleType
+from typing import Any
+
+import typer
+
+__all__ = ["Subcommand", "add_subcommands"]
+
+
+@dataclass(frozen=True, slots=True)
+class Subcommand:
+    """A function whose parameters are options, or a group of further subcommands.
+
+    `place` orders the list that `--help` prints; gaps leave room. `settings` are click's context
+    settings of the command.
+    """
+
+    command: Callable[..., None] | typer.Typer
+    place: int
+    settings: Mapping[str, Any] = field(default_factory=dict)
+
+
+def add_subcommands(app: typer.Typer, package: ModuleType) -> None:
+    """Add the subcommand that each module of `package` declares as `SUBCOMMAND`, in their order."""
+    found: list[tuple[int, str, Subcommand]] = []
+    for module in iter_modules(package.__path__):
+        declared: Subcommand = import_module(f"{package.__name__}.{module.name}").SUBCOMMAND
+        name = module.name.rstrip("_").replace("_", "-")
+        found.append((declared.place, name, declared))
+    for _, name, declared in sorted(found, key=lambda each: each[:2]):
+        if isinstance(declared.command, typer.Typer):
+            app.add_typer(declared.command, name=name)
+        else:
+            app.command(name, context_settings=dict(declared.settings))(declared.command)

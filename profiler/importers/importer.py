@@ -1,0 +1,112 @@
+"""What an importer is: data and two functions, in a folder of its own.
+
+    IMPORTER = Importer(
+        name="toy",
+        accepts="a trace of Toy's profiler (.toy)",
+        recognises=lambda path, head: head.startswith(b"TOY1"),
+        read=read_run,                        # paths, options → ForeignRun
+        options=(Option("steps", int, "denoising steps", least=1),),
+        capabilities=frozenset({"timeline"}),
+    )
+
+A folder of this package has one as `IMPORTER`; other packages name theirs under the entry point
+group `profile_sd3.importers` (`registry`).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol
+
+from profiler.errors import InputError
+
+if TYPE_CHECKING:
+    from profiler.trace.bundle import BundleWriter
+    from profiler.trace.manifest import RunInfo
+
+__all__ = ["ForeignRun", "Importer", "Option", "only_path"]
+
+_DIGITS = 18  # of a number that an option takes
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """An option of an importer; `type` is str, int or Path, `least` the smallest number.
+
+    `meaning` is a phrase for help texts: "denoising steps".
+    """
+
+    name: str
+    type: type[str] | type[int] | type[Path]
+    meaning: str
+    least: int = 0
+
+    def read(self, value: object) -> str | int | Path:
+        """`value`, a text or already of the option's type. Raises InputError for another."""
+        if self.type is int:
+            return self._number(value)
+        if not isinstance(value, str | os.PathLike) or not os.fspath(value):
+            raise InputError(f"{self.name}={value!r} is no text: give {self.meaning}")
+        return self.type(os.fspath(value))
+
+    def _number(self, value: object) -> int:
+        if isinstance(value, str) and value.isascii() and value.isdigit():
+            value = int(value[: _DIGITS + 1])
+        if type(value) is not int or not self.least <= value < 10**_DIGITS:
+            raise InputError(
+                f"{self.name}={value!r:.40} is no number from {self.least}: give {self.meaning}"
+            )
+        return value
+
+
+class ForeignRun(Protocol):
+    """What an importer has read; nothing of it is written yet."""
+
+    @property
+    def name(self) -> str:
+        """What to call the run where the user gives no name."""
+
+    @property
+    def capabilities(self) -> Collection[str]:
+        """What these files tell, of the importer's `capabilities`: `shapes` where they have any."""
+
+    def write(self, bundle: BundleWriter) -> RunInfo:
+        """Write calls and host work into `bundle`; what else the manifest says."""
+
+
+@dataclass(frozen=True, slots=True)
+class Importer:
+    """Turns the files of one producer into bundles.
+
+    `accepts` says in words what to give. `recognises` sees one file and its first MiB, unpacked,
+    or one folder and b"". `read` takes the files that belong together and the options that were
+    given, each read by its `Option`; it raises InputError for what it cannot use.
+    `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, ….
+    """
+
+    name: str
+    accepts: str
+    recognises: Callable[[Path, bytes], bool]
+    read: Callable[[Sequence[Path], Mapping[str, Any]], ForeignRun]
+    options: tuple[Option, ...] = ()
+    capabilities: frozenset[str] = frozenset()
+
+    def values(self, given: Mapping[str, object]) -> dict[str, str | int | Path]:
+        """The options in `given`, read. Raises InputError for an unknown one or a wrong value."""
+        known = {option.name: option for option in self.options}
+        for name in given:
+            if name not in known:
+                use = f"use {', '.join(known)}" if known else "it has none"
+                raise InputError(f"the importer {self.name} has no option {name}: {use}")
+        return {name: known[name].read(value) for name, value in given.items()}
+
+
+def only_path(paths: Sequence[Path], accepts: str) -> Path:
+    """The one path in `paths`. Raises InputError where there are several."""
+    if len(paths) != 1:
+        named = ", ".join(map(str, paths[:3]))
+        raise InputError(f"{named} are {len(paths)} paths, and a run here is one: give {accepts}")
+    return paths[0]

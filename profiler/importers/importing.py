@@ -1,0 +1,59 @@
+"""`import_trace`: files of another producer → a bundle.
+
+import_trace(Path("sd35.json.gz"), Path("traces"))
+import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "steps": 28})
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import MappingProxyType
+
+from msgspec import structs
+
+from profiler.importers.importer import Importer
+from profiler.importers.registry import choose
+from profiler.run_names import check_run_name, run_name_of
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.compression import Compression
+
+__all__ = ["import_trace", "import_with"]
+
+
+def import_trace(
+    paths: Path | Sequence[Path],
+    out: Path,
+    name: str | None = None,
+    compress: Compression = "none",
+    *,
+    options: Mapping[str, object] = MappingProxyType({}),
+) -> Path:
+    """Import a trace of any known format as a bundle `out/name`; returns its directory.
+
+    `paths` is a file or folder, or the several that belong together; `name` is by default what
+    the importer calls the run; `compress` packs the bundle's packets; `options` are the importer's,
+    as texts or values. Raises InputError where no importer recognises the paths, they cannot be
+    used or an option is wrong, OutputError where `out` cannot be written.
+    """
+    given = (paths,) if isinstance(paths, Path) else tuple(paths)
+    importer = choose(given, options)
+    return import_with(importer, given, options, out, name, compress)
+
+
+def import_with(
+    importer: Importer,
+    paths: Sequence[Path],
+    options: Mapping[str, object],
+    out: Path,
+    name: str | None = None,
+    compress: Compression = "none",
+) -> Path:
+    """`import_trace` by this importer."""
+    if name is not None:
+        check_run_name(name)
+    run = importer.read(paths, importer.values(options))
+    called = name or run_name_of(run.name) or importer.name
+    with BundleWriter.create(out, called, compress=compress) as bundle:
+        info = run.write(bundle)
+        return bundle.finish(structs.replace(info, capabilities=tuple(sorted(run.capabilities))))

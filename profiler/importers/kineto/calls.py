@@ -1,0 +1,281 @@
+"""Which ranges of a Kineto trace are submodule calls, and which run of the pipeline they are of.
+
+The rule knows no class names. A *call* is
+
+- an outermost `nn.Module` range, where a module that itself holds a scheduler step or a pipeline's
+  `__call__` counts as pipeline and its children as outermost;
+- or an outermost `encode` or `decode` frame of an autoencoder: pipelines call these methods, not
+  the module, and one of them runs several modules (`post_quant_conv`, `Decoder`; tiles).
+
+An outermost module that elsewhere runs inside another call is a part of that submodule which the
+pipeline borrowed (a final norm for `clip_skip`), not a submodule: it is no call.
+
+A *section* is one call of a pipeline: the outermost `__call__` frame of a pipeline; without such
+frames each `ProfilerStep#n` that holds scheduler steps; else the whole trace.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from profiler.errors import InputError
+from profiler.importers.kineto.frames import Frames, Kind, class_of, parse_frame
+from profiler.kineto.ranges import Bools, Ranges
+from profiler.kineto.trace_file import KinetoTrace
+
+__all__ = ["CallRange", "Section", "call_ranges", "find_calls", "find_sections"]
+
+_WRAPPERS = re.compile(
+    r"OptimizedModule|DataParallel|DistributedDataParallel|Fully\w*Shard\w*|FSDP\w*"
+)
+_FOREVER_NS = 1 << 62
+_STEP_MARK = re.compile(r"ProfilerStep#\d+")
+_MODEL_FOLDER = re.compile(r"models/(transformers|unets|autoencoders|controlnets)/")
+_CLASS_IN_FOLDER = {
+    "transformers": "Transformer",
+    "unets": "UNet",
+    "autoencoders": "Autoencoder",
+    "controlnets": "ControlNet",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class CallRange:
+    """One submodule call on the host.
+
+    `instance` tells submodules apart ("T5EncoderModel_0"; "vae" for autoencoder methods);
+    `class_name` is the module's class, a wrapper's inner one where the trace shows it, and the
+    file (`autoencoder_kl`) for an autoencoder's method.
+    """
+
+    thread: int
+    start_ns: int
+    end_ns: int
+    instance: str
+    class_name: str
+    is_autoencoder: bool
+    modules: tuple[int, ...]  # the module's range in `Frames.modules`, wrapper before inner one
+
+
+@dataclass(slots=True)
+class Section:
+    """One call of a pipeline: its frame, and in order of time what ran in it.
+
+    `steps` are the (start, end) of its scheduler steps, `prompts` of its `encode_prompt` frames.
+    """
+
+    name: str
+    thread: int
+    start_ns: int
+    end_ns: int
+    calls: list[CallRange] = field(default_factory=list)
+    steps: list[tuple[int, int]] = field(default_factory=list)
+    prompts: list[tuple[int, int]] = field(default_factory=list)
+
+
+def find_calls(frames: Frames) -> list[CallRange]:
+    """The submodule calls of a trace in order of their start.
+
+    Raises InputError where the trace has no module ranges.
+    """
+    modules, trace = frames.modules, frames.trace
+    autoencoders = _autoencoder_frames(frames)
+    if not len(modules) and not len(autoencoders):
+        raise InputError(
+            f"{trace.where} has no nn.Module ranges, so submodule calls cannot be told apart: "
+            "record with torch.profiler.profile(with_stack=True, record_shapes=True)"
+        )
+    top = modules.outermost_marked(~_holds_pipeline(frames))
+    in_method = autoencoders.innermost(modules.thread, modules.start_ns) >= 0
+    outermost = (top == np.arange(len(modules))) & ~in_method
+    inside = {frames.instances[index] for index in np.flatnonzero((top >= 0) & ~outermost).tolist()}
+    calls = [
+        _module_call(frames, index)
+        for index in np.flatnonzero(outermost).tolist()
+        if frames.instances[index] not in inside
+    ]
+    calls += [_method_call(frames, autoencoders, index) for index in range(len(autoencoders))]
+    if not calls:
+        raise InputError(
+            f"{trace.where} holds a pipeline but no submodule call below it: "
+            "record at least one whole call of the pipeline"
+        )
+    return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
+
+
+def call_ranges(calls: list[CallRange]) -> Ranges:
+    """The calls as ranges; `row` is the position in `calls`."""
+    return Ranges.of(
+        np.arange(len(calls), dtype=np.int64),
+        np.array([call.thread for call in calls], dtype=np.int32),
+        np.array([call.start_ns for call in calls], dtype=np.int64),
+        np.array([call.end_ns for call in calls], dtype=np.int64),
+    )
+
+
+def _holds_pipeline(frames: Frames) -> Bools:
+    """Which modules are no submodule because the pipeline itself runs in them, bool [modules]."""
+    holds = np.zeros(len(frames.modules), dtype=np.bool_)
+    for kind in (Kind.STEP, Kind.PIPELINE):
+        inner = frames.of_kind(kind)
+        for index in np.unique(frames.modules.innermost(inner.thread, inner.start_ns)).tolist():
+            above = index
+            while above >= 0 and not holds[above]:
+                holds[above] = True
+                above = int(frames.modules.parent[above])
+    return holds
+
+
+def _autoencoder_frames(frames: Frames) -> Ranges:
+    """Outermost encode and decode frames that lie in no module of their own."""
+    methods = frames.of_kind(Kind.AUTOENCODER).outermost()
+    around = frames.modules.innermost(methods.thread, methods.start_ns)
+    holds = _holds_pipeline(frames)
+    return methods.select((around < 0) | holds[around] if len(holds) else around < 0)
+
+
+def _module_call(frames: Frames, index: int) -> CallRange:
+    modules = frames.modules
+    class_name, chain = _unwrapped(frames, index)
+    return CallRange(
+        thread=int(modules.thread[index]),
+        start_ns=int(modules.start_ns[index]),
+        end_ns=int(modules.end_ns[index]),
+        instance=frames.instances[index],
+        class_name=class_name,
+        is_autoencoder=False,
+        modules=chain,
+    )
+
+
+def _method_call(frames: Frames, methods: Ranges, index: int) -> CallRange:
+    frame = parse_frame(frames.name(int(methods.row[index])))
+    assert frame is not None
+    return CallRange(
+        thread=int(methods.thread[index]),
+        start_ns=int(methods.start_ns[index]),
+        end_ns=int(methods.end_ns[index]),
+        instance="vae",
+        class_name=frame.stem,
+        is_autoencoder=True,
+        modules=(),
+    )
+
+
+def _unwrapped(frames: Frames, index: int) -> tuple[str, tuple[int, ...]]:
+    """The module's class, and the ranges that are the submodule as a whole.
+
+    For a wrapper (torch.compile's `OptimizedModule`, data parallelism) the class is that of the
+    module it holds, as far as the trace tells.
+    """
+    parents = frames.modules.parent
+    chain = [index]
+    name, _ = class_of(frames.instances[index])
+    while _WRAPPERS.fullmatch(name):
+        inner = chain[-1] + 1
+        if inner >= len(parents) or parents[inner] != chain[-1]:
+            break
+        inner_name, _ = class_of(frames.instances[inner])
+        if inner_name == "GraphModule":  # what was compiled, not what it was compiled from
+            break
+        chain.append(inner)
+        name = inner_name
+    if _WRAPPERS.fullmatch(name):
+        name = _class_from_files(frames, index) or name
+    return name, tuple(chain)
+
+
+def _class_from_files(frames: Frames, index: int) -> str:
+    """What kind of model a compiled module is, from the files whose code runs in it; or ""."""
+    modules, trace = frames.modules, frames.trace
+    start_ns = trace.start_ns[frames.rows]
+    inside = (trace.thread[frames.rows] == modules.thread[index]) & (
+        (start_ns >= modules.start_ns[index]) & (start_ns < modules.end_ns[index])
+    )
+    for row in frames.rows[inside].tolist():
+        match = _MODEL_FOLDER.search(frames.name(row).replace("\\", "/"))
+        if match:
+            return _CLASS_IN_FOLDER[match[1]]
+    return ""
+
+
+def find_sections(frames: Frames, calls: list[CallRange]) -> list[Section]:
+    """The pipeline calls of a trace, each with its submodule calls, in order of time.
+
+    A call outside every section (a prompt encoded ahead, an image decoded afterwards) counts to
+    the next section, after the last one to that.
+    """
+    steps = _noise_steps(frames, calls)
+    sections = _pipelines(frames, calls) or _marked(frames.trace, steps)
+    if not sections:
+        sections = [_whole(frames.trace, calls, steps)]
+    for call in calls:
+        _section_of(sections, call.thread, call.start_ns).calls.append(call)
+    prompts = frames.of_kind(Kind.ENCODE_PROMPT).outermost()
+    for ranges, name in ((steps, "steps"), (prompts, "prompts")):
+        for start, end, thread in zip(
+            ranges.start_ns.tolist(), ranges.end_ns.tolist(), ranges.thread.tolist(), strict=True
+        ):
+            getattr(_section_of(sections, thread, start), name).append((start, end))
+    for section in sections:
+        section.steps.sort()
+        section.prompts.sort()
+        inside = [(call.start_ns, call.end_ns) for call in section.calls] + section.steps
+        section.start_ns = min([section.start_ns, *(start for start, _ in inside)])
+        section.end_ns = max([section.end_ns, *(end for _, end in inside)])
+    return sections
+
+
+def _noise_steps(frames: Frames, calls: list[CallRange]) -> Ranges:
+    """Outermost scheduler steps; those in a call (a consistency decoder's own) are not ours."""
+    steps = frames.of_kind(Kind.STEP).outermost()
+    return steps.select(call_ranges(calls).innermost(steps.thread, steps.start_ns) < 0)
+
+
+def _pipelines(frames: Frames, calls: list[CallRange]) -> list[Section]:
+    outermost = frames.of_kind(Kind.PIPELINE).outermost()
+    sections = []
+    for row, thread in zip(outermost.row.tolist(), outermost.thread.tolist(), strict=True):
+        frame = parse_frame(frames.name(row))
+        start, end = int(frames.trace.start_ns[row]), int(frames.trace.end_ns[row])
+        if frame and any(c.thread == thread and start <= c.start_ns < end for c in calls):
+            sections.append(Section(frame.stem, thread, start, end))
+    return sorted(sections, key=lambda section: section.start_ns)
+
+
+def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
+    """One section for each profiler step, where several of them hold scheduler steps."""
+    sections = []
+    for row in trace.rows_of("user_annotation").tolist():
+        name = trace.events[row].name
+        start, end = int(trace.start_ns[row]), int(trace.end_ns[row])
+        if (
+            _STEP_MARK.fullmatch(name)
+            and ((steps.start_ns >= start) & (steps.start_ns < end)).any()
+        ):
+            sections.append(Section(name, int(trace.thread[row]), start, end))
+    return sorted(sections, key=lambda section: section.start_ns) if len(sections) > 1 else []
+
+
+def _whole(trace: KinetoTrace, calls: list[CallRange], steps: Ranges) -> Section:
+    """The smallest annotation around all calls and steps; without one, what they span."""
+    start = min([call.start_ns for call in calls] + steps.start_ns.tolist())
+    end = max([call.end_ns for call in calls] + steps.end_ns.tolist())
+    best = Section("trace", calls[0].thread, start, end)
+    smallest = _FOREVER_NS
+    for row in trace.rows_of("user_annotation").tolist():
+        begin, length = int(trace.start_ns[row]), int(trace.duration_ns[row])
+        if begin <= start and end <= begin + length and length < smallest:
+            smallest = length
+            best = Section(trace.events[row].name, calls[0].thread, begin, begin + length)
+    return best
+
+
+def _section_of(sections: list[Section], thread: int, time_ns: int) -> Section:
+    around = [s for s in sections if s.start_ns <= time_ns < s.end_ns]
+    same_thread = [s for s in around if s.thread == thread]
+    later = [s for s in sections if s.start_ns > time_ns]
+    return (same_thread or around or later or sections[-1:])[0]

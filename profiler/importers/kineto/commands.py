@@ -1,0 +1,210 @@
+"""Commands of an imported run: device work, and the host calls that launched it.
+
+Tracks follow the trace: `stream 7` for kernels, `stream 7 memcpy` for copies from and to the
+host, `stream 7 copy` for those on a device or between devices and for memset, `stream 7
+collectives` for NCCL and RCCL kernels. Host threads are tracks of `cpu:0`.
+
+- `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
+- `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
+  where one graph launch ran many kernels, and for Triton kernels; `Memcpy HtoD` and the like.
+- `shapes`: the launching operator's tensor inputs, and the result of a convolution; with
+  ` part 2/5` where the operator launched five kernels and this is its second.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
+from profiler.importers.kineto.launch import DEVICE_WORK, Launches
+from profiler.importers.kineto.layers import ModulePaths, convolution_text, input_text
+from profiler.kineto.convolution import is_convolution
+from profiler.kineto.names import copy_name, kernel_name, queue
+from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
+from profiler.trace.columns import CommandBuilder, Int64s
+
+__all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name", "whole"]
+
+PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
+
+
+def whole(value: Scalar, default: int = UNKNOWN) -> int:
+    """A number as the trace gives it, in whatever form; `default` where it gives none."""
+    try:
+        return int(value) if value is not None else default
+    except (ValueError, OverflowError):
+        return default
+
+
+def device_kind(trace: KinetoTrace) -> str:
+    """`rocm`, `xpu` or `cuda`: whose runtime the trace recorded."""
+    header = trace.header
+    if header.hip_runtime_version is not None or header.roctracer_version is not None:
+        return "rocm"
+    names = {trace.events[row].name[:3] for row in trace.rows_of("cuda_runtime")[:1000].tolist()}
+    if "hip" in names:
+        return "rocm"
+    return "xpu" if {"xpu_runtime", "xpu_driver"} & trace.rows.keys() else "cuda"
+
+
+def device_name(kind: str, event: Event) -> str:
+    """`cuda:1`: the device that an event says it ran on."""
+    device = event.args.device if event.args else None
+    return f"{kind}:{whole(device if device is not None else event.pid, 0)}"
+
+
+def thread_name(trace: KinetoTrace, row: int) -> str:
+    """The name of the thread of an event, `thread <tid>` where the trace gives none."""
+    key = trace.threads[int(trace.thread[row])]
+    return trace.thread_names.get(key) or f"thread {key[1]}"
+
+
+@dataclass(slots=True)
+class CommandWriter:
+    """Turns launches into commands, one builder a call and one for work of no call."""
+
+    trace: KinetoTrace
+    launches: Launches
+    paths: ModulePaths
+    kind: str
+    _kernels: dict[str, str] = field(default_factory=dict)
+    _shapes: dict[tuple[str, bytes, bytes, bytes], str] = field(default_factory=dict)
+    _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
+    _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
+    _parts: dict[int, str] = field(init=False)  # of launches of operators that have several
+    _by_call: Int64s = field(init=False)
+    devices: tuple[str, ...] = field(init=False)  # of each launch
+
+    def __post_init__(self) -> None:
+        events = [self.trace.events[row] for row in self.launches.row.tolist()]
+        self.devices = tuple(
+            device_name(self.kind, event) if event.cat in DEVICE_WORK else ROOT_DEVICE
+            for event in events
+        )
+        counts = Counter(self.launches.launch.tolist())
+        counts.pop(-1, None)
+        self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
+        self._parts = self._parts_of_operators()
+        self._by_call = np.argsort(self.launches.call, kind="stable")
+
+    def _parts_of_operators(self) -> dict[int, str]:
+        """Which of its operator's kernels each kernel is, where there are several."""
+        events, rows = self.trace.events, self.launches.row.tolist()
+        of_operator: dict[int, list[int]] = {}
+        for member, operator in enumerate(self.launches.operator.tolist()):
+            if operator >= 0 and events[rows[member]].cat == "kernel":
+                of_operator.setdefault(operator, []).append(member)
+        several = (members for members in of_operator.values() if len(members) > 1)
+        return {
+            member: f" part {number}/{len(members)}"
+            for members in several
+            for number, member in enumerate(members, 1)
+        }
+
+    def write(self, call: int, builder: CommandBuilder, place_at: PlaceAt | None = None) -> None:
+        """Add the commands of a call; of none (-1) with stage and step by the time of launch."""
+        commands: dict[int, int] = {}
+        stage, step = "", NO_STEP
+        for member in self._members(call):
+            if place_at is not None:
+                stage, step = place_at(int(self.launches.time_ns[member]))
+            target = self._work(member, builder, stage, step)
+            launch = int(self.launches.launch[member])
+            if launch < 0:
+                continue
+            if launch not in commands:
+                commands[launch] = self._launch(launch, builder, stage, step)
+            builder.link(commands[launch], target)
+
+    def device_of(self, call: int) -> str:
+        """The device on which most of a call's work ran, the root device where none did."""
+        counts = Counter(self.devices[member] for member in self._members(call))
+        return counts.most_common(1)[0][0] if counts else ROOT_DEVICE
+
+    def _members(self, call: int) -> list[int]:
+        first, last = np.searchsorted(
+            self.launches.call, (call, call + 1), sorter=self._by_call
+        ).tolist()
+        members: list[int] = self._by_call[first:last].tolist()
+        return members
+
+    def _times(self, row: int) -> tuple[int, int]:
+        return int(self.trace.start_ns[row]), int(self.trace.duration_ns[row])
+
+    def _launch(self, row: int, builder: CommandBuilder, stage: str, step: int) -> int:
+        track = self._track(("host", int(self.trace.thread[row])), row)
+        name = self.trace.events[row].name
+        return builder.add(track, name, "", *self._times(row), stage=stage, step=step)
+
+    def _work(self, member: int, builder: CommandBuilder, stage: str, step: int) -> int:
+        row = int(self.launches.row[member])
+        event = self.trace.events[row]
+        source = int(self.launches.operator[member])
+        operator = self.trace.events[source] if source >= 0 else None
+        op_type = self._op_type(event, operator, int(self.launches.launch[member]))
+        label = op_type
+        if operator is not None and event.cat != "kernel":
+            label = operator.name
+        size = whole(event.args.bytes) if event.args and event.cat.startswith("gpu_") else UNKNOWN
+        return builder.add(
+            self._work_track(event, row),
+            self.paths.layer(int(self.launches.module[member]), label),
+            op_type,
+            *self._times(row),
+            shapes=self._shapes_of(operator, member),
+            stage=stage,
+            step=step,
+            bytes_read=size if event.cat == "gpu_memcpy" else UNKNOWN,
+            bytes_written=size,
+        )
+
+    def _op_type(self, event: Event, operator: Event | None, launch: int) -> str:
+        if event.cat.startswith("gpu_"):
+            is_memset = event.cat == "gpu_memset"
+            return event.name.split("(")[0].strip() if is_memset else copy_name(event.name)
+        if event.cat != "kernel":  # an operator of a run on the CPU
+            return event.name
+        kernel = self._kernels.get(event.name)
+        if kernel is None:
+            kernel = self._kernels[event.name] = kernel_name(event.name)
+        if operator is None or launch in self._shared:
+            return kernel
+        return kernel if kernel.startswith("triton_") else operator.name
+
+    def _shapes_of(self, operator: Event | None, member: int) -> str:
+        args = operator.args if operator is not None else None
+        if operator is None or args is None:
+            return ""
+        convolution = operator.name if is_convolution(operator.name) else ""
+        values = bytes(args.values) if convolution else b""
+        key = (convolution, bytes(args.dims), bytes(args.types), values)
+        text = self._shapes.get(key)
+        if text is None:
+            text = convolution_text(convolution, args) if convolution else input_text(args)
+            self._shapes[key] = text
+        return text + self._parts.get(member, "") if text else ""
+
+    def _track(self, key: tuple[object, ...], row: int) -> Track:
+        track = self._tracks.get(key)
+        if track is None:
+            category = "compute" if key[0] == "operators" else "host"
+            track = Track(ROOT_DEVICE, thread_name(self.trace, row), category)
+            self._tracks[key] = track
+        return track
+
+    def _work_track(self, event: Event, row: int) -> Track:
+        args = event.args
+        stream = args.stream if args and args.stream is not None else event.tid
+        if event.cat not in DEVICE_WORK:
+            return self._track(("operators", int(self.trace.thread[row])), row)
+        suffix, category = queue(event.cat, event.name)
+        key = (args.device if args else None, event.pid, stream, suffix)
+        track = self._tracks.get(key)
+        if track is None:
+            device = device_name(self.kind, event)
+            track = self._tracks[key] = Track(device, f"stream {stream}{suffix}", category)
+        return track

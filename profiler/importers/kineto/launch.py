@@ -1,0 +1,167 @@
+"""Who launched what: from device work to the host call, operator, module and submodule call.
+
+A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
+call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
+time to the ranges around it. Where that finds no call, by `External id` to the operator.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from profiler.importers.kineto.calls import CallRange, call_ranges
+from profiler.importers.kineto.frames import Frames
+from profiler.importers.kineto.layers import input_dims
+from profiler.kineto.names import is_operator
+from profiler.kineto.ranges import Ranges
+from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
+from profiler.trace.columns import Int64s
+
+__all__ = ["DEVICE_WORK", "OPERATORS", "RUNTIME", "Launches", "batch_size", "find_launches"]
+
+DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
+RUNTIME = (
+    "cuda_runtime",
+    "cuda_driver",
+    "xpu_runtime",
+    "xpu_driver",
+    "privateuse1_runtime",
+    "privateuse1_driver",
+)
+OPERATORS = "cpu_op"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launches:
+    """m pieces of work, all int64 [m]; -1 stands for unknown or none.
+
+    `row` is the event that did the work, `launch` the runtime call's, `operator` the innermost
+    operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
+    is when it was launched, its own start where nobody knows. Wrappers that torch.compile and the
+    profiler record among operators are none.
+    """
+
+    row: Int64s
+    launch: Int64s
+    operator: Int64s
+    module: Int64s
+    call: Int64s
+    time_ns: Int64s
+
+    def __len__(self) -> int:
+        return len(self.row)
+
+
+def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) -> Launches:
+    """Everything that devices did. In a trace without device work, the outermost operators."""
+    annotated = trace.rows_of(OPERATORS)
+    real = np.array([is_operator(trace.events[row].name) for row in annotated.tolist()], dtype=bool)
+    operators = _ranges(trace, annotated[real])
+    around = call_ranges(calls)
+    work = trace.rows_of(*DEVICE_WORK)
+    if not len(work):
+        return _host_operators(trace, frames, operators, around)
+    launch = _matching(
+        trace, work, trace.rows_of(*RUNTIME), lambda event: _key(event, "correlation")
+    )
+    external = _matching(trace, work, annotated, lambda event: _key(event, "external_id"))
+    origin = np.where(launch >= 0, launch, external)
+    call = _around(trace, around, origin)
+    strayed = (call < 0) & (external >= 0)
+    origin = np.where(strayed, external, origin)
+    call[strayed] = _around(trace, around, external[strayed])
+    operator = _at(operators.row, _around(trace, operators, origin))
+    named = np.where(np.isin(external, operators.row), external, -1)
+    return Launches(
+        row=work,
+        launch=launch,
+        operator=np.where(operator >= 0, operator, named),
+        module=_module_in_call(trace, frames, around, origin, call),
+        call=_at(around.row, call),
+        time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
+    )
+
+
+def _at(values: Int64s, indices: Int64s) -> Int64s:
+    """`values` at these indices, -1 for index -1."""
+    return np.append(values, -1)[indices]
+
+
+def _host_operators(
+    trace: KinetoTrace, frames: Frames, operators: Ranges, around: Ranges
+) -> Launches:
+    """The outermost operators of a run on the CPU, as work of the thread that ran them."""
+    row = np.sort(operators.row[operators.parent < 0])
+    call = _around(trace, around, row)
+    return Launches(
+        row=row,
+        launch=np.full(len(row), -1, dtype=np.int64),
+        operator=row,
+        module=_module_in_call(trace, frames, around, row, call),
+        call=_at(around.row, call),
+        time_ns=trace.start_ns[row],
+    )
+
+
+def _module_in_call(
+    trace: KinetoTrace, frames: Frames, around: Ranges, origin: Int64s, call: Int64s
+) -> Int64s:
+    """The innermost module range in the same call, -1 for none."""
+    module = _around(trace, frames.modules, origin)
+    inside = (module >= 0) & (call >= 0)
+    inside[inside] = frames.modules.start_ns[module[inside]] >= around.start_ns[call[inside]]
+    return np.where(inside, module, -1)
+
+
+def _around(trace: KinetoTrace, ranges: Ranges, origin: Int64s) -> Int64s:
+    """Index of the innermost range around the begin of each event, -1 for event -1."""
+    found = np.full(len(origin), -1, dtype=np.int64)
+    known = origin >= 0
+    rows = origin[known]
+    found[known] = ranges.innermost(trace.thread[rows], trace.start_ns[rows])
+    return found
+
+
+def _matching(
+    trace: KinetoTrace, work: Int64s, among: Int64s, key: Callable[[Event], Scalar]
+) -> Int64s:
+    """For each event in `work` the row in `among` with the same key, -1 for none."""
+    events = trace.events
+    rows = {key(events[row]): row for row in among.tolist()}
+    rows.pop(None, None)
+    return np.array([rows.get(key(events[row]), -1) for row in work.tolist()], dtype=np.int64)
+
+
+def _key(event: Event, name: str) -> Scalar:
+    """An id as a string, because files mix numbers and strings; None for none (0, -1)."""
+    value = getattr(event.args, name, None)
+    return None if value in (None, 0, -1, "", "0", "-1") else str(value)
+
+
+def _ranges(trace: KinetoTrace, rows: Int64s) -> Ranges:
+    return Ranges.of(rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows])
+
+
+def batch_size(trace: KinetoTrace, call: CallRange) -> int:
+    """How many inputs a call had at once, 0 where shapes were not recorded.
+
+    The most frequent leading dimension of the 4-dimensional inputs of attention, else of
+    convolutions, else of all operators' inputs with three dimensions or more.
+    """
+    rows = trace.rows_of(OPERATORS)
+    start = trace.start_ns[rows]
+    inside = (start >= call.start_ns) & (start < call.end_ns) & (trace.thread[rows] == call.thread)
+    events = [trace.events[row] for row in rows[inside].tolist()]
+    for word, ranks in (("attention", (4,)), ("conv", (4, 5)), ("", (3, 4, 5))):
+        counts: dict[int, int] = {}
+        for event in events:
+            if word in event.name:
+                for dims in input_dims(event.args)[:1]:
+                    if len(dims) in ranks:
+                        counts[dims[0]] = counts.get(dims[0], 0) + 1
+        if counts:
+            return max(counts, key=lambda size: counts[size])
+    return 0

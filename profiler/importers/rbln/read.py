@@ -1,0 +1,272 @@
+"""The traces of RBLN's profiler → a bundle whose calls are labelled.
+
+    import_trace(Path("traces"), Path("bundles"), options={"pipeline": "sd3", "steps": 28})
+
+Each numbered file is one runtime call (`files`); which call of the pipeline it is comes from a
+description of the pipeline (`pipeline`, `labels`) or from our own recording of the run
+(`recorded`), what ran in it from tracks, names and arguments (`tracks`, `grammars.rbln`,
+`commands`). The traces have no clock but the devices' own (`clocks`). A call's time is what its
+commands span: nothing tells when its caller began.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from profiler.errors import InputError
+from profiler.events import ROOT_DEVICE, UNKNOWN, Call, DropKind, Loss, Track
+from profiler.importers.rbln.clocks import Clocks, Extent, place
+from profiler.importers.rbln.commands import RblnCommands, commands_of
+from profiler.importers.rbln.files import Capture, Shard, find_capture
+from profiler.importers.rbln.labels import Labels, label_shards, spans_of
+from profiler.importers.rbln.manifest import (
+    PlacedCall,
+    PlacedRun,
+    clock_losses,
+    label_losses,
+    run_info,
+)
+from profiler.importers.rbln.pipeline import ExpectedCall, describe
+from profiler.importers.rbln.recorded import label_by_run
+from profiler.importers.rbln.trace import RblnTrace, read_rbln
+from profiler.importers.rbln.tracks import DEVICE_KIND, tracks_of
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder
+from profiler.trace.manifest import RunInfo
+
+__all__ = ["RblnRun", "read_run"]
+
+_LAST_NS = 1 << 62
+
+
+@dataclass(frozen=True, slots=True)
+class RblnRun:
+    """The calls of a capture on one timeline, with what is known to be missing."""
+
+    capture: Capture
+    labels: Labels
+    calls: PlacedRun
+    losses: tuple[Loss, ...]
+
+    @property
+    def name(self) -> str:
+        """What the files' names have in common."""
+        return self.capture.stem
+
+    @property
+    def capabilities(self) -> set[str]:
+        """The timeline, and what its commands' arguments told."""
+        commands = [call.commands for call in self.calls.calls if call.commands is not None]
+        known = {
+            "bytes": any((found.columns.bytes_read >= 0).any() for found in commands),
+            "cycles": any(found.cycles >= 0 for found in commands),
+        }
+        return {"timeline", *(name for name, there in known.items() if there)}
+
+    def write(self, bundle: BundleWriter) -> RunInfo:
+        """Write a file a call, and the spans around them."""
+        capture, labels, calls = self.capture, self.labels, self.calls
+        losses = [*self.losses]
+        entries = [_write(bundle, call, losses) for call in calls.calls]
+        losses += label_losses(capture, labels, calls.calls)
+        losses += clock_losses(calls.clocks)
+        title = capture.stem if labels.why_not or not labels.pipeline else labels.pipeline
+        spans = spans_of(title, labels.calls, [(call.start_ns, call.end_ns) for call in entries])
+        bundle.write_host(spans, CommandBuilder().build(), ROOT_DEVICE)
+        return run_info(capture, labels, calls, tuple(losses))
+
+
+def read_run(
+    path: Path,
+    *,
+    pipeline: str | None = None,
+    steps: int | None = None,
+    skip: int | None = None,
+    run: Path | None = None,
+) -> RblnRun:
+    """Read the run that RBLN's profiler recorded.
+
+    `path` is the folder of numbered files, or one file; `pipeline` the name of a built-in
+    description or a `.yaml` file; `steps` the denoising steps; `skip` how many leading calls are
+    warm-up. `run`, instead of `pipeline` and `steps`, is the bundle of the same run as we recorded
+    it. Where the number of files does not fit, calls stay unlabelled and the bundle's losses say
+    why. Raises InputError where nothing can be read.
+    """
+    capture = find_capture(path)
+    labels = _labels(capture, pipeline, steps, skip, run)
+    reading = _read(capture, labels)
+    return RblnRun(capture, labels, _placed(labels, reading), tuple(reading.losses))
+
+
+def _labels(
+    capture: Capture,
+    pipeline: str | None,
+    steps: int | None,
+    skip: int | None,
+    recorded: Path | None,
+) -> Labels:
+    if recorded is None:
+        description = describe(pipeline) if pipeline is not None else None
+        return label_shards(capture, description, steps, skip)
+    if pipeline is not None or steps is not None:
+        raise InputError("--run knows the calls: leave out --pipeline and --steps")
+    return label_by_run(capture, recorded, skip or 0)
+
+
+@dataclass(slots=True)
+class _Reading:
+    """The run's traces in order, None for a file that holds none."""
+
+    traces: list[RblnTrace | None] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+
+
+def _read(capture: Capture, labels: Labels) -> _Reading:
+    """Read the run's shards; hold all shards against the aggregate where there is one."""
+    reading = _Reading()
+    slices = flows = 0
+    run = set(labels.shards)
+    for shard in capture.shards if capture.aggregate is not None else labels.shards:
+        trace, losses = _read_shard(shard, alone=len(capture.shards) == 1)
+        slices += len(trace) if trace is not None else 0
+        flows += len(trace.flows) if trace is not None else 0
+        if shard in run:
+            reading.traces.append(trace)
+            reading.losses += losses
+    if all(trace is None for trace in reading.traces):
+        raise InputError(f"no file in {capture.source} holds a command: record it again")
+    if capture.aggregate is not None:
+        reading.losses += _aggregate_losses(capture.aggregate, len(capture.shards), slices, flows)
+    return reading
+
+
+def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequence[Loss]]:
+    """A shard, or why there is none: raised where it is `alone`, else as a loss."""
+    try:
+        trace = read_rbln(shard.path)
+    except InputError as error:
+        if alone:
+            raise
+        return None, [Loss(DropKind.UNTRACED_CALL, shard.path.name, 1, "calls", str(error))]
+    if len(trace):
+        return trace, trace.losses
+    loss = Loss(DropKind.UNTRACED_CALL, shard.path.name, 1, "calls", "the file holds no command")
+    return None, [*trace.losses, loss]
+
+
+def _aggregate_losses(path: Path, shards: int, slices: int, flows: int) -> Iterator[Loss]:
+    """Whether the aggregate holds what its shards hold."""
+    try:
+        aggregate = read_rbln(path)
+    except InputError as error:
+        yield Loss(DropKind.AGGREGATE_MISMATCH, path.name, UNKNOWN, "slices", str(error))
+        return
+    for unit, whole, parts in (
+        ("slices", len(aggregate), slices),
+        ("flows", len(aggregate.flows), flows),
+    ):
+        if whole != parts:
+            detail = f"the aggregate holds {whole:,} {unit}, its {shards:,} files {parts:,}"
+            yield Loss(DropKind.AGGREGATE_MISMATCH, path.name, abs(whole - parts), unit, detail)
+
+
+def _placed(labels: Labels, reading: _Reading) -> PlacedRun:
+    """The calls on one timeline; one that was not read takes no time behind the one before it."""
+    rows = [trace.rows if trace is not None else () for trace in reading.traces]
+    tracks = tracks_of(rows, [call.device for call in labels.calls])
+    extents = [_extents(*pair) for pair in zip(reading.traces, tracks, strict=True)]
+    clocks = place(extents)
+    begin, end = _span(extents, clocks)
+    if end >= _LAST_NS:
+        raise InputError(
+            f"the times in {labels.shards[0].path.parent} are beyond any clock: record again"
+        )
+    calls: list[PlacedCall] = []
+    for index, (shard, label, trace) in enumerate(
+        zip(labels.shards, labels.calls, reading.traces, strict=True)
+    ):
+        commands = None
+        if trace is not None:
+            commands = commands_of(trace, tracks[index], clocks.offsets[index])
+        begin = calls[-1].end_ns if calls else begin
+        calls.append(_call(index, shard, label, commands, begin))
+    return PlacedRun(tuple(calls), clocks)
+
+
+def _span(extents: Sequence[Mapping[str, Extent]], clocks: Clocks) -> Extent:
+    """First start and last end of all calls on the run's clock."""
+    moved = [
+        (extent[0] + offsets[device], extent[1] + offsets[device])
+        for call, offsets in zip(extents, clocks.offsets, strict=True)
+        for device, extent in call.items()
+    ]
+    return min(start for start, _ in moved), max(end for _, end in moved)
+
+
+def _extents(trace: RblnTrace | None, tracks: Sequence[Track]) -> dict[str, Extent]:
+    """First start and last end on each device, in order of the rows."""
+    if trace is None:
+        return {}
+    devices = list(dict.fromkeys(track.device for track in tracks))
+    device = np.array([devices.index(track.device) for track in tracks])[trace.track]
+    end_ns = trace.start_ns + np.maximum(trace.duration_ns, 0)
+    return {
+        name: (int(trace.start_ns[device == code].min()), int(end_ns[device == code].max()))
+        for code, name in enumerate(devices)
+        if (device == code).any()
+    }
+
+
+def _call(
+    index: int,
+    shard: Shard,
+    label: ExpectedCall,
+    commands: RblnCommands | None,
+    begin_ns: int,
+) -> PlacedCall:
+    if commands is None:
+        device = label.device or f"{DEVICE_KIND}:0"
+        return PlacedCall(index, shard, label, device, begin_ns, begin_ns, None, frozenset())
+    columns = commands.columns
+    layers = frozenset(columns.strings[code] for code in np.unique(columns.layer).tolist())
+    start, end = int(columns.start_ns.min()), int(columns.end_ns.max())
+    return PlacedCall(index, shard, label, _device_of(commands), start, end, commands, layers)
+
+
+def _device_of(commands: RblnCommands) -> str:
+    """The device with most of the commands, host work apart; of equals the first."""
+    columns = commands.columns
+    counts = np.bincount(columns.track, minlength=len(columns.tracks)).tolist()
+    by_device: Counter[str] = Counter()
+    for track, count in zip(columns.tracks, counts, strict=True):
+        by_device[track.device] += 0 if track.category == "host" else count
+    return min(by_device, key=lambda device: (-by_device[device], len(device), device))
+
+
+def _write(bundle: BundleWriter, placed: PlacedCall, losses: list[Loss]) -> Call:
+    label, commands = placed.label, placed.commands
+    call = Call(
+        index=placed.index,
+        submodule=label.submodule,
+        stage=label.stage,
+        branch=label.branch,
+        step=label.step,
+        device=placed.device,
+        start_ns=placed.start_ns,
+        duration_ns=placed.end_ns - placed.start_ns,
+        ops_traced=commands is not None,
+    )
+    if commands is None:
+        bundle.write_call(call, CommandBuilder().build())
+        return call
+    bundle.write_call(call, commands.columns, commands.counters)
+    if commands.malformed:
+        detail = "their Slice Arguments are not of the known form: bytes and cycles are unknown"
+        where, count = placed.shard.path.name, commands.malformed
+        losses.append(Loss(DropKind.DROPPED_EVENTS, where, count, "arguments", detail))
+    return call

@@ -1,0 +1,83 @@
+"""The importers that are there, and which of them a file is for.
+
+A folder of this package with an `IMPORTER` is one; so is what another package names under the
+entry point group `profile_sd3.importers`. Nothing lists them.
+"""
+
+from __future__ import annotations
+
+import pkgutil
+from collections.abc import Mapping, Sequence
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+
+from profiler.errors import InputError
+from profiler.importers.head import head_of
+from profiler.importers.importer import Importer
+from profiler.plugins import plugins
+
+__all__ = ["GROUP", "accepted", "built_in", "choose", "importers", "recognised"]
+
+GROUP = "profile_sd3.importers"
+_NEEDS = ("name", "accepts", "recognises", "read", "options", "capabilities", "values")
+
+
+@cache
+def built_in() -> tuple[Importer, ...]:
+    """The importers of this package, by name; looking for them imports no library."""
+    package = import_module("profiler.importers")
+    found = [
+        import_module(f"{package.__name__}.{module.name}").IMPORTER
+        for module in pkgutil.iter_modules(package.__path__)
+        if module.ispkg
+    ]
+    return tuple(sorted(found, key=lambda importer: importer.name))
+
+
+def importers() -> tuple[Importer, ...]:
+    """All importers: those of this package, then those of others, each name once."""
+    by_name: dict[str, Importer] = {}
+    for importer in (*built_in(), *plugins(GROUP, *_NEEDS)):
+        by_name.setdefault(importer.name, importer)
+    return tuple(by_name.values())
+
+
+def recognised(paths: Sequence[Path]) -> Importer | None:
+    """The first importer that recognises every path, None where none does. Raises InputError
+    where one cannot be read."""
+    heads = [(path, head_of(path)) for path in paths]
+    for importer in importers():
+        if all(_recognises(importer, path, head) for path, head in heads):
+            return importer
+    return None
+
+
+def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
+    """The importer that recognises `paths`; where none does, the only one that has the `options`
+    that were given. Raises InputError where there is none."""
+    found = recognised(paths)
+    if found is not None:
+        return found
+    able = [one for one in importers() if options and options.keys() <= _names(one)]
+    if len(able) == 1:
+        return able[0]
+    named = ", ".join(map(str, paths))
+    raise InputError(f"{named} is in no format that can be imported: give {accepted()}")
+
+
+def accepted() -> str:
+    """In words, what importers accept."""
+    return " or ".join(importer.accepts for importer in importers())
+
+
+def _names(importer: Importer) -> set[str]:
+    return {option.name for option in importer.options}
+
+
+def _recognises(importer: Importer, path: Path, head: bytes) -> bool:
+    """Whether it does; an importer that fails on what it does not know does not."""
+    try:
+        return bool(importer.recognises(path, head))
+    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
+        return False

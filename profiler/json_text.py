@@ -1,0 +1,56 @@
+"""JSON text of a document, and plain values from whatever a document is made of."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Set
+from dataclasses import fields, is_dataclass
+from decimal import Decimal
+from enum import Enum
+from typing import Any
+
+__all__ = ["json_text", "plain"]
+
+
+def json_text(document: Any, *, indent: int | None = 1) -> str:
+    """`document` as JSON text, without a newline at the end; `indent` None: on one line."""
+    return json.dumps(plain(document), indent=indent, ensure_ascii=False, allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """`value` as mappings, lists, text, numbers, booleans and None.
+
+    Dataclasses become objects, what has a method `as_json` what that returns, members of an enum
+    their value, sequences and sets lists, sets in order. Numbers that JSON lacks (NaN, infinities)
+    become None; what else it has no form for, such as a path or a time, becomes text.
+    """
+    if isinstance(value, Enum):
+        value = value.value
+    if value is None or isinstance(value, (bool, str)):
+        return value
+    if isinstance(value, (int, float, Decimal)):
+        return _number(value)
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {str(plain(key)): plain(part) for key, part in value.items()}
+    if isinstance(value, (list, tuple, Set)):
+        parts = sorted(value, key=str) if isinstance(value, Set) else value
+        return [plain(part) for part in parts]
+    return _converted(value)
+
+
+def _converted(value: Any) -> Any:
+    for method in ("as_json", "tolist"):  # the latter of NumPy's scalars and arrays
+        made = getattr(value, method, None)
+        if callable(made):
+            return plain(made())
+    return str(value)
+
+
+def _number(value: float | Decimal) -> float | None:
+    if isinstance(value, int):
+        return int(value)
+    number = float(value)
+    return number if math.isfinite(number) else None

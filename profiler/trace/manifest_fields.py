@@ -1,0 +1,288 @@
+"""What a manifest may say of a run, field by field: frozen structs with bounds in their types.
+
+What nobody told is None or empty and does not stand in the JSON. Sizes, counts and times are below
+2^53: floats and JSON readers hold them exactly, and sums of a thousand fit an int64.
+`docs/file-format.md` describes the keys.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+import msgspec
+from msgspec import Meta, field
+
+__all__ = [
+    "LARGEST",
+    "AttributedTo",
+    "Attribution",
+    "Calibration",
+    "CallCounts",
+    "ClockName",
+    "Clocks",
+    "Device",
+    "DeviceClock",
+    "Fields",
+    "Hardware",
+    "MeasuredCost",
+    "Overhead",
+    "PlacedBy",
+    "Recording",
+    "Setting",
+    "ShareOf",
+    "Submodule",
+    "UnknownCost",
+    "Warmup",
+    "WhyUnknown",
+    "quantity",
+    "setting",
+    "stated",
+]
+
+LARGEST = (1 << 53) - 1
+_Count = Annotated[int, Meta(ge=0, le=LARGEST)]  # also bytes and nanoseconds
+_Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
+_Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
+_Factor = Annotated[float, Meta(ge=1e-3, le=1e3)]  # beyond it nothing was measured
+_Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_CallIndex = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
+Setting = bool | _Whole | _Real | str | None
+"""A value of one of a pipeline's own keyword arguments."""
+
+
+class Fields(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A part of the manifest: unknown keys are refused, what has its default is left out."""
+
+    def as_json(self) -> dict[str, Any]:
+        """What is told, by key, as in the JSON; nested structs are mappings, too."""
+        told: dict[str, Any] = msgspec.to_builtins(self)
+        return told
+
+
+class Hardware(Fields, frozen=True, kw_only=True):
+    """The machine: CPU model, cores that the process may use, memory, operating system."""
+
+    cpu: str = ""
+    cores: _Count | None = None
+    memory_bytes: _Count | None = None
+    system: str = ""
+
+
+class Device(Fields, frozen=True, kw_only=True):
+    """`cores` are processor numbers of a CPU device, `pinned` whether its threads stay there,
+    `shared_with` other devices on the same cores. `weight_bytes` is the most that was loaded there
+    at once. `aligned` is False where nothing relates the device's clock to the run's."""
+
+    hardware: str = ""
+    cores: tuple[_Count, ...] = ()
+    pinned: bool | None = None
+    shared_with: tuple[str, ...] = ()
+    provider: str = ""
+    memory_bytes: _Count | None = None
+    compute_units: _Count | None = None
+    weight_bytes: _Count | None = None
+    aligned: bool | None = None
+
+
+class Calibration(Fields, frozen=True, kw_only=True):
+    """`factor` turns operator times as traced into untraced ones; its 95 % interval."""
+
+    factor: _Factor
+    low: _Real | None = None
+    high: _Real | None = None
+
+
+class Submodule(Fields, frozen=True, kw_only=True):
+    """`model` is the model's folder and file, or its class. `modules` maps a module's path to its
+    class, "" for the submodule itself. `runtime_calls` are pairs of the number of a runtime call
+    and the index of the call that made it, -1 for none."""
+
+    device: str = ""
+    activate_profiler: bool | None = None
+    model: str = ""
+    profiled_sessions: _Count | None = None
+    weight_bytes: _Count | None = None
+    shared_weight_bytes: _Count | None = None
+    calibration: Calibration | None = None
+    modules: dict[str, str] = field(default_factory=dict)
+    runtime_calls: tuple[tuple[_Count, _CallIndex], ...] = ()
+    writes_shards: bool | None = None
+    comp_cycle: _Count | None = None
+
+
+class Recording(Fields, frozen=True, kw_only=True):
+    """How the run was recorded, as far as an importer knows. `source` is the imported file;
+    `steps_from` and `described_as` say where steps and labels come from; `names_kept_whole` counts
+    names that could not be taken apart; `commands_of` are the files whose commands were kept where
+    the bundle is an excerpt."""
+
+    source: str = ""
+    files: _Count | None = None
+    recorded: str = ""
+    with_stack: bool | None = None
+    record_shapes: bool | None = None
+    profile_memory: bool | None = None
+    with_flops: bool | None = None
+    with_modules: bool | None = None
+    steps_from: str = ""
+    described_as: str = ""
+    steps: _Count | None = None
+    labelled: bool | None = None
+    names_kept_whole: _Count | None = None
+    commands_of: tuple[str, ...] = ()
+
+
+class ClockName(StrEnum):
+    """Whose time the timestamps are."""
+
+    REALTIME = "CLOCK_REALTIME"
+    DEVICE = "device"  # that of `Clocks.reference`
+
+
+class PlacedBy(StrEnum):
+    """How the clock of a device was laid onto the run's."""
+
+    OWN_CLOCK = "own clock"
+    SHARED_CALL = "shared call"
+    CALL_ORDER = "call order"
+    RUN_START = "run start"
+    END_TO_END = "end to end"
+
+
+class DeviceClock(Fields, frozen=True, kw_only=True):
+    """`offset_ns` was added to the device's times, known to within `uncertainty_ns`."""
+
+    placed_by: PlacedBy
+    offset_ns: _Time = 0
+    uncertainty_ns: _Count | None = None
+
+
+class Clocks(Fields, frozen=True, kw_only=True):
+    """`monotonic_offset_ns` is to be added to CLOCK_MONOTONIC, `base_ns` to the imported file's
+    times, to get the run's clock."""
+
+    clock: ClockName | None = None
+    reference: str = ""
+    monotonic_offset_ns: _Time | None = None
+    base_ns: _Time | None = None
+    aligned: bool | None = None
+    devices: dict[str, DeviceClock] = field(default_factory=dict)
+
+
+class MeasuredCost(Fields, frozen=True, kw_only=True):
+    """What tracing cost a call of a submodule, from its traced and untraced calls."""
+
+    traced_calls: _Count = 0
+    untraced_calls: _Count = 0
+    traced_median_ns: _Real | None = None
+    untraced_median_ns: _Real | None = None
+    call_ns: _Real | None = None
+    call_low_ns: _Real | None = None
+    call_high_ns: _Real | None = None
+    event_ns: _Real | None = None
+
+
+class CallCounts(Fields, frozen=True, kw_only=True):
+    """Calls of a submodule that could be compared, too few of either kind."""
+
+    traced_calls: _Count = 0
+    untraced_calls: _Count = 0
+
+
+class ShareOf(StrEnum):
+    """What `Overhead.share` is of."""
+
+    END_TO_END = "end to end"
+    CALLS = "the time in calls"
+    BOTH = "end to end and other calls"
+
+
+class WhyUnknown(StrEnum):
+    """Why the cost of tracing is not known."""
+
+    NOT_TOLD = "not told"  # an import: the trace does not say
+    NOT_MEASURED = "not measured"  # nothing measures this backend's cost per event
+    TOO_BUSY = "too busy"  # the machine was, so the measurement failed
+    IMPLAUSIBLE = "implausible"  # the estimate exceeds all that ran
+
+
+class UnknownCost(Fields, frozen=True, kw_only=True):
+    """A cost that is not known; `event_ns` is the estimate that was implausible."""
+
+    why: WhyUnknown
+    backend: str = ""
+    event_ns: _Real | None = None
+
+
+class Overhead(Fields, frozen=True, kw_only=True):
+    """What tracing cost, as far as it is known; `docs/file-format.md` describes each field."""
+
+    hooks_ns: _Count | None = None
+    operator_events: _Count | None = None
+    measured: dict[str, MeasuredCost] = field(default_factory=dict)
+    too_few: dict[str, CallCounts] = field(default_factory=dict)
+    estimated_by: tuple[str, ...] = ()
+    unknown: tuple[UnknownCost, ...] = ()
+    estimated_events: _Count | None = None
+    operator_event_ns: _Real | None = None
+    operator_event_low_ns: _Real | None = None
+    operator_event_high_ns: _Real | None = None
+    noisy: bool = False
+    operators_ns: _Whole | None = None
+    operators_low_ns: _Whole | None = None
+    operators_high_ns: _Whole | None = None
+    share: _Real | None = None
+    share_of: ShareOf | None = None
+    writing_ns: _Count | None = None
+    backpressure_ns: _Count | None = None
+    conversion_ns: _Count | None = None
+
+
+class Warmup(Fields, frozen=True, kw_only=True):
+    """What ran before the run and is not in it."""
+
+    runs: _Count | None = None
+    duration_ns: _Count | None = None
+    calls: _Count | None = None
+
+
+class AttributedTo(StrEnum):
+    """What operators were attributed to."""
+
+    MODULES = "module paths"
+    CALLS = "calls"
+
+
+class Attribution(Fields, frozen=True, kw_only=True):
+    """How much operator time was attributed; an importer also counts commands, those outside calls
+    and those whose launch is not known."""
+
+    to: AttributedTo = AttributedTo.MODULES
+    attributed_ns: _Count = 0
+    total_ns: _Count = 0
+    share: _Real | None = None
+    commands: _Count | None = None
+    commands_outside_calls: _Count | None = None
+    launch_unknown: _Count | None = None
+
+
+def quantity(value: object) -> int | None:
+    """A size, count or time from a foreign file, where it is one that the manifest can hold."""
+    if not isinstance(value, int) or isinstance(value, bool):
+        return None
+    return value if 0 <= value <= LARGEST else None
+
+
+def setting(value: bool | float) -> Setting:
+    """An argument of a pipeline as the manifest can hold it: text where it is no such number."""
+    if isinstance(value, bool):
+        return value
+    number = int(value) if isinstance(value, int) else float(value)
+    return number if -LARGEST <= number <= LARGEST else str(number)
+
+
+def stated(fields: Fields | None) -> Mapping[str, Any]:
+    """What is told, by key, as in the JSON; nested structs are mappings, too."""
+    return {} if fields is None else fields.as_json()

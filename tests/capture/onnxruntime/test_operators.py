@@ -1,0 +1,270 @@
+"""Operators of the embedded SD3 through ONNX Runtime's own profiler, on the real thing."""
+
+from __future__ import annotations
+
+import json
+import shutil
+
+import numpy as np
+import polars as pl
+import pytest
+
+import profiler
+from profiler.capture.event_cost import EventCost
+from profiler.capture.onnxruntime import cost
+from profiler.capture.onnxruntime.profile import read_profile
+from profiler.errors import InputError
+from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+from profiler.pipelines.tiny import default_model_folder
+
+SETTINGS = {"num_inference_steps": 3, "seed": 1, "height": 64, "width": 64}
+
+
+@pytest.fixture(scope="module")
+def pipeline():
+    return StableDiffusion3Pipeline.from_folder(default_model_folder())
+
+
+@pytest.fixture(autouse=True)
+def quick_overhead(monkeypatch):
+    """The cost of an event is measured once per run; its own test measures it for real."""
+    monkeypatch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
+
+
+def profiled(pipeline, out, **options):
+    with profiler.profile(pipeline, out=out, **options) as run:
+        pipeline("a cat", **SETTINGS)
+    return profiler.load(run.path)
+
+
+@pytest.fixture(scope="module")
+def run(pipeline, tmp_path_factory):
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(cost, "onnx_event_cost", lambda: EventCost(5_000.0))
+        return profiled(pipeline, tmp_path_factory.mktemp("run"))
+
+
+def test_every_call_has_its_operators_inside_its_window(run):
+    """Each command of a call lies within the call's span, up to ONNX Runtime's whole µs."""
+    joined = run.commands.filter(pl.col("call") >= 0).join(
+        run.calls.select("call", begin="start_ns", length="duration_ns"), on="call"
+    )
+    slack = 2_000
+    early = joined["start_ns"] < joined["begin"] - slack
+    late = joined["start_ns"] + joined["duration_ns"] > joined["begin"] + joined["length"] + slack
+    assert not (early | late).any()
+    assert set(run.calls["call"]) == set(joined["call"])
+
+
+def test_every_step_runs_the_same_operators(run):
+    """All transformer calls of a run hold the same layers, op types and command indices."""
+    steps = [
+        run.commands.filter(pl.col("step") == step, pl.col("call") >= 0)
+        .select("layer", "command_index", "op_type")
+        .sort("layer", "command_index")
+        for step in range(3)
+    ]
+    assert len(steps[0]) > 300
+    assert steps[0].equals(steps[1])
+    assert steps[1].equals(steps[2])
+
+
+def test_layers_are_module_paths_and_commands_are_numbered(run):
+    """Operators carry the exporter's module paths; commands of one layer count from 0."""
+    transformer = run.commands.filter(pl.col("step") == 0, pl.col("call") >= 0)
+    layers = set(transformer["layer"])
+    assert "transformer_blocks.0.attn.to_q" in layers
+    assert "transformer_blocks.3.ff.net.2" in layers
+    by_layer = transformer.group_by("layer").agg(pl.col("command_index").sort())
+    indices = by_layer["command_index"].to_list()
+    assert all(numbers == list(range(len(numbers))) for numbers in indices)
+
+
+def test_at_least_98_percent_of_operator_time_has_a_module_path(run):
+    """The share is measured over operator time, after ONNX Runtime's fusions, and reported."""
+    for submodule, share in run.info.attribution.items():
+        assert share.share >= 0.98, submodule
+        assert share.attributed_ns <= share.total_ns
+
+
+def test_layers_are_modules_of_the_model(run):
+    """What counts as attributed is a path of the exported model's modules, nothing invented."""
+    import onnx
+
+    path = default_model_folder() / "transformer" / "model.onnx"
+    scopes = set()
+    for node in onnx.load(str(path)).graph.node:
+        for entry in node.metadata_props:
+            if entry.key == "pkg.torch.onnx.name_scopes":
+                scopes.update(part.strip("[]' ") for part in entry.value.split(","))
+    prefixes = {".".join(s.split(".")[: i + 1]) for s in scopes for i in range(s.count(".") + 1)}
+    layers = set(run.commands.filter(pl.col("step") == 0, pl.col("call") >= 0)["layer"])
+    assert layers - prefixes <= {"SD3Transformer2DModel"}
+
+
+def test_bytes_and_shapes_come_with_the_operators(run):
+    """ONNX Runtime's sizes and shapes are kept on each command."""
+    commands = run.commands.filter(pl.col("call") >= 0)
+    assert commands["bytes_read"].null_count() == 0
+    assert commands["shapes"].null_count() == 0
+    query = commands.filter(
+        pl.col("layer") == "transformer_blocks.0.attn.to_q", pl.col("op_type") == "MatMul"
+    )
+    assert query["shapes"].cast(str).str.contains(r"^float\[2,16,").all()
+
+
+def test_arena_memory_is_a_counter_per_submodule(run):
+    """Each traced session's arena shows as bytes over time on its device."""
+    names = set(run.counters["name"])
+    assert "transformer arena in use" in names
+    assert (run.counters["value"] > 0).all()
+    assert set(run.counters["unit"]) == {"bytes"}
+
+
+def test_nothing_is_lost_and_the_cost_is_stated(run):
+    """A plain run has no losses and says what tracing cost it."""
+    assert run.losses == ()
+    events = run.info.overhead.operator_events
+    assert events == len(run.commands.filter(pl.col("call") >= 0)) + 2 * len(run.calls)
+    assert run.info.overhead.operators_ns == events * 5_000
+    assert 0 < run.info.overhead.hooks_ns < 50_000_000
+
+
+def test_profiled_and_plain_runs_make_the_same_image(pipeline, tmp_path):
+    """Profiling changes no pixel, and afterwards the pipeline runs on its own sessions again."""
+    before = np.asarray(pipeline("a cat", **SETTINGS).images[0])
+    session = pipeline.transformer.session
+    with profiler.profile(pipeline, out=tmp_path):
+        during = np.asarray(pipeline("a cat", **SETTINGS).images[0])
+        assert pipeline.transformer.session is not session
+    assert pipeline.transformer.session is session
+    assert np.array_equal(before, during)
+
+
+def test_sessions_are_renewed_before_the_cap_and_nothing_is_dropped(pipeline, run, tmp_path):
+    """With a cap of two calls' events, each session is renewed in time: the commands are those
+    of a run that never came near the cap, and no event is dropped."""
+    small = profiled(pipeline, tmp_path, event_cap=1_200)
+    assert small.info.submodules["transformer"].profiled_sessions >= 2
+    assert small.losses == ()
+    keys = ["call", "layer", "command_index", "op_type"]
+    in_calls = pl.col("call") >= 0
+    assert (
+        small.commands.filter(in_calls)
+        .select(keys)
+        .sort(keys)
+        .equals(run.commands.filter(in_calls).select(keys).sort(keys))
+    )
+    renewals = small.commands.filter(pl.col("layer").cast(str) == "profiler.renew_session")
+    assert len(renewals) >= 1
+
+
+def test_a_full_disk_costs_the_optimized_graph_only(pipeline, run, tmp_path, monkeypatch):
+    """Without room for a copy of the weights the run is traced all the same: every command is
+    there, and most still find their layer by name."""
+    nothing = shutil.disk_usage(tmp_path)._replace(free=0)
+    monkeypatch.setattr(
+        "profiler.capture.onnxruntime.operators.shutil.disk_usage", lambda _: nothing
+    )
+    small = profiled(pipeline, tmp_path)
+    assert small.losses == ()
+    assert len(small.commands.filter(pl.col("call") >= 0)) == len(
+        run.commands.filter(pl.col("call") >= 0)
+    )
+    assert small.info.attribution["transformer"].share > 0.5
+
+
+def test_activate_profiler_false_keeps_the_call_span(pipeline, tmp_path):
+    """A submodule that is switched off has its calls but no operators."""
+    config = {"text_encoder_3": {"device": 0, "activate_profiler": False}}
+    run = profiled(pipeline, tmp_path, config=config)
+    calls = run.calls.filter(pl.col("submodule").cast(str) == "text_encoder_3")
+    assert calls["ops_traced"].to_list() == [False, False]
+    assert run.commands.filter(pl.col("call").is_in(calls["call"].to_list())).is_empty()
+    assert run.info.submodules["text_encoder_3"].activate_profiler is False
+
+
+def test_operators_none_records_calls_only(pipeline, tmp_path):
+    """ops="none" runs on the pipeline's own sessions and writes no operator."""
+    run = profiled(pipeline, tmp_path, ops="none")
+    assert len(run.calls) == 10
+    assert run.commands.filter(pl.col("call") >= 0).is_empty()
+    assert not run.calls["ops_traced"].any()
+
+
+def test_warm_up_runs_are_in_no_call(pipeline, run, tmp_path):
+    """Runs of a profiled session during warm-up are not taken for calls of the run."""
+    with profiler.profile(pipeline, out=tmp_path) as profiled_run:
+        with profiled_run.warmup():
+            pipeline("a cat", **(SETTINGS | {"num_inference_steps": 2}))
+        pipeline("a cat", **SETTINGS)
+    warm = profiler.load(profiled_run.path)
+    per_call = [len(f) for f in (warm.commands, run.commands)]
+    assert per_call[0] == per_call[1]
+    assert len(warm.calls) == len(run.calls)
+
+
+def test_two_cpu_devices_have_their_own_cores(tmp_path):
+    """A submodule placed on cpu:1 is recorded there, and the manifest says which cores it has."""
+    devices = {"text_encoder_3": "cpu:1"}
+    pipeline = StableDiffusion3Pipeline.from_folder(default_model_folder(), devices=devices)
+    run = profiled(pipeline, tmp_path)
+    placed = run.calls.filter(pl.col("submodule").cast(str) == "text_encoder_3")
+    assert set(placed["device"]) == {"cpu:1"}
+    commands = run.commands.filter(pl.col("call").is_in(placed["call"].to_list()))
+    assert set(commands["device"]) == {"cpu:1"}
+    assert set(run.info.devices) == {"cpu:0", "cpu:1"}
+    assert all(device.cores for device in run.info.devices.values())
+
+
+def test_the_cost_of_an_event_is_measured(monkeypatch):
+    """The cost per recorded node is a real measurement: some microseconds, between its quartiles,
+    and none where noise exceeds it."""
+    monkeypatch.undo()
+    found = cost.onnx_event_cost()
+    assert found is None or 0 < found.ns < 1_000_000
+    assert found is None or found.low_ns <= found.ns <= found.high_ns
+
+
+def event(name, cat, ts, dur, **args):
+    return json.dumps({"cat": cat, "tid": 1, "dur": dur, "ts": ts, "name": name, "args": args})
+
+
+def test_profile_is_cut_by_model_run(tmp_path):
+    """Nodes belong to the model_run that closes them; times are µs turned into ns."""
+    lines = [
+        event("model_loading_uri", "Session", 0, 5),
+        event("a_kernel_time", "Node", 10, 2, op_name="Add", provider="CPUExecutionProvider"),
+        event("model_run", "Session", 9, 4),
+        event("b_kernel_time", "Node", 20, 3, op_name="Mul", provider="CPUExecutionProvider"),
+        event("model_run", "Session", 19, 5),
+    ]
+    path = tmp_path / "profile.json"
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    runs = list(read_profile(path))
+    assert [(r.start_ns, r.duration_ns, [n.name for n in r.nodes]) for r in runs] == [
+        (9_000, 4_000, ["a"]),
+        (19_000, 5_000, ["b"]),
+    ]
+    assert runs[1].nodes[0].op_type == "Mul"
+    assert runs[1].nodes[0].duration_ns == 3_000
+
+
+def test_profile_truncated_marker_is_counted(tmp_path):
+    """ONNX Runtime's own marker of dropped events becomes a number, not silence."""
+    lines = [
+        event("a_kernel_time", "Node", 10, 2, op_name="Add"),
+        event("profile_truncated", "Session", 30, 0, max_num_events=1, dropped_event_count=41),
+    ]
+    path = tmp_path / "profile.json"
+    path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
+    (last,) = read_profile(path)
+    assert (last.duration_ns, last.dropped, len(last.nodes)) == (-1, 41, 1)
+
+
+def test_a_cut_profile_is_one_sentence(tmp_path):
+    """A profile that ends in the middle of a line names file and line."""
+    path = tmp_path / "profile.json"
+    path.write_text("[\n" + event("a_kernel_time", "Node", 10, 2)[:30])
+    with pytest.raises(InputError, match="line 2 is no profile event"):
+        list(read_profile(path))

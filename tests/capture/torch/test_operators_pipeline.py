@@ -1,0 +1,95 @@
+"""Whole diffusers pipelines on torch: every call has operators, and the reports read them."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+import profiler
+
+pytest.importorskip("torch", reason="needs the torch extra")
+pytest.importorskip("diffusers", reason="needs the torch extra")
+pytestmark = pytest.mark.torch
+
+
+@pytest.fixture(scope="module")
+def bundle(tmp_path_factory):
+    """The bundle of two steps of a tiny Stable Diffusion 3, with guidance."""
+    from tests.capture import tiny_diffusers
+
+    pipe = tiny_diffusers.sd3()
+    with profiler.profile(pipe, out=tmp_path_factory.mktemp("traces"), name="sd3") as run:
+        pipe(
+            "a cat",
+            negative_prompt="a dog",
+            num_inference_steps=2,
+            output_type="np",
+            **tiny_diffusers.SIZE,
+        )
+    return run.path
+
+
+@pytest.fixture(scope="module")
+def stable_diffusion(bundle):
+    """The tables of that run."""
+    return profiler.load(bundle)
+
+
+def test_every_call_of_a_pipeline_has_its_operators(stable_diffusion):
+    """The two steps execute the same operators in the same layers."""
+    run = stable_diffusion
+    assert run.calls["ops_traced"].to_list() == [True] * 9
+    assert run.info.losses == ()
+    operators = [
+        run.commands.filter(pl.col("call") == call).select("layer", "command_index", "op_type")
+        for call in run.calls.filter(pl.col("submodule") == "transformer")["call"]
+    ]
+    assert len(operators) == 2
+    assert operators[0].equals(operators[1])
+    layers = set(operators[0]["layer"].cast(pl.String))
+    assert {"transformer_blocks.0.attn.to_q", "transformer_blocks.1.ff.net.2", "proj_out"} <= layers
+
+
+def test_operators_lie_within_their_calls(stable_diffusion):
+    """Also in the file: the call's span encloses its commands, and their sum is no longer."""
+    run = stable_diffusion
+    calls = run.calls.select("call", begin="start_ns", length="duration_ns")
+    inside = run.commands.join(calls, on="call")
+    end = pl.col("start_ns") + pl.col("duration_ns")
+    assert inside.filter(pl.col("start_ns") < pl.col("begin")).is_empty()
+    assert inside.filter(end > pl.col("begin") + pl.col("length")).is_empty()
+    busy = inside.group_by("call").agg(pl.col("duration_ns").sum(), pl.col("length").first())
+    assert (busy["duration_ns"] <= busy["length"]).all()
+
+
+def test_nearly_all_operators_belong_to_modules(stable_diffusion):
+    """What the transformer does itself, outside its modules, is a handful of operators a call."""
+    commands = stable_diffusion.commands.with_columns(pl.col("layer").cast(pl.String))
+    own = commands.filter(pl.col("layer") == "SD3Transformer2DModel")
+    assert set(own["op_type"].cast(pl.String)) == {
+        "aten::contiguous",
+        "aten::einsum",
+        "aten::reshape",
+    }
+    assert set(stable_diffusion.info.attribution) == {
+        "text_encoder",
+        "text_encoder_2",
+        "text_encoder_3",
+        "transformer",
+        "vae",
+    }
+
+
+def test_the_vae_has_the_paths_of_its_decoder(stable_diffusion):
+    """It is entered by `decode`, not by `forward`."""
+    run = stable_diffusion
+    (vae,) = run.calls.filter(pl.col("submodule") == "vae")["call"]
+    layers = run.commands.filter(pl.col("call") == vae)["layer"].cast(pl.String)
+    assert {"decoder.conv_in", "decoder.conv_out"} <= set(layers)
+
+
+def test_analyze_reports_a_run_on_torch(cli, bundle):
+    """`profile-sd3 analyze` folds the blocks of the transformer."""
+    code, text, error = cli("analyze", bundle, "--no-html")
+    assert code == 0, error
+    assert "transformer_blocks.*.attn" in text

@@ -1,0 +1,144 @@
+"""`profile-sd3 doctor`: what it finds in an environment, and what it says about it."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from profiler.cli import diagnosis
+from profiler.cli.diagnosis import Check, State, diagnose
+
+
+def found(environment: dict[str, str]) -> dict[str, Check]:
+    return {check.name: check for check in diagnose(environment).checks}
+
+
+def test_nobody_asked_for_profiling():
+    """Without the variable nothing is wrong: profiling is off, and the advice says how to switch
+    it on."""
+    switch = found({})["switch"]
+    assert (switch.state, switch.found) == (State.OFF, "RBLN_PROFILER is not set")
+    assert "RBLN_PROFILER=1" in switch.advice
+
+
+def test_switched_on(tmp_path):
+    """With the variable set, the settings that a program would get are shown."""
+    checks = found({"RBLN_PROFILER": "1", "RBLN_PROFILER_DIR": str(tmp_path / "new")})
+    assert checks["switch"].state is State.OK
+    assert json.loads(checks["settings"].found)["out"] == str(tmp_path / "new")
+    assert (checks["output folder"].state, checks["output folder"].found) == (
+        State.OK,
+        str(tmp_path / "new"),
+    )
+
+
+def test_settings_that_cannot_be_used():
+    """The sentence that a program would print while it starts, unprofiled."""
+    checks = found({"RBLN_PROFILER": "1", "RBLN_PROFILER_CONFIG": '{"opps": "all"}'})
+    assert checks["settings"].state is State.PROBLEM
+    assert "no setting is called opps" in checks["settings"].found
+
+
+def test_output_folder_is_a_file(tmp_path):
+    """Bundles cannot be made below a file."""
+    (tmp_path / "traces").write_text("")
+    environment = {"RBLN_PROFILER": "1", "RBLN_PROFILER_DIR": str(tmp_path / "traces" / "new")}
+    folder = found(environment)["output folder"]
+    assert folder.state is State.PROBLEM
+    assert folder.found == f"{tmp_path / 'traces'} is no folder"
+
+
+def test_hook_is_not_installed(monkeypatch):
+    """Where Python finds no start-up module, programs are not profiled."""
+    monkeypatch.setattr(diagnosis, "find_spec", lambda name: None)
+    hook = found({})["start-up hook"]
+    assert hook.state is State.PROBLEM
+    assert sys.executable in hook.found
+
+
+def test_hook_lies_where_python_reads_no_start_up_files(monkeypatch, tmp_path):
+    """A folder on PYTHONPATH is importable, but its .pth files are not read."""
+    for name in ("_profile_sd3_startup.py", "profile_sd3.pth"):
+        (tmp_path / name).write_text("")
+
+    class Spec:
+        origin = str(tmp_path / "_profile_sd3_startup.py")
+
+    monkeypatch.setattr(diagnosis, "find_spec", lambda name: Spec)
+    checks = found({})
+    assert checks["start-up hook"].state is State.OK
+    assert checks["Python's start-up files"].state is State.PROBLEM
+    assert str(tmp_path) in checks["Python's start-up files"].found
+
+
+def test_no_runtime_is_installed(monkeypatch):
+    """An environment without any library whose calls can be recorded is not the program's."""
+    monkeypatch.setattr(diagnosis, "_version", lambda package: "")
+    runtimes = found({})["runtimes"]
+    assert runtimes.state is State.PROBLEM
+    assert "onnxruntime" in runtimes.found
+
+
+def test_backends_and_importers_are_those_that_are_registered():
+    """Folders that register themselves appear without being listed."""
+    report = diagnose({})
+    assert {backend.name for backend in report.backends} >= {"onnxruntime", "torch", "rbln"}
+    assert report.importers.keys() >= {"kineto", "rbln"}
+
+
+def test_extras_are_those_of_the_package():
+    """An installed extra has versions; extras of developers are left out."""
+    extras = {extra.name: extra for extra in diagnose({}).extras}
+    if not extras:
+        pytest.skip("profile-sd3 is not installed here: pip install it")
+    assert {"torch", "query", "perfetto"} <= extras.keys()
+    assert "perfetto" in extras["perfetto"].installed
+    assert not {"dev", "test", "docs"} & extras.keys()
+
+
+def test_command_says_all_of_it(cli, monkeypatch):
+    """Versions, extras, backends, importers, checks; exit code 0 where nothing is wrong."""
+    monkeypatch.delenv("RBLN_PROFILER", raising=False)
+    code, out, _ = cli("doctor")
+    assert code == int("problem" in out.partition("profiling of programs")[2])
+    headings = [line for line in out.splitlines() if line and not line.startswith(" ")]
+    assert headings[:5] == ["versions", "extras", "backends", "importers", "profiling of programs"]
+
+
+def test_command_ends_with_1_where_something_is_wrong(cli, monkeypatch, tmp_path):
+    """The answer to "is my program profiled?" is no; the same stands in the JSON."""
+    monkeypatch.setenv("RBLN_PROFILER", "1")
+    monkeypatch.setenv("RBLN_PROFILER_CONFIG", "{")
+    file = tmp_path / "doctor.json"
+    code, out, _ = cli("doctor", "--json", str(file))
+    assert code == 1
+    assert out.splitlines()[-1].startswith("Programs are not profiled: ")
+    states = {check["name"]: check["state"] for check in json.loads(file.read_text())["checks"]}
+    assert states["settings"] == "problem"
+
+
+def test_a_subcommand_is_one_file(tmp_path, monkeypatch):
+    """A module of a package of commands becomes a subcommand under its name, at its place."""
+    import typer
+
+    from profiler.cli.subcommands import add_subcommands
+
+    folder = tmp_path / "more_commands"
+    folder.mkdir()
+    (folder / "__init__.py").write_text("")
+    for name, place in (("later_one", 20), ("first_", 10)):
+        (folder / f"{name}.py").write_text(
+            "from profiler.cli.subcommands import Subcommand\n"
+            "def command() -> None:\n    'Do it.'\n"
+            f"SUBCOMMAND = Subcommand(command, place={place})\n"
+        )
+    monkeypatch.syspath_prepend(tmp_path)
+    import more_commands
+
+    app = typer.Typer()
+    add_subcommands(app, more_commands)
+    assert [command.name for command in app.registered_commands] == ["first", "later-one"]
+    assert Path(more_commands.__file__).parent == folder

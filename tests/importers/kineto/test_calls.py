@@ -1,0 +1,261 @@
+"""Which ranges are calls, and their stage, step, branch and name."""
+
+from __future__ import annotations
+
+import pytest
+
+from profiler.errors import InputError
+
+from .traces import DECODE, ENCODE_PROMPT, PIPELINE, STEP, Trace, calls, flux
+
+
+def test_a_pipeline_becomes_its_submodule_calls(tmp_path):
+    """Outermost modules and the VAE's decode are the calls, placed by the scheduler's steps."""
+    run = flux().imported(tmp_path)
+    assert calls(run) == [
+        ("text_encoder", "encode", "prompt", -1),
+        ("text_encoder_2", "encode", "prompt", -1),
+        ("transformer", "denoise", "cond", 0),
+        ("transformer", "denoise", "cond", 1),
+        ("vae", "decode", None, -1),
+    ]
+    assert run.calls["duration_ns"].to_list() == [20_000, 40_000, 60_000, 60_000, 300_000]
+    assert run.info.recording.steps_from == "scheduler"
+
+
+def test_stages_tile_the_pipeline_and_steps_end_with_the_scheduler(tmp_path):
+    """Encode ends with encode_prompt, a step with its scheduler step, decode with the pipeline."""
+    run = flux().imported(tmp_path)
+    begin = run.spans["start_ns"].min()
+    spans = [
+        (kind, step, (start - begin) // 1000, length // 1000)
+        for kind, step, start, length in run.spans.select(
+            "kind", "step", "start_ns", "duration_ns"
+        ).iter_rows()
+    ]
+    assert sorted(spans) == [
+        ("pipeline", -1, 0, 1000),
+        ("stage", -1, 0, 100),
+        ("stage", -1, 100, 400),
+        ("stage", -1, 500, 500),
+        ("step", 0, 150, 150),
+        ("step", 1, 300, 200),
+    ]
+
+
+def test_two_calls_a_step_are_the_two_branches(tmp_path):
+    """Guidance without batching calls the denoiser twice between two scheduler steps."""
+    run = flux(guided=True).imported(tmp_path)
+    assert [row[1:] for row in calls(run) if row[0] == "transformer"] == [
+        ("denoise", "cond", 0),
+        ("denoise", "uncond", 0),
+        ("denoise", "cond", 1),
+        ("denoise", "uncond", 1),
+    ]
+
+
+def test_a_second_pass_over_the_encoders_is_the_negative_prompt(tmp_path):
+    """Encoders of one class are told apart by instance, passes by order."""
+    trace = Trace()
+    trace.frame(PIPELINE, 0, 1000)
+    trace.frame(ENCODE_PROMPT, 10, 200)
+    for begin in (20, 100):
+        trace.module("CLIPTextModelWithProjection_0", begin, 10)
+        trace.module("CLIPTextModelWithProjection_1", begin + 20, 10)
+        trace.module("T5EncoderModel_0", begin + 40, 10)
+    trace.module("SD3Transformer2DModel_0", 300, 10)
+    trace.frame(STEP, 320, 10)
+    run = trace.imported(tmp_path)
+    assert calls(run) == [
+        ("text_encoder", "encode", "prompt", -1),
+        ("text_encoder_2", "encode", "prompt", -1),
+        ("text_encoder_3", "encode", "prompt", -1),
+        ("text_encoder", "encode", "negative_prompt", -1),
+        ("text_encoder_2", "encode", "negative_prompt", -1),
+        ("text_encoder_3", "encode", "negative_prompt", -1),
+        ("transformer", "denoise", "batched", 0),
+    ]
+
+
+def test_a_second_encode_prompt_is_the_negative_prompt(tmp_path):
+    """True guidance of FLUX and Qwen-Image encodes each prompt in an encode_prompt of its own."""
+    trace = flux(guided=True)
+    trace.frame(ENCODE_PROMPT, 101, 40)
+    trace.module("CLIPTextModel_0", 105, 10)
+    run = trace.imported(tmp_path)
+    assert calls(run)[2] == ("text_encoder", "encode", "negative_prompt", -1)
+
+
+@pytest.mark.parametrize(("batch", "branch"), [(1, "cond"), (2, "batched")])
+def test_a_doubled_batch_holds_both_branches(tmp_path, batch, branch):
+    """One call a step is `batched` where it has twice as many inputs as images are decoded."""
+    trace = flux()
+    for begin in (150, 350):
+        dims = [[batch, 16, 64, 64], [4, 16, 2, 2]]
+        trace.op("aten::conv2d", begin + 1, 5, **{"Input Dims": dims})
+    trace.op("aten::conv2d", 620, 5, **{"Input Dims": [[1, 16, 64, 64]]})
+    run = trace.imported(tmp_path)
+    assert {row[2] for row in calls(run) if row[0] == "transformer"} == {branch}
+
+
+@pytest.mark.parametrize("inner", [True, False])
+def test_a_compiled_denoiser_is_one_call_under_its_wrapper(tmp_path, inner):
+    """The wrapper of torch.compile is the call; its name is that of what it wraps."""
+    trace = Trace()
+    trace.frame(PIPELINE, 0, 1000)
+    trace.module("OptimizedModule_1", 20, 10)
+    for begin in (100, 200):
+        trace.module("OptimizedModule_0", begin, 50)
+        if inner:
+            trace.module("UNet2DConditionModel_0", begin + 5, 40)
+        else:
+            trace.frame("diffusers/models/unets/unet_2d_condition.py(9): forward", begin + 5, 40)
+        trace.frame(STEP, begin + 60, 10)
+    run = trace.imported(tmp_path)
+    assert calls(run) == [
+        ("text_encoder", "encode", "prompt", -1),
+        ("unet", "denoise", "cond", 0),
+        ("unet", "denoise", "cond", 1),
+    ]
+    assert run.calls["duration_ns"].to_list()[1:] == [50_000, 50_000]
+
+
+def test_a_controlnet_belongs_to_the_step_of_its_denoiser(tmp_path):
+    """What runs between scheduler steps denoises, the first time too."""
+    trace = Trace()
+    trace.frame(PIPELINE, 0, 1000)
+    trace.module("CLIPTextModel_0", 20, 10)
+    for begin in (100, 200):
+        trace.module("ControlNetModel_0", begin, 10)
+        trace.module("UNet2DConditionModel_0", begin + 20, 10)
+        trace.frame(STEP, begin + 40, 10)
+    assert calls(trace.imported(tmp_path))[1:] == [
+        ("controlnet", "denoise", "cond", 0),
+        ("unet", "denoise", "cond", 0),
+        ("controlnet", "denoise", "cond", 1),
+        ("unet", "denoise", "cond", 1),
+    ]
+
+
+def test_an_image_is_encoded_before_the_loop(tmp_path):
+    """Image-to-image calls the VAE's encode in the encode stage and an image encoder by name."""
+    trace = flux()
+    trace.frame(DECODE.replace("decode", "encode"), 105, 20)
+    trace.module("Encoder_0", 110, 10)
+    trace.module("CLIPVisionModelWithProjection_0", 130, 5)
+    run = trace.imported(tmp_path)
+    assert calls(run)[2:4] == [
+        ("vae", "encode", None, -1),
+        ("image_encoder", "encode", None, -1),
+    ]
+    assert run.spans.filter(run.spans["name"] == "encode")["duration_ns"].item() == 135_000
+
+
+def test_a_module_borrowed_from_a_submodule_is_no_call(tmp_path):
+    """A pipeline that applies an encoder's last norm itself does not get a further submodule."""
+    trace = flux()
+    trace.module("LayerNorm_3", 25, 5)
+    trace.module("LayerNorm_3", 42, 5)
+    assert len(trace.imported(tmp_path).calls) == 5
+
+
+def test_a_module_that_holds_the_pipeline_is_no_call(tmp_path):
+    """Where a module runs the whole pipeline, its children are the submodules."""
+    trace = flux()
+    trace.module("MyGenerator_0", -0.0, 1100)
+    assert calls(trace.imported(tmp_path)) == calls(flux().imported(tmp_path))
+
+
+def test_without_a_scheduler_steps_are_numbered_by_call_order(tmp_path):
+    """The most called module denoises, and the manifest says where the numbers come from."""
+    trace = flux()
+    trace.events = [event for event in trace.events if "scheduling" not in event["name"]]
+    run = trace.imported(tmp_path)
+    assert calls(run) == calls(flux().imported(tmp_path))
+    assert run.info.recording.steps_from == "call order"
+
+
+def test_a_learning_rate_scheduler_is_no_noise_scheduler(tmp_path):
+    """Training traces have `step` frames of schedulers too."""
+    trace = Trace()
+    for begin in (0, 100):
+        trace.module("ResNet_0", begin, 50)
+        trace.frame("torch/optim/lr_scheduler.py(133): step", begin + 60, 10)
+    run = trace.imported(tmp_path)
+    assert calls(run) == [("resnet", "denoise", "cond", 0), ("resnet", "denoise", "cond", 1)]
+    assert run.info.recording.steps_from == "call order"
+
+
+def test_a_single_encoder_needs_no_pipeline(tmp_path):
+    """A trace of one module gives one call and a pipeline span of its length."""
+    trace = Trace()
+    trace.module("T5EncoderModel_0", 100, 50)
+    run = trace.imported(tmp_path)
+    assert calls(run) == [("text_encoder", "encode", "prompt", -1)]
+    assert run.spans["duration_ns"].to_list() == [50_000, 50_000]
+
+
+def test_each_pipeline_call_has_its_own_steps(tmp_path):
+    """Two images in one trace are two pipeline spans, and steps begin anew."""
+    trace = flux()
+    for event in flux().events:
+        trace.events.append({**event, "ts": event["ts"] + 2000})
+    run = trace.imported(tmp_path)
+    assert [row[3] for row in calls(run)] == [-1, -1, 0, 1, -1] * 2
+    assert (run.spans["kind"] == "pipeline").sum() == 2
+
+
+def test_calls_outside_the_pipeline_count_to_it(tmp_path):
+    """A prompt encoded ahead and an image decoded afterwards belong to the pipeline call."""
+    trace = Trace()
+    trace.module("T5EncoderModel_0", 0, 10)
+    trace.frame(PIPELINE, 100, 100)
+    trace.module("FluxTransformer2DModel_0", 110, 10)
+    trace.frame(STEP, 130, 10)
+    trace.frame(DECODE, 300, 10)
+    run = trace.imported(tmp_path)
+    assert [row[:2] for row in calls(run)] == [
+        ("text_encoder", "encode"),
+        ("transformer", "denoise"),
+        ("vae", "decode"),
+    ]
+    assert run.spans.filter(run.spans["kind"] == "pipeline")["duration_ns"].item() == 310_000
+
+
+def test_a_recording_that_stops_in_the_loop_keeps_the_last_step(tmp_path):
+    """A denoiser call that no scheduler step follows is one more step, not decoding."""
+    trace = Trace()
+    for begin in (0, 100):
+        trace.module("FluxTransformer2DModel_0", begin, 50)
+        trace.frame(STEP, begin + 60, 10)
+    trace.module("FluxTransformer2DModel_0", 200, 50)
+    assert [row[1:] for row in calls(trace.imported(tmp_path))] == [
+        ("denoise", "cond", 0),
+        ("denoise", "cond", 1),
+        ("denoise", "cond", 2),
+    ]
+
+
+def test_steps_of_a_decoder_are_not_denoising_steps(tmp_path):
+    """A consistency decoder steps a scheduler of its own inside the call."""
+    trace = flux()
+    trace.frame(STEP, 700, 10)
+    assert calls(trace.imported(tmp_path)) == calls(flux().imported(tmp_path))
+
+
+def test_a_trace_without_stacks_says_how_to_record(tmp_path):
+    """Without module ranges nothing can be told apart, and the sentence says what to do."""
+    trace = Trace()
+    trace.op("aten::mm", 0, 10)
+    with pytest.raises(InputError, match=r"no nn\.Module ranges.*with_stack=True"):
+        trace.imported(tmp_path)
+    assert not (tmp_path / "traces").exists()
+
+
+def test_a_trace_of_an_empty_loop_is_refused(tmp_path):
+    """A module that holds nothing but scheduler steps is a pipeline without submodules."""
+    trace = Trace()
+    trace.module("MyGenerator_0", 0, 100)
+    trace.frame(STEP, 10, 10)
+    with pytest.raises(InputError, match="no submodule call"):
+        trace.imported(tmp_path)

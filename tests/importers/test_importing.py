@@ -1,0 +1,104 @@
+"""Choosing an importer by content, and the subcommand."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from profiler import importers
+from profiler.errors import InputError
+from profiler.importers import registry
+from profiler.importers.importer import Importer
+from profiler.importers.importing import import_trace
+
+from .kineto.traces import flux
+from .rbln.generator import Command, trace_bytes
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_a_kineto_trace_is_recognised(tmp_path, name):
+    """Plain and compressed files go to the same importer, which names the run after the file."""
+    bundle = import_trace(flux().write(tmp_path, name), tmp_path / "traces")
+    assert bundle == tmp_path / "traces" / "trace"
+    manifest = json.loads((bundle / "manifest.json").read_text())
+    assert manifest["producer"] == "kineto"
+    assert [entry["file"] for entry in manifest["calls"]] == [
+        "000_text_encoder.prompt.pb",
+        "001_text_encoder_2.prompt.pb",
+        "002_transformer.step000.pb",
+        "003_transformer.step001.pb",
+        "004_vae.decode.pb",
+    ]
+
+
+@pytest.mark.parametrize("text", ["{}", "[1, 2]", '{"answer": 42}', "hello", ""])
+def test_an_unknown_file_gets_the_list_of_formats(tmp_path, text):
+    """The sentence names the file and what is accepted."""
+    path = tmp_path / "odd.json"
+    path.write_text(text)
+    with pytest.raises(InputError, match=r"odd\.json is in no format.*torch\.profiler"):
+        import_trace(path, tmp_path)
+
+
+def test_a_missing_file_is_an_input_error(tmp_path):
+    """No traceback for a wrong path."""
+    with pytest.raises(InputError, match="cannot read"):
+        import_trace(tmp_path / "absent.json", tmp_path)
+
+
+def test_a_cut_gzip_is_left_to_its_importer(tmp_path):
+    """A file that is recognisable but cut is named as cut, not as unknown."""
+    path = flux().write(tmp_path, "trace.json.gz")
+    path.write_bytes(path.read_bytes()[:-20])
+    with pytest.raises(InputError, match="is cut"):
+        import_trace(path, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["../up", "a/b", "", "..", "a b"])
+def test_a_run_name_is_a_plain_name(tmp_path, name):
+    """Nothing is written outside the folder of bundles."""
+    with pytest.raises(InputError, match="cannot name a run"):
+        import_trace(flux().write(tmp_path), tmp_path / "traces", name)
+
+
+def test_a_file_name_becomes_a_plain_run_name(tmp_path):
+    """Characters that make trouble in paths become dashes."""
+    path = flux().write(tmp_path, "my trace (1).json")
+    assert import_trace(path, tmp_path / "traces").name == "my-trace-1"
+
+
+def test_the_subcommand_prints_the_bundle(cli, tmp_path):
+    """`profile-sd3 import FILE --out DIR --name RUN` prints where the bundle is."""
+    traces = tmp_path / "traces"
+    code, text, error = cli("import", flux().write(tmp_path), "--out", traces, "--name", "mine")
+    assert code == 0, error
+    assert text == f"{traces / 'mine'}\n"
+
+
+def test_options_choose_an_importer_where_none_recognises_the_file(tmp_path):
+    """A file of RBLN's without a track that tells it is read where its options are given."""
+    path = tmp_path / "rbln_20260902_012906319_0.pb"
+    path.write_bytes(trace_bytes([[Command(0, "Host", "0_linear_1_0", 0, 1, 1)]]))
+    with pytest.raises(InputError, match="in no format that can be imported"):
+        import_trace(path, tmp_path / "traces")
+    bundle = import_trace(path, tmp_path / "traces", options={"skip": 0})
+    assert json.loads((bundle / "manifest.json").read_text())["producer"] == "rbln"
+
+
+def test_an_importer_that_fails_to_look_is_passed_over(tmp_path, monkeypatch):
+    """What it cannot cope with may be another's file."""
+    broken = Importer("broken", "nothing", lambda path, head: bool(head[10**9]), read=print)
+    there = registry.built_in()
+    monkeypatch.setattr(registry, "built_in", lambda: (broken, *there))
+    assert registry.choose([flux().write(tmp_path)], {}).name == "kineto"
+
+
+def test_importers_are_found_by_their_folders():
+    """Each folder of the package is one, with words for what it accepts and codes."""
+    folders = {path.parent.name for path in Path(importers.__file__).parent.glob("*/__init__.py")}
+    assert {importer.name for importer in registry.built_in()} == folders
+    for importer in registry.built_in():
+        assert importer.accepts in registry.accepted()
+        assert "timeline" in importer.capabilities

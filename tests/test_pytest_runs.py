@@ -1,0 +1,74 @@
+"""How tests run: what is left out, and that a run ends where one of its processes dies."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+_ROOT = Path(__file__).parents[1]
+_MARKED = """
+import pytest
+
+def test_short():
+    pass
+
+@pytest.mark.nightly
+def test_long():
+    pass
+"""
+_DIES = """
+import os, signal, time
+from pathlib import Path
+
+def test_dies():
+    child = os.fork()
+    if child == 0:
+        time.sleep(600)
+        os._exit(0)
+    Path("child").write_text(str(child))
+    os.kill(os.getpid(), signal.SIGKILL)
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "runs"), [((), "test_short"), (("-m", "nightly"), "test_long")]
+)
+def test_what_is_nightly_runs_where_asked_for(tmp_path, options, runs) -> None:
+    """A test marked as nightly is left out, unless one asks for those."""
+    (tmp_path / "test_marked.py").write_text(_MARKED, encoding="utf-8")
+    settings = ("-c", str(_ROOT / "pyproject.toml"), "--rootdir", ".", "-n", "0", "-rA")
+    command = [sys.executable, "-m", "pytest", *settings, *options, "test_marked.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    assert f"PASSED test_marked.py::{runs}" in done.stdout
+    assert "1 passed, 1 deselected" in done.stdout
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
+def test_a_forked_child_does_not_keep_the_run_waiting(tmp_path: Path) -> None:
+    """A process of pytest-xdist that is killed ends the run and is named, though a child that it
+    forked lives on."""
+    (tmp_path / "test_dies.py").write_text(_DIES, encoding="utf-8")
+    arguments = ("-p", "tests.conftest", "-n", "1", "--max-worker-restart=0", "-c", os.devnull)
+    command = [sys.executable, "-m", "pytest", *arguments, "--rootdir", ".", "test_dies.py"]
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    try:
+        done = subprocess.run(
+            command,
+            cwd=tmp_path,
+            env=environment | {"PYTHONPATH": str(_ROOT)},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+    finally:
+        os.kill(int((tmp_path / "child").read_text()), signal.SIGKILL)
+    assert done.returncode == 1
+    assert "crashed while running 'test_dies.py::test_dies'" in done.stdout

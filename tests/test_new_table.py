@@ -9,7 +9,6 @@ from pathlib import Path
 
 import polars as pl
 import pytest
-from profiler.cli.analyze import analyze
 
 import profiler
 from profiler import analysis as package
@@ -17,6 +16,7 @@ from profiler.analysis import registry
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import markdown, register, registered, table_named, tables
 from profiler.analysis.table import FigureSpec, Table
+from profiler.cli.commands.analyze import analyze
 from profiler.errors import InputError
 from profiler.report.query.database import Database
 from profiler.report.query.listing import table_lines

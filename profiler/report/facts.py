@@ -9,11 +9,11 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from profiler.analysis.result import Analysis
-from profiler.events import DropKind, Loss
+from profiler.events import Loss
 from profiler.messages import Said, joined, said
 from profiler.report.headline import asynchronous
 from profiler.report.model import Fact, Group
-from profiler.report.sentences.worded import why_not
+from profiler.report.sentences.worded import label, why_not
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
 from profiler.trace.manifest_fields import AttributedTo, Attribution, Fields, Overhead, stated
@@ -23,7 +23,6 @@ __all__ = [
     "grouped",
     "grouped_by_name",
     "key_facts",
-    "loss_kind",
     "missing_lines",
     "named_value",
 ]
@@ -80,15 +79,15 @@ def _commands(analysis: Analysis) -> Fact:
 
 
 def _cost(overhead: Overhead) -> Fact:
-    share, label = overhead.share, said("Cost of tracing")
+    share, name = overhead.share, said("Cost of tracing")
     if share is None:
         if overhead.hooks_ns is None:
-            return Fact(label, said("not measured"), said("by the producer of this run"))
-        return Fact(label, said("not known"), how_known(overhead, stated=False))
+            return Fact(name, said("not measured"), said("by the producer of this run"))
+        return Fact(name, said("not known"), how_known(overhead, stated=False))
     event = overhead.operator_event_ns
     notes = [said("of {whole}", whole=share_of(overhead)), how_known(overhead, brief=True)]
     notes += [said("{time} a recorded operator", time=duration(event))] if event else []
-    return Fact(label, percent(share), joined(", ", notes))
+    return Fact(name, percent(share), joined(", ", notes))
 
 
 def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
@@ -132,28 +131,8 @@ def _residual(analysis: Analysis) -> Fact:
 def _losses(analysis: Analysis) -> Fact:
     if not analysis.losses:
         return Fact(said("Lost"), said("nothing"), said("all that was executed is here"))
-    kinds = joined(", ", map(loss_kind, sorted({loss.kind for loss in analysis.losses})))
+    kinds = joined(", ", map(label, sorted({loss.kind for loss in analysis.losses})))
     return Fact(said("Lost"), counted(len(analysis.losses), "record"), kinds, alert=True)
-
-
-_LOSS_KINDS = {
-    DropKind.TRUNCATED_FILE: said("truncated file"),
-    DropKind.DROPPED_EVENTS: said("dropped events"),
-    DropKind.UNTRACED_CALL: said("untraced call"),
-    DropKind.UNCLOSED_SLICE: said("unclosed slice"),
-    DropKind.MISSING_FILE: said("missing file"),
-    DropKind.CHANGED_FILE: said("changed file"),
-    DropKind.ABORTED_RUN: said("aborted run"),
-    DropKind.UNLABELLED_CALL: said("unlabelled call"),
-    DropKind.DOUBTFUL_LABEL: said("doubtful label"),
-    DropKind.AGGREGATE_MISMATCH: said("aggregate mismatch"),
-    DropKind.UNALIGNED_CLOCK: said("unaligned clock"),
-}
-
-
-def loss_kind(kind: DropKind) -> str:
-    """A kind of loss in words."""
-    return _LOSS_KINDS[kind]
 
 
 def missing_lines(losses: Iterable[Loss]) -> Iterator[str]:
@@ -162,7 +141,7 @@ def missing_lines(losses: Iterable[Loss]) -> Iterator[str]:
         number = count(loss.count) if loss.count >= 0 else said("unknown")
         yield said(
             "{kind} in {where}: {number} {unit}. {detail}",
-            kind=loss_kind(loss.kind),
+            kind=label(loss.kind),
             where=loss.where,
             number=number,
             unit=loss.unit,

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 
 from profiler.analysis.result import RunSummary
 from profiler.messages import said
-from profiler.report.facts import grouped, grouped_by_name, loss_kind, missing_lines
+from profiler.report.facts import grouped, grouped_by_name, missing_lines
 from profiler.report.model import Group, Part, ReportInput, SectionKind
 from profiler.report.provenance import TraceFile, trace_files
+from profiler.report.sentences.worded import label
 from profiler.report.units import count, counted, size
 from profiler.trace.manifest_fields import stated
 
@@ -31,7 +32,7 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     yield Group(said("Files"), tuple(map(_file, trace_files(of.source) if of.source else ())))
     losses = of.analysis.losses
     nothing = ((said("nothing"), said("all that was executed is in this report")),)
-    lost = zip((loss_kind(loss.kind) for loss in losses), missing_lines(losses), strict=True)
+    lost = zip((label(loss.kind) for loss in losses), missing_lines(losses), strict=True)
     yield Group(said("Lost"), tuple(lost) or nothing)
 
 

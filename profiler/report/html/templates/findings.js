@@ -33,7 +33,7 @@ function drawChooser(finding, choice) {
   if (focused) button.focus();
 }
 
-// What a finding names and the run has, as profiler/report/page/findings.py wrote it.
+// What a finding names and the run has, as profiler/report/html/findings.py wrote it.
 function pickOf({ dataset }, choice) {
   const pick = {};
   for (const dimension of DIMENSIONS) {

@@ -14,7 +14,7 @@ def _incomplete_trace(found: Finding) -> Words:
     return Words(
         title=said(
             "The trace lacks part of what ran: {kind} in {where}",
-            kind=given["worst_kind"].replace("_", " "),
+            kind=given["worst_kind"],
             where=given["worst_in"],
         ),
         hazard=said("Sums and shares are of what is left; idle time may be work not recorded."),

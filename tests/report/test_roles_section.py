@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from profiler.analysis.analyze import analyze
-from profiler.trace.manifest import RunInfo
 from tests.report.rendered import part_lines, printed
-from tests.runs import Command, make_call, make_run
+from tests.runs import Command, make_call, make_info, make_run
 
 
 def _text(classes):
@@ -16,7 +15,7 @@ def _text(classes):
         for at, (layer, duration) in enumerate(made)
     ]
     known = {"transformer": {"modules": classes}}
-    run = make_run([call], commands, info=RunInfo("capture", submodules=known))
+    run = make_run([call], commands, info=make_info("capture", submodules=known))
     return printed(analyze(run), 120)
 
 

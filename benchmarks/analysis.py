@@ -73,7 +73,7 @@ def parts(place: Path, folder: Path) -> Iterator[tuple[str, int]]:
     from profiler.analysis.inputs import Inputs
     from profiler.analysis.registry import tables
     from profiler.analysis.selection import Selection
-    from profiler.table.load import load
+    from profiler.sources.load import load
 
     run = load(place)
     commands = len(run.commands)

@@ -20,7 +20,7 @@ from load import write_run
 
 from profiler.analysis.comparison.compare import compare
 from profiler.analysis.comparison.measure import measure
-from profiler.table.load import load
+from profiler.sources.load import load
 
 
 def measured(bundle: Path, rounds: int) -> tuple[dict[str, list[float]], int, int]:

@@ -112,8 +112,8 @@ def write_run(parent: Path, commands: int) -> tuple[Path, int]:
 
 def write_parquet(bundle: Path, folder: Path) -> None:
     """The frames of a run as the peers read them."""
+    from profiler.sources.load import load
     from profiler.table import parquet
-    from profiler.table.load import load
 
     parquet.write_parquet(load(bundle), folder)
 
@@ -159,7 +159,7 @@ def _own(bundle: Path, folder: Path, timed: Callable[..., Any], way: str) -> Non
     from profiler.report.model import ReportInput
     from profiler.report.tables import write_csv_tables, write_parquet_tables
     from profiler.report.terminal.report import print_report
-    from profiler.table.load import load
+    from profiler.sources.load import load
 
     run = timed("load", lambda: load(bundle))
     if way != "reports":

@@ -30,26 +30,15 @@ from profiler.table.columns import (
     schema,
 )
 from profiler.table.frames import TraceFrames, trace_frames
-from profiler.table.parquet import is_parquet_run, read_parquet
 from profiler.table.run import Run
 from profiler.trace.bundle import HOST_NAME
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
-from profiler.trace.search import find_bundles
 
-__all__ = ["load", "load_bundle", "load_trace"]
+__all__ = ["load_bundle", "load_trace"]
 
 _OF_CALL = ("pipeline", "stage", "step")  # what commands have of their call
 _PIECE = 1 << 16  # rows; a frame of larger pieces is as fast as one of one piece
-
-
-def load(path: str | os.PathLike[str]) -> Run:
-    """Load the run at a file, a Parquet folder or the newest bundle of a folder. Raises InputError
-    where that cannot be. `sources.load` takes what importers recognise, too."""
-    place = Path(path)
-    if place.is_file():
-        return load_trace(place)
-    return read_parquet(place) if is_parquet_run(place) else load_bundle(find_bundles(place)[0])
 
 
 def load_bundle(directory: Path) -> Run:

@@ -2,7 +2,7 @@
 
 from profiler.analysis.analyze import analyze
 from profiler.events import DropKind, Loss
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.runs import Command, make_call, make_run, tiny_run, write_tiny_bundle
 
 

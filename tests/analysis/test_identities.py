@@ -18,7 +18,7 @@ from profiler.events import STAGES
 from profiler.importers.importing import import_trace
 from profiler.report.document import to_json
 from profiler.report.terminal.report import print_report
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus

@@ -14,7 +14,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.kinds import kinds_of
 from profiler.analysis.work.of_kinds import kind_work
 from profiler.importers.importing import import_trace
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.corpus import SD35, needs_corpus
 
 pytestmark = needs_corpus

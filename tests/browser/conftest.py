@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.run import Run
 from tests.browser.perfetto_ui import PerfettoUi, PortTakenError
 from tests.browser.report_page import ReportPage, opened, page_of

@@ -15,7 +15,7 @@ from profiler.report import units
 from profiler.report.html.page import write_html
 from profiler.report.palette import ROLE_COLOURS, submodule_colours
 from profiler.report.patterns import by_pattern
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.browser.report_page import (
     chips,
     choose,

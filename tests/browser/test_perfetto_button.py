@@ -12,7 +12,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.report.html.page import write_html
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.browser.report_page import opened
 
 pytestmark = pytest.mark.browser

@@ -14,7 +14,7 @@ from profiler.cli.main import app
 from profiler.report import units
 from profiler.report.html.page import write_html
 from profiler.report.html.timeline import extent
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.importers.kineto.traces import flux
 from tests.report.hostile import HOSTILE

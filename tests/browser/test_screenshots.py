@@ -8,7 +8,7 @@ from PIL import Image
 from profiler.analysis.analyze import analyze
 from profiler.analysis.comparison.compare import compare_runs
 from profiler.report.html.page import write_html
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.browser.goldens import GOLDENS, apart, sheet
 from tests.browser.report_page import opened, with_figures
 from tests.report.generated import write_generated_bundle

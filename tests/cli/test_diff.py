@@ -13,7 +13,7 @@ from rich.console import Console
 from profiler.analysis.comparison.measure import measure
 from profiler.analysis.comparison.side_by_side import Compared, compare_each
 from profiler.report.side_by_side import print_columns
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.parquet import write_parquet
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.command_line import refused

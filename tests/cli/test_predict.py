@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.parquet import write_parquet
 from tests.command_line import refused
 from tests.runs import write_tiny_bundle

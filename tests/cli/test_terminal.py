@@ -16,7 +16,7 @@ from rich.table import Table
 from profiler.analysis.analyze import analyze
 from profiler.cli.terminal import plain_characters, printable
 from profiler.report.terminal.report import print_report
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.cli.pty_command import PtyCommand
 from tests.graph.models import graph, save
 from tests.report.rendered import report_of

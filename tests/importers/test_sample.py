@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from profiler.table.load import load
+from profiler.sources.load import load
 
 SAMPLE = Path(__file__).parents[2] / "sample_traces" / "sd35_mi300x_cut"
 

@@ -6,7 +6,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.result import Analysis
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.run import Run
 from tests.report.generated import write_generated_bundle
 

@@ -12,7 +12,7 @@ from profiler.analysis.comparison.compare import compare_runs
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.report import figures
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.report.generated import write_generated_bundle
 
 

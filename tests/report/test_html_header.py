@@ -15,7 +15,7 @@ from profiler.report.html.body import body_of
 from profiler.report.html.header import header_html
 from profiler.report.html.page import html_page
 from profiler.report.provenance import TraceFile, embedded_trace, trace_files
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.report.rendered import report_of
 from tests.runs import Command, make_call, make_run, make_span, tiny_run, write_tiny_bundle
 

@@ -22,8 +22,8 @@ from profiler.report.html.page import html_page
 from profiler.report.html.table_json import table_json
 from profiler.report.patterns import pattern
 from profiler.report.views import table
+from profiler.sources.load import load
 from profiler.table.columns import Column
-from profiler.table.load import load
 from tests.report.generated import write_generated_bundle
 
 DIMENSIONS = {"stage", "submodule", "branch", "step", "device", "role", "operator"}

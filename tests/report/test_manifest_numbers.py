@@ -20,7 +20,7 @@ from profiler.errors import InputError
 from profiler.report.document import to_json
 from profiler.report.html.page import write_html
 from profiler.report.terminal.report import print_report
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.trace.manifest import read_manifest
 from tests.report.rendered import report_of
 from tests.runs import write_tiny_bundle

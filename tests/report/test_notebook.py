@@ -13,7 +13,7 @@ import pytest
 import profiler
 from profiler.report.notebook import as_html
 from profiler.report.sentences.findings.words import words
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.manifest import RunInfo
 from tests.trace.samples import small_bundle, small_calls

@@ -8,7 +8,7 @@ from msgspec import structs
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.events import DropKind, Loss
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import part_lines, printed, section_lines
 from tests.runs import (

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.parquet import write_parquet
 from profiler.trace import schema
 

@@ -14,9 +14,10 @@ from hypothesis import strategies as st
 
 import profiler
 from profiler.errors import InputError, MissingPackageError
+from profiler.sources.load import load
 from profiler.table import load as loading
 from profiler.table.columns import TABLES
-from profiler.table.load import load, load_bundle
+from profiler.table.load import load_bundle
 from profiler.table.run import Run
 from profiler.trace import schema, unpack
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME, BundleWriter, call_files

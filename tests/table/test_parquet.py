@@ -11,8 +11,8 @@ import pytest
 
 from profiler.errors import InputError, OutputError
 from profiler.events import NO_PIPELINE
+from profiler.sources.load import load
 from profiler.table.columns import TABLES
-from profiler.table.load import load
 from profiler.table.parquet import is_parquet_run, read_parquet, write_parquet
 from profiler.table.run import Run
 from tests.trace.samples import small_bundle

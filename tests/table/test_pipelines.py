@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from profiler.events import HOST_TRACK, NO_PIPELINE, ROOT_DEVICE, Track
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.manifest import RunInfo

@@ -9,8 +9,8 @@ import pandas as pd
 import polars as pl
 import pytest
 
+from profiler.sources.load import load
 from profiler.table import columns
-from profiler.table.load import load
 from profiler.table.run import Run
 from profiler.trace.bundle import HOST_NAME
 from tests.trace.samples import EPOCH_NS, small_bundle

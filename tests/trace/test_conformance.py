@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.trace.columns import ARG_KINDS, TraceColumns, TrackRow
 from profiler.trace.reader import read_trace
 from tests.corpus import PERFETTO_TESTS, needs_corpus

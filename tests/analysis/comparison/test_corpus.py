@@ -11,7 +11,7 @@ import pytest
 
 from profiler.analysis.comparison.compare import compare
 from profiler.analysis.comparison.measure import measure
-from profiler.table.load import load
+from profiler.sources.load import load
 
 SAMPLES = Path(__file__).resolve().parents[3] / "sample_traces"
 BUNDLES = sorted(path.parent.name for path in SAMPLES.glob("*/manifest.json"))

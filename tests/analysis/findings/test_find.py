@@ -16,8 +16,8 @@ from profiler.analysis.findings.rules import find
 from profiler.analysis.findings.table import findings_table
 from profiler.analysis.selection import Selection
 from profiler.importers.importing import import_trace
+from profiler.sources.load import load
 from profiler.table.columns import checked
-from profiler.table.load import load
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import PERFETTO_TESTS, SD35, needs_corpus
 from tests.runs import tiny_run

@@ -12,7 +12,7 @@ from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
 from profiler.report.predict_document import prediction_document
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.analysis.prediction.requested import WARM, stepped_run
 from tests.report.test_predict_text import _text
 

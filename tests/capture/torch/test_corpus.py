@@ -19,7 +19,7 @@ from profiler.capture.torch.events import session_events
 from profiler.capture.torch.ranges import CALL, MODULE
 from profiler.importers.importing import import_trace
 from profiler.kineto.trace_file import Args, Event, read_kineto
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 
 ALEXNET = CORPUS / "hta" / "benchmark_result_2869224_1695835535_trace.json.gz"

@@ -10,7 +10,7 @@ import pytest
 
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
-from profiler.table.load import load
+from profiler.sources.load import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 
 from .traces import calls

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.importers.importing import import_trace
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.run import Run
 
 BASE_NS = 1_700_000_000_000_000_000

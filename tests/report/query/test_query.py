@@ -18,7 +18,7 @@ from profiler.report.query.database import Database
 from profiler.report.query.files import write_answer
 from profiler.report.query.listing import answer_lines, table_lines
 from profiler.report.query.tables import tables_of_sql
-from profiler.table.load import load
+from profiler.sources.load import load
 from profiler.table.run import Run
 from tests.trace.samples import small_bundle
 

@@ -143,8 +143,8 @@ class TestAnotherPackage:
         assert run.calls["device"].to_list() == ["toy:3", "toy:3"]
         commands = run.commands.filter(run.commands["device"] == "toy:3")
         assert commands["layer"].to_list() == ["blocks.0.toy", "blocks.1.toy"] * 2
-        assert run.info.submodules["unet"]["weight_bytes"] == 4_096
-        assert run.info.overhead["operator_event_ns"] == 1.0
+        assert run.info.submodules["unet"].weight_bytes == 4_096
+        assert run.info.overhead.operator_event_ns == 1.0
         assert run.info.versions["toy-runtime"] == "1.5"
         assert "onnxruntime" in run.info.versions
         assert (run.losses, len(backends())) == ((), len(FOLDERS))  # none is installed here

@@ -250,7 +250,6 @@ def test_the_manifest_describes_bare_sessions(scripts):
         "gathering": {
             "device": "cpu:0",
             "activate_profiler": True,
-            "model": "",
             "weight_bytes": 0,
             "profiled_sessions": 1,
         },

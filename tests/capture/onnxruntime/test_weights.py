@@ -18,6 +18,7 @@ from profiler.capture.run_info import pipeline_facts
 from profiler.capture.weights import weight_bytes
 from profiler.errors import InputError
 from profiler.pipelines.tiny import default_model_folder
+from profiler.trace.manifest_fields import Submodule
 from tests.capture.onnx_pipelines import Part, Pipeline, gathering, opened, ways, weighted
 
 
@@ -151,7 +152,7 @@ def test_what_does_not_tell():
     assert weight_bytes(SimpleNamespace()) is None
     pipe = Pipeline(text_encoder=SimpleNamespace(forward=lambda x: x))
     assert pipeline_facts(pipe, Options()).submodules == {
-        "text_encoder": {"device": "cpu:0", "activate_profiler": True, "model": ""}
+        "text_encoder": Submodule(device="cpu:0", activate_profiler=True, model="")
     }
 
 
@@ -173,7 +174,7 @@ def test_facts_of_a_pipeline(tmp_path):
         vae=vae,
     )
     facts = pipeline_facts(pipe, Options()).submodules
-    known = {n: (f["weight_bytes"], f.get("shared_weight_bytes")) for n, f in facts.items()}
+    known = {n: (f.weight_bytes, f.shared_weight_bytes) for n, f in facts.items()}
     assert known == {
         "text_encoder": (1024, None),
         "transformer": (1024, 1024),

@@ -12,6 +12,6 @@ parts = b"".join(path.read_bytes() for path in (*calls, bundle / "host.pb"))
 assert (bundle / "merged.pb").read_bytes() == parts, "merged.pb is not the concatenation"
 branches = [call["branch"] for call in manifest["calls"][:6]]
 assert branches == ["prompt"] * 3 + ["negative_prompt"] * 3, branches
-assert manifest["losses"] == [], manifest["losses"]
+assert manifest.get("drops", []) == [], manifest["drops"]
 assert (bundle / "report.html").stat().st_size > 100_000
 print(f"bundle is whole: {len(calls)} call files, merged.pb of {len(parts):,} bytes")

@@ -1,5 +1,7 @@
 """Devices: busy, idle, and when nobody can tell."""
 
+import pytest
+
 from profiler.analysis.analyze import analyze
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
@@ -67,11 +69,8 @@ def test_weights_by_device():
     assert weights == {"rbln:0": 140, "rbln:1": None, "rbln:2": None}
 
 
-def test_weights_that_are_no_sizes():
-    """A manifest may hold anything."""
-    odd = [-1, True, "1", 1.5, 1 << 62, None, [], {}]
-    known = {str(i): {"device": "rbln:0", "weight_bytes": value} for i, value in enumerate(odd)}
-    known |= {"a": {"device": 3, "weight_bytes": 4}}
-    info = make_info(producer="test", submodules=known)
-    rows = _rows(make_run([make_call(0, "t", 0, 100)], info=info))
-    assert rows["rbln:0"]["weight_bytes"] is None
+@pytest.mark.parametrize("size", [-1, True, "1", 1.5, 1 << 62, [], {}])
+def test_weights_that_are_no_sizes_are_refused(size):
+    """No manifest says such a size, so none gets into a table."""
+    with pytest.raises(ValueError, match="weight_bytes"):
+        make_info(producer="test", submodules={"vae": {"weight_bytes": size}})

@@ -5,6 +5,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.predict import predict
@@ -13,6 +14,7 @@ from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
 from profiler.report.predict_document import prediction_document
 from profiler.sources.load import load
+from profiler.trace.manifest_fields import Device, Submodule
 from tests.analysis.prediction.requested import WARM, stepped_run
 from tests.report.test_predict_text import _text
 
@@ -22,11 +24,12 @@ _STEPS = [[("transformer", "cond", 300)]] * 3
 
 def _run(sizes=None, devices=("rbln:0", "rbln:1")):
     """All on rbln:0; `sizes` are weights by submodule."""
-    info = dataclasses.replace(
+    info = structs.replace(
         WARM,
-        devices={name: {} for name in devices},
+        devices={name: Device() for name in devices},
         submodules={
-            name: {"device": "rbln:0", "weight_bytes": size} for name, size in (sizes or {}).items()
+            name: Submodule(device="rbln:0", weight_bytes=size)
+            for name, size in (sizes or {}).items()
         },
     )
     return stepped_run([_STEPS], info=info)
@@ -40,11 +43,11 @@ def test_the_best_placement_does_not_depend_on_the_one_that_was_asked_for():
     """The transformer on hardware a tenth as fast as where it was measured: the search finds the
     way back, as it does from where it was measured."""
     run = load(SAMPLE)
-    info = dataclasses.replace(
+    info = structs.replace(
         run.info,
         devices={
-            "cpu:0": {"hardware": "fast", "cores": [0]},
-            "cpu:1": {"hardware": "slow", "cores": [1]},
+            "cpu:0": Device(hardware="fast", cores=(0,)),
+            "cpu:1": Device(hardware="slow", cores=(1,)),
         },
     )
     run = dataclasses.replace(run, info=info)

@@ -17,9 +17,10 @@ from profiler.analysis.prediction.simulation import simulate
 from profiler.analysis.prediction.targets import TargetDevice, placed, placement_of, target_devices
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
+from profiler.trace.manifest_fields import Device
 from tests.analysis.prediction.served import call, host, workload, workloads
 
-TWO = {"cpu:0": {"hardware": "EPYC", "cores": [0]}, "cpu:1": {"hardware": "EPYC", "cores": [1]}}
+TWO = {f"cpu:{core}": Device(hardware="EPYC", cores=(core,)) for core in range(2)}
 
 
 def everything_on_one(**known):
@@ -69,7 +70,7 @@ def test_other_hardware_goes_by_the_rates_of_what_bounds_each_operator():
             "busy_ns": [40, 10, 10, 99],
         }
     )
-    devices = {**TWO, "cuda:0": {"hardware": "H100"}}
+    devices = {**TWO, "cuda:0": Device(hardware="H100")}
     rates = {"cpu:0": profile(1e9, 4e9, 100), "cuda:0": profile(2e9, 2e9, 300)}
     (fast,) = targets(made, devices, ("cuda:0",), profiles=rates, roofline=operators)
     assert fast.factors == pytest.approx({"transformer": 70 / 60})
@@ -80,7 +81,7 @@ def test_other_hardware_goes_by_the_rates_of_what_bounds_each_operator():
 def test_other_hardware_without_rates_is_refused():
     """Nothing is predicted for a device whose rates nobody knows, and the search leaves it out."""
     made = everything_on_one()
-    devices = {**TWO, "cpu:1": {"hardware": "EPYC", "cores": [1, 2]}}
+    devices = {**TWO, "cpu:1": Device(hardware="EPYC", cores=(1, 2))}
     there = targets(made, devices)
     with pytest.raises(InputError, match="vae cannot be placed on cpu:1: cpu:1 is other hardware"):
         placed(made, {"vae": "cpu:1"}, there)

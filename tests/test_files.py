@@ -235,8 +235,8 @@ def test_a_scratch_folder_goes(tmp_path):
 _WRITE_MODES = frozenset("wax+")
 _OWN_FOLDERS = {  # what writes elsewhere, and why a name that is known does no harm there
     "capture/process.py": "appends to the journal that `record` made",
-    "capture/torch_cost.py": "into a temporary folder",
-    "capture/torch_cut.py": "into the work folder of the run",
+    "capture/torch/cost.py": "into a temporary folder",
+    "capture/torch/cut.py": "into the work folder of the run",
     "files.py": "is the writer",
     "graph/export/known.py": "into a new folder of its own",
     "graph/optimize/optimizers.py": "into a scratch folder",

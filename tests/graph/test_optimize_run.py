@@ -26,7 +26,7 @@ def test_layers_of_an_optimized_run(tmp_path):
     around = {layer.rsplit(".", n)[0] for layer in before for n in range(layer.count(".") + 1)}
     assert after <= before | around
     assert len(after) > 200
-    assert {known["share"] for known in runs[1].info.attribution.values()} == {1.0}
+    assert {known.share for known in runs[1].info.attribution.values()} == {1.0}
     fused = runs[1].commands.filter(pl.col("op_type").cast(pl.String) == "MultiHeadAttention")
     layers = fused["layer"].cast(pl.String).unique().sort().to_list()
     assert layers == [f"transformer_blocks.{n}.attn" for n in range(4)]

@@ -1,4 +1,4 @@
-"""Check the bundle of README's first command: 35 calls, merged, accounted for. Standard library."""
+"""Check the bundle of README's first command: 35 calls, merged, complete. Standard library."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ bundle = Path(sys.argv[1])
 manifest = json.loads((bundle / "manifest.json").read_text())
 calls = sorted(bundle.glob("[0-9][0-9][0-9]_*.pb"))
 assert len(calls) == len(manifest["calls"]) == 35, len(calls)
-parts = b"".join(path.read_bytes() for path in (*calls, bundle / "host.pb"))
+parts = b"".join(path.read_bytes() for path in (bundle / "host.pb", *calls))
 assert (bundle / "merged.pb").read_bytes() == parts, "merged.pb is not the concatenation"
 branches = [call["branch"] for call in manifest["calls"][:6]]
 assert branches == ["prompt"] * 3 + ["negative_prompt"] * 3, branches

@@ -37,7 +37,7 @@ SAMPLE = Path(__file__).parents[1] / "sample_traces" / "tiny_two_devices"
 ENCODERS, STEPS = 6, 28
 CALLS = [*range(ENCODERS), *(ENCODERS + step % 2 for step in range(STEPS)), ENCODERS + 2]
 PEERS = ("pandas", "polars")
-WAYS = ("load", "reports", "process", *PEERS)
+WAYS = ("load", "merged", "reports", "process", *PEERS)
 
 
 def repeated(trace: TraceColumns, call: Call, copies: int) -> CommandColumns:
@@ -138,7 +138,8 @@ def measured(way: str, bundle: Path, parquet: Path) -> dict[str, float]:
         if way in PEERS:
             _peer(way, parquet, timed)
         else:
-            _own(bundle, Path(folder) / "second", timed, way)
+            source = bundle / "merged.pb" if way == "merged" else bundle
+            _own(source, Path(folder) / "second", timed, way)
         return {**times, "peak": _memory("VmHWM") - before, "process": _memory("VmHWM")}
 
 
@@ -219,6 +220,8 @@ def show(result: dict[str, dict[str, float]]) -> None:
     commands, parts = result["run"]["commands"], dict(result["reports"])
     peak, process = parts.pop("peak"), parts.pop("process")
     print(f"\n{commands:,.0f} commands in 35 call files, {result['run']['bytes'] / 1e6:.1f} MB")
+    merged = result["merged"]["load"]
+    print(f"  load of merged.pb {merged:.2f} s, {commands / merged / 1e6:.2f} M commands/s")
     for name, seconds in parts.items():
         print(f"  {name:<12}{seconds:8.2f} s {1e9 * seconds / commands:10.0f} ns a command")
     print(f"  {'together':<12}{sum(parts.values()):8.2f} s")

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from profiler.pipelines.loading import load_components
-from profiler.pipelines.parts import Array, OnnxPart
+from profiler.pipelines.onnx_submodule import Array, OnnxPart
 from profiler.pipelines.prompts import (
     PromptEmbeddings,
     as_prompts,

@@ -88,9 +88,9 @@ def command_line() -> str:
 
     if str(REPOSITORY) not in sys.path:  # mkdocs is a program of its own
         sys.path.insert(0, str(REPOSITORY))
-    from profiler.cli.main import app
+    from profiler.cli.main import command_line
 
-    root: Any = typer.main.get_command(app)
+    root: Any = typer.main.get_command(command_line())
     lines = [
         "# Command line",
         "",

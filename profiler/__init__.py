@@ -14,7 +14,11 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from profiler.table.annotation import annotate_with
+
 if TYPE_CHECKING:
+    import polars as pl
+
     from profiler._version import __version__
     from profiler.analysis.result import Analysis
     from profiler.capture.profile import profile
@@ -78,4 +82,11 @@ def _show_in_notebooks() -> None:
         formatter.for_type_by_name(_HOME[name], name, as_html)
 
 
+def _annotated(run: Run) -> pl.DataFrame:
+    from profiler.analysis.annotation import annotated_commands
+
+    return annotated_commands(run)
+
+
+annotate_with(_annotated)
 _show_in_notebooks()

@@ -15,6 +15,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Literal, get_args
 
+from profiler.notes import Note
+
 __all__ = [
     "BRANCHES",
     "CALLS_TRACK",
@@ -26,13 +28,14 @@ __all__ = [
     "PIPELINE_TRACK",
     "ROLES",
     "ROOT_DEVICE",
+    "RUN_STAGE",
     "STAGES",
     "UNKNOWN",
     "Branch",
     "Call",
     "Category",
+    "Drop",
     "DropKind",
-    "Loss",
     "Role",
     "Span",
     "SpanKind",
@@ -40,7 +43,7 @@ __all__ = [
     "Track",
 ]
 
-Stage = Literal["encode", "denoise", "decode"]
+Stage = Literal["encode", "denoise", "decode", "run"]
 Branch = Literal["prompt", "negative_prompt", "cond", "uncond", "batched", "skip_layers"]
 """For whom a call works: an encoder for one of the prompts; the denoiser for the prompt (`cond`),
 the negative prompt (`uncond`), both at once (`batched`), or, in skip-layer guidance, once more for
@@ -57,12 +60,20 @@ Role = Literal[
     "resample",
     "rope",
     "residual",
+    "adapter",
+    "sampling",
+    "optimizer",
     "data_movement",
+    "collective",
+    "matmul",
+    "elementwise",
     "other",
 ]
+"""What an operator is for. `matmul` and `elementwise` are of what is known to compute that, and not
+for what."""
 SpanKind = Literal["pipeline", "stage", "step"]
 
-STAGES: tuple[str, ...] = get_args(Stage)
+STAGES: tuple[str, ...] = ("encode", "denoise", "decode")  # of diffusion
 BRANCHES: tuple[str, ...] = get_args(Branch)
 CATEGORIES: tuple[str, ...] = get_args(Category)
 ROLES: tuple[str, ...] = get_args(Role)
@@ -71,6 +82,8 @@ ROOT_DEVICE = "cpu:0"  # where the pipeline itself, and so all host work, runs
 PIPELINE_TRACK = "Pipeline"  # pipeline, stage and step spans, nested
 CALLS_TRACK = "Calls"  # one span a call, on each device
 HOST_TRACK = "Host"  # host work outside every call
+
+RUN_STAGE = "run"  # the only stage of a pipeline that is not diffusion
 
 NO_STEP = -1  # the step of everything outside `denoise`
 NO_CALL = -1  # the call of a command that belongs to none: host work of the pipeline itself
@@ -159,6 +172,7 @@ class DropKind(StrEnum):
     TRUNCATED_FILE = "truncated_file"  # cut or damaged; read up to its last whole packet
     MISSING_FILE = "missing_file"
     CHANGED_FILE = "changed_file"  # its size is not what the manifest says
+    DAMAGED_COPY = "damaged_copy"  # merged.pb, of calls that were read from their own files
     DROPPED_EVENTS = "dropped_events"  # the producer's buffer was full, or nothing places them
     UNCLOSED_SLICE = "unclosed_slice"  # begun and never ended
     ABORTED_RUN = "aborted_run"
@@ -188,15 +202,15 @@ _TIME_MISSING = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class Loss:
+class Drop:
     """Something that was executed but is not, or not fully, in the trace.
 
     `count` counts what was lost (events, bytes or calls: `unit` says which), `UNKNOWN` when nobody
-    can tell.
+    can tell. `detail` says what happened (`DropReason`).
     """
 
     kind: DropKind
     where: str
     count: int
     unit: str
-    detail: str
+    detail: Note

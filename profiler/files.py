@@ -154,7 +154,7 @@ def sync_directory(directory: Path) -> None:
 def not_writable(path: Path, error: OSError) -> OutputError:
     """What to tell the user of a file or folder that cannot be written."""
     reason = error.strerror or str(error)
-    remedy = "give a folder you may write to"
+    advice = "give a folder you may write to"
     if error.errno in _FULL:
-        remedy = "make room there, or give a folder elsewhere"
-    return OutputError(f"cannot write {path} ({reason}): {remedy}")
+        advice = "make room there, or give a folder elsewhere"
+    return OutputError(f"cannot write {path} ({reason}): {advice}")

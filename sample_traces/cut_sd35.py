@@ -15,8 +15,10 @@ from pathlib import Path
 
 from msgspec import structs
 
-from profiler.events import ROOT_DEVICE, DropKind, Loss, Track
+from profiler.drop_reasons import DropReason
+from profiler.events import ROOT_DEVICE, Drop, DropKind, Track
 from profiler.importers.importing import import_trace
+from profiler.notes import Note
 from profiler.trace.bundle import HOST_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, TraceColumns
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
@@ -44,7 +46,7 @@ def main() -> None:
 
 def _cut(whole: Path) -> Path:
     manifest = read_manifest(whole / MANIFEST_NAME)
-    losses: list[Loss] = []
+    drops: list[Drop] = []
     with BundleWriter.create(FOLDER, NAME) as bundle:
         for entry in manifest.calls:
             number = entry.call.index
@@ -55,8 +57,8 @@ def _cut(whole: Path) -> Path:
             lost = entry.commands - len(commands)
             if lost:
                 what = "host launches" if number in KEPT else "commands"
-                detail = f"{what} cut to keep this sample small"
-                losses.append(Loss(DropKind.DROPPED_EVENTS, entry.file, lost, "events", detail))
+                detail = Note.of(DropReason.OMITTED, what=what)
+                drops.append(Drop(DropKind.DROPPED_EVENTS, entry.file, lost, "events", detail))
         host = read_trace(whole / HOST_NAME)
         bundle.write_host(host.spans, _commands(host, {"launches", "shapes"}), ROOT_DEVICE)
         kept = tuple(entry.file for entry in manifest.calls if entry.call.index in KEPT)
@@ -64,7 +66,7 @@ def _cut(whole: Path) -> Path:
             manifest.info,
             command_line=("profile-sd3", "import", SOURCE.as_posix()),
             recording=structs.replace(manifest.info.recording or Recording(), commands_of=kept),
-            losses=tuple(losses),
+            drops=tuple(drops),
         )
         return bundle.finish(info)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 from collections import Counter
 
@@ -10,9 +11,9 @@ from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
 # Reproducible everywhere, and blind to how fast the machine is.
-settings.register_profile("project", deadline=None, derandomize=True)
-# Looks further: pytest --hypothesis-profile=thorough
-settings.register_profile("thorough", deadline=None, max_examples=5000)
+settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
+# Looks further, and elsewhere each time: pytest --hypothesis-profile=thorough (docs/nightly.md)
+settings.register_profile("thorough", deadline=None, max_examples=1000)
 settings.load_profile("project")
 
 # In CI nothing may be skipped for want of a package, a browser or a sample: see .ci/run.
@@ -28,6 +29,7 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    gc.disable()  # until all tests are collected: what that makes stays
     if hasattr(config, "workerinput"):
         os.register_at_fork(after_in_child=_Pipes(config).leave)
 
@@ -53,11 +55,21 @@ class _Pipes:
 
 class _Portions(LoadFileScheduling):
     """A process takes whole files, for what their fixtures make, and one all of tests/browser: only
-    one Perfetto UI can have the port from which it fetches traces."""
+    one Perfetto UI can have the port from which it fetches traces. So does one what takes the same
+    exported pipelines."""
 
     def _split_scope(self, nodeid):
         file = super()._split_scope(nodeid)
-        return "tests/browser" if file.startswith("tests/browser/") else file
+        if file.startswith("tests/browser/"):
+            return "tests/browser"
+        return "exported" if file in _OF_EXPORTED_PIPELINES else file
+
+
+_OF_EXPORTED_PIPELINES = (
+    "tests/graph/test_export_pipelines.py",
+    "tests/pipelines/test_packed_against_diffusers.py",
+)
+"""Files that take folders from tests/graph/export_sources.py."""
 
 
 _LONGEST = (
@@ -81,6 +93,17 @@ def pytest_collection_modifyitems(config, items):
         return (known[0], 0) if known else (len(_LONGEST), -sizes[item.path])
 
     items.sort(key=place)  # which leaves tests of one file in their order, and together
+
+
+_OBJECTS_BETWEEN_COLLECTIONS = 50_000  # Python's own: 700, each of which finds next to nothing
+
+
+def pytest_collection_finish(session):
+    """Thousands of collected tests and the libraries that they import live as long as the process:
+    looking through them for garbage again and again is a sixth of the time that tests take."""
+    gc.freeze()
+    gc.set_threshold(_OBJECTS_BETWEEN_COLLECTIONS, 20, 20)
+    gc.enable()
 
 
 def pytest_xdist_make_scheduler(config, log):

@@ -19,6 +19,7 @@ from typing import Any
 
 import polars as pl
 
+from profiler.drop_reasons import DropReason
 from profiler.events import (
     HOST_TRACK,
     NO_CALL,
@@ -26,10 +27,12 @@ from profiler.events import (
     NO_STEP,
     ROOT_DEVICE,
     Call,
-    Loss,
+    Drop,
     Span,
     Track,
 )
+from profiler.notes import Note
+from profiler.report.sentences.worded import worded
 from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
 from profiler.table.run import Run
 from profiler.trace.bundle import BundleWriter
@@ -48,6 +51,8 @@ __all__ = [
     "make_run",
     "make_span",
     "tiny_run",
+    "told",
+    "why",
     "write_tiny_bundle",
 ]
 
@@ -69,6 +74,18 @@ class Command:
     stage: str = ""
     step: int = NO_STEP
     pipeline: int = NO_PIPELINE
+    kernel: str = ""
+    module: str = ""
+
+
+def told(drop: Drop) -> str:
+    """What reports say happened, with plain blanks."""
+    return worded(drop.detail).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def why(text: str) -> Note:
+    """What happened to something dropped: an error of that text."""
+    return Note.of(DropReason.ERROR, error=text)
 
 
 def make_call(
@@ -169,7 +186,7 @@ def make_run(
     spans: Sequence[Span] = (),
     *,
     info: RunInfo | None = None,
-    losses: tuple[Loss, ...] = (),
+    drops: tuple[Drop, ...] = (),
 ) -> Run:
     """A run straight from values, without files."""
     of_call = {call.index: call for call in calls}
@@ -185,7 +202,7 @@ def make_run(
         flows=empty(FLOWS),
         spans=pl.DataFrame([_span_row(s) for s in spans], schema=schema(SPANS), orient="row"),
         info=info or RunInfo(producer="test"),
-        losses=losses,
+        drops=drops,
     )
 
 
@@ -214,7 +231,8 @@ def _command_row(command: Command, call: Call | None) -> tuple:
         command.category,
     )
     times = (EPOCH + command.start, command.duration)
-    return (*place, command.layer, 0, command.op_type or None, None, *times, *[None] * 4)
+    named = (command.layer, command.module or None, 0, command.op_type or None)
+    return (*place, *named, command.kernel or None, None, *times, *[None] * 4)
 
 
 def _span_row(span: Span) -> tuple:
@@ -237,12 +255,20 @@ def write_tiny_bundle(parent: Path, run_id: str = "20270115-080000-tiny", **info
         return bundle.finish(parse_info({**info_document(TINY_INFO), **info}))
 
 
+def write_empty_bundle(parent: Path, run_id: str) -> Path:
+    """Write a bundle of a run that ended before its first call."""
+    with BundleWriter.create(parent, run_id) as bundle:
+        bundle.write_host((), CommandBuilder().build(), ROOT_DEVICE)
+        return bundle.finish(TINY_INFO)
+
+
 def _builder(call: int) -> CommandBuilder:
     builder = CommandBuilder()
     for command in TINY_COMMANDS:
         if command.call == call:
             track = Track(command.device, command.track, command.category)
             where = {"stage": command.stage, "step": command.step} if call == NO_CALL else {}
+            where |= {"kernel": command.kernel, "module": command.module}
             start = EPOCH + command.start
             builder.add(track, command.layer, command.op_type, start, command.duration, **where)
     return builder

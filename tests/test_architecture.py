@@ -107,6 +107,15 @@ def test_import_contracts_bite(copy: Path, module: str, line: str) -> None:
     assert "BROKEN" in done.stdout
 
 
+@pytest.mark.parametrize("path", sorted((_PACKAGE / "cli").rglob("*.py")), ids=lambda p: p.stem)
+def test_functions_of_the_command_line_are_short(path: Path) -> None:
+    """Options are declared above a command's function, which hands values over: 40 lines."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
+    lines = {each.name: (each.end_lineno or 0) - each.lineno + 1 for each in functions}
+    assert {name: count for name, count in lines.items() if count > 40} == {}
+
+
 @pytest.mark.parametrize("name", _TOP)
 def test_every_part_is_under_contract(name: str) -> None:
     """A new part of the package must say on which side of the contracts it stands."""
@@ -188,8 +197,10 @@ def test_imports_are_light(statement: str, allowed: tuple[str, ...]) -> None:
 
 
 def test_no_module_without_a_subject() -> None:
-    """No module or folder is called after nothing: utils, common, misc, helpers."""
+    """No module or folder is called after nothing (utils, common, misc, helpers), or by a word that
+    nobody would search for."""
     empty = {"util", "utils", "common", "misc", "helper", "helpers"}
+    empty |= {"kinds", "parts", "surface", "say", "choice", "chosen"}
     assert [
         path for path in _tracked() if empty & {part.split(".")[0] for part in path.parts}
     ] == []

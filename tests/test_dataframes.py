@@ -11,19 +11,19 @@ import profiler
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import markdown, tables
 from profiler.analysis.selection import Selection
-from profiler.events import DropKind, Loss
-from tests.runs import tiny_run, write_tiny_bundle
+from profiler.events import Drop, DropKind
+from tests.runs import tiny_run, why, write_tiny_bundle
 
 REPOSITORY = Path(__file__).parents[1]
 PAGE = (REPOSITORY / "docs" / "tables.md").read_text(encoding="utf-8")
-LOSS = Loss(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+DROP = Drop(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", why("cut"))
 NAMES = [table.name for table in tables()]
-VALUES = ("losses", "findings")  # attributes that are tuples of values
+VALUES = ("drops", "findings")  # attributes that are tuples of values
 
 
 @pytest.fixture(scope="module")
 def analysis():
-    return profiler.analyze(tiny_run(losses=(LOSS,)))
+    return profiler.analyze(tiny_run(drops=(DROP,)))
 
 
 def test_page_is_what_the_declarations_say():
@@ -32,12 +32,12 @@ def test_page_is_what_the_declarations_say():
 
 
 def test_tables_are_those_of_the_attributes(analysis):
-    """`tables()` has every table by name, and the losses as a frame."""
+    """`tables()` has every table by name, and the drops as a frame."""
     found = analysis.tables()
     assert list(found) == NAMES
     assert all(found[name] is getattr(analysis, name) for name in NAMES if name not in VALUES)
-    assert found["losses"].rows() == [
-        ("truncated_file", "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+    assert found["drops"].rows() == [
+        ("truncated_file", True, "vae.pb", 7, "bytes", '[{"code": "error", "error": "cut"}]')
     ]
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Iterator
+from dataclasses import fields, replace
 from pathlib import Path
 
 import polars as pl
@@ -14,10 +15,19 @@ import profiler
 from profiler import analysis as package
 from profiler.analysis import registry
 from profiler.analysis.inputs import Inputs
-from profiler.analysis.registry import markdown, register, registered, table_named, tables
+from profiler.analysis.registry import (
+    TAKEN,
+    markdown,
+    register,
+    registered,
+    table_named,
+    tables,
+)
+from profiler.analysis.result import Analysis
 from profiler.analysis.table import FigureSpec, Table
 from profiler.cli.commands.analyze import analyze
 from profiler.errors import InputError
+from profiler.report.document import document as to_document
 from profiler.report.query.database import Database
 from profiler.report.query.listing import table_lines
 from profiler.table.columns import Column
@@ -226,3 +236,25 @@ def test_tables_declare_what_they_read(table: Table) -> None:
     inputs = _Recording()
     inputs.table(table.name)
     assert inputs.asked == set(table.reads)
+
+
+@pytest.mark.parametrize(
+    ("changed", "why"),
+    [
+        ({"section": "no such"}, "'longest_calls' belongs to section 'no such', which is none"),
+        ({"figure": FigureSpec("no_such", {})}, "a figure of kind 'no_such', which no module"),
+    ],
+)
+def test_what_no_report_could_show_is_refused(changed: dict[str, object], why: str) -> None:
+    """A table of an unknown section, or with a figure that nobody draws, is an error, not a gap."""
+    with registered(replace(LONGEST_CALLS, **changed)), pytest.raises(ValueError, match=why):
+        page_of(tiny_run())
+
+
+def test_names_that_mean_something_else_are_refused() -> None:
+    """Attributes of an analysis, and keys of its document, that are no tables."""
+    document = to_document(profiler.analyze(tiny_run()))
+    names = {table.name for table in tables()}
+    assert ({field.name for field in fields(Analysis)} | set(document)) - names == TAKEN
+    with pytest.raises(ValueError, match="no table can be called 'run'"):
+        register(replace(LONGEST_CALLS, name="run"))

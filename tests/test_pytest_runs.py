@@ -21,6 +21,15 @@ def test_short():
 def test_long():
     pass
 """
+_TELLS = """
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items):
+    for item in items:
+        marked = item.get_closest_marker("nightly") is not None
+        print("collected", item.nodeid.partition("::")[0], marked)
+"""
 _DIES = """
 import os, signal, time
 from pathlib import Path
@@ -47,6 +56,32 @@ def test_what_is_nightly_runs_where_asked_for(tmp_path, options, runs) -> None:
     assert done.returncode == 0, done.stdout
     assert f"PASSED test_marked.py::{runs}" in done.stdout
     assert "1 passed, 1 deselected" in done.stdout
+
+
+def test_what_is_nightly_has_a_short_case(tmp_path: Path) -> None:
+    """Sweeps are marked, those of capture among them, and no module is left without a test that
+    always runs."""
+    modules = [
+        path.relative_to(_ROOT).as_posix()
+        for path in sorted((_ROOT / "tests").rglob("test_*.py"))
+        if "mark.nightly" in path.read_text("utf-8") and path != Path(__file__)
+    ]
+    (tmp_path / "tells.py").write_text(_TELLS, encoding="utf-8")
+    settings = ("-p", "tells", "-n", "0", "--collect-only", "-qq", "-s", *modules)
+    done = subprocess.run(
+        [sys.executable, "-m", "pytest", *settings],
+        cwd=_ROOT,
+        env={**os.environ, "PYTHONPATH": str(tmp_path)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    told = [line.split()[1:] for line in done.stdout.splitlines() if line.startswith("collected ")]
+    assert told, done.stdout + done.stderr
+    nightly = {module for module, marked in told if marked == "True"}
+    assert "tests/capture/test_killed.py" in nightly
+    assert nightly == {module for module, _ in told}
+    assert nightly == {module for module, marked in told if marked == "False"}
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")

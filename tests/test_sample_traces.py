@@ -20,7 +20,7 @@ def test_every_trace_loads_whole(path):
     """Each single file holds at least a call or a span, and nothing of it is cut."""
     run = profiler.load(path)
     assert len(run.calls) or len(run.spans)
-    assert run.losses == ()
+    assert run.drops == ()
 
 
 @pytest.mark.parametrize("bundle", BUNDLES, ids=lambda path: path.name)

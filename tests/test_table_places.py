@@ -10,6 +10,7 @@ has such a column.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -17,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from profiler.analysis.registry import tables
+from profiler.report.build import section_kinds
 
 _PACKAGE = Path(__file__).parents[1] / "profiler"
 _ANALYSIS = _PACKAGE / "analysis"
@@ -24,28 +26,6 @@ _SECTIONS = _PACKAGE / "report" / "sections"
 _MAKERS = frozenset({"analyze", "analyze_run", "assembled"})
 _BY_NAME = frozenset({"table", "to_pandas", "describe", "table_named"})
 _TABLES = {table.name: table for table in tables()}
-
-# Report modules that are given an analysis instead of its tables; only ever shorter.
-_NOT_YET_SECTIONS = frozenset(
-    {
-        "report/charts/blocks.py",
-        "report/charts/critical_path.py",
-        "report/charts/devices.py",
-        "report/charts/idle.py",
-        "report/charts/memory.py",
-        "report/charts/operators.py",
-        "report/charts/roles.py",
-        "report/charts/roofline.py",
-        "report/charts/stages.py",
-        "report/charts/step_bars.py",
-        "report/charts/step_matrix.py",
-        "report/charts/steps.py",
-        "report/excerpts.py",
-        "report/headline.py",
-        "report/html/page.py",
-        "report/notebook.py",
-    }
-)
 
 
 @cache
@@ -152,6 +132,8 @@ def _references(path: Path) -> Iterator[str]:
                 yield node.attr
         elif isinstance(node, ast.Call) and _last_name(node.func) in _BY_NAME and node.args:
             yield from _constant(node.args[0])
+        elif isinstance(node, ast.Compare):
+            yield from _compared_names(node)
         elif isinstance(node, ast.Subscript):
             whole = isinstance(node.value, ast.Call) and _last_name(node.value.func) == "tables"
             yield from (
@@ -159,6 +141,14 @@ def _references(path: Path) -> Iterator[str]:
                 for name in _constant(node.slice)
                 if whole or _last_name(node.value) == "frames" or name in _distinct_keys()
             )
+
+
+def _compared_names(node: ast.Compare) -> Iterator[str]:
+    """Of `table.name == "roles"` the name."""
+    sides = (node.left, *node.comparators)
+    if any(isinstance(side, ast.Attribute) and side.attr == "name" for side in sides):
+        for side in sides:
+            yield from _constant(side)
 
 
 def _constant(node: ast.expr) -> Iterator[str]:
@@ -196,16 +186,41 @@ def _strangers(path: Path) -> set[str]:
 
 
 # Members of `Analysis` that are values, under the names of the tables that have a row of each.
-_VALUES = frozenset({"findings", "losses"})
+_VALUES = frozenset({"findings", "drops"})
+
+
+def test_a_table_is_shown_in_the_section_that_it_declares() -> None:
+    """What a section names is declared to be of it, so that a reader of either finds the other."""
+    for kind in section_kinds():
+        elsewhere = {name: _TABLES[name].section for name in kind.tables}
+        if kind.key != "calls":  # the operators of a call are a cut of those of the run
+            assert set(elsewhere.values()) <= {kind.key}, (kind.key, elsewhere)
+
+
+def test_no_table_is_a_special_case() -> None:
+    """Nobody asks whether a table is the one of that name, findings and drops included."""
+    named = {
+        (str(path.relative_to(_PACKAGE)), name)
+        for path in _modules()
+        for node in ast.walk(_tree(path))
+        if isinstance(node, ast.Compare)
+        for name in _compared_names(node)
+    }
+    assert named == set()
+
+
+@pytest.mark.parametrize("name", ["main.js", "findings.js"])
+def test_no_table_of_the_page_is_a_special_case(name: str) -> None:
+    """What a row leads to its table says (`TableView.opens`): scripts compare no key of one."""
+    text = (_PACKAGE / "report" / "html" / "templates" / name).read_text(encoding="utf-8")
+    assert re.findall(rf"\btables\.({'|'.join(_TABLES)})\b|\bkey === ", text) == []
+    assert re.findall(r"\]\.includes\(key\)", text) == []
 
 
 @pytest.mark.parametrize("path", _modules(), ids=lambda path: str(path.relative_to(_PACKAGE)))
 def test_a_table_is_named_where_it_is_declared(path: Path) -> None:
     """In its folder, in folders that declare to read it, in report sections, and nowhere else."""
     found = _strangers(path) - _VALUES
-    if str(path.relative_to(_PACKAGE)) in _NOT_YET_SECTIONS:
-        assert found, "it names no table any more: take it off the list"
-        return
     assert not found, "declare it in `reads`, or in READS of a module of the folder"
 
 
@@ -226,6 +241,7 @@ def test_what_is_declared_is_read() -> None:
         ("of.table('roles')", {"roles"}),
         ("a.tables()['calls']", {"calls"}),
         ("frame['calls']", set()),
+        ("table.name == 'roles'", {"roles"}),
         ("document['fusions']", {"fusions"}),
     ],
 )

@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from profiler.analysis.batches import Codes, Times, batches
 from profiler.events import CATEGORIES
+from profiler.table.batches import Codes, Times, batches
 
 __all__ = [
     "HOST",
+    "SYNC",
     "CommandArrays",
     "dense_codes",
     "ends",
     "physical_codes",
     "positions",
+    "queue_codes",
     "text_codes",
 ]
 
 HOST = CATEGORIES.index("host")
+SYNC = CATEGORIES.index("sync")
+_OF_STREAM = r" (memcpy|copy|collectives)$"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -103,3 +108,13 @@ def dense_codes(codes: Codes, limit: int) -> tuple[Codes, Codes]:
     for rows in batches(len(codes)):
         codes[rows] = table[codes[rows]]
     return values, codes
+
+
+def queue_codes(track: pl.Series) -> tuple[Codes, int]:
+    """A number for the queue of each track, and how many numbers there are: kernels of a stream and
+    its copies are on tracks of their own, and in one queue."""
+    codes, names = text_codes(track)
+    queues = [re.sub(_OF_STREAM, "", name) for name in names]
+    number = {name: place for place, name in enumerate(dict.fromkeys(queues))}
+    table = np.array([*(number[name] for name in queues), len(number)], dtype=np.int32)
+    return table[codes], len(number) + 1

@@ -7,7 +7,9 @@ from datetime import UTC, datetime
 
 from profiler.analysis.accounting.tables import accounting
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.inputs import Inputs
+from profiler.analysis.inputs import Inputs, command_kinds
+from profiler.analysis.partials import Partials
+from profiler.analysis.registry import table_named
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.roles.tables import kind_roles
 from profiler.analysis.roofline.tables import profiles
@@ -15,7 +17,7 @@ from profiler.analysis.run_settings import run_settings
 from profiler.analysis.steps.tables import summary
 from profiler.table.run import Run
 
-__all__ = ["assembled"]
+__all__ = ["assembled", "partials_of"]
 
 _TIME_OF_DAY = 946_684_800_000_000_000  # 2000-01-01: clocks that count from boot stay below
 
@@ -30,10 +32,22 @@ def assembled(of: Inputs, names: Iterable[str], findings: tuple[Finding, ...] = 
         device_profiles=profiles(of),
         kinds=of.kinds,
         kind_roles=kind_roles(of),
-        losses=of.run.losses,
+        drops=of.run.drops,
         findings=findings,
         frames=frames,
     )
+
+
+def partials_of(run: Run, analysis: Analysis) -> dict[str, tuple[Partials, ...]]:
+    """What the tables of `analysis`, made of `run`, are combined from, by table; tables that a
+    selection does not combine are left out."""
+    of = Inputs(run, analysis.run.selection, (), {})
+    of.know(command_kinds, analysis.kinds)
+    of.know(kind_roles, analysis.kind_roles)
+    known = [table_named(name) for name in analysis.frames]
+    for table in known:
+        of.know(table.frame, analysis.frames[table.name])
+    return {table.name: table.partials(of) for table in known if table.partials is not None}
 
 
 def _summary(inputs: Inputs) -> RunSummary:

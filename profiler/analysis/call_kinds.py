@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.batches import Codes, Times, counts, is_sorted
-from profiler.analysis.kinds import Kinds
+from profiler.analysis.distinct_commands import Kinds
+from profiler.table.batches import Codes, Times, counts, is_sorted
 
 __all__ = ["CallKinds", "rows_by_call"]
 

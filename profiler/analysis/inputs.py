@@ -20,8 +20,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.axis import Axis
 from profiler.analysis.call_kinds import CallKinds
-from profiler.analysis.kinds import Kinds, kinds_of
+from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.registry import table_named
 from profiler.analysis.selection import Selection, select
@@ -30,7 +31,7 @@ from profiler.table.run import Run
 if TYPE_CHECKING:
     from profiler.analysis.roofline.device_profiles import DeviceProfile
 
-__all__ = ["Inputs", "shared"]
+__all__ = ["Inputs", "command_kinds", "shared"]
 
 _Value = TypeVar("_Value")
 
@@ -43,6 +44,12 @@ def shared(make: Callable[[Inputs], _Value]) -> Callable[[Inputs], _Value]:
         return of.once(make)
 
     return once
+
+
+@shared
+def command_kinds(of: Inputs) -> Kinds:
+    """The kinds of the selected commands."""
+    return kinds_of(of.calls, of.frame, of.commands.call)
 
 
 class Inputs:
@@ -76,6 +83,10 @@ class Inputs:
         value: _Value = self._made[make]
         return value
 
+    def know(self, make: Callable[[Inputs], _Value], value: _Value) -> None:
+        """Take `value` for what `make`, `shared` or the frame of a table, would make."""
+        self._made[getattr(make, "__wrapped__", make)] = value
+
     def table(self, name: str) -> pl.DataFrame:
         """A table of the registry, in its order. Raises InputError where there is none."""
         return self.once(table_named(name).frame)
@@ -102,8 +113,12 @@ class Inputs:
 
     @property
     @shared
+    def axis(self) -> Axis:
+        return Axis.of(self.run, self.pipelines)
+
+    @property
     def kinds(self) -> Kinds:
-        return kinds_of(self.calls, self.frame, self.commands.call)
+        return command_kinds(self)
 
     @property
     @shared

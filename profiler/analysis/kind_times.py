@@ -9,9 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.batches import Codes, Times, batches, is_sorted
-from profiler.analysis.intervals import reaches
-from profiler.analysis.kinds import Kinds
+from profiler.analysis.distinct_commands import Kinds
+from profiler.table.batches import Codes, Times, batches, is_sorted
+from profiler.table.intervals import reaches
 
 __all__ = ["KindTimes", "kind_times"]
 
@@ -28,7 +28,7 @@ class KindTimes:
     kind: Codes
     device: Codes
     commands: Times
-    busy_ns: Times
+    total_ns: Times
     wait_ns: Times
 
 

@@ -11,12 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import ends, positions
-from profiler.analysis.batches import Codes, Times
+from profiler.analysis.arrays import CommandArrays, ends, positions
 from profiler.events import NO_PIPELINE
+from profiler.table.batches import Codes, Times
 from profiler.table.run import Run
 
-__all__ = ["PipelineCalls", "step_keys"]
+__all__ = ["PipelineCalls", "call_groups", "step_keys"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,6 +58,11 @@ class PipelineCalls:
         """The place in `numbers` of each row's pipeline call, -1 for none."""
         return positions(self.number_of(frame), self.numbers)
 
+    @property
+    def apart(self) -> bool:
+        """Whether what belongs to which is known: the run says so, or they follow each other."""
+        return len(self.numbers) > 0 and (self.known or not self.overlapping().any())
+
     def overlapping(self) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
         """Whether each pipeline call ran at the same time as another, bool [p]."""
         first = np.full(len(self.numbers), np.iinfo(np.int64).max)
@@ -81,3 +86,17 @@ def step_keys(pipeline: Codes, step: Codes) -> Times:
     the upper, the step in the lower 32 bits. `NO_STEP` is one below the call's first."""
     keys: Times = (pipeline.astype(np.int64) << 32) + step
     return keys
+
+
+def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Codes:
+    """The call of each command of `frame`, whose arrays are `commands`, as its row in `calls`;
+    behind all calls, the pipeline call and step of work of none."""
+    of_call = commands.call
+    group = np.where(of_call >= 0, of_call, np.int32(len(calls) + 1) + commands.step)
+    last = frame["pipeline"].max()
+    if isinstance(last, int) and last > 0:
+        free = np.flatnonzero(of_call < 0)
+        pipeline = frame["pipeline"].gather(free).to_numpy()
+        _, place = np.unique(step_keys(pipeline, commands.step[free]), return_inverse=True)
+        group[free] = len(calls) + place
+    return group

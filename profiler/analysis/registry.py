@@ -19,9 +19,17 @@ from profiler.analysis.table import Table
 from profiler.errors import InputError
 from profiler.table.columns import column_rows
 
-__all__ = ["forget", "markdown", "register", "registered", "table_named", "tables"]
+__all__ = ["TAKEN", "forget", "markdown", "register", "registered", "table_named", "tables"]
 
 _MODULE = "tables"
+TAKEN = frozenset(
+    (
+        *("accounting", "device_profiles", "frames", "kind_roles", "kinds", "run", "step_summary"),
+        *("step_outliers_total", "version"),
+    )
+)
+"""Names that no table may have: attributes of an `Analysis` or keys of `--json` that are something
+else."""
 
 
 def tables() -> tuple[Table, ...]:
@@ -44,6 +52,7 @@ def register(*added: Table) -> None:
     for table in added:
         if table.name in known:
             raise ValueError(f"there is a table {table.name!r} already")
+        _refuse_taken(table)
         known[table.name] = table
 
 
@@ -73,8 +82,14 @@ def _by_name() -> dict[str, Table]:
         for table in importlib.import_module(module).TABLES:
             if table.name in found:
                 raise ValueError(f"two tables are called {table.name!r}")
+            _refuse_taken(table)
             found[table.name] = table
     return found
+
+
+def _refuse_taken(table: Table) -> None:
+    if table.name in TAKEN:
+        raise ValueError(f"no table can be called {table.name!r}: that is something else")
 
 
 def markdown() -> str:

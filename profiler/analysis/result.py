@@ -1,6 +1,6 @@
 """What an analysis finds: tables and small frozen values, the input of every report.
 
-Times are int64 nanoseconds; shares, efficiencies and utilizations are ratios (1.0 is all of it).
+Times are int64 nanoseconds; shares and utilizations are ratios (1.0 is all of it).
 Each table is declared in the folder of its question; `profiler.analysis.registry` has them all.
 """
 
@@ -13,14 +13,15 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
+from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.kinds import Kinds
 from profiler.analysis.registry import table_named
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.selection import Selection
 from profiler.analysis.steps.summary import StepSummary
 from profiler.errors import InputError
-from profiler.events import Loss
+from profiler.events import Drop
+from profiler.notes import Note
 from profiler.table.pandas_frames import to_pandas
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -41,7 +42,8 @@ __all__ = ["Analysis", "RunSummary"]
 
 @dataclass(frozen=True, slots=True)
 class RunSummary:
-    """What ran, as the run's producer told it (`RunInfo`); `settings` with those that differ.
+    """What ran, as the run's producer told it (`RunInfo`); `settings` with notes
+    (`SettingNote`) of those that differ.
 
     `started` is the UTC time of the first event, ISO 8601 to the second, "" where the trace's
     clock is not the time of day. `calls`, `traced_calls` (with `ops_traced`) and `commands` count
@@ -58,7 +60,7 @@ class RunSummary:
     hardware: Hardware
     devices: Mapping[str, Device]
     submodules: Mapping[str, Submodule]
-    settings: Mapping[str, Setting]
+    settings: Mapping[str, Setting | Note]
     recording: Recording | None
     overhead: Overhead
     warmup: Warmup | None
@@ -77,7 +79,7 @@ class Analysis:
 
     Every table of the registry is an attribute under its name, a Polars frame:
     `analysis.operators`. `tables()` has them all; `describe(name)` says what their columns are,
-    and `docs/tables.md` what each is about. `findings` and `losses` are the values that the tables
+    and `docs/tables.md` what each is about. `findings` and `drops` are the values that the tables
     of these names have a row each of: what rules make of all this, worst first, and what was
     executed but is not in the trace.
 
@@ -92,7 +94,7 @@ class Analysis:
     device_profiles: Mapping[str, DeviceProfile]
     kinds: Kinds
     kind_roles: pl.DataFrame
-    losses: tuple[Loss, ...]
+    drops: tuple[Drop, ...]
     findings: tuple[Finding, ...]
     frames: Mapping[str, pl.DataFrame]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import TypeGuard
 
+from profiler.analysis.codes import SettingNote
+from profiler.notes import Note
 from profiler.trace.manifest_fields import Setting
 
 __all__ = ["run_settings"]
@@ -12,25 +14,28 @@ __all__ = ["run_settings"]
 
 def run_settings(
     shared: Mapping[str, Setting], by_call: Mapping[str, Mapping[str, Setting]]
-) -> dict[str, Setting]:
-    """`RunInfo.settings`, and of `RunInfo.pipeline_settings` a text for each key: "2 to 9" where
-    numbers differ, "differs" where others do; with the calls that have it where not all do."""
+) -> dict[str, Setting | Note]:
+    """`RunInfo.settings`, and of `RunInfo.pipeline_settings` a note for each key that differs: the
+    range where they are numbers, else that it differs; with the number of calls that have it where
+    not all do."""
     values: dict[str, list[Setting]] = {}
     for own in by_call.values():
         for key, value in own.items():
             values.setdefault(key, []).append(value)
-    differing = {key: _text(found, len(by_call)) for key, found in values.items()}
+    differing = {key: _differing(found, len(by_call)) for key, found in values.items()}
     return {**differing, **shared}
 
 
-def _text(values: Sequence[Setting], calls: int) -> str:
+def _differing(values: Sequence[Setting], calls: int) -> Setting | Note:
+    found: Setting | Note = Note.of(SettingNote.DIFFERS)
     if len({repr(value) for value in values}) == 1:
-        text = str(values[0])
+        found = values[0]
     elif len(numbers := [v for v in values if _is_number(v)]) == len(values):
-        text = f"{min(numbers)} to {max(numbers)}"
-    else:
-        text = "differs"
-    return text if len(values) == calls else f"{text} in {len(values)} of {calls} pipeline calls"
+        found = Note.of(SettingNote.RANGE, least=min(numbers), most=max(numbers))
+    if len(values) == calls:
+        return found
+    stated = found if isinstance(found, Note) or _is_number(found) else str(found)
+    return Note.of(SettingNote.IN_SOME_CALLS, value=stated, of=len(values), calls=calls)
 
 
 def _is_number(value: Setting) -> TypeGuard[int | float]:

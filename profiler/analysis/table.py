@@ -1,6 +1,6 @@
 """A table of an analysis: what it is, how it is made, and what reports show of it.
 
-TABLES = (Table("roles", "one role in a submodule", "time", ROLES, _roles, rank=("-busy_ns",)),)
+TABLES = (Table("roles", "one role in a submodule", "time", ROLES, _roles, rank=("-total_ns",)),)
 """
 
 from __future__ import annotations
@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
+from profiler.analysis.partials import Partials
 from profiler.table.columns import Column, checked
+from profiler.table.combining import Scaled, Share
 
 if TYPE_CHECKING:
     from profiler.analysis.inputs import Inputs
@@ -35,7 +37,9 @@ class Table:
     `row` is what a row is: "one operator of a submodule".
     `section` is the key of the section of the report that it belongs to. `make` makes it, perhaps
     from other tables, whose names `reads` has. `rank` are the columns by which rows are ordered
-    ("-busy_ns": the highest first; nulls last); where it is empty, they stay as they were made.
+    ("-total_ns": the highest first; nulls last); where it is empty, they stay as they were made.
+    `partials` makes what the table of a selection is combined from, by the rules of its columns:
+    the parts that hold its keys first. None where a selection keeps whole rows.
     `shown` rows are seen at first. `title` is its heading where its section says no other. `about`
     is what a reader of the data must know beside the meanings of the columns.
     """
@@ -51,6 +55,7 @@ class Table:
     rank: tuple[str, ...] = ()
     shown: int = 10
     figure: FigureSpec | None = None
+    partials: Callable[[Inputs], tuple[Partials, ...]] | None = None
 
     def __post_init__(self) -> None:
         """Raises ValueError where it names what cannot be: a programming error."""
@@ -65,6 +70,11 @@ class Table:
         if self.figure is not None:
             for names in self.figure.columns.values():
                 yield from names
+        for column in self.columns:
+            if isinstance(column.combine, Share):
+                yield from (column.combine.of, *column.combine.within)
+            elif isinstance(column.combine, Scaled):
+                yield column.combine.of
 
     def frame(self, of: Inputs) -> pl.DataFrame:
         """The table of these inputs, in the order of `rank`; rows that are equal there stay as they

@@ -50,13 +50,13 @@ class CallHooks(Protocol):
 
 class StandalonePart(Protocol):
     """What a script runs by itself, outside pipelines, as `submodule` on `device`. `gone` tells
-    that the script has let go of it; `refused` is set where it is not to be recorded, and `remedy`
-    says what to do where `device` is another than was configured."""
+    that the script has let go of it; `refused` is set where it is not to be recorded, and
+    `recommendation` says what to do where `device` is another than was configured."""
 
     submodule: str
     device: str
     refused: bool
-    remedy: str
+    recommendation: str
 
     @property
     def gone(self) -> bool:

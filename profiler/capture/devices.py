@@ -9,10 +9,7 @@ __all__ = ["device_name", "output_device"]
 
 
 def device_name(device: Any) -> str:
-    """A device as `kind:index`: "cuda" and the index 1, as accelerate gives it, are "cuda:0" and
-    "cuda:1"."""
-    if isinstance(device, int):
-        return f"cuda:{device}"
+    """A device as `kind:index`: "mps" is "mps:0"."""
     kind, _, index = str(device).partition(":")
     return f"{kind}:{index or 0}"
 

@@ -21,16 +21,18 @@ import numpy.typing as npt
 
 from profiler.capture.recorder import HostCommands, HostWork, Recorder
 from profiler.capture.timeline import STAGES, PipelineCall
+from profiler.drop_reasons import DropReason
 from profiler.events import (
     HOST_TRACK,
     NO_PIPELINE,
     NO_STEP,
     ROOT_DEVICE,
+    Drop,
     DropKind,
-    Loss,
     Span,
     Track,
 )
+from profiler.notes import Note
 from profiler.trace.bundle import HOST_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int32s, Int64s
 from profiler.trace.join import join_commands, take_commands
@@ -45,7 +47,7 @@ _Found = TypeVar("_Found", HostCommands, HostWork)
 
 class HostPieces:
     """The commands of no call on their way into `host.pb`. A piece that cannot be written is a
-    loss."""
+    drop."""
 
     def __init__(self, bundle: BundleWriter, limit: int = PIECE_LIMIT) -> None:
         self._bundle = bundle
@@ -69,10 +71,11 @@ class HostPieces:
         """Write what is left of `host.pb`. Raises OutputError."""
         self._bundle.write_host(spans, self._joined(), ROOT_DEVICE)
 
-    def losses(self) -> Iterator[Loss]:
+    def drops(self) -> Iterator[Drop]:
         """The commands that are missing."""
         for reason, count in self._lost.items():
-            yield Loss(DropKind.DROPPED_EVENTS, HOST_NAME, count, "events", reason)
+            detail = Note.of(DropReason.ERROR, error=reason)
+            yield Drop(DropKind.DROPPED_EVENTS, HOST_NAME, count, "events", detail)
 
     def _joined(self) -> CommandColumns:
         """All that waits, numbered on from the pieces before it."""

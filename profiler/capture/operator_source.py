@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.selection import ALL, CallSelection
 from profiler.capture.timeline import PipelineCall
-from profiler.events import Loss
+from profiler.events import Drop
 from profiler.trace.columns import CommandColumns, Counter
 from profiler.trace.manifest_fields import Submodule
 
@@ -63,7 +63,7 @@ class SourceSummary:
     total_ns: int = 0
     sessions: int = 0
     host_events: int = 0
-    losses: tuple[Loss, ...] = ()
+    drops: tuple[Drop, ...] = ()
     backend: str = ""
     timed: tuple[TimedCall, ...] = ()
     known: Submodule = field(default_factory=Submodule)

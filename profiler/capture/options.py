@@ -39,13 +39,13 @@ class Options:
         """The calls of `submodule` whose operators are traced."""
         return parse_ops(self.ops).of(submodule) if self.of(submodule).activate_profiler else NONE
 
-    def check_device(self, submodule: str, actual: str, remedy: str) -> None:
+    def check_device(self, submodule: str, actual: str, recommendation: str) -> None:
         """Refuse, with InputError, a submodule that runs on another device than configured."""
         wanted = self.of(submodule).device
         if wanted is not None and wanted not in (actual, actual.partition(":")[2]):
             raise InputError(
                 f"{submodule} is configured for device {wanted} but runs on {actual}: "
-                f"{remedy}, or leave out its device"
+                f"{recommendation}, or leave out its device"
             )
 
     def traces_operators(self, submodule: str) -> bool:

@@ -24,10 +24,10 @@ from profiler.capture.operator_source import SourceSummary, TimedCall
 from profiler.capture.registry import backend_named
 from profiler.resampling import Bootstrap
 from profiler.trace.manifest_fields import (
-    Calibration,
     CallCounts,
     MeasuredCost,
     Overhead,
+    OverheadRatio,
     ShareOf,
     UnknownCost,
     WhyUnknown,
@@ -51,7 +51,7 @@ class CallCost:
     """What tracing cost a call of one submodule, from `traced` and `untraced` calls.
 
     `call_ns` is the difference of their median durations, `factor` the untraced median over the
-    traced one, which turns operator times as traced into calibrated ones. Below 0 and above 1
+    traced one, which turns operator times as traced into corrected ones. Below 0 and above 1
     where noise exceeds the cost. The intervals are of 95 %.
     """
 
@@ -70,12 +70,12 @@ class CallCost:
     def factor(self) -> float:
         return self.untraced_median_ns / self.traced_median_ns
 
-    def calibration(self) -> Calibration | None:
+    def overhead_ratio(self) -> OverheadRatio | None:
         """What the manifest says of the submodule; None for a factor that nothing can have."""
         low, high = self.factor_interval
         if not 1 / _MOST_FACTOR <= self.factor <= _MOST_FACTOR:
             return None
-        return Calibration(factor=round(self.factor, 6), low=round(low, 6), high=round(high, 6))
+        return OverheadRatio(factor=round(self.factor, 6), low=round(low, 6), high=round(high, 6))
 
     def measured(self, events: float) -> MeasuredCost:
         """What the manifest's `overhead` says; `events` are the operator events of a call."""

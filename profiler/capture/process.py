@@ -198,7 +198,7 @@ class SwitchedOn:
         submodule, device = part.submodule, part.device
         options = _options(self.settings)
         try:
-            options.check_device(submodule, device, part.remedy)
+            options.check_device(submodule, device, part.recommendation)
         except InputError as error:
             part.refused = True
             notice(f"{submodule} is not profiled: {error}")

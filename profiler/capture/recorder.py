@@ -48,7 +48,7 @@ class Invocation:
     pipeline call that it belongs to, None outside every one; `last_step` the last step of the
     scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
     be traced, though others of the submodule are. `awaits_operators` tells that a source was to
-    trace it, `loss_told` that a loss says why it has none. `hooks_ns` is time in our own code
+    trace it, `drop_told` that a drop says why it has none. `hooks_ns` is time in our own code
     around a call of no pipeline call, which else has it.
     """
 
@@ -69,7 +69,7 @@ class Invocation:
     left_out: bool = False
     hooks_ns: int = 0
     awaits_operators: bool = False
-    loss_told: bool = False
+    drop_told: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""
@@ -180,7 +180,7 @@ class Recorder:
 
     def lose(self, where: str, error: Exception, *, for_good: bool = False) -> None:
         """Our own `error` kept something of `where` (a submodule or a pipeline) from being
-        recorded: a loss, of one call, or `for_good` of nobody knows how many. It is said on stderr
+        recorded: a drop, of one call, or `for_good` of nobody knows how many. It is said on stderr
         once, and the script goes on."""
         reason = type(error).__name__
         with suppress(Exception):  # what it says may fail, too

@@ -19,10 +19,10 @@ from profiler.capture.options import Options
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of
-from profiler.capture.run_losses import run_losses
+from profiler.capture.run_drops import run_drops
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
-from profiler.events import ROOT_DEVICE, Loss
+from profiler.events import ROOT_DEVICE, Drop
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     AttributedTo,
@@ -105,12 +105,12 @@ def run_info(
     *,
     warmup: Warmup | None = None,
     writing: Mapping[str, int] | None = None,
-    losses: Iterable[Loss] = (),
+    drops: Iterable[Drop] = (),
     failure: str = "",
 ) -> RunInfo:
     """The manifest's description of a run that has ended. `sources` are what traced operators,
     with their submodules; `weights` what was loaded of all of them; `writing` is what conversion
-    and writing took, by name, in ns; `losses` is what could not be written; `failure` says what
+    and writing took, by name, in ns; `drops` is what could not be written; `failure` says what
     ended the run early, "" if nothing did."""
     costs = overhead.measured_costs(sources)
     end_to_end_ns = sum(p.end_ns - p.start_ns for p in recorder.pipelines)
@@ -143,7 +143,7 @@ def run_info(
         ),
         warmup=warmup,
         attribution=_attribution(sources),
-        losses=run_losses(recorder, summaries, losses, failure),
+        drops=run_drops(recorder, summaries, drops, failure),
     )
 
 
@@ -168,7 +168,7 @@ def _submodules(
             found[name] = add_known(found[name], summary.known)
     for name, measured in costs.items():
         known = found.get(name, Submodule())
-        found[name] = structs.replace(known, calibration=measured.calibration())
+        found[name] = structs.replace(known, overhead_ratio=measured.overhead_ratio())
     return found
 
 

@@ -20,9 +20,9 @@ from profiler.filters import step_range
 
 __all__ = ["ALL", "NONE", "CallSelection", "OpsSelection", "Position", "parse_ops"]
 
-_CALIBRATE = "calibrate"
-_LEFT_OUT = 4  # `calibrate` leaves out one call in so many, the last of them
-_WORDS = "all, none, first, last, every:N, steps:A-B and calibrate"
+_MEASURE_OVERHEAD = "measure-overhead"
+_LEFT_OUT = 4  # `measure-overhead` leaves out one call in so many, the last of them
+_WORDS = "all, none, first, last, every:N, steps:A-B and measure-overhead"
 _NUMBER = re.compile(r"[0-9]{1,9}")
 _SUBMODULE = re.compile(r"[\w.\-]+")
 
@@ -48,7 +48,7 @@ class CallSelection:
     last: bool = False
     every: tuple[int, ...] = ()
     steps: tuple[tuple[int, int], ...] = ()  # first and last, both included
-    calibrate: bool = False
+    measure_overhead: bool = False
 
     @property
     def nothing(self) -> bool:
@@ -63,13 +63,13 @@ class CallSelection:
     @property
     def mixed(self) -> bool:
         """Whether there may be calls of both kinds."""
-        return not self.nothing and (self.calibrate or not self.everything)
+        return not self.nothing and (self.measure_overhead or not self.everything)
 
     def selects(self, position: Position) -> bool:
         """Whether the call there is traced."""
         in_loop = position.step != NO_STEP
         place = position.step if in_loop else position.ordinal
-        if self.calibrate and place % _LEFT_OUT == _LEFT_OUT - 1:
+        if self.measure_overhead and place % _LEFT_OUT == _LEFT_OUT - 1:
             return False
         return (
             self.everything
@@ -117,15 +117,15 @@ def parse_ops(text: str) -> OpsSelection:
         raise InputError(f"ops is empty: use {_WORDS}")
     found = {name: _selection(words, name) for name, words in terms.items()}
     default = found.pop("", ALL)
-    if default.calibrate:
-        found = {name: replace(part, calibrate=True) for name, part in found.items()}
+    if default.measure_overhead:
+        found = {name: replace(part, measure_overhead=True) for name, part in found.items()}
     return OpsSelection(default, MappingProxyType(found))
 
 
 def _selection(words: list[str], submodule: str) -> CallSelection:
-    """The calls of a submodule, "" for all others, that any of the words names; `calibrate` alone
-    thins out all."""
-    terms = [_term(word) for word in words if word != _CALIBRATE] or [ALL]
+    """The calls of a submodule, "" for all others, that any of the words names; `measure-overhead`
+    alone thins out all."""
+    terms = [_term(word) for word in words if word != _MEASURE_OVERHEAD] or [ALL]
     if len(terms) > 1 and NONE in terms:
         where = f" for {submodule}" if submodule else ""
         text = ",".join(words)
@@ -136,7 +136,7 @@ def _selection(words: list[str], submodule: str) -> CallSelection:
         last=any(term.last for term in terms),
         every=tuple(number for term in terms for number in term.every),
         steps=tuple(steps for term in terms for steps in term.steps),
-        calibrate=_CALIBRATE in words,
+        measure_overhead=_MEASURE_OVERHEAD in words,
     )
 
 

@@ -28,8 +28,8 @@ from profiler.capture.operator_source import OperatorSource
 from profiler.capture.options import Options
 from profiler.capture.pipelines.attachment import Attachment, check_devices
 from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.run_drops import NOT_ENDED
 from profiler.capture.run_info import PipelineFacts, run_info
-from profiler.capture.run_losses import NOT_ENDED
 from profiler.capture.standalone_sources import StandaloneSources
 from profiler.capture.weights import LoadedWeights
 from profiler.capture.wraps import is_wrapped
@@ -266,7 +266,7 @@ class Session:
         if facts == self._described:
             return
         info = run_info(self.recorder, facts, [], self._weights)
-        unknown = structs.replace(info, overhead=Overhead(), losses=(NOT_ENDED,))
+        unknown = structs.replace(info, overhead=Overhead(), drops=(NOT_ENDED,))
         bundle.begin(unknown)  # what it cost is not known before its end
         self._described = facts
 
@@ -333,7 +333,7 @@ class Session:
             self._weights,
             warmup=self._warmup,
             writing={**writing, "conversion_ns": time.perf_counter_ns() - begin},
-            losses=writer.losses(),
+            drops=writer.drops(),
             failure=failure,
         )
         path = bundle.finish(info)

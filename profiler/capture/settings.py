@@ -119,8 +119,8 @@ def _document(text: str) -> dict[str, Any]:
             text = Path(text).read_text(encoding="utf-8")
         except (OSError, ValueError) as error:
             reason = getattr(error, "strerror", None) or error
-            remedy = 'give the path of a JSON file, or JSON such as {"ops": "none"}'
-            raise InputError(f"cannot read {source}: {reason}: {remedy}") from error
+            advice = 'give the path of a JSON file, or JSON such as {"ops": "none"}'
+            raise InputError(f"cannot read {source}: {reason}: {advice}") from error
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -78,7 +78,7 @@ def _joined(first: SourceSummary, second: SourceSummary) -> SourceSummary:
         total_ns=first.total_ns + second.total_ns,
         sessions=first.sessions + second.sessions,
         host_events=first.host_events + second.host_events,
-        losses=first.losses + second.losses,
+        drops=first.drops + second.drops,
         timed=first.timed + second.timed,
         known=add_known(first.known, second.known),
     )

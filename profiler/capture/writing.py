@@ -31,8 +31,10 @@ from queue import Empty, SimpleQueue
 from profiler.capture.host_commands import HostPieces
 from profiler.capture.operator_source import OperatorSource, OperatorTrace
 from profiler.capture.recorder import Invocation
+from profiler.drop_reasons import DropReason
 from profiler.errors import OutputError
-from profiler.events import UNKNOWN, DropKind, Loss, Span
+from profiler.events import UNKNOWN, Drop, DropKind, Span
+from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns
 from profiler.trace.journal import Journal
@@ -58,7 +60,7 @@ class CallWriter:
     """Writes the call files of one bundle on a thread of its own.
 
     `written` has the indices of the calls whose files are there. A file that cannot be written
-    never reaches the pipeline: it is in `losses()`. `nap` waits while the queue is full; `resting`
+    never reaches the pipeline: it is in `drops()`. `nap` waits while the queue is full; `resting`
     tells whether no pipeline call runs.
     """
 
@@ -80,7 +82,7 @@ class CallWriter:
         self._resting = resting
         self._waits: list[int] = []
         self._failed: dict[int, _Failure] = {}
-        self._unread: list[Loss] = []
+        self._unread: list[Drop] = []
         self._host = HostPieces(bundle)
         self._items: SimpleQueue[OperatorTrace | CommandColumns] = SimpleQueue()
         self._bare: SimpleQueue[Invocation] = SimpleQueue()  # calls without operators
@@ -126,13 +128,13 @@ class CallWriter:
 
     def put_rest(self, source: OperatorSource, submodule: str) -> None:
         """Have all that a source still holds written, when the run has ended. Where it fails,
-        operators of that submodule are lost, and nothing else: `losses()` says so."""
+        operators of that submodule are lost, and nothing else: `drops()` says so."""
         try:
             for trace in source.traces():
                 self.put(trace)
         except Exception as error:  # noqa: BLE001 - all other calls are to be written
-            detail = f"operators could not be read: {error}"
-            self._unread.append(Loss(DropKind.UNTRACED_CALL, submodule, UNKNOWN, "calls", detail))
+            detail = Note.of(DropReason.OPERATORS_UNREADABLE, error=str(error))
+            self._unread.append(Drop(DropKind.UNTRACED_CALL, submodule, UNKNOWN, "calls", detail))
 
     def flush(self) -> None:
         """Write what is in the queue, on the thread, from now on."""
@@ -161,16 +163,17 @@ class CallWriter:
         OutputError."""
         self._host.write(spans)
 
-    def losses(self) -> Iterator[Loss]:
+    def drops(self) -> Iterator[Drop]:
         """What could not be read or written: operators, or whole calls."""
         yield from self._unread
-        yield from self._host.losses()
+        yield from self._host.drops()
         for index, failure in self._failed.items():
+            detail = Note.of(DropReason.ERROR, error=failure.reason)
             if index not in self.written:
-                yield Loss(DropKind.MISSING_FILE, failure.file, 1, "files", failure.reason)
+                yield Drop(DropKind.MISSING_FILE, failure.file, 1, "files", detail)
             elif failure.commands:
-                count, reason = failure.commands, failure.reason
-                yield Loss(DropKind.DROPPED_EVENTS, failure.file, count, "events", reason)
+                count = failure.commands
+                yield Drop(DropKind.DROPPED_EVENTS, failure.file, count, "events", detail)
 
     def error(self) -> OutputError | None:
         """Why calls are missing in the bundle, in one sentence; None where none is."""

@@ -7,14 +7,16 @@ for: versions come from the packages' metadata.
 from __future__ import annotations
 
 import os
-import re
 import sys
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
+
+from packaging.requirements import Requirement
+from packaging.version import InvalidVersion
 
 from profiler._version import __version__
 from profiler.errors import ProfilerError
@@ -23,8 +25,6 @@ __all__ = ["Check", "Packages", "Report", "State", "diagnose"]
 
 _DISTRIBUTION = "profile-sd3"
 _HOOK = "_profile_sd3_startup"
-_FOR_EXTRA = re.compile(r"""extra\s*==\s*['"]([\w.-]+)['"]""")
-_NAME = re.compile(r"[\w.-]+")
 _EXTRAS_OF_DEVELOPERS = frozenset({"dev", "docs", "browser", "test"})
 
 
@@ -48,19 +48,22 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class Packages:
-    """What an extra or a backend needs: versions of what is installed, names of what is not."""
+    """What an extra or a backend needs: versions of what is installed, names of what is not, and
+    which versions are needed of what is installed in another one, as in `>=0.35,<0.40`."""
 
     name: str
     installed: Mapping[str, str]
     missing: tuple[str, ...]
+    needed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Versions by package, extras, backends, importers (their names and what each accepts), and
-    checks in the order in which one depends on the other."""
+    """Versions by package, what profile-sd3 itself needs, extras, backends, importers (their names
+    and what each accepts), and checks in the order in which one depends on the other."""
 
     versions: Mapping[str, str]
+    requirements: Packages
     extras: tuple[Packages, ...]
     backends: tuple[Packages, ...]
     importers: Mapping[str, str]
@@ -77,10 +80,14 @@ def diagnose(environment: Mapping[str, str]) -> Report:
     from profiler.capture.registry import backends
     from profiler.importers.registry import importers
 
-    of_backends = tuple(_packages(backend.name, backend.packages) for backend in backends())
+    requirements = _requirements()
+    of_backends = tuple(
+        _of_backend(backend.name, backend.packages, requirements) for backend in backends()
+    )
     return Report(
         versions={**versions(), _DISTRIBUTION: __version__},
-        extras=tuple(_extras()),
+        requirements=_packages(_DISTRIBUTION, _of_extra(requirements, "")),
+        extras=tuple(_extras(requirements)),
         backends=of_backends,
         importers={importer.name: importer.accepts for importer in importers()},
         checks=(
@@ -93,25 +100,73 @@ def diagnose(environment: Mapping[str, str]) -> Report:
     )
 
 
-def _extras() -> Iterator[Packages]:
-    """The extras that the installed package names, without those that only developers need."""
+def _requirements() -> list[Requirement]:
+    """What the installed package names as its requirements; none where it is not installed."""
     try:
-        required = metadata.requires(_DISTRIBUTION) or []
+        return list(map(Requirement, metadata.requires(_DISTRIBUTION) or []))
     except metadata.PackageNotFoundError:
+        return []
+
+
+def _of_extra(requirements: Iterable[Requirement], extra: str) -> list[Requirement]:
+    """Those that an extra adds on this Python and system; extra "": those of the package itself."""
+    found = []
+    for each in requirements:
+        if each.name == _DISTRIBUTION:
+            continue
+        always = each.marker is None or each.marker.evaluate({"extra": ""})
+        for_extra = each.marker is not None and each.marker.evaluate({"extra": extra})
+        if always if not extra else for_extra and not always:
+            found.append(each)
+    return found
+
+
+def _extras(requirements: list[Requirement]) -> Iterator[Packages]:
+    """The extras that the installed package names, without those that only developers need."""
+    if not requirements:
         return
-    packages: dict[str, list[str]] = {}
-    for requirement in required:
-        extra, name = _FOR_EXTRA.search(requirement), _NAME.match(requirement)
-        if extra and name and name[0] != _DISTRIBUTION:
-            packages.setdefault(extra[1], []).append(name[0])
-    for extra_name in sorted(packages.keys() - _EXTRAS_OF_DEVELOPERS):
-        yield _packages(extra_name, sorted(set(packages[extra_name])))
+    named = metadata.metadata(_DISTRIBUTION).get_all("Provides-Extra") or []
+    for extra in sorted(set(named) - _EXTRAS_OF_DEVELOPERS):
+        added = _of_extra(requirements, extra)
+        if added:
+            yield _packages(extra, sorted(added, key=lambda each: each.name))
 
 
-def _packages(name: str, packages: Iterable[str]) -> Packages:
-    found = {package: _version(package) for package in packages}
-    installed = {package: version for package, version in found.items() if version}
-    return Packages(name, installed, tuple(package for package in found if not found[package]))
+def _packages(name: str, requirements: Iterable[Requirement]) -> Packages:
+    found = {each.name: (_version(each.name), each) for each in requirements}
+    return Packages(
+        name,
+        {package: version for package, (version, _) in found.items() if version},
+        tuple(package for package, (version, _) in found.items() if not version),
+        {
+            package: ",".join(sorted(map(str, each.specifier), reverse=True))
+            for package, (version, each) in found.items()
+            if version and not _fits(version, each)
+        },
+    )
+
+
+def _of_backend(
+    name: str, packages: Iterable[str], requirements: Iterable[Requirement]
+) -> Packages:
+    """A backend's packages. Extras may want several versions of one: any of them will do."""
+    bounds: dict[str, list[Requirement]] = {}
+    for each in requirements:
+        bounds.setdefault(each.name, []).append(each)
+    chosen = []
+    for package in packages:
+        known = bounds.get(package, [Requirement(package)])
+        version = _version(package)
+        chosen.append(next((each for each in known if version and _fits(version, each)), known[0]))
+    return _packages(name, chosen)
+
+
+def _fits(version: str, requirement: Requirement) -> bool:
+    """Whether an installed version is one that is needed; one that says nothing is."""
+    try:
+        return requirement.specifier.contains(version, prereleases=True)
+    except InvalidVersion:
+        return True
 
 
 def _version(package: str) -> str:

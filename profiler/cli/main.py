@@ -19,7 +19,7 @@ from profiler.cli.subcommands import add_subcommands
 from profiler.cli.terminal import plain_characters, printable
 from profiler.errors import ProfilerError
 
-__all__ = ["app", "main"]
+__all__ = ["command_line", "main"]
 
 _CLOSED_PIPE = 141  # 128 + SIGPIPE
 
@@ -46,16 +46,21 @@ class _Commands(TyperGroup):
             sys.exit(_CLOSED_PIPE)
 
 
-app = typer.Typer(
-    cls=_Commands,
-    name="profile-sd3",
-    help="Profile inference pipelines submodule by submodule, and analyze what they did.",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-    rich_markup_mode=None,
-)
-add_subcommands(app, commands)
+def command_line(named: str = "") -> typer.Typer:
+    """The command line with all subcommands, or with the `named` one alone, if it is one: enough to
+    run it."""
+    app = typer.Typer(
+        cls=_Commands,
+        name="profile-sd3",
+        help="Profile inference pipelines submodule by submodule, and analyze what they did.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        rich_markup_mode=None,
+    )
+    add_subcommands(app, commands, named)
+    app.callback()(_root)
+    return app
 
 
 def _version(wanted: bool) -> None:
@@ -64,7 +69,6 @@ def _version(wanted: bool) -> None:
         raise typer.Exit
 
 
-@app.callback()
 def _root(
     version: Annotated[
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
@@ -77,7 +81,7 @@ def main() -> None:
     """Run the command line; every ProfilerError ends as one sentence and exit code 2."""
     _stay_unprofiled()
     try:
-        app()
+        command_line(sys.argv[1] if sys.argv[1:] else "")()
     except ProfilerError as error:
         sentence = printable(" ".join(str(error).split()))
         sys.stderr.write(f"profile-sd3: {sentence}\n")

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from profiler.errors import InputError
-
 __all__ = [
+    "BundleFolder",
+    "CallDevices",
+    "CallStages",
+    "CallSteps",
+    "CallSubmodules",
+    "Compress",
     "DeviceProfileFile",
     "ImportOptions",
+    "KeptImport",
+    "MeasureOverhead",
     "ModelPath",
     "OutPath",
     "ResultFile",
+    "RunName",
     "Sizes",
-    "import_options",
 ]
 
 DeviceProfileFile = Annotated[
@@ -25,7 +30,7 @@ DeviceProfileFile = Annotated[
     typer.Option(
         "--device-profile",
         metavar="FILE",
-        help="What calibrate-device measured.  [default: device_profiles.json in the bundle or "
+        help="What benchmark-device measured.  [default: device_profiles.json in the bundle or "
         "beside it; else published figures]",
     ),
 ]
@@ -36,6 +41,53 @@ ImportOptions = Annotated[
         metavar="KEY=VALUE",
         help="An option of `import`, where another profiler wrote what is given: pipeline=sd3; may "
         "be repeated.",
+    ),
+]
+KeptImport = Annotated[
+    Path | None,
+    typer.Option(
+        "--out",
+        metavar="DIR",
+        help="Keep the bundle that is made of another profiler's trace there.  [default: it "
+        "goes when the command ends]",
+    ),
+]
+CallStages = Annotated[
+    list[str] | None,
+    typer.Option("--stage", metavar="NAME", help="Only these stages, with commas."),
+]
+CallSubmodules = Annotated[
+    list[str] | None,
+    typer.Option("--submodule", metavar="NAME", help="Only these submodules, with commas."),
+]
+CallDevices = Annotated[
+    list[str] | None,
+    typer.Option("--device", metavar="NAME", help="Only these devices, with commas."),
+]
+CallSteps = Annotated[
+    list[str] | None,
+    typer.Option("--step", metavar="STEPS", help="Only these steps: 7, 0-3,7 or last."),
+]
+RunName = Annotated[
+    str | None,
+    typer.Option("--name", metavar="NAME", help="Name of the run.  [default: its time]"),
+]
+BundleFolder = Annotated[
+    Path, typer.Option("--out", metavar="DIR", help="Folder of bundles; the run gets its own.")
+]
+Compress = Annotated[
+    str,
+    typer.Option(
+        "--compress",
+        metavar="METHOD",
+        help="Pack the packets of all files: none, deflate or zstd.",
+    ),
+]
+MeasureOverhead = Annotated[
+    bool,
+    typer.Option(
+        "--measure-overhead",
+        help="Leave every fourth step untraced, to measure what tracing costs.",
     ),
 ]
 ModelPath = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, or a folder of them.")]
@@ -53,17 +105,3 @@ Sizes = Annotated[
         "repeated.  [default: 2 for a batch, 8 for others]",
     ),
 ]
-
-
-def import_options(texts: Iterable[str] | None) -> dict[str, str]:
-    """The options of importers by name. Raises InputError for a text that is no KEY=VALUE, or a
-    key that is given twice."""
-    found: dict[str, str] = {}
-    for text in texts or ():
-        key, _, value = text.partition("=")
-        if not key or not value:
-            raise InputError(f"--import {text!r} is no KEY=VALUE: write --import pipeline=sd3")
-        if key in found:
-            raise InputError(f"--import {key} is given twice: give it once")
-        found[key] = value
-    return found

@@ -2,8 +2,8 @@
 
     SUBCOMMAND = Subcommand(dump, place=120)   # the last line of profiler/cli/commands/dump.py
 
-The module's name is the subcommand's: `import_` is `import`, `calibrate_device` is
-`calibrate-device`.
+The module's name is the subcommand's: `import_` is `import`, `benchmark_device` is
+`benchmark-device`.
 """
 
 from __future__ import annotations
@@ -33,12 +33,20 @@ class Subcommand:
     settings: Mapping[str, Any] = field(default_factory=dict)
 
 
-def add_subcommands(app: typer.Typer, package: ModuleType) -> None:
-    """Add the subcommand that each module of `package` declares as `SUBCOMMAND`, in their order."""
+def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> None:
+    """Add the subcommand that each module of `package` declares as `SUBCOMMAND`, in their order.
+
+    Where one is `named`, it alone: to run it, the others need not be imported and built.
+    """
+    modules = {
+        module.name.rstrip("_").replace("_", "-"): module.name
+        for module in iter_modules(package.__path__)
+    }
+    if named in modules:
+        modules = {named: modules[named]}
     found: list[tuple[int, str, Subcommand]] = []
-    for module in iter_modules(package.__path__):
-        declared: Subcommand = import_module(f"{package.__name__}.{module.name}").SUBCOMMAND
-        name = module.name.rstrip("_").replace("_", "-")
+    for name, module in modules.items():
+        declared: Subcommand = import_module(f"{package.__name__}.{module}").SUBCOMMAND
         found.append((declared.place, name, declared))
     for _, name, declared in sorted(found, key=lambda each: each[:2]):
         if isinstance(declared.command, typer.Typer):

@@ -44,14 +44,24 @@ def watch(
         wait(_EVERY_S)
         directory, has_run = _look(path)
     with _drawing(console, drawn=drawn) as draw:
-        run = _follow(directory, lambda run: draw(run.view(now_ns(), console.width)), wait)
+        run = _follow(directory, lambda run: draw(_view(run, now_ns(), console.width)), wait)
     if not _has_ended(directory):
         wait(_EVERY_S)  # its process may be taking the journal away
         if not _has_ended(directory):
-            console.print(run.view(run.last_end_ns, console.width))  # no report tells more
-            remedy = f"`profile-sd3 merge {directory}` completes it"
-            raise InputError(f"the run in {directory} was killed before its end: {remedy}")
+            # No report tells more.
+            console.print(_view(run, run.last_end_ns, console.width))
+            advice = f"`profile-sd3 merge {directory}` completes it"
+            raise InputError(f"the run in {directory} was killed before its end: {advice}")
     return directory
+
+
+def _view(run: LiveRun, now_ns: int, width: int) -> RenderableType:
+    """The run as it is known at `now_ns`."""
+    from rich.console import Group
+
+    from profiler.report.terminal.report import report_texts
+
+    return Group(*report_texts(run.report(now_ns), width))
 
 
 def _look(path: Path) -> tuple[Path | None, bool]:
@@ -115,6 +125,6 @@ def _has_ended(directory: Path) -> bool:
     from profiler.trace.search import State, state_of
 
     try:
-        return state_of(directory) is State.WHOLE
+        return state_of(directory) in (State.WHOLE, State.EMPTY)
     except FileNotFoundError:
         raise InputError(f"the run in {directory} ended without a call: record it again") from None

@@ -79,7 +79,7 @@ def fix_model(
     sources = [path, *external_files(model)]
     refuse_over_input([out], sources)
     for found in invalid_node(CheckedModel(model)):
-        raise InputError(f"{path}: {found.node}: {found.evidence}: {found.remedy}")
+        raise InputError(f"{path}: {found.node}: {found.evidence}: {found.recommendation}")
     infer_types(model)
     try:
         inputs = random_inputs(model, sizes)

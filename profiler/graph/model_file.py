@@ -44,7 +44,7 @@ class DataFault:
 
     tensor: str
     reason: str
-    remedy: str
+    recommendation: str
 
 
 def model_files(path: Path) -> list[Path]:
@@ -71,7 +71,7 @@ def read_model(path: Path) -> ir.Model:
     model = read_graph(path)
     for fault in data_faults(model):
         name = _short(fault.tensor)
-        raise InputError(f"{path}: tensor {name!r} {fault.reason}: {fault.remedy}")
+        raise InputError(f"{path}: tensor {name!r} {fault.reason}: {fault.recommendation}")
     return model
 
 
@@ -187,11 +187,11 @@ def data_faults(model: ir.Model) -> list[DataFault]:
 
 def _form_fault(tensor: Any) -> DataFault | None:
     """The fault of a tensor whose dims or type nothing can have."""
-    remedy = "export the model again"
+    recommendation = "export the model again"
     if tensor.dtype == ir.DataType.UNDEFINED:
-        return DataFault(tensor.name or "", "has no element type", remedy)
+        return DataFault(tensor.name or "", "has no element type", recommendation)
     if any(not isinstance(dim, int) or dim < 0 for dim in tensor.shape):
-        return DataFault(tensor.name or "", f"has impossible dims {tensor.shape}", remedy)
+        return DataFault(tensor.name or "", f"has impossible dims {tensor.shape}", recommendation)
     return None
 
 
@@ -199,15 +199,15 @@ def _inner_fault(tensor: Any) -> DataFault | None:
     """The fault of a tensor whose data stands in the model's own file."""
     if not isinstance(tensor, ir.TensorProtoTensor):
         return None
-    name, remedy = tensor.name or "", "export or copy the model again"
+    name, recommendation = tensor.name or "", "export or copy the model again"
     if tensor.raw.HasField("raw_data"):
         size = len(tensor.raw.raw_data)
         reason = f"has {size:,} bytes of data where its dims ask for {tensor.nbytes:,}"
-        return None if size == tensor.nbytes else DataFault(name, reason, remedy)
+        return None if size == tensor.nbytes else DataFault(name, reason, recommendation)
     count = sum(len(getattr(tensor.raw, field)) for field in _TYPED_DATA)
     asked = _entries(tensor)
     reason = f"has {count:,} entries of data where its dims ask for {asked:,}"
-    return None if count == asked else DataFault(name, reason, remedy)
+    return None if count == asked else DataFault(name, reason, recommendation)
 
 
 def _entries(tensor: ir.TensorProtoTensor) -> int:
@@ -231,7 +231,7 @@ def _external_fault(
         sizes[location] = _file_size(Path(tensor.base_dir), location)
     size = sizes[location]
     if isinstance(size, DataFault):
-        return DataFault(name, size.reason, size.remedy)
+        return DataFault(name, size.reason, size.recommendation)
     offset = tensor.offset or 0
     length = tensor.nbytes if tensor.length is None else tensor.length
     if offset < 0 or length != tensor.nbytes or length > _MOST_BYTES:
@@ -261,8 +261,8 @@ def _file_size(folder: Path, location: str) -> int | DataFault:
             "", f"lies in {said!r}, no usable path ({_short(error)})", "export it again"
         )
     if Path(location).is_absolute() or not real.is_relative_to(root) or ".." in path.parts:
-        remedy = "only files inside the model's folder are read: copy it there"
-        return DataFault("", f"lies in {said}, outside the model's folder", remedy)
+        recommendation = "only files inside the model's folder are read: copy it there"
+        return DataFault("", f"lies in {said}, outside the model's folder", recommendation)
     try:
         status = real.stat()
     except OSError:
@@ -270,6 +270,6 @@ def _file_size(folder: Path, location: str) -> int | DataFault:
     if not real.is_file():
         return DataFault("", f"lies in {said}, which is no file", f"copy the file to {folder}")
     if status.st_nlink > 1:
-        remedy = "copy it, for such files are not read: one could lead anywhere"
-        return DataFault("", f"lies in {said}, a file with several hard links", remedy)
+        recommendation = "copy it, for such files are not read: one could lead anywhere"
+        return DataFault("", f"lies in {said}, a file with several hard links", recommendation)
     return status.st_size

@@ -61,8 +61,8 @@ class NetronServer:
             self._server = _Server((_HOST, port), Handler)
         except OSError as error:
             reason = error.strerror or str(error)
-            remedy = "give another --port, or leave it out to take a free one"
-            raise InputError(f"cannot serve at port {port} ({reason}): {remedy}") from error
+            advice = "give another --port, or leave it out to take a free one"
+            raise InputError(f"cannot serve at port {port} ({reason}): {advice}") from error
         self.port = int(self._server.server_address[1])
         Handler.hosts = f"{_HOST}:{self.port}", f"localhost:{self.port}"
         self.url = f"http://{_HOST}:{self.port}/"

@@ -88,12 +88,12 @@ def input_shape(value: ir.Value, sizes: Mapping[str, int]) -> tuple[int, ...]:
     shape = tuple(_size(dim, sizes) for dim in value.shape)
     elements = int(np.prod(shape, dtype=np.float64)) if shape else 1
     if min(shape, default=0) < 0 or elements > _MOST_ELEMENTS:
-        remedy = (
+        advice = (
             "give smaller ones by --size"
             if any(not isinstance(dim, int) for dim in value.shape) and min(shape) >= 0
             else "export it with sizes from 0 on, of at most 2³¹ elements in all"
         )
-        raise InputError(f"input {name!r} has the impossible shape {list(shape)}: {remedy}")
+        raise InputError(f"input {name!r} has the impossible shape {list(shape)}: {advice}")
     return shape
 
 

@@ -33,7 +33,7 @@ _MEMORY = "[memory]"
 _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
-_REMEDY = "give the file that torch.profiler's export_chrome_trace wrote"
+_RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote"
 
 Scalar = int | float | str | None
 
@@ -49,10 +49,12 @@ class Args(
         "changed": "Bytes",
         "device_type": "Device Type",
         "device_id": "Device Id",
+        "allocated": "Total Allocated",
+        "reserved": "Total Reserved",
     },
 ):
     """What is read of an event's `args`; `dims`, `types` and `values` are JSON, not decoded. The
-    last three are those of allocations; `finished` is false where an event had not ended."""
+    last five are those of allocations; `finished` is false where an event had not ended."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -67,6 +69,8 @@ class Args(
     changed: Scalar = None
     device_type: Scalar = None
     device_id: Scalar = None
+    allocated: Scalar = None
+    reserved: Scalar = None
 
 
 class Event(msgspec.Struct, gc=False):
@@ -153,7 +157,9 @@ def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
         with path.open("rb") as file:
             data = _read(path, file, limit)
     except OSError as error:
-        raise InputError(f"cannot read {path} ({error.strerror or error}): {_REMEDY}") from error
+        raise InputError(
+            f"cannot read {path} ({error.strerror or error}): {_RECOMMENDATION}"
+        ) from error
     header, data = _decode(path, data)
     complete = [event for event in header.traceEvents if event.ph == "X"]
     start_ns, duration_ns = _times(path, header, complete, data)
@@ -185,7 +191,7 @@ def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
         stream = gzip.GzipFile(fileobj=file) if compressed else file
         while chunk := stream.read(_CHUNK):
             if not data and chunk.lstrip()[:1] not in (b"{", b"["):
-                raise InputError(f"{path} is not JSON: {_REMEDY}")
+                raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
             data += chunk
             if len(data) > limit:
                 size = "when decompressed " if compressed else ""
@@ -198,7 +204,7 @@ def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
     except (gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is damaged ({error}): copy it again") from error
     if not data:
-        raise InputError(f"{path} is empty: {_REMEDY}")
+        raise InputError(f"{path} is empty: {_RECOMMENDATION}")
     return data
 
 
@@ -216,7 +222,9 @@ def _decode(path: Path, data: bytes | bytearray) -> tuple[Header, bytes | bytear
     try:
         return msgspec.json.Decoder(Header, strict=False).decode(repaired), repaired
     except msgspec.ValidationError as error:
-        raise InputError(f"{path} is not a torch.profiler trace ({error}): {_REMEDY}") from error
+        raise InputError(
+            f"{path} is not a torch.profiler trace ({error}): {_RECOMMENDATION}"
+        ) from error
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
         raise InputError(f"{path} is not valid JSON ({error}): export or copy it again") from error
 
@@ -230,7 +238,7 @@ def _times(
     durations = np.array([event.dur or 0.0 for event in events], dtype=np.float64)
     limit_us = _LATEST_NS / 1000
     if len(events) and max(np.abs(starts).max(), np.abs(durations).max()) >= limit_us:
-        raise InputError(f"{path} has an event whose time is out of range: {_REMEDY}")
+        raise InputError(f"{path} has an event whose time is out of range: {_RECOMMENDATION}")
     if len(events) and starts.max() >= _EXACT_BELOW_US:
         times = msgspec.json.Decoder(_Times, strict=False).decode(data).traceEvents
         phase = events[0].ph
@@ -243,7 +251,7 @@ def _times(
         start_ns = _nanoseconds(starts) + base_ns
     duration_ns = np.maximum(_nanoseconds(durations), 0)
     if len(events) and (start_ns.min() < 0 or (start_ns + duration_ns).max() >= _LATEST_NS):
-        raise InputError(f"{path} has an event whose time is out of range: {_REMEDY}")
+        raise InputError(f"{path} has an event whose time is out of range: {_RECOMMENDATION}")
     return start_ns, duration_ns
 
 
@@ -260,7 +268,9 @@ def _base_ns(path: Path, header: Header) -> int:
     except (ValueError, OverflowError):
         base_ns = -1
     if not 0 <= base_ns < _LATEST_NS:
-        raise InputError(f"{path}: baseTimeNanoseconds is no time since the epoch: {_REMEDY}")
+        raise InputError(
+            f"{path}: baseTimeNanoseconds is no time since the epoch: {_RECOMMENDATION}"
+        )
     return base_ns
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from profiler.capture.environment import hardware
 from profiler.errors import InputError
 from profiler.pipelines.devices import DeviceShare, Placement, pinned
-from profiler.pipelines.parts import OnnxPart
+from profiler.pipelines.onnx_submodule import OnnxPart
 
 __all__ = [
     "ACCELERATOR_EFFORT",

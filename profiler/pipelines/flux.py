@@ -14,9 +14,9 @@ from profiler.pipelines.onnx_pipeline import (
     check_request,
     noise_source,
 )
+from profiler.pipelines.onnx_submodule import Array, OnnxPart, pick
 from profiler.pipelines.packed import image_positions, packed_noise, unpack
 from profiler.pipelines.packed_pipeline import PackedPipeline
-from profiler.pipelines.parts import Array, OnnxPart, pick
 from profiler.pipelines.prompts import as_prompts, clip_pooled, t5_embeddings
 from profiler.pipelines.sizes import PackedSizes, block_scale
 from profiler.pipelines.tokenizer import clip_tokenizer, t5_tokenizer

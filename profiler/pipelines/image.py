@@ -7,7 +7,7 @@ from numpy.typing import NDArray
 from PIL import Image
 
 from profiler.errors import InputError
-from profiler.pipelines.parts import Array
+from profiler.pipelines.onnx_submodule import Array
 
 __all__ = ["ImageProcessor"]
 

@@ -13,7 +13,7 @@ from profiler.pipelines.devices import (
     check_part_name,
 )
 from profiler.pipelines.model_folder import ModelFolder
-from profiler.pipelines.parts import OnnxPart
+from profiler.pipelines.onnx_submodule import OnnxPart
 from profiler.pipelines.scheduler import FlowMatchEulerDiscreteScheduler
 
 __all__ = ["Components", "load_components"]

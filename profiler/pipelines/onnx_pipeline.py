@@ -18,8 +18,9 @@ from profiler.errors import InputError
 from profiler.pipelines.devices import Placement, ProviderSpec
 from profiler.pipelines.image import ImageProcessor
 from profiler.pipelines.loading import Components, load_components
-from profiler.pipelines.parts import Array, OnnxPart, OnnxVae
+from profiler.pipelines.onnx_submodule import Array, OnnxPart, OnnxVae
 from profiler.pipelines.scheduler import FlowMatchEulerDiscreteScheduler
+from profiler.pipelines.sizes import PackedSizes, PatchedSizes
 
 __all__ = [
     "OnnxPipeline",
@@ -53,6 +54,7 @@ class OnnxPipeline:
     """Its class in model_index.json, with or without ORT before it."""
     SUBMODULES: ClassVar[tuple[str, ...]]
     """Its submodules, in the order in which a run calls them."""
+    sizes: PatchedSizes | PackedSizes
     OPTIONAL: ClassVar[frozenset[str]] = frozenset()
     """Those that a folder may lack."""
     __call__: Callable[..., PipelineOutput]
@@ -108,6 +110,15 @@ class OnnxPipeline:
         """The arguments of a run for a guidance scale and a negative prompt, None: the model's
         own. Raises `InputError` for what the model does not take."""
         raise NotImplementedError
+
+    def check(
+        self, *, height: int | None, width: int | None, seed: int | None, **scales: float
+    ) -> None:
+        """Refuse arguments that a run would refuse before it calls a submodule. Raises
+        `InputError`."""
+        check_request("pil", 1, **scales)
+        self.sizes.image_size(height, width)
+        noise_source(seed, None)
 
     def _denoise(
         self,

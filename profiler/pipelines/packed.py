@@ -4,7 +4,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.pipelines.onnx_pipeline import latents_of
-from profiler.pipelines.parts import Array
+from profiler.pipelines.onnx_submodule import Array
 from profiler.pipelines.sizes import PackedSizes
 
 __all__ = ["even_sigmas", "image_positions", "packed_noise", "unpack"]

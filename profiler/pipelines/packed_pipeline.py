@@ -6,9 +6,10 @@ from typing import Any
 import numpy as np
 
 from profiler.pipelines.onnx_pipeline import OnnxPipeline, StepCallback
+from profiler.pipelines.onnx_submodule import Array
 from profiler.pipelines.packed import even_sigmas
-from profiler.pipelines.parts import Array
 from profiler.pipelines.prompts import as_prompts
+from profiler.pipelines.sizes import PackedSizes
 
 __all__ = ["PackedPipeline"]
 
@@ -17,6 +18,7 @@ class PackedPipeline(OnnxPipeline):
     """Text to image on tokens of latents. With a negative prompt and a `true_cfg_scale` above 1 the
     denoiser runs twice a step."""
 
+    sizes: PackedSizes
     encode_prompt: Callable[..., Any]
     """Embeddings of prompts, for a number of images each and of so many tokens at most."""
     apply_guidance: Callable[[Array, Array, float], Array]

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 
 from profiler.errors import InputError
-from profiler.pipelines.parts import Array, OnnxPart, pick
+from profiler.pipelines.onnx_submodule import Array, OnnxPart, pick
 
 __all__ = [
     "PromptEmbeddings",

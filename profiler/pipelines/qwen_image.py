@@ -16,9 +16,9 @@ from profiler.pipelines.onnx_pipeline import (
     check_request,
     noise_source,
 )
+from profiler.pipelines.onnx_submodule import Array, OnnxPart, pick
 from profiler.pipelines.packed import packed_noise, unpack
 from profiler.pipelines.packed_pipeline import PackedPipeline
-from profiler.pipelines.parts import Array, OnnxPart, pick
 from profiler.pipelines.prompts import as_prompts
 from profiler.pipelines.qwen_tokenizer import qwen_tokenizer
 from profiler.pipelines.sizes import PackedSizes

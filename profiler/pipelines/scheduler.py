@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from profiler.errors import InputError
 from profiler.pipelines.model_folder import Settings
-from profiler.pipelines.parts import Array
+from profiler.pipelines.onnx_submodule import Array
 
 __all__ = ["FlowMatchEulerDiscreteScheduler"]
 

@@ -16,7 +16,7 @@ from profiler.pipelines.onnx_pipeline import (
     latents_of,
     noise_source,
 )
-from profiler.pipelines.parts import Array, OnnxPart, pick
+from profiler.pipelines.onnx_submodule import Array, OnnxPart, pick
 from profiler.pipelines.prompts import (
     PromptEmbeddings,
     as_prompts,
@@ -36,6 +36,7 @@ class StableDiffusion3Pipeline(OnnxPipeline):
     CLASS = "StableDiffusion3Pipeline"
     SUBMODULES = ("text_encoder", "text_encoder_2", "text_encoder_3", "transformer", "vae")
     OPTIONAL = frozenset({"text_encoder_3"})
+    sizes: PatchedSizes
 
     def __init__(self, components: Components) -> None:
         """Take loaded components."""

@@ -12,10 +12,11 @@ import importlib.util
 import pkgutil
 from collections.abc import Iterable
 from functools import cache
+from types import ModuleType
 
 import polars as pl
 
-import profiler.report.charts.kinds
+import profiler.report.charts.declared
 import profiler.report.sections
 from profiler.analysis.registry import tables
 from profiler.analysis.table import Table
@@ -39,9 +40,26 @@ def section_kinds() -> tuple[SectionKind, ...]:
 def build_report(of: ReportInput) -> Report:
     """The report of `of.analysis`; parts and sections without anything to show are left out."""
     known = {name for kind in section_kinds() for name in kind.tables}
-    rest = [table for table in tables() if table.name not in known]
+    rest = [_placed(table) for table in tables() if table.name not in known]
     sections = (_section(kind, of, rest) for kind in section_kinds())
     return Report(summary_of(of), tuple(section for section in sections if section.parts))
+
+
+def _placed(table: Table) -> Table:
+    """The table, whose section and kind of figure are there. Raises ValueError where one is not:
+    it would be missing from every report without a word."""
+    sections = [kind.key for kind in section_kinds()]
+    if table.section not in sections:
+        raise ValueError(
+            f"table {table.name!r} belongs to section {table.section!r}, which is none: "
+            f"there is {', '.join(sections)}"
+        )
+    if table.figure is not None and _drawer(table.figure.kind) is None:
+        raise ValueError(
+            f"table {table.name!r} has a figure of kind {table.figure.kind!r}, which no module of "
+            f"{profiler.report.charts.declared.__name__} draws"
+        )
+    return table
 
 
 def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Section:
@@ -62,8 +80,13 @@ def _figure(table: Table, frame: pl.DataFrame) -> Figure | None:
     """The figure that a table declares, drawn by the module of `charts.kinds` that its kind names;
     None where there is none."""
     spec = table.figure
-    place = f"{profiler.report.charts.kinds.__name__}.{spec.kind}" if spec else ""
-    if spec is None or importlib.util.find_spec(place) is None:
+    module = _drawer(spec.kind) if spec else None
+    if spec is None or module is None:
         return None
-    module = importlib.import_module(place)
     return Figure(table.name, lambda theme: module.draw(spec.columns, frame, theme))
+
+
+def _drawer(kind: str) -> ModuleType | None:
+    """The module that draws figures of a kind, None where there is none."""
+    place = f"{profiler.report.charts.declared.__name__}.{kind}"
+    return importlib.import_module(place) if importlib.util.find_spec(place) else None

@@ -52,7 +52,7 @@ def _method() -> dict[str, Any]:
 def _found(comparison: Comparison, gates: Sequence[Gate]) -> dict[str, Any]:
     return {
         "runs": comparison.runs.to_dicts(),
-        "calibrated": [*comparison.calibrated],
+        "corrected": [*comparison.corrected],
         "notes": [str(worded(note)) for note in comparison.notes],
         "note_codes": [note.as_json() for note in comparison.notes],
         "gates": [asdict(gate) for gate in gates],

@@ -8,22 +8,20 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
-from profiler.analysis.findings.finding import Finding
-from profiler.analysis.notes import Note, NoteCode, plain_value
 from profiler.analysis.registry import tables
-from profiler.analysis.result import Analysis
+from profiler.analysis.result import Analysis, RunSummary
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.steps.summary import StepSummary
 from profiler.json_text import json_text, plain
-from profiler.report.excerpts import outlier_count
-from profiler.report.sentences.findings.words import words
-from profiler.report.sentences.worded import why_not, worded_cell
+from profiler.notes import Note, NoteCode
+from profiler.report.sections.steps import outlier_count
+from profiler.report.sentences.worded import why_not, worded, worded_cell
+from profiler.report.sentences.worded_tables import worded_tables_by_name
 from profiler.table.columns import Column
 
 __all__ = ["DOCUMENT_VERSION", "document", "to_json"]
@@ -36,14 +34,14 @@ def document(analysis: Analysis) -> dict[str, Any]:
     columns = {table.name: table.columns for table in tables()}
     frames = analysis.tables()
     rows = {name: _rows(frame, columns.get(name, ())) for name, frame in frames.items()}
+    rows |= {name: table.rows(analysis) for name, table in worded_tables_by_name().items()}
     return {
         "version": DOCUMENT_VERSION,
-        "run": plain(analysis.run),
+        "run": _run(analysis.run),
         "accounting": _noted(analysis.accounting, "why_not"),
         "step_summary": _noted(analysis.step_summary, "rule"),
         **rows,
         "step_outliers_total": outlier_count(analysis),
-        "findings": [_finding(each) for each in analysis.findings],  # nested, not as the table
         "device_profiles": _profiles(analysis.device_profiles),
     }
 
@@ -51,6 +49,17 @@ def document(analysis: Analysis) -> dict[str, Any]:
 def to_json(analysis: Analysis) -> str:
     """The document as JSON text that ends with a newline; no NaN, no Infinity."""
     return json_text(document(analysis)) + "\n"
+
+
+def _run(run: RunSummary) -> dict[str, Any]:
+    """Plain values; settings that differ as text, and as objects under `settings_codes`."""
+    notes = {name: value for name, value in run.settings.items() if isinstance(value, Note)}
+    settings = {name: str(worded(note)) for name, note in notes.items()}
+    return {
+        **plain(run),
+        "settings": {**plain(run.settings), **settings},
+        "settings_codes": {name: note.as_json() for name, note in notes.items()},
+    }
 
 
 def _noted(value: Accounting | StepSummary, name: str) -> dict[str, Any]:
@@ -69,18 +78,6 @@ def _rows(frame: pl.DataFrame, columns: Sequence[Column]) -> list[dict[str, Any]
                 row[f"{column.name}_text"] = str(worded_cell(row[column.name], column.codes))
                 row[column.name] = json.loads(row[column.name])
     return rows
-
-
-def _finding(finding: Finding) -> dict[str, Any]:
-    """Codes and values, and the sentences that people read."""
-    said = plain(words(finding))
-    values = plain(replace(finding, evidence={}))
-    return {
-        "rule": finding.rule,
-        **said,
-        **values,
-        "evidence": {n: plain_value(value) for n, value in finding.evidence.items()},
-    }
 
 
 def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:

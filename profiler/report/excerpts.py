@@ -3,22 +3,23 @@ them: the same in the terminal and in the page."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import polars as pl
 
-from profiler.analysis.result import Analysis
+from profiler.analysis.result import RunSummary
+from profiler.analysis.roofline.bounds import ABOVE_ROOFLINE
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.analysis.roofline.verdicts import ABOVE_ROOF
 from profiler.messages import Said, joined, said
 from profiler.report.units import count, counted, duration, percent
 
 __all__ = [
     "changing_parts",
     "explained_outliers",
-    "outlier_count",
     "path_by_part",
     "path_sentence",
     "path_wall_ns",
-    "roof_sentence",
+    "roofline_sentence",
     "split_operators",
     "why_no_waits",
     "with_rates",
@@ -65,42 +66,38 @@ def _part_names(rows: pl.DataFrame) -> list[str]:
     return names
 
 
-def outlier_count(analysis: Analysis) -> int:
-    """How many outliers there are; `step_outliers` holds those that cost most."""
-    return max(int(analysis.step_operators["outliers"].sum()), len(analysis.step_outliers))
-
-
 def _places(rows: pl.DataFrame) -> list[str]:
     pairs = zip(rows["cause_device"], rows["cause_track"], strict=True)
     return [" ".join(part for part in pair if part) for pair in pairs]
 
 
-def roof_sentence(analysis: Analysis) -> Said:
-    """Where the roofs come from, and how much of the time has none."""
-    rows = analysis.roofline
+def roofline_sentence(
+    rows: pl.DataFrame, roles: pl.DataFrame, profiles: Mapping[str, DeviceProfile]
+) -> Said:
+    """Where the rooflines of the operators `rows` come from, how much of the time has none, and
+    which `roles` are above theirs."""
     devices = sorted(set(rows["device"].drop_nulls()))
-    profiles = analysis.device_profiles
     lines = [_source(device, profiles[device]) for device in devices if device in profiles]
     missing = [device for device in devices if device not in profiles]
     if missing:
         names = ", ".join(missing)
         lines.append(
-            said("no profile of {names}: `profile-sd3 calibrate-device` measures one", names=names)
+            said("no profile of {names}: `profile-sd3 benchmark-device` measures one", names=names)
         )
-    busy, unknown = int(rows["busy_ns"].sum()), int(rows["unknown_ns"].sum())
+    busy, unknown = int(rows["total_ns"].sum()), int(rows["unknown_ns"].sum())
     if unknown and busy:
         share = percent(unknown / busy)
-        lines.append(said("FLOPs or bytes not known for {share} of busy time", share=share))
-    lines += _above_roof(analysis)
+        lines.append(said("FLOPs or bytes not known for {share} of the total time", share=share))
+    lines += _above_roofline(roles)
     return joined("; ", lines)
 
 
-def _above_roof(analysis: Analysis) -> list[Said]:
-    """That roles are faster than their roof, which no device can be."""
-    above = analysis.roofline_roles.filter(pl.col("of_roof") > ABOVE_ROOF)
+def _above_roofline(roles: pl.DataFrame) -> list[Said]:
+    """That roles are faster than their roofline, which no device can be."""
+    above = roles.filter(pl.col("of_roofline") > ABOVE_ROOFLINE)
     if above.is_empty():
         return []
-    most = above.sort("of_roof", descending=True).row(0, named=True)
+    most = above.sort("of_roofline", descending=True).row(0, named=True)
     role = most["role"]
     if most["submodule"]:
         role = said("{role} of {submodule}", role=role, submodule=most["submodule"])
@@ -108,34 +105,35 @@ def _above_roof(analysis: Analysis) -> list[Said]:
         more = counted(len(above) - 1, "other role")
         role = said("{role} and {more}", role=role, more=more)
     sentence = said(
-        "{role} beyond the roof, up to {factor} times it: data stays in a cache, or the profile "
-        "is too low (calibrate-device on a machine at rest measures it again), and then verdicts "
-        "are wrong",
+        "{role} beyond the roofline, up to {factor} times it: data stays in a cache, or the "
+        "profile is too low (benchmark-device on a machine at rest measures it again), and then "
+        "bounds are wrong",
         role=role,
-        factor=f"{most['of_roof']:.2f}",
+        factor=f"{most['of_roofline']:.2f}",
     )
     return [sentence]
 
 
 def _source(device: str, profile: DeviceProfile) -> str:
     source = said(
-        "roof of {device}: {how}, {source}",
+        "roofline of {device}: {how}, {source}",
         device=device,
         how=said("measured") if profile.measured else said("published"),
         source=profile.source or said("source unknown"),
     )
     if profile.memory_bandwidth is None:
         return said(
-            "{roof}, without a memory bandwidth: nothing there has a verdict but host-bound",
-            roof=source,
+            "{roofline}, without a memory bandwidth: nothing there has a bound other than "
+            "host-bound",
+            roofline=source,
         )
     return source
 
 
-def why_no_waits(analysis: Analysis) -> str:
+def why_no_waits(idle: pl.DataFrame, run: RunSummary) -> str:
     """Why nobody knows what devices waited for, "" where it is known, or nothing executed."""
-    traced, calls = analysis.run.traced_calls, analysis.run.calls
-    if len(analysis.idle) or traced == calls or not traced:
+    traced, calls = run.traced_calls, run.calls
+    if len(idle) or traced == calls or not traced:
         return ""
     return said(
         "not known: the operators of {untraced} of {calls} were not recorded, and what a device "
@@ -150,9 +148,8 @@ def path_wall_ns(rows: pl.DataFrame) -> int:
     return int(rows.unique("pipeline")["wall_ns"].sum())
 
 
-def path_sentence(analysis: Analysis) -> str:
+def path_sentence(rows: pl.DataFrame) -> str:
     """What the critical paths take together, of the time of their pipeline calls."""
-    rows = analysis.critical_path
     paths = rows["pipeline"].n_unique()
     path, wall = int(rows["path_ns"].sum()), path_wall_ns(rows)
     share = f", {percent(path / wall)}" if wall else ""
@@ -181,9 +178,9 @@ def path_by_part(rows: pl.DataFrame, shown: int) -> pl.DataFrame:
     return kept.with_columns(share=pl.col("path_ns") / max(path_wall_ns(rows), 1))
 
 
-def split_operators(geometry: pl.DataFrame, shown: int) -> tuple[pl.DataFrame, int]:
+def split_operators(partitioning: pl.DataFrame, shown: int) -> tuple[pl.DataFrame, int]:
     """The parts of the `shown` longest split operators of submodules, and how many there are."""
-    split = geometry.drop_nulls("submodule")
+    split = partitioning.drop_nulls("submodule")
     whole = split.filter(pl.col("part") == "whole").select("submodule", "layer")
     kept = split.join(whole.head(shown), on=["submodule", "layer"], maintain_order="left")
     return kept, len(whole)
@@ -192,6 +189,6 @@ def split_operators(geometry: pl.DataFrame, shown: int) -> tuple[pl.DataFrame, i
 def with_rates(rows: pl.DataFrame) -> pl.DataFrame:
     """Rows of a roofline with `rate` (GFLOP/s) and `bandwidth` (GB/s), both 10⁹ and of the time of
     commands whose FLOPs and bytes are known; null where there are none."""
-    known_ns = pl.col("busy_ns") - pl.col("unknown_ns")
+    known_ns = pl.col("total_ns") - pl.col("unknown_ns")
     known_ns = pl.when(known_ns > 0).then(known_ns)
     return rows.with_columns(rate=pl.col("flops") / known_ns, bandwidth=pl.col("bytes") / known_ns)

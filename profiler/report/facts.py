@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from profiler.analysis.result import Analysis
-from profiler.events import Loss
+from profiler.events import Drop
 from profiler.messages import Said, joined, said
-from profiler.report.headline import asynchronous
+from profiler.notes import Note
 from profiler.report.model import Fact, Group
-from profiler.report.sentences.worded import label, why_not
+from profiler.report.sections.headline import asynchronous
+from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
 from profiler.trace.manifest_fields import AttributedTo, Attribution, Fields, Overhead, stated
@@ -24,6 +25,7 @@ __all__ = [
     "grouped_by_name",
     "key_facts",
     "missing_lines",
+    "missing_rows",
     "named_value",
 ]
 
@@ -41,7 +43,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         *_attributed(analysis.run.attribution),
         *_asynchronous(analysis),
         _residual(analysis),
-        _losses(analysis),
+        _drops(analysis),
     )
 
 
@@ -91,10 +93,10 @@ def _cost(overhead: Overhead) -> Fact:
 
 
 def _asynchronous(analysis: Analysis) -> Iterator[Fact]:
-    for name, total_ns, busy_ns in asynchronous(analysis):
+    for name, duration_ns, busy_ns in asynchronous(analysis):
         note = said(
             "of device time, {time} in its calls: they return before it is done",
-            time=duration(total_ns),
+            time=duration(duration_ns),
         )
         yield Fact(name, duration(busy_ns), note)
 
@@ -128,25 +130,31 @@ def _residual(analysis: Analysis) -> Fact:
     return Fact(said("Unaccounted"), percent(account.residual_share), note, alert=bad)
 
 
-def _losses(analysis: Analysis) -> Fact:
-    if not analysis.losses:
-        return Fact(said("Lost"), said("nothing"), said("all that was executed is here"))
-    kinds = joined(", ", map(label, sorted({loss.kind for loss in analysis.losses})))
-    return Fact(said("Lost"), counted(len(analysis.losses), "record"), kinds, alert=True)
+def _drops(analysis: Analysis) -> Fact:
+    if not analysis.drops:
+        return Fact(said("Dropped"), said("nothing"), said("all that was executed is here"))
+    kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))
+    return Fact(said("Dropped"), counted(len(analysis.drops), "record"), kinds, alert=True)
 
 
-def missing_lines(losses: Iterable[Loss]) -> Iterator[str]:
-    """What was executed and is not in the trace, a sentence a loss."""
-    for loss in losses:
-        number = count(loss.count) if loss.count >= 0 else said("unknown")
+def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
+    """What was executed and is not in the trace, a sentence a drop."""
+    for drop in drops:
         yield said(
-            "{kind} in {where}: {number} {unit}. {detail}",
-            kind=label(loss.kind),
-            where=loss.where,
-            number=number,
-            unit=loss.unit,
-            detail=loss.detail,
+            "{kind} in {where}: {number} {unit}. {detail}", kind=label(drop.kind), **_extent(drop)
         )
+
+
+def missing_rows(drops: Iterable[Drop]) -> Iterator[tuple[str, str]]:
+    """The kind of each drop, and where it is, how much and why."""
+    for drop in drops:
+        yield label(drop.kind), said("{where}: {number} {unit}. {detail}", **_extent(drop))
+
+
+def _extent(drop: Drop) -> dict[str, str]:
+    number = count(drop.count) if drop.count >= 0 else said("unknown")
+    detail = worded(drop.detail)
+    return {"where": drop.where, "number": number, "unit": drop.unit, "detail": detail}
 
 
 def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
@@ -179,6 +187,8 @@ def named_value(key: str, value: Any) -> tuple[str, str]:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, Note):
+        return worded(value)
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

@@ -17,17 +17,8 @@ from profiler.analysis.prediction.result import Prediction
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
 from profiler.report.charts import comparison as comparison_chart
-from profiler.report.charts import critical_path as path_chart
-from profiler.report.charts import devices as device_chart
-from profiler.report.charts import idle as idle_chart
-from profiler.report.charts import memory as memory_chart
-from profiler.report.charts import operators as operator_chart
 from profiler.report.charts import prediction as prediction_chart
-from profiler.report.charts import roles as role_chart
-from profiler.report.charts import roofline as roofline_chart
-from profiler.report.charts import stages as stage_chart
-from profiler.report.charts import step_matrix
-from profiler.report.charts import steps as step_chart
+from profiler.report.charts.step_matrix import matrix_chart
 from profiler.report.charts.style import (
     HOVER,
     Chart,
@@ -44,6 +35,14 @@ from profiler.report.palette import (
     Theme,
     submodule_colours,
 )
+from profiler.report.sections import devices as devices_section
+from profiler.report.sections import idle as idle_section
+from profiler.report.sections import memory as memory_section
+from profiler.report.sections import operators as operators_section
+from profiler.report.sections import roles as roles_section
+from profiler.report.sections import roofline as roofline_section
+from profiler.report.sections import steps as steps_section
+from profiler.report.sections import time
 from profiler.report.units import count, duration
 from profiler.table.run import Run
 
@@ -69,24 +68,25 @@ TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the long
 
 def stages(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """One bar a stage: its submodules' calls, the host work between them, and idle time."""
-    return _figure(stage_chart.stages(analysis, theme))
+    return _figure(time.stages_figure(analysis).draw(theme))
 
 
 def devices(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """For each device how long its commands of each category ran, as wall unions."""
-    return _figure(device_chart.devices(analysis, theme))
+    """For each device how long its commands of each category ran, as unions."""
+    return _figure(devices_section.devices_figure(analysis).draw(theme))
 
 
 def operators(
     analysis: Analysis, top: int = 15, theme: Theme = "light", *, patterns: bool = True
 ) -> go.Figure:
-    """The `top` operators by busy sum; with `patterns`, equal layers of repeated blocks are one."""
-    return _figure(operator_chart.operators(analysis, top, theme, patterns=patterns))
+    """The `top` operators by total; with `patterns`, equal layers of repeated blocks are one."""
+    figure = operators_section.operators_figure(analysis, top, patterns=patterns)
+    return _figure(figure.draw(theme))
 
 
 def steps(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """Duration of each step from 0, the median as a line, outliers in another colour."""
-    return _figure(step_chart.steps(analysis, theme))
+    return _figure(steps_section.steps_figure(analysis).draw(theme))
 
 
 def step_operators(analysis: Analysis, theme: Theme = "light") -> go.Figure:
@@ -95,32 +95,32 @@ def step_operators(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     Bounded: what has no row of its own shares the last one, and of many steps a column is the
     longest of several. Empty where operators of fewer than two steps were traced.
     """
-    return _figure(step_matrix.matrix_chart(step_matrix.matrix_of(analysis), theme))
+    return _figure(matrix_chart(steps_section.step_matrix(analysis), theme))
 
 
 def idle(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """For each device the time it computed, and what it waited for otherwise."""
-    return _figure(idle_chart.idle(analysis, theme))
+    return _figure(idle_section.idle_figure(analysis).draw(theme))
 
 
 def critical_path(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """What the critical path consists of, by submodule and part."""
-    return _figure(path_chart.critical_path(analysis, theme))
+    return _figure(idle_section.path_figure(analysis).draw(theme))
 
 
 def roles(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """For each submodule the share of each role in its device time."""
-    return _figure(role_chart.roles(analysis, theme))
+    return _figure(roles_section.roles_figure(analysis).draw(theme))
 
 
 def roofline(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """Roles by FLOPs a byte and GFLOP/s, below the roofs of their devices as far as known."""
-    return _figure(roofline_chart.roofline(analysis, theme))
+    """Roles by FLOPs a byte and GFLOP/s, below the rooflines of their devices as far as known."""
+    return _figure(roofline_section.roofline_figure(analysis).draw(theme))
 
 
 def memory(analysis: Analysis, theme: Theme = "light") -> go.Figure:
     """The memory that counters of each device held over the run, and its peak."""
-    return _figure(memory_chart.memory(analysis, theme))
+    return _figure(memory_section.memory_figure(analysis).draw(theme))
 
 
 def comparison(found: Comparison, theme: Theme = "light") -> go.Figure:

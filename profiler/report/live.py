@@ -2,26 +2,38 @@
 
 live = LiveRun("20261121-093000-sd3")
 live.add(calls)
-console.print(live.view(now_ns, console.width))
+report = live.report(now_ns)
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from statistics import median
 
-from rich.console import Group
-from rich.text import Text
+import polars as pl
 
+from profiler.analysis.submodules.columns import SUBMODULES
 from profiler.events import NO_STEP, Call
-from profiler.report.terminal.layout import clean, numbers, percents, sparkline, table, texts, times
+from profiler.report.model import Bars, Figure, Part, Report, Section, Summary, TableView
 from profiler.report.units import count, duration
+from profiler.report.views import columns_of, renamed, table
+from profiler.table.columns import Column, schema
 
 __all__ = ["LiveRun"]
 
-_LABEL = 7  # characters before the bars
 _ROWS = 12  # submodules; a screen has no more room
+_COLUMNS = columns_of(
+    (
+        "submodule",
+        "calls",
+        renamed(SUBMODULES, "duration_ns", label="duration", importance=0),
+        "median_ns",
+        Column("last_ns", pl.Int64(), "ns", "duration of its last call", importance=2),
+        "share",
+    ),
+    SUBMODULES,
+)
 
 
 @dataclass(slots=True)
@@ -54,25 +66,20 @@ class LiveRun:
                 begins = self._begins.setdefault(call.pipeline, {})
                 begins[call.step] = min(begins.get(call.step, call.start_ns), call.start_ns)
 
-    def view(self, now_ns: int, width: int) -> Group:
-        """What is known at `now_ns`, on the clock of the calls, in `width` characters: calls,
-        steps, and time by submodule."""
-        head = Text(self._headline(now_ns), style="bold", no_wrap=True, overflow="ellipsis")
+    def report(self, now_ns: int) -> Report:
+        """What is known at `now_ns`, on the clock of the calls: calls, steps, and time by
+        submodule."""
+        summary = Summary(self._headline(now_ns))
         if not self._calls:
-            return Group(head)
-        parts: list[Text] = []
-        steps = self._steps()
-        if steps:
-            last = f"  last {_plain(steps[-1])}, median {_plain(int(median(steps)))}"
-            bars = sparkline(steps[-max(width - _LABEL - len(last), 1) :], width)
-            parts.append(Text(f"{'steps':<{_LABEL}}{bars}{last}", no_wrap=True))
-        return Group(head, *parts, Text(), self._table(width))
+            return Report(summary)
+        parts = (*self._steps_part(), Part(table=self._table()))
+        return Report(summary, (Section("live", parts=parts),))
 
     def _headline(self, now_ns: int) -> str:
-        name = f"run {clean(self.name)}"
+        name = f"run {self.name}"
         if not self._calls:
             return f"{name}: no call has returned yet"
-        elapsed = _plain(max(now_ns - self._first_ns, 0))
+        elapsed = duration(max(now_ns - self._first_ns, 0))
         calls = f"{count(self._calls)} call{'s' * (self._calls > 1)} in {elapsed}"
         number = f"pipeline call {self._pipeline}" if self._pipeline > 0 else ""
         return ", ".join(filter(None, (f"{name}: {calls}", number, self._place())))
@@ -81,7 +88,7 @@ class LiveRun:
         """The stage, and the step of how many, where an earlier pipeline call tells."""
         begins = self._begins.get(self._pipeline, {})
         if self._stage != "denoise" or not begins:
-            return clean(self._stage)
+            return self._stage
         earlier = [steps for number, steps in self._begins.items() if number != self._pipeline]
         of = f" of {max(map(len, earlier))} as before" if earlier else ""
         done = len(begins)
@@ -94,23 +101,28 @@ class LiveRun:
         ends = [*starts[1:], self.last_end_ns] if starts else []
         return [max(end - start, 0) for start, end in zip(starts, ends, strict=True)]
 
-    def _table(self, width: int) -> Group:
+    def _steps_part(self) -> Iterator[Part]:
+        """A bar for each step, with the last and the median one."""
+        steps = self._steps()
+        if steps:
+            lead = f"steps: last {duration(steps[-1])}, median {duration(int(median(steps)))}"
+            yield Part(lead=lead, figure=Figure("steps", lambda _: {}, (Bars("steps", steps),)))
+
+    def _table(self) -> TableView | None:
         rows = sorted(self._durations.items(), key=lambda item: -sum(item[1]))
-        shown = rows[:_ROWS]
         total = sum(sum(durations) for _, durations in rows)
-        sums = [sum(durations) for _, durations in shown]
-        columns = [
-            texts("submodule", [name for name, _ in shown], shrink=12),
-            numbers("calls", [len(durations) for _, durations in shown]),
-            times("total", sums),
-            times("median", [int(median(durations)) for _, durations in shown], rank=1),
-            times("last", [durations[-1] for _, durations in shown], rank=2),
-            percents("share", [part / total if total else None for part in sums]),
-        ]
-        left = len(rows) - len(shown)
-        more = [Text(f"and {left} more submodules", style="dim")] if left else []
-        return Group(table(columns, width), *more)
-
-
-def _plain(time_ns: int) -> str:
-    return duration(time_ns).replace("\N{NO-BREAK SPACE}", " ")
+        frame = pl.DataFrame(
+            [
+                {
+                    "submodule": name,
+                    "calls": len(durations),
+                    "duration_ns": sum(durations),
+                    "median_ns": int(median(durations)),
+                    "last_ns": durations[-1],
+                    "share": sum(durations) / total if total else None,
+                }
+                for name, durations in rows
+            ],
+            schema=schema(_COLUMNS),
+        )
+        return table("live", "submodules", _COLUMNS, SUBMODULES, frame, shown=_ROWS)

@@ -8,8 +8,9 @@ Every text is plain; whoever renders it escapes it for where it goes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
@@ -27,11 +28,13 @@ __all__ = [
     "Fact",
     "Figure",
     "Group",
+    "Opens",
     "Part",
     "Report",
     "ReportInput",
     "Section",
     "SectionKind",
+    "Selected",
     "Summary",
     "TableView",
 ]
@@ -79,6 +82,27 @@ class Group:
     rows: tuple[tuple[str, str], ...]
 
 
+@dataclass(frozen=True, slots=True)
+class Selected:
+    """How a page shows a table of what a reader selects: combined from the partials of `table` by
+    the rules of its columns, as far as the attributes `where` have these values. Rows without a
+    value in one of the columns `known`, or whose column `positive` is 0, are left out."""
+
+    table: str
+    where: Mapping[str, str | bool] = field(default_factory=dict)
+    known: tuple[str, ...] = ()
+    positive: str = ""
+
+
+class Opens(StrEnum):
+    """What a row of a table leads to: the call in the timeline, or the layers that it stands for
+    and their commands, of devices or of the host."""
+
+    CALL = "call"
+    LAYERS = "layers"
+    HOST_LAYERS = "host_layers"
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class TableView:
     """A table as it is shown.
@@ -88,7 +112,9 @@ class TableView:
     them (0: all) and, where it has a `search`, looks for `name`. `totals` are rows below the
     others, of the same columns. `sort` is the column by which rows are ranked, largest first, ""
     for another order. `variants` are other rows for the same columns by their label, `label` is
-    that of `frame`.
+    that of `frame`. Rows of `frame` fold blocks (`report.patterns`) where it is `folded`.
+    `selected` says how it follows what a reader selects; None keeps the rows that match. `opens`
+    is what a row of it leads to in a page.
     """
 
     key: str
@@ -102,6 +128,9 @@ class TableView:
     label: str = ""
     variants: tuple[tuple[str, pl.DataFrame], ...] = ()
     totals: pl.DataFrame | None = None
+    selected: Selected | None = None
+    folded: bool = False
+    opens: Opens | None = None
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -157,11 +186,12 @@ class Part:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Section:
-    """Parts under a heading; `contents` is its name in a list of contents."""
+    """Parts under a heading, where it has a `title`; `contents` is its name in a list of
+    contents."""
 
     key: str
-    title: str
-    contents: str
+    title: str = ""
+    contents: str = ""
     parts: tuple[Part, ...] = ()
 
 
@@ -185,9 +215,9 @@ class Summary:
     what is missing, how the run compares with its baseline, key figures, the accounting."""
 
     headline: str
-    subject: tuple[str, ...]
-    facts: tuple[Fact, ...]
-    accounting: str
+    subject: tuple[str, ...] = ()
+    facts: tuple[Fact, ...] = ()
+    accounting: str = ""
     selection: str = ""
     missing: tuple[str, ...] = ()
     against: str = ""

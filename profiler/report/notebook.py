@@ -1,4 +1,4 @@
-"""A run and an analysis as notebooks show them: a small table, in the notebook's own colours.
+"""A run and an analysis as notebooks show them: a short report, in the notebook's own colours.
 
 `import profiler` in a notebook registers `as_html` with IPython, by the names of the types: so runs
 know nothing of reports.
@@ -7,119 +7,91 @@ know nothing of reports.
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from itertools import islice
 
-import polars as pl
-
+from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
-from profiler.report.headline import headline
+from profiler.report.model import Part, Report, TableView
+from profiler.report.sections.excerpt import analysis_excerpt, run_excerpt
 from profiler.report.sentences.findings.words import words
-from profiler.report.terminal.layout import shorten
-from profiler.report.units import count, counted, duration, percent
+from profiler.report.terminal.layout import Drawn, shorten
+from profiler.report.terminal.tables import drawn
+from profiler.report.units import count
 from profiler.table.run import Run
 
 __all__ = ["as_html"]
 
 _ROWS = 12  # of a table; more are counted
 _FINDINGS = 5
+_IMPORTANCE = 1  # of columns that are shown; higher ones have no room
 _NAME = 60  # characters
+_CELL, _LINE = 200, 400
 _PADDING = "padding:0 0.7em"
 
 
 def as_html(shown: Run | Analysis) -> str:
     """The summary of a run or of an analysis, a piece of HTML without styles of colour; every
     name in it is escaped."""
-    return _of_run(shown) if isinstance(shown, Run) else _of_analysis(shown)
+    report = run_excerpt(shown) if isinstance(shown, Run) else analysis_excerpt(shown)
+    return _page(report)
 
 
-def _of_run(run: Run) -> str:
-    facts = (
-        run.info.model,
-        run.info.pipeline,
-        counted(len(run.calls), "call"),
-        counted(len(run.commands), "command"),
-        _losses(len(run.losses)),
+def _page(report: Report) -> str:
+    summary = report.summary
+    line = ", ".join(summary.subject)
+    parts = (
+        piece for section in report.sections for part in section.parts for piece in _part(part)
     )
-    rows = (
-        run.calls.group_by("submodule", "device", maintain_order=True)
-        .agg(
-            pl.len(),
-            pl.col("duration_ns").sum().alias("total"),
-            pl.col("duration_ns").first().alias("first"),
-            pl.col("duration_ns").slice(1).median().alias("later"),
-        )
-        .sort("total", descending=True)
-        .iter_rows()
-    )
-    cells = [
-        (name, device, count(calls), duration(total), duration(first), _or_nothing(later))
-        for name, device, calls, total, first, later in rows
-    ]
-    heads = ("submodule", "device", "calls", "total", "first call", "median later")
-    return _page(run.run_id, facts, [_table(heads, cells, left=2)])
-
-
-def _of_analysis(analysis: Analysis) -> str:
-    run = analysis.run
-    facts = (headline(analysis, 0),) if analysis.accounting.end_to_end_ns else ()
-    cells = [
-        (
-            row["submodule"],
-            row["device"],
-            count(row["calls"]),
-            duration(row["total_ns"]),
-            duration(row["median_ns"]),
-            "" if row["share"] is None else percent(row["share"]),
-        )
-        for row in analysis.submodules.sort("total_ns", descending=True).iter_rows(named=True)
-    ]
-    heads = ("submodule", "device", "calls", "total", "median", "share")
-    found = [(finding.severity, words(finding).title) for finding in analysis.findings[:_FINDINGS]]
-    parts = [_table(heads, cells, left=2)]
-    if found:
-        parts.append(_table(("findings", ""), found, left=2))
-    more = len(analysis.findings) - len(found)
-    if more > 0:
-        parts.append(f"<div>… and {count(more)} more in <code>analysis.findings</code></div>")
-    return _page(run.run_id, facts, parts)
-
-
-def _losses(number: int) -> str:
-    return f"{number} {'loss' if number == 1 else 'losses'} (run.losses)" if number else ""
-
-
-def _or_nothing(ns: float | None) -> str:
-    return "" if ns is None else duration(ns)
-
-
-def _page(title: str, facts: Iterable[str], parts: Sequence[str]) -> str:
-    line = ", ".join(filter(None, facts))
     return (
-        f'<div style="line-height:1.5"><b>{_text(title)}</b>'
-        f"<div>{_text(line, 400)}</div>{''.join(parts)}</div>"
+        f'<div style="line-height:1.5"><b>{_text(summary.headline)}</b>'
+        f"<div>{_text(line, _LINE)}</div>{''.join(parts)}</div>"
     )
 
 
-def _table(heads: Sequence[str], rows: Sequence[Sequence[Any]], left: int) -> str:
-    """A table whose first `left` columns are texts, the others numbers."""
-    sides = ["left" if at < left else "right" for at in range(len(heads))]
-    top = "".join(
-        f'<th style="text-align:{side};{_PADDING}">{_text(head)}</th>'
-        for head, side in zip(heads, sides, strict=True)
-    )
-    body = "".join(
-        "<tr>"
-        + "".join(
-            f'<td style="text-align:{side};{_PADDING}">{_text(cell, 200)}</td>'
-            for cell, side in zip(row, sides, strict=True)
-        )
-        + "</tr>"
-        for row in rows[:_ROWS]
-    )
-    more = f"<div>… and {count(len(rows) - _ROWS)} more</div>" if len(rows) > _ROWS else ""
-    return f"<table><thead><tr>{top}</tr></thead><tbody>{body}</tbody></table>{more}"
+def _part(part: Part) -> Iterator[str]:
+    if part.table is not None:
+        yield _table(part.table)
+    if part.findings:
+        yield _findings(part.findings)
 
 
-def _text(value: Any, most: int = _NAME) -> str:
-    return html.escape(shorten(str(value), most))
+def _table(view: TableView) -> str:
+    """The most important columns of a table, and its first rows."""
+    kept = tuple(column for column in view.columns if column.importance <= _IMPORTANCE)
+    cells = drawn(replace(view, columns=kept, shown=_ROWS, totals=None), view.frame)
+    return _grid(cells) + _more(len(view.frame) - _ROWS)
+
+
+def _findings(findings: Sequence[Finding]) -> str:
+    """Severity and title of the worst."""
+    shown = findings[:_FINDINGS]
+    severities = tuple(finding.severity for finding in shown)
+    titles = tuple(words(finding).title for finding in shown)
+    columns = [Drawn("findings", severities, right=False), Drawn("", titles, right=False)]
+    return _grid(columns) + _more(len(findings) - len(shown), " in <code>analysis.findings</code>")
+
+
+def _more(number: int, where: str = "") -> str:
+    return f"<div>… and {count(number)} more{where}</div>" if number > 0 else ""
+
+
+def _grid(columns: Sequence[Drawn]) -> str:
+    sides = ["right" if column.right else "left" for column in columns]
+    top = _row("th", [_text(column.header) for column in columns], sides)
+    rows = zip(*(column.cells for column in columns), strict=True)
+    body = (_row("td", [_text(cell, _CELL) for cell in row], sides) for row in islice(rows, _ROWS))
+    return f"<table><thead>{top}</thead><tbody>{''.join(body)}</tbody></table>"
+
+
+def _row(tag: str, cells: Sequence[str], sides: Sequence[str]) -> str:
+    aligned = (
+        f'<{tag} style="text-align:{side};{_PADDING}">{cell}</{tag}>'
+        for cell, side in zip(cells, sides, strict=True)
+    )
+    return f"<tr>{''.join(aligned)}</tr>"
+
+
+def _text(value: str, most: int = _NAME) -> str:
+    return html.escape(shorten(value, most))

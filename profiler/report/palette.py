@@ -110,7 +110,13 @@ ROLE_COLOURS = {
     "resample": Colour("#2f6b5f", "#a3efe6"),
     "rope": _PINK,
     "residual": _SLATE,
+    "adapter": Colour("#1f6e12", "#58b82a"),
+    "sampling": Colour("#ef5f71", "#f04581"),
+    "optimizer": Colour("#601cef", "#8c14f4"),
     "data_movement": HOST,
+    "collective": Colour("#ca2df3", "#f074d8"),
+    "matmul": Colour("#243a5d", "#4061b3"),
+    "elementwise": Colour("#652528", "#c9a78f"),
     "other": Colour("#b3b9c1", "#59626d"),
 }
 

@@ -6,11 +6,39 @@ the numbers in layer names shows the operation once, with how many layers it sta
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+
 import polars as pl
 
-__all__ = ["by_pattern", "pattern"]
+__all__ = ["WEIGHT", "Fold", "by_pattern", "folding", "pattern"]
 
 _INDEX = r"(^|[^0-9A-Za-z])[0-9]+($|[^0-9A-Za-z])"
+
+
+class Fold(StrEnum):
+    """What a column of several operators has for all of them. One that has no value for one of them
+    has none for all."""
+
+    SUM = "sum"
+    MOST = "most"
+    FIRST = "first"  # of the one with the most time
+    NAMES = "names"  # all names of all of them, sorted
+    MEAN = "mean"  # weighed by the wall time
+    SINGLE = "single"  # does not add up: of a single one alone
+
+
+_FOLDS: Mapping[str, Fold] = {
+    **dict.fromkeys(("layers", "commands", "wall_ns", "total_ns", "gap_ns"), Fold.SUM),
+    **dict.fromkeys(("share", "first_ns", "median_ns", "corrected_ns"), Fold.SUM),
+    **dict.fromkeys(("tracks", "calls"), Fold.MOST),
+    **dict.fromkeys(("op_types", "role", "track_names"), Fold.FIRST),
+    "devices": Fold.NAMES,
+    **dict.fromkeys(("parallelism", "parallel_utilization"), Fold.MEAN),
+    "imbalance": Fold.SINGLE,
+}
+WEIGHT = "wall_ns"
+"""The column that weighs means."""
 
 
 def pattern(layer: pl.Expr) -> pl.Expr:
@@ -19,40 +47,44 @@ def pattern(layer: pl.Expr) -> pl.Expr:
     return replaced.str.replace_all(_INDEX, "${1}*${2}")  # "0.1": neighbours share a separator
 
 
+def folding(columns: Iterable[str]) -> dict[str, Fold]:
+    """How those of `columns` fold that differ between the operators of one pattern."""
+    return {name: _FOLDS[name] for name in columns if name in _FOLDS}
+
+
 def by_pattern(operators: pl.DataFrame) -> pl.DataFrame:
     """`Analysis.operators` with one row a submodule, pattern and host.
 
-    Adds `layers`, how many layers a row stands for; `op_types` are those of the longest of them.
-    Times, commands and shares are sums; `calls` is the largest; `tracks` too; the parallel
-    efficiency is the mean over their wall unions. Imbalance does not add up and is null. A row that
-    stands for one layer keeps its name and its imbalance.
+    Adds `layers`, how many layers a row stands for; the other columns as `folding` says. A row that
+    stands for one layer keeps its name.
     """
-    worked = pl.col("parallel_efficiency") * pl.col("wall_union_ns")
-    devices = pl.col("devices").str.split(", ").explode().unique().sort().str.join(", ")
+    folds = folding(operators.columns)
     folded = (
-        operators.with_columns(_pattern=pattern(pl.col("layer")), _worked=worked)
+        operators.with_columns(_pattern=pattern(pl.col("layer")))
         .group_by("submodule", "_pattern", "host", maintain_order=True)
         .agg(
             pl.len().alias("layers"),
-            devices,
-            pl.col("op_types", "track_names").first(),
-            pl.col("tracks", "calls").max(),
-            pl.col("commands", "wall_union_ns", "busy_sum_ns", "gap_ns", "share", "_worked").sum(),
-            pl.col("first_ns", "median_ns").sum(),
+            *(_AGGREGATED[fold](name).alias(name) for name, fold in folds.items()),
             layer=pl.when(pl.len() == 1)
             .then(pl.col("layer").first())
             .otherwise(pl.col("_pattern").first()),
-            calibrated_ns=pl.when(pl.col("calibrated_ns").is_not_null().all()).then(
-                pl.col("calibrated_ns").sum()
-            ),
-            imbalance=pl.when(pl.len() == 1).then(pl.col("imbalance").first()),
         )
-        .with_columns(
-            commands_per_call=pl.col("commands") / pl.col("calls"),
-            parallel_efficiency=pl.when(pl.col("wall_union_ns") > 0).then(
-                pl.col("_worked") / pl.col("wall_union_ns")
-            ),
-        )
+        .with_columns(commands_per_call=pl.col("commands") / pl.col("calls"))
     )
-    ordered = folded.sort("busy_sum_ns", descending=True, maintain_order=True)
+    ordered = folded.sort("total_ns", descending=True, maintain_order=True)
     return ordered.select(*operators.columns, "layers")
+
+
+def _mean(name: str) -> pl.Expr:
+    weight = pl.col(WEIGHT)
+    return pl.when(weight.sum() > 0).then((pl.col(name) * weight).sum() / weight.sum())
+
+
+_AGGREGATED: Mapping[Fold, Callable[[str], pl.Expr]] = {
+    Fold.SUM: lambda name: pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum()),
+    Fold.MOST: lambda name: pl.col(name).max(),
+    Fold.FIRST: lambda name: pl.col(name).first(),
+    Fold.NAMES: lambda name: pl.col(name).str.split(", ").explode().unique().sort().str.join(", "),
+    Fold.MEAN: _mean,
+    Fold.SINGLE: lambda name: pl.when(pl.len() == 1).then(pl.col(name).first()),
+}

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.result import Part, Prediction
 from profiler.analysis.prediction.simulation import Simulation
 from profiler.json_text import json_text
+from profiler.notes import Note
+from profiler.report.sentences.worded import why_not, worded
 from profiler.resampling import CONFIDENCE, RESAMPLES, SEED
 
 __all__ = ["PERCENTILES", "PREDICT_VERSION", "prediction_document", "prediction_to_json"]
@@ -43,23 +46,34 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
             "ns": round(measured.ns),
             "low_ns": round(measured.low_ns),
             "high_ns": round(measured.high_ns),
-            "calibrated": measured.calibrated,
+            "corrected": measured.corrected,
         },
         "predicted": {
             "ns": round(request.ns),
             "low_ns": None if request.low is None else round(request.low),
             "high_ns": None if request.high is None else round(request.high),
-            "resampled": request.resampled or None,
+            "resampled": request.resampled,
             "once_ns": round(request.once_ns),
         },
         "stages": [_part(part) for part in prediction.stages],
         "submodules": [_part(part) for part in prediction.submodules],
         "simulation": _simulation(prediction.simulation),
-        "too_large": prediction.too_large or None,
+        "too_large": str(why_not(prediction.too_large)) or None,
+        "too_large_code": prediction.too_large and prediction.too_large.as_json(),
         "best_placement": _best(prediction.best),
-        "assumes": [*prediction.assumes],
-        "unknown": [*prediction.unknown],
+        "assumes": _sentences(prediction.assumes),
+        "assumes_codes": _codes(prediction.assumes),
+        "unknown": _sentences(prediction.unknown),
+        "unknown_codes": _codes(prediction.unknown),
     }
+
+
+def _sentences(notes: Sequence[Note]) -> list[str]:
+    return [str(worded(note)) for note in notes]
+
+
+def _codes(notes: Sequence[Note]) -> list[dict[str, Any]]:
+    return [note.as_json() for note in notes]
 
 
 def _part(part: Part) -> dict[str, Any]:

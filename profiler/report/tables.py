@@ -2,23 +2,61 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import polars as pl
 
+from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
+from profiler.analysis.table import Table
 from profiler.files import appearing, not_writable
+from profiler.notes import NoteCode
 from profiler.report.flat import flat
-from profiler.report.sentences.findings.frame import findings_frame
+from profiler.report.sentences.worded import worded_cell
+from profiler.report.sentences.worded_tables import worded_tables_by_name
+from profiler.table.columns import Column
 from profiler.table.parquet import write_parquet
 from profiler.table.run import Run
 
-__all__ = ["worded_tables", "write_csv_tables", "write_parquet_tables"]
+__all__ = ["worded_columns", "worded_tables", "write_csv_tables", "write_parquet_tables"]
+
+
+def worded_columns(table: Table) -> tuple[Column, ...]:
+    """The columns of a table, and behind them one of text for each that holds notes; those of its
+    `WordedTable` where it has one."""
+    known = worded_tables_by_name().get(table.name)
+    if known is not None:
+        return known.columns
+    columns = table.columns
+    texts = (
+        Column(f"{one.name}_text", pl.String(), "", f"`{one.name}` in words", one.nullable)
+        for one in columns
+        if _notes_of(one)
+    )
+    return (*columns, *texts)
 
 
 def worded_tables(analysis: Analysis) -> dict[str, pl.DataFrame]:
-    """The tables of an analysis, that of findings with its sentences."""
-    return analysis.tables() | {"findings": findings_frame(analysis.findings)}
+    """The tables of an analysis with the columns of `worded_columns`."""
+    found = analysis.tables()
+    for table in tables():
+        found[table.name] = _worded(found[table.name], table.columns)
+    known = worded_tables_by_name()
+    return found | {name: table.frame(analysis) for name, table in known.items()}
+
+
+def _worded(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
+    for column in columns:
+        if codes := _notes_of(column):
+            cells = [str(worded_cell(text, codes)) for text in frame[column.name]]
+            frame = frame.with_columns(pl.Series(f"{column.name}_text", cells, dtype=pl.String))
+    return frame
+
+
+def _notes_of(column: Column) -> type[NoteCode] | None:
+    codes = column.codes
+    return codes if codes is not None and issubclass(codes, NoteCode) else None
 
 
 def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:

@@ -73,12 +73,12 @@ def _why_unknown(cost: UnknownCost) -> Said:
     if cost.why == WhyUnknown.TOO_BUSY:
         return said(
             "what recording the operators of {backend} cost could not be measured, the machine was "
-            "too busy: trace some calls only (calibrate), and the run measures it",
+            "too busy: trace some calls only (measure-overhead), and the run measures it",
             backend=cost.backend,
         )
     return said(
         "what recording the operators of {backend} cost was not measured: trace some calls only "
-        "(calibrate), and the run measures it",
+        "(measure-overhead), and the run measures it",
         backend=cost.backend,
     )
 

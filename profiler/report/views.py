@@ -8,19 +8,20 @@ from typing import Any, TypedDict, Unpack
 
 import polars as pl
 
-from profiler.analysis.notes import NoteCode
 from profiler.analysis.table import Table
-from profiler.report.model import TableView
+from profiler.notes import NoteCode
+from profiler.report.model import Opens, Selected, TableView
 from profiler.report.sentences.worded import labels, worded_cell
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, Column, column_of
 
 __all__ = ["columns_of", "ranked", "registered_view", "renamed", "table", "worded"]
 
 _MAY_BE_ALL_ZERO = frozenset(
     {
         *("dma_ns", "copy_ns", "sync_ns", "other_ns", "host_ns", "data_ns", "other_device_ns"),
-        *("queued_ns", "transfer_ns", "overlapped_ns", "unknown_ns", "modulation_ns"),
+        *("queue_ns", "transfer_ns", "overlapped_ns", "unknown_ns", "modulation_ns"),
         *("long_gaps", "long_gap_ns", "warmup_steps", "warmup_ns", "weight_bytes"),
+        *("launch_bound_ns", "hidden_ns", "unrecorded_ns", "carried_over_ns"),
         "modulation_share",
     }
 )
@@ -34,6 +35,9 @@ class _Options(TypedDict, total=False):
     label: str
     variants: tuple[tuple[str, pl.DataFrame], ...]
     totals: pl.DataFrame | None
+    selected: Selected | None
+    folded: bool
+    opens: Opens | None
 
 
 def table(
@@ -72,8 +76,7 @@ def columns_of(columns: Sequence[str | Column], declared: Sequence[Column]) -> t
 def renamed(declared: Sequence[Column], name: str, **changes: Any) -> Column:
     """A declared column as one table shows it otherwise: `label`, `kind`, `meaning`,
     `importance`."""
-    (found,) = columns_of([name], declared)
-    return replace(found, **changes)
+    return column_of(declared, name, **changes)
 
 
 def worded(column: Column, values: pl.Series) -> list[Any]:
@@ -93,7 +96,9 @@ def registered_view(table: Table, frame: pl.DataFrame) -> TableView | None:
     if not columns or frame.is_empty():
         return None
     kept = tuple(c for c in columns if c is columns[0] or _says_something(frame[c.name]))
-    return TableView(table.name, table.title or _heading(table.name), kept, frame, table.shown)
+    selected = None if table.partials is None else Selected(table.name)
+    title = table.title or _heading(table.name)
+    return TableView(table.name, title, kept, frame, table.shown, selected=selected)
 
 
 def _heading(name: str) -> str:

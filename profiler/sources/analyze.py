@@ -37,7 +37,7 @@ def analyze(
 
     `stage`, `submodule`, `device` and `step` (7, "0-3,7", "last") limit the tables to what they
     name, as the options of `profile-sd3 analyze` do: several in a list, or with commas.
-    `device_profile` is a file that `calibrate-device` wrote; without it the one in or beside the
+    `device_profile` is a file that `benchmark-device` wrote; without it the one in or beside the
     bundle counts, if there is one. `device_memory` is the memory of all devices or by device, for
     the head-room: bytes or a text ("16GiB"). `import_options` are for the importer, where `source`
     is another profiler's. Raises InputError, in one sentence, where the run cannot be read or does

@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 
 from profiler.errors import OutputError
-from profiler.importers.importing import import_with
 from profiler.sources.resolve import Kind, Source
 
 __all__ = ["Imports"]
@@ -54,6 +53,8 @@ class Imports:
         InputError where it cannot be imported, OutputError where nothing can be written."""
         if source.kind is not Kind.FOREIGN or source.foreign is None:
             return source
+        from profiler.importers.importing import import_with  # most sources are no foreign ones
+
         foreign = source.foreign
         out = self._keep or self._temporary()
         bundle = import_with(foreign.importer, foreign.paths, foreign.options, out)

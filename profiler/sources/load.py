@@ -13,10 +13,11 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from pathlib import Path
 from types import MappingProxyType
 
 from profiler.sources.imports import Imports
-from profiler.sources.resolve import Found, Kind, Source, as_paths, resolve
+from profiler.sources.resolve import Found, Kind, Source, as_paths, check_kept, resolve
 from profiler.table.load import load_bundle, load_trace
 from profiler.table.parquet import read_parquet
 from profiler.table.run import Run
@@ -28,21 +29,25 @@ def load(
     path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]],
     *,
     import_options: Mapping[str, object] = MappingProxyType({}),
+    out: str | os.PathLike[str] | None = None,
 ) -> Run:
     """Load one run: a bundle, the newest of a folder of bundles (`run.others` names the others), a
     `.pb`, a Parquet folder, or what an importer recognises: a file, a folder, or the several files
     of one run. `import_options` are the importer's, such as `{"pipeline": "sd3", "steps": 28}`.
 
     What is imported lies in a temporary folder until `run.close()`, or until the run is no longer
-    used. Raises InputError, in one sentence with the remedy, where that cannot be.
+    used; the folder `out` keeps it. Raises InputError, in one sentence with what to do, where that
+    cannot be.
     """
     (found,) = resolve([as_paths(path)], import_options)
-    return load_found(found)
+    return load_found(found, out)
 
 
-def load_found(found: Found) -> Run:
-    """The newest run of `found`; it knows the others, and holds what was imported for it."""
-    imports = Imports()
+def load_found(found: Found, out: str | os.PathLike[str] | None = None) -> Run:
+    """The newest run of `found`; it knows the others, and holds what was imported for it, where no
+    folder `out` keeps that. Raises InputError for an `out` without anything to keep."""
+    check_kept([found], out)
+    imports = Imports(None if out is None else Path(out))
     try:
         run = load_source(imports.ready(found.newest))
     except BaseException:

@@ -26,7 +26,7 @@ from profiler.importers.registry import accepted, recognised
 from profiler.table.parquet import is_parquet_run
 from profiler.trace.search import Unfinished, search
 
-__all__ = ["Foreign", "Found", "Kind", "Source", "as_paths", "resolve"]
+__all__ = ["Foreign", "Found", "Kind", "Source", "as_paths", "check_kept", "resolve"]
 
 _PACKET = b"\n"  # what every Perfetto trace begins with
 
@@ -180,6 +180,13 @@ def _given(found: Found, options: Mapping[str, object]) -> Found:
     values = importer.values({name: options[name] for name in options if name in names})
     foreign = Foreign(importer, source.foreign.paths, values)
     return Found(found.given, (Source(source.path, source.kind, foreign),))
+
+
+def check_kept(found: Sequence[Found], out: str | os.PathLike[str] | None) -> None:
+    """Raises InputError where a folder is named in which to keep what is imported, and nothing
+    is."""
+    if out is not None and all(each.newest.foreign is None for each in found):
+        raise InputError(f"--out keeps what is imported, and {found[0].given} is not: leave it out")
 
 
 def as_paths(given: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> tuple[Path, ...]:

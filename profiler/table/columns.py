@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Any
 
 import polars as pl
 
 from profiler.events import BRANCHES, CATEGORIES, ROLES
+from profiler.table.combining import Rule
 
 __all__ = [
     "ARGS",
@@ -30,6 +32,7 @@ __all__ = [
     "TEXT",
     "Column",
     "checked",
+    "column_of",
     "column_rows",
     "empty",
     "markdown",
@@ -57,10 +60,11 @@ class Column:
     The rest says how reports show it: `label` is its heading, by default its name without the unit;
     `kind` how its values are written (`text`, `word` of `codes`, `list` of names, `layer`, `ns`,
     `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole, `factor`,
-    `calibration` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
+    `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
     unit and dtype have it. `importance` is 0 where it is always shown; where room is scarce, the
     highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns stand in
     files and frames alone. `codes` are the words that it holds, where they are a closed set.
+    `combine` is how its values follow from those of parts of the run; None where they do not.
     """
 
     name: str
@@ -72,6 +76,7 @@ class Column:
     kind: str = ""
     importance: int = 0
     codes: type[StrEnum] | None = None
+    combine: Rule | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "label", self.label or _label(self.name))
@@ -79,6 +84,13 @@ class Column:
 
     def _own_kind(self) -> str:
         return "word" if self.codes is not None else _kind(self.dtype, self.unit)
+
+
+def column_of(columns: Sequence[Column], name: str, **changes: Any) -> Column:
+    """The declared column of that name, as one table has it otherwise: `meaning`, `nullable`,
+    `label`, `kind`, `importance`. Raises KeyError for a name that is not declared."""
+    declared = {column.name: column for column in columns}
+    return replace(declared[name], **changes)
 
 
 def _label(name: str) -> str:
@@ -127,8 +139,10 @@ COMMANDS: tuple[Column, ...] = (
     Column("track", TEXT, "", "queue of the device, under its producer's own name"),
     Column("category", CATEGORY, "", "what the track does"),
     Column("layer", TEXT, "", "tensor-level operation: module path or node name"),
+    Column("module", TEXT, "", "path of the module that it belongs to, where known", True),
     Column("command_index", _INT32, "", "which of its layer's commands in its call, from 0"),
-    Column("op_type", TEXT, "", "ONNX op type, kernel name, launching operator", True),
+    Column("op_type", TEXT, "", "ONNX op type, launching operator, else the kernel's name", True),
+    Column("kernel", TEXT, "", "function or copy that the device ran, in its full name", True),
     Column("role", ROLE, "", "what the operator is for in a diffusion model", True),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
     Column("duration_ns", _INT64, "ns", "wall time; 0 for a moment, -1 if it never closed"),
@@ -194,9 +208,10 @@ def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
     if found != expected:
         raise ValueError(f"columns differ from their declaration: {frame.schema} != {expected}")
     frame = frame.select(expected.names())
-    for column in columns:
-        if not column.nullable and frame[column.name].null_count():
-            raise ValueError(f"column {column.name} holds nulls but is declared without")
+    filled = [column.name for column in columns if not column.nullable]
+    for name, count in frame.select(pl.col(filled).null_count()).to_dicts()[0].items():
+        if count:
+            raise ValueError(f"column {name} holds nulls but is declared without")
     return frame
 
 
@@ -226,7 +241,9 @@ def markdown() -> str:
         "`python -m profiler.table.columns > docs/columns.md`.",
         "",
         "`run.to_pandas()` gives `commands` joined with their call: `submodule`, `branch` and the",
-        "call's own `call_device`, `call_start_ns`, `call_duration_ns` beside the columns below.",
+        "call's own `call_device`, `call_start_ns`, `call_duration_ns` beside the columns below,",
+        "with `role`, `flops`, `bytes_read`, `bytes_written` as an analysis finds them where the",
+        "producer told none. `commands` itself holds what was recorded.",
     ]
     for name, columns in {**TABLES, "args": ARGS}.items():
         lines += ["", f"## {name}", ""]

@@ -1,12 +1,13 @@
 """One trace as frames: the columns of the reader, with texts and tracks in the place of numbers.
 
 No row is touched by Python: a column of text is one gather from a short table, numbers are taken
-over as they are, and a column that says the same of every slice takes no time.
+over as they are, and a column that says the same of every slice takes neither time nor memory until
+somebody asks for its values.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any
@@ -15,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.events import CATEGORIES, Call, Loss, Span
+from profiler.events import CATEGORIES, Call, Drop, Span
 from profiler.table.columns import CATEGORY, COUNTERS, FLOWS, ROLE, TEXT, empty
 from profiler.table.tracks import track_names
 from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns
@@ -23,7 +24,8 @@ from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceCol
 __all__ = ["TraceFrames", "trace_frames"]
 
 _Rows = npt.NDArray[np.int64]
-_TEXT_COLUMNS = ("stage", "layer", "op_type", "shapes")
+_TEXT_COLUMNS = ("stage", "layer", "module", "op_type", "kernel", "shapes")
+_FEW = 1 << 12  # strings: taking all of them is faster than looking which are used
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,7 +36,7 @@ class TraceFrames:
 
     calls: tuple[Call, ...]
     spans: tuple[Span, ...]
-    losses: tuple[Loss, ...]
+    drops: tuple[Drop, ...]
     commands: pl.DataFrame
     counters: pl.DataFrame
     flows: pl.DataFrame
@@ -49,11 +51,11 @@ def trace_frames(trace: TraceColumns) -> TraceFrames:
     order = _order(trace.slices.call)
     flows = _flows_frame(trace, order)
     args = _args_frame(trace.args, strings, order)
-    calls, spans, losses = trace.calls, trace.spans, trace.losses
+    calls, spans, drops = trace.calls, trace.spans, trace.drops
     columns = {field.name: getattr(trace.slices, field.name) for field in fields(SliceColumns)}
     del trace
     commands = _commands_frame(columns, strings, tracks, order)
-    return TraceFrames(calls, spans, losses, commands, counters, flows, args)
+    return TraceFrames(calls, spans, drops, commands, counters, flows, args)
 
 
 def _order(call: npt.NDArray[np.int32]) -> _Rows | None:
@@ -90,7 +92,9 @@ def _commands_frame(
     tables = {
         "stage": known,
         "layer": texts,
+        "module": known,
         "op_type": known,
+        "kernel": known,
         "shapes": known,
         "category": _closed(strings, CATEGORIES, "other").cast(CATEGORY),
         "role": _closed(strings, ROLE.categories.to_list(), None).cast(ROLE),
@@ -100,7 +104,7 @@ def _commands_frame(
         column = columns.pop(name)
         return column if order is None or column.strides == (0,) else column[order]
 
-    found: dict[str, pl.Series] = {}
+    found: dict[str, pl.Series | pl.Expr] = {}
     track = taken("track")
     found["device"], found["track"] = _gathered(devices, track), _gathered(names, track)
     del track
@@ -111,13 +115,22 @@ def _commands_frame(
     unnumbered = bool((columns["command_index"] < 0).any())
     for name in ("call", "pipeline", "step", "command_index", "start_ns", "duration_ns"):
         found[name] = _numbers(taken(name))
-    frame = pl.DataFrame(found)
+    frame = _frame(found)
     return _number_commands(frame) if unnumbered else frame
 
 
+def _frame(columns: Mapping[str, pl.Series | pl.Expr]) -> pl.DataFrame:
+    """A frame of columns, of which at least one is a series, and of single values for all rows."""
+    series = {name: c for name, c in columns.items() if isinstance(c, pl.Series)}
+    values = {name: c for name, c in columns.items() if isinstance(c, pl.Expr)}
+    return pl.DataFrame(series).with_columns(**values)
+
+
 def _text_table(strings: Sequence[str], columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
-    """The strings that `columns` use as a categorical column; null at the others, of which a
-    trace may hold millions."""
+    """The strings as a categorical column; where they are many, null at those that `columns` do
+    not use, of which a trace may hold millions."""
+    if len(strings) <= _FEW:
+        return pl.Series(strings, dtype=pl.String).cast(TEXT)
     used = np.zeros(len(strings), dtype=np.bool_)
     for column in columns:
         used[column[:1] if column.strides == (0,) else column] = True
@@ -138,22 +151,29 @@ def _closed(strings: Sequence[str], allowed: Sequence[str], other: str | None) -
     return pl.Series(values, dtype=pl.Enum(allowed))
 
 
-def _gathered(table: pl.Series, codes: npt.NDArray[np.int32]) -> pl.Series:
-    """The rows `codes` of a table."""
-    if len(codes) and codes.strides == (0,):
-        return table.new_from_index(int(codes[0]), len(codes))
-    return table.gather(codes)
+def _gathered(table: pl.Series, codes: npt.NDArray[np.int32]) -> pl.Series | pl.Expr:
+    """The rows `codes` of a table; one value where all are the same."""
+    if len(codes) and (codes.strides == (0,) or _is_one_value(table, len(codes))):
+        return pl.lit(table[int(codes[0])], dtype=table.dtype)
+    return table.gather(pl.Series(codes.view(np.uint32)))  # as polars' own indices: no cast
 
 
-def _known(values: npt.NDArray[np.int64]) -> pl.Series:
+def _is_one_value(table: pl.Series, rows: int) -> bool:
+    """Whether all of a table is one value; not asked of one that is long beside its `rows`."""
+    return 64 * len(table) < rows and table.n_unique() == 1
+
+
+def _known(values: npt.NDArray[np.int64]) -> pl.Series | pl.Expr:
     """Amounts, -1 (unknown) as null."""
     if len(values) and values.strides == (0,) and values[0] < 0:
-        return pl.Series([None], dtype=pl.Int64).new_from_index(0, len(values))
+        return pl.lit(None, dtype=pl.Int64)
     series = pl.Series(values)
     return series.set(series < 0, None)
 
 
-def _numbers(values: npt.NDArray[Any]) -> pl.Series:
+def _numbers(values: npt.NDArray[Any]) -> pl.Series | pl.Expr:
+    if len(values) and values.strides == (0,):
+        return pl.lit(values[0])
     return pl.Series(np.ascontiguousarray(values))
 
 
@@ -172,7 +192,7 @@ def _counters_frame(
     if not len(counters.time_ns):
         return empty(COUNTERS)
     devices, names, unit = _tables(*tracks, units)
-    frame = pl.DataFrame(
+    frame = _frame(
         {
             "call": _numbers(counters.call),
             "device": _gathered(devices, counters.track),

@@ -3,21 +3,23 @@
     run = load_bundle(Path("traces/20261121-093000-sd3"))
     run = load_trace(Path("any.pb"))         # any Perfetto trace: its slices are commands
 
-What was executed but is not in the files is in `run.losses`.
+What was executed but is not in the files is in `run.drops`.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError, MissingPackageError
-from profiler.events import UNKNOWN, Call, DropKind, Loss, Span
+from profiler.events import UNKNOWN, Call, Drop, DropKind, Span
+from profiler.notes import Note
 from profiler.table.columns import (
     ARGS,
     CALLS,
@@ -31,7 +33,7 @@ from profiler.table.columns import (
 )
 from profiler.table.frames import TraceFrames, trace_frames
 from profiler.table.run import Run
-from profiler.trace.bundle import HOST_NAME
+from profiler.trace.bundle import HOST_NAME, MERGED_NAME
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
 
@@ -44,24 +46,26 @@ _PIECE = 1 << 16  # rows; a frame of larger pieces is as fast as one of one piec
 def load_bundle(directory: Path) -> Run:
     """Load the bundle in `directory`: every call file once, then `host.pb`, on all cores."""
     manifest = read_manifest(directory / MANIFEST_NAME)
-    found: dict[tuple[str, str, str], Loss] = {}  # beside those that the manifest tells of
+    found: dict[tuple[str, str, str], Drop] = {}  # beside those that the manifest tells of
     sizes = {entry.file: entry.bytes for entry in manifest.calls}
     sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
     traces: list[TraceFrames] = []
     for trace, lost in _read_parts(directory, sizes):
         traces.extend(trace)
-        for loss in lost:
-            found.setdefault((loss.kind, loss.where, loss.unit), loss)
-    told = manifest.info.losses
-    for loss in told:
-        found.pop((loss.kind, loss.where, loss.unit), None)
+        for drop in lost:
+            found.setdefault((drop.kind, drop.where, drop.unit), drop)
+    for drop in _copy_drops(directory, manifest):
+        found[drop.kind, drop.where, drop.unit] = drop
+    told = manifest.info.drops
+    for drop in told:
+        found.pop((drop.kind, drop.where, drop.unit), None)
     calls = _calls(manifest, traces)
     return _assemble(manifest.run_id, traces, manifest.info, calls, (*told, *found.values()))
 
 
 def _read_parts(
     directory: Path, sizes: Mapping[str, int]
-) -> Iterable[tuple[list[TraceFrames], list[Loss]]]:
+) -> Iterable[tuple[list[TraceFrames], list[Drop]]]:
     """What `_read_part` gives for each file, in their order; the largest are begun first.
 
     Each thread turns its trace into frames, which take less, before it reads the next.
@@ -84,27 +88,38 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _read_part(path: Path, size: int) -> tuple[list[TraceFrames], list[Loss]]:
+def _read_part(path: Path, size: int) -> tuple[list[TraceFrames], list[Drop]]:
     """One file of a bundle, and what it lacks against the `size` that the manifest knows."""
     name = path.name
     if not path.is_file():
-        detail = f"{name} is named in the manifest but is not there: copy it back or run again"
-        return [], [Loss(DropKind.MISSING_FILE, name, 1, "files", detail)]
+        detail = Note.of(DropReason.NOT_THERE, file=name)
+        return [], [Drop(DropKind.MISSING_FILE, name, 1, "files", detail)]
     try:
         trace = trace_frames(read_trace(path))
     except MissingPackageError:
         raise
     except InputError as error:
-        return [], [Loss(DropKind.TRUNCATED_FILE, name, max(size, UNKNOWN), "bytes", str(error))]
-    losses = list(trace.losses)
+        detail = Note.of(DropReason.ERROR, error=str(error))
+        return [], [Drop(DropKind.TRUNCATED_FILE, name, max(size, UNKNOWN), "bytes", detail)]
+    drops = list(trace.drops)
     found = path.stat().st_size
-    if found < size and all(loss.kind != DropKind.TRUNCATED_FILE for loss in losses):
-        detail = f"ends at byte {found:,} of {size:,}: copy it again"
-        losses.append(Loss(DropKind.TRUNCATED_FILE, name, size - found, "bytes", detail))
+    if found < size and all(drop.kind != DropKind.TRUNCATED_FILE for drop in drops):
+        detail = Note.of(DropReason.CUT_SHORT, at=found, size=size)
+        drops.append(Drop(DropKind.TRUNCATED_FILE, name, size - found, "bytes", detail))
     elif found > size != UNKNOWN:
-        detail = f"has {found:,} bytes where the manifest knows {size:,}: not as it was recorded"
-        losses.append(Loss(DropKind.CHANGED_FILE, name, found - size, "bytes", detail))
-    return [trace], losses
+        detail = Note.of(DropReason.LARGER_THAN_RECORDED, size=found, recorded=size)
+        drops.append(Drop(DropKind.CHANGED_FILE, name, found - size, "bytes", detail))
+    return [trace], drops
+
+
+def _copy_drops(directory: Path, manifest: Manifest) -> Iterator[Drop]:
+    """What `merged.pb`, of which nothing is read, differs by from its size in the manifest; nothing
+    where it was taken away."""
+    recorded, merged = manifest.files.get(MERGED_NAME), directory / MERGED_NAME
+    size = merged.stat().st_size if merged.is_file() else recorded
+    if recorded is not None and size is not None and size != recorded:
+        detail = Note.of(DropReason.COPY_DIFFERS, size=size, recorded=recorded)
+        yield Drop(DropKind.DAMAGED_COPY, MERGED_NAME, abs(recorded - size), "bytes", detail)
 
 
 def load_trace(path: Path) -> Run:
@@ -112,12 +127,12 @@ def load_trace(path: Path) -> Run:
     trace = trace_frames(read_trace(path))
     info = RunInfo(producer="profile-sd3" if trace.calls or trace.spans else "foreign")
     calls = {call.index: call for call in reversed(trace.calls)}
-    losses = list(trace.losses)
+    drops = list(trace.drops)
     if len(calls) < len(trace.calls):
-        detail = "calls that stand more than once in the file: give the files of one run"
+        detail = Note.of(DropReason.CALLS_TWICE)
         twice = len(trace.calls) - len(calls)
-        losses.append(Loss(DropKind.DROPPED_EVENTS, path.name, twice, "calls", detail))
-    return _assemble(path.name, [trace], info, list(calls.values()), losses)
+        drops.append(Drop(DropKind.DROPPED_EVENTS, path.name, twice, "calls", detail))
+    return _assemble(path.name, [trace], info, list(calls.values()), drops)
 
 
 def _calls(manifest: Manifest, traces: Sequence[TraceFrames]) -> list[Call]:
@@ -131,7 +146,7 @@ def _assemble(
     traces: Sequence[TraceFrames],
     info: RunInfo,
     calls: Sequence[Call],
-    losses: Sequence[Loss],
+    drops: Sequence[Drop],
 ) -> Run:
     calls_frame = _calls_frame(calls)
     offsets = np.cumsum([0, *(len(trace.commands) for trace in traces)]).tolist()
@@ -153,7 +168,7 @@ def _assemble(
         spans=_spans_frame([span for trace in traces for span in trace.spans]),
         args=pl.concat(args) if args else empty(ARGS).lazy(),
         info=info,
-        losses=tuple(losses),
+        drops=tuple(drops),
     )
 
 
@@ -167,8 +182,8 @@ def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFr
         row = int(np.searchsorted(numbers, first))
         if row == len(numbers) or numbers[row] != first:
             return commands
-        same = (calls[name].new_from_index(row, len(of_command)) for name in _OF_CALL)
-        return commands.with_columns(same)
+        same = {name: pl.lit(calls[name][row], dtype=calls.schema[name]) for name in _OF_CALL}
+        return commands.with_columns(**same)  # no memory until somebody asks for the values
     rows = np.minimum(np.searchsorted(numbers, of_command), len(numbers) - 1)
     found = pl.Series(rows).set(pl.Series(numbers[rows] != of_command), None)
     own = {name: calls[name].gather(found) for name in _OF_CALL}

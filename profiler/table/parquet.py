@@ -23,6 +23,7 @@ __all__ = ["FILES", "is_parquet_run", "read_parquet", "write_parquet"]
 _RUN_NAME = "run.json"
 _ARGS_NAME = "args.parquet"
 FILES = frozenset({_RUN_NAME, _ARGS_NAME, *(f"{name}.parquet" for name in TABLES)})
+_LATER = {"pipeline": NO_PIPELINE, "kernel": None, "module": None}  # columns, by what is unknown
 _WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
 _UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)
 
@@ -43,7 +44,7 @@ def write_parquet(run: Run, directory: Path) -> None:
         for name in TABLES:
             _write_frame(getattr(run, name), directory / f"{name}.parquet")
         _write_frame(run.args.collect(), directory / _ARGS_NAME)
-        info = info_document(structs.replace(run.info, losses=run.losses))
+        info = info_document(structs.replace(run.info, drops=run.drops))
         document = {"format_version": FORMAT_VERSION, "run_id": run.run_id, "info": info}
         write_atomically(directory / _RUN_NAME, json_text(document, indent=None).encode())
     except OSError as error:
@@ -56,10 +57,11 @@ def _write_frame(frame: pl.DataFrame, path: Path) -> None:
 
 
 def _numbered(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
-    """A frame with the dtypes of its declaration; before pipeline calls had numbers, none had."""
+    """A frame with the dtypes of its declaration; of columns that older exports lack, nothing is
+    known."""
     expected = schema(columns)
-    if "pipeline" in expected and "pipeline" not in frame.columns:
-        frame = frame.with_columns(pipeline=pl.lit(NO_PIPELINE, pl.Int32))
+    lacking = [name for name in _LATER if name in expected and name not in frame.columns]
+    frame = frame.with_columns(pl.lit(_LATER[name], expected[name]).alias(name) for name in lacking)
     return frame.select(expected.names()).cast(expected)
 
 
@@ -78,8 +80,8 @@ def read_parquet(directory: Path) -> Run:
         args = pl.scan_parquet(directory / _ARGS_NAME).cast(schema(ARGS))
         return Run(
             run_id=str(document["run_id"]),
-            info=structs.replace(info, losses=()),
-            losses=info.losses,
+            info=structs.replace(info, drops=()),
+            drops=info.drops,
             args=args,
             **frames,
         )

@@ -7,9 +7,11 @@ from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
 
-from profiler.events import Loss
+from profiler.events import Drop
+from profiler.table.annotation import annotated
 from profiler.table.columns import ARGS, TABLES, checked, empty, schema
 from profiler.table.pandas_frames import to_pandas
+from profiler.table.tiles.of_run import RunTiles, tiles_of
 from profiler.trace.manifest import RunInfo
 
 if TYPE_CHECKING:
@@ -25,15 +27,22 @@ class Closeable(Protocol):
         """Give it back; again without effect."""
 
 
+class _Derived:
+    """What is made of a run once it is asked for: no field, so that no copy takes it over."""
+
+    __slots__ = ("_tiles",)
+    _tiles: RunTiles
+
+
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class Run(_Derived):
     """One run. Frames have the columns of `docs/columns.md`; times are int64 ns.
 
     `calls` has one row a call, `commands` one row a command in order of call and start, `counters`
     one row a sample, `flows` one row a dependency between two rows of `commands`, `spans` the
     pipeline, stage and step spans. `args` has one row an argument (debug annotation) that another
     producer gave to a command, and is lazy: `run.args.filter(pl.col("key") == …).collect()`.
-    `info` is what the manifest says, `losses` everything that was executed but is not in the
+    `info` is what the manifest says, `drops` everything that was executed but is not in the
     frames. `others` names the older runs of the folder that was given; `held` lives as long as the
     run and its copies do.
     """
@@ -45,7 +54,7 @@ class Run:
     flows: pl.DataFrame
     spans: pl.DataFrame
     info: RunInfo
-    losses: tuple[Loss, ...] = ()
+    drops: tuple[Drop, ...] = ()
     args: pl.LazyFrame = field(default_factory=lambda: empty(ARGS).lazy())
     others: tuple[str, ...] = ()
     held: Closeable | None = field(default=None, repr=False)
@@ -63,6 +72,14 @@ class Run:
             f"{len(self.counters):,} counter samples, {len(self.flows):,} flows)"
         )
 
+    @property
+    def tiles(self) -> RunTiles:
+        """Which part of the devices' time each call takes: made when it is first asked for."""
+        if not hasattr(self, "_tiles"):
+            found = tiles_of(self.calls, self.commands, self.flows)
+            object.__setattr__(self, "_tiles", found)
+        return self._tiles
+
     def close(self) -> None:
         """Remove what was imported for this run; its frames stay. Again without effect."""
         if self.held is not None:
@@ -71,6 +88,9 @@ class Run:
     def to_pandas(self) -> pd.DataFrame:
         """Commands joined with their call, one row a command, strings as categoricals.
 
+        `role`, `flops`, `bytes_read` and `bytes_written` are those of an analysis where the
+        producer told none; `commands` itself has what was recorded alone.
+
         Adds to the columns of `commands`: `submodule`, `branch`, `call_device`, `call_start_ns`,
         `call_duration_ns` and `ops_traced`, null for commands of no call. Where there are nulls,
         integers are pandas' `Int64`, so that nanoseconds never pass through a float, and truth
@@ -78,4 +98,4 @@ class Run:
         """
         renamed = {name: f"call_{name}" for name in ("device", "start_ns", "duration_ns")}
         calls = self.calls.drop("pipeline", "stage", "step", "input_shapes").rename(renamed)
-        return to_pandas(self.commands.join(calls, on="call", how="left", maintain_order="left"))
+        return to_pandas(annotated(self).join(calls, on="call", how="left", maintain_order="left"))

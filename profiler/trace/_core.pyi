@@ -17,6 +17,7 @@ class TraceEncoder:
         self,
         strings: tuple[str, ...],
         codes: Sequence[Int32s],
+        optional: Sequence[Int32s | None],
         numbers: Sequence[Int64s],
         flows: Int64s,
     ) -> None: ...

@@ -129,10 +129,18 @@ class BundleWriter:
         self._host_bytes = begin_file(path, chunks, self._host_bytes)
         self._host_pieces += 1
 
-    def write_host(self, spans: Iterable[Span], commands: CommandColumns, device: str) -> Path:
-        """Write `host.pb`: spans of the pipeline and host work that belongs to no call."""
+    def write_host(
+        self,
+        spans: Iterable[Span],
+        commands: CommandColumns,
+        device: str,
+        counters: Sequence[Counter] = (),
+    ) -> Path:
+        """Write `host.pb`: spans of the pipeline, and host work and samples of no call."""
         path = self.directory / HOST_NAME
-        chunks = host_chunks(spans, commands, device, texts=self._texts, compress=self._compress)
+        chunks = host_chunks(
+            spans, commands, device, None, counters, texts=self._texts, compress=self._compress
+        )
         finish_file(path, chunks, self._host_bytes, sync=self._sync == "always")
         return path
 
@@ -180,11 +188,13 @@ def write_manifest(
 def merge_files(directory: Path, whole: Mapping[str, int], *, sync: bool = False) -> dict[str, int]:
     """Write `merged.pb`; sizes in bytes of the bundle's files that are no call.
 
-    `whole` says of damaged files how many bytes stand before the damage.
+    `host.pb`, whose spans begin before all calls, comes first: so a reader that wants events in
+    order of time has little to keep back. `whole` says of damaged files how many bytes stand before
+    the damage.
     """
     host, merged = host_file(directory), directory / MERGED_NAME
     with appearing(merged, sync=sync) as target:
-        for path in (*call_files(directory), *host):
+        for path in (*host, *call_files(directory)):
             if path.name in whole:
                 target.write(path.read_bytes()[: whole[path.name]])
                 continue

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Loss, Span, Track
+from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Drop, Span, Track
 
 __all__ = [
     "ARG_KINDS",
@@ -40,11 +40,12 @@ Int64s = npt.NDArray[np.int64]
 class CommandColumns:
     """n commands in order of their start.
 
-    `track` indexes `tracks`; `layer`, `op_type`, `role`, `shapes` and `stage` index `strings`,
-    whose entry 0 is "". Times are ns; `duration_ns`, `bytes_read`, `bytes_written` and `flops`
-    are `UNKNOWN` (-1) where nobody measured them. `stage`, `step` and `pipeline` (None: nowhere)
-    are set for host work only: commands of a call have their call's. `flows` has shape
-    (m, 2): row of the source, row of the target of each dependency.
+    `track` indexes `tracks`; `layer`, `op_type`, `role`, `shapes`, `stage`, `kernel` and `module`
+    index `strings`, whose entry 0 is "". Times are ns; `duration_ns`, `bytes_read`,
+    `bytes_written` and `flops` are `UNKNOWN` (-1) where nobody measured them. `stage`, `step` and
+    `pipeline` are set for host work only: commands of a call have their call's. `pipeline`,
+    `kernel` and `module` may be None where no command has one. `flows` has shape (m, 2): row of the
+    source, row of the target of each dependency.
     """
 
     tracks: tuple[Track, ...]
@@ -64,6 +65,8 @@ class CommandColumns:
     flops: Int64s
     flows: Int64s
     pipeline: Int32s | None = None
+    kernel: Int32s | None = None
+    module: Int32s | None = None
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -133,6 +136,8 @@ class SliceColumns:
     stage: Int32s
     step: Int32s
     pipeline: Int32s
+    kernel: Int32s
+    module: Int32s
     start_ns: Int64s
     duration_ns: Int64s
     bytes_read: Int64s
@@ -186,7 +191,7 @@ class TraceColumns:
     spans: tuple[Span, ...]
     counters: CounterColumns
     flows: Int64s
-    losses: tuple[Loss, ...]
+    drops: tuple[Drop, ...]
     instants: Int32s
     args: ArgColumns
 
@@ -214,6 +219,8 @@ _ROW = (
     "role",
     "shapes",
     "stage",
+    "kernel",
+    "module",
     "step",
     "pipeline",
     "start_ns",
@@ -223,6 +230,7 @@ _ROW = (
     "flops",
     "command_index",
 )
+_OPTIONAL = {"pipeline": NO_PIPELINE, "kernel": 0, "module": 0}  # and what absence is
 _WIDE = frozenset(("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops"))
 
 
@@ -250,6 +258,8 @@ class CommandBuilder:
         role: str = "",
         shapes: str = "",
         stage: str = "",
+        kernel: str = "",
+        module: str = "",
         step: int = NO_STEP,
         pipeline: int = NO_PIPELINE,
         bytes_read: int = UNKNOWN,
@@ -259,9 +269,10 @@ class CommandBuilder:
     ) -> int:
         """Append one command and return its row, which `link` takes."""
         strings = self._strings
+        texts = (layer, op_type, role, shapes, stage, kernel, module)
         row = (
             self._tracks.setdefault(track, len(self._tracks)),
-            *(strings.setdefault(s, len(strings)) for s in (layer, op_type, role, shapes, stage)),
+            *(strings.setdefault(text, len(strings)) for text in texts),
             step,
             pipeline,
             start_ns,
@@ -290,8 +301,9 @@ class CommandBuilder:
             name: np.ascontiguousarray(column[order], dtype=np.int64 if name in _WIDE else np.int32)
             for name, column in columns.items()
         }
-        if not (sorted_columns["pipeline"] != NO_PIPELINE).any():
-            sorted_columns["pipeline"] = None
+        for name, absent in _OPTIONAL.items():
+            if (sorted_columns[name] == absent).all():
+                sorted_columns[name] = None
         return CommandColumns(
             tracks=tuple(self._tracks),
             strings=tuple(self._strings),

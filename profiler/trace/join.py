@@ -14,7 +14,7 @@ from profiler.trace.columns import CommandBuilder, CommandColumns, Int32s, numbe
 
 __all__ = ["join_commands", "take_commands"]
 
-_TEXTS = ("layer", "op_type", "role", "shapes", "stage")
+_TEXTS = ("layer", "op_type", "role", "shapes", "stage", "kernel", "module")
 _NUMBERS = ("step", "start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
 _Known = TypeVar("_Known", bound=Hashable)
 
@@ -27,11 +27,12 @@ def join_commands(pieces: Iterable[CommandColumns]) -> CommandColumns:
     found: dict[str, list[npt.NDArray[Any]]] = {}
     rows = 0
     for piece in (CommandBuilder().build(), *pieces):
-        texts = _codes(piece.strings, [getattr(piece, name) for name in _TEXTS], strings)
-        columns = {name: texts[getattr(piece, name)] for name in _TEXTS}
+        codes = {n: _given(getattr(piece, n), len(piece), 0) for n in _TEXTS}
+        texts = _codes(piece.strings, codes.values(), strings)
+        columns: dict[str, npt.NDArray[Any]] = {n: texts[codes[n]] for n in _TEXTS}
         columns |= {name: getattr(piece, name) for name in _NUMBERS}
         columns["track"] = _codes(piece.tracks, [piece.track], tracks)[piece.track]
-        columns["pipeline"] = _pipelines(piece)
+        columns["pipeline"] = _given(piece.pipeline, len(piece), NO_PIPELINE)
         columns["flows"] = piece.flows + rows
         rows += len(piece)
         for name, column in columns.items():
@@ -72,7 +73,6 @@ def _codes(values: Sequence[_Known], used_in: Iterable[Int32s], known: dict[_Kno
     return codes
 
 
-def _pipelines(piece: CommandColumns) -> Int32s:
-    if piece.pipeline is not None:
-        return piece.pipeline
-    return np.full(len(piece), NO_PIPELINE, dtype=np.int32)
+def _given(column: Int32s | None, rows: int, absent: int) -> Int32s:
+    """A column that may be absent."""
+    return np.full(rows, absent, dtype=np.int32) if column is None else column

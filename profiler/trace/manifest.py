@@ -17,7 +17,8 @@ import msgspec
 from msgspec import Meta, field
 
 from profiler.errors import InputError
-from profiler.events import NO_PIPELINE, Call, DropKind, Loss
+from profiler.events import NO_PIPELINE, Call, Drop
+from profiler.trace.manifest_drops import DropRow
 from profiler.trace.manifest_fields import (
     Attribution,
     Clocks,
@@ -92,7 +93,7 @@ class _Described(Fields, frozen=True, kw_only=True):
 class RunInfo(_Described, frozen=True, kw_only=True):
     """What the producer of a run knows beside its events."""
 
-    losses: tuple[Loss, ...] = ()
+    drops: tuple[Drop, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,23 +147,12 @@ class _CallRow(Fields, frozen=True, kw_only=True):
 _OF_CALL = tuple(n for n in _CallRow.__struct_fields__ if n not in CallEntry.__slots__)
 
 
-class _Drop(Fields, frozen=True, kw_only=True):
-    kind: DropKind
-    where: str
-    count: _Int64OrNone
-    unit: str
-    detail: str
-
-    def loss(self) -> Loss:
-        return Loss(self.kind, self.where, self.count, self.unit, self.detail)
-
-
 class _InfoDocument(_Described, frozen=True, kw_only=True):
-    drops: tuple[_Drop, ...] = ()
+    drops: tuple[DropRow, ...] = ()
 
     def info(self) -> RunInfo:
         described = {name: getattr(self, name) for name in _Described.__struct_fields__}
-        return RunInfo(**described, losses=tuple(drop.loss() for drop in self.drops))
+        return RunInfo(**described, drops=tuple(drop.drop() for drop in self.drops))
 
 
 class _Document(_InfoDocument, frozen=True, kw_only=True):
@@ -205,7 +195,7 @@ class Manifest:
 def info_document(info: RunInfo) -> dict[str, Any]:
     """`info` as plain values under the manifest's keys."""
     document: dict[str, Any] = msgspec.to_builtins(info)
-    drops = document.pop("losses", [])
+    drops = document.pop("drops", [])
     return {**document, "drops": drops}
 
 
@@ -218,24 +208,24 @@ def parse_info(document: object) -> RunInfo:
 
 
 def read_manifest(path: Path) -> Manifest:
-    """Read and check `manifest.json` at `path`. Raises InputError with the remedy."""
+    """Read and check `manifest.json` at `path`. Raises InputError with what to do."""
     try:
         if path.stat().st_size > _LIMIT:
             raise InputError(f"{path} is larger than any manifest: record the run again")
         text = path.read_bytes()
     except OSError as error:
         raise InputError(f"cannot read {path}: {error.strerror or error}") from error
-    remedy = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"
+    advice = f"remove it and run `profile-sd3 merge {path.parent}` to rebuild it"
     try:
-        _check_version(msgspec.json.decode(text, type=_Version).format_version, path, remedy)
+        _check_version(msgspec.json.decode(text, type=_Version).format_version, path, advice)
         return _manifest(msgspec.json.decode(text, type=_Document))
     except msgspec.ValidationError as error:
         reason = _located(_loosely(text), _Document, error)
-        raise InputError(f"{path} is not a profile-sd3 manifest ({reason}): {remedy}") from error
+        raise InputError(f"{path} is not a profile-sd3 manifest ({reason}): {advice}") from error
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise InputError(f"{path} is not valid JSON ({error}): {remedy}") from error
+        raise InputError(f"{path} is not valid JSON ({error}): {advice}") from error
     except ValueError as error:
-        raise InputError(f"{path} is not a profile-sd3 manifest ({error}): {remedy}") from error
+        raise InputError(f"{path} is not a profile-sd3 manifest ({error}): {advice}") from error
 
 
 def _loosely(text: bytes) -> object:
@@ -246,14 +236,14 @@ def _loosely(text: bytes) -> object:
         return None
 
 
-def _check_version(version: int, path: Path, remedy: str) -> None:
+def _check_version(version: int, path: Path, advice: str) -> None:
     if version > FORMAT_VERSION:
         known = f"format {version}, this one reads up to {FORMAT_VERSION}"
         raise InputError(f"{path} was written by a newer profile-sd3 ({known}): update it")
     if version < _OLDEST_VERSION:
         raise InputError(
             f"{path} has format {version}, this one reads {_OLDEST_VERSION}: record the run again, "
-            f"or {remedy}"
+            f"or {advice}"
         )
 
 

@@ -18,7 +18,6 @@ __all__ = [
     "LARGEST",
     "AttributedTo",
     "Attribution",
-    "Calibration",
     "CallCounts",
     "ClockName",
     "Clocks",
@@ -28,6 +27,7 @@ __all__ = [
     "Hardware",
     "MeasuredCost",
     "Overhead",
+    "OverheadRatio",
     "PlacedBy",
     "Recording",
     "Setting",
@@ -86,7 +86,7 @@ class Device(Fields, frozen=True, kw_only=True):
     aligned: bool | None = None
 
 
-class Calibration(Fields, frozen=True, kw_only=True):
+class OverheadRatio(Fields, frozen=True, kw_only=True):
     """`factor` turns operator times as traced into untraced ones; its 95 % interval."""
 
     factor: _Factor
@@ -105,7 +105,7 @@ class Submodule(Fields, frozen=True, kw_only=True):
     profiled_sessions: _Count | None = None
     weight_bytes: _Count | None = None
     shared_weight_bytes: _Count | None = None
-    calibration: Calibration | None = None
+    overhead_ratio: OverheadRatio | None = None
     modules: dict[str, str] = field(default_factory=dict)
     runtime_calls: tuple[tuple[_Count, _CallIndex], ...] = ()
     writes_shards: bool | None = None

@@ -12,9 +12,11 @@ from pathlib import Path
 
 from msgspec import structs
 
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.files import write_atomically
+from profiler.notes import Note
 from profiler.trace.bundle import (
     HOST_NAME,
     MERGED_NAME,
@@ -61,11 +63,11 @@ def merge_bundle(directory: Path) -> Path:
     files += host_file(directory)
     changed = [path for path in files if path.stat().st_size != sizes.get(path.name)]
     merged = merge_files(directory, {path.name: _whole_bytes(path) for path in changed})
-    losses = {(loss.kind, loss.where): loss for loss in _absent(directory, sizes)}
-    for loss in known.info.losses:
-        if loss.kind != DropKind.MISSING_FILE or not (directory / loss.where).is_file():
-            losses[loss.kind, loss.where] = loss
-    info = structs.replace(known.info, losses=tuple(losses.values()))
+    drops = {(drop.kind, drop.where): drop for drop in _absent(directory, sizes)}
+    for drop in known.info.drops:
+        if drop.kind != DropKind.MISSING_FILE or not (directory / drop.where).is_file():
+            drops[drop.kind, drop.where] = drop
+    info = structs.replace(known.info, drops=tuple(drops.values()))
     write_atomically(manifest_path, replace(known, info=info, files=merged).to_json().encode())
     return directory / MERGED_NAME
 
@@ -79,14 +81,14 @@ def _complete(directory: Path) -> Path:
     except OSError as error:
         raise InputError(f"cannot read {directory}: {error.strerror or error}") from error
     if not noted and not call_files(directory):
-        remedy = "nothing can be recovered, remove the folder and run again"
-        raise InputError(f"{directory} is of a run that was killed before its first call: {remedy}")
+        advice = "nothing can be recovered, remove the folder and run again"
+        raise InputError(f"{directory} is of a run that was killed before its first call: {advice}")
     manifest_path = directory / MANIFEST_NAME
     info = RunInfo(producer="merge")
     if manifest_path.is_file():
         info = read_manifest(manifest_path).info
     lost = _write_noted(directory, noted)
-    info = structs.replace(info, losses=tuple(dict.fromkeys((*info.losses, *lost))))
+    info = structs.replace(info, drops=tuple(dict.fromkeys((*info.drops, *lost))))
     _rebuild(directory, call_files(directory), info)
     shutil.rmtree(directory / WORK_NAME, ignore_errors=True)
     for part in directory.glob(".*.part"):
@@ -96,7 +98,7 @@ def _complete(directory: Path) -> Path:
     return directory / MERGED_NAME
 
 
-def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> list[Loss]:
+def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> list[Drop]:
     """Write the calls of a journal that have no file; what is lost of them."""
     there = {path.name for path in call_files(directory)}
     writer, nothing = BundleWriter(directory), CommandBuilder().build()
@@ -105,9 +107,9 @@ def _write_noted(directory: Path, noted: dict[int, JournalEntry]) -> list[Loss]:
         if entry.call.file_name not in there:
             writer.write_call(replace(entry.call, ops_traced=False), nothing)
             without[entry.call.submodule] += entry.awaits_operators
-    detail = "the run was killed before what was traced of them was read"
+    detail = Note.of(DropReason.KILLED_BEFORE_READ)
     return [
-        Loss(DropKind.UNTRACED_CALL, name, n, "calls", detail) for name, n in without.items() if n
+        Drop(DropKind.UNTRACED_CALL, name, n, "calls", detail) for name, n in without.items() if n
     ]
 
 
@@ -115,7 +117,7 @@ def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
     """Write the manifest of a run that ended before it could, from what its files say; `info` is
     what is known of it otherwise."""
     entries: list[CallEntry] = []
-    losses = list(info.losses)
+    drops = list(info.drops)
     whole: dict[str, int] = {}
     for path in (*files, *host_file(directory)):
         size = path.stat().st_size
@@ -123,50 +125,51 @@ def _rebuild(directory: Path, files: Sequence[Path], info: RunInfo) -> None:
             trace = read_trace(path)
         except InputError as error:
             whole[path.name] = 0
-            losses.append(Loss(DropKind.TRUNCATED_FILE, path.name, size, "bytes", str(error)))
+            detail = Note.of(DropReason.ERROR, error=str(error))
+            drops.append(Drop(DropKind.TRUNCATED_FILE, path.name, size, "bytes", detail))
             continue
-        cut = _cut_bytes(trace.losses)
+        cut = _cut_bytes(trace.drops)
         whole[path.name] = size - cut
-        losses.extend(trace.losses)
+        drops.extend(trace.drops)
         if trace.calls:
             entries.append(CallEntry(trace.calls[0], path.name, size, len(trace.slices)))
         elif path.name != HOST_NAME and not cut:
-            remedy = "it was not written by profile-sd3, remove it"
-            raise InputError(f"{path} holds no call: {remedy}")
-    losses.extend(_missing_files(directory, entries))
-    info = structs.replace(info, losses=tuple(losses))
+            advice = "it was not written by profile-sd3, remove it"
+            raise InputError(f"{path} holds no call: {advice}")
+    drops.extend(_missing_files(directory, entries))
+    info = structs.replace(info, drops=tuple(drops))
     write_manifest(directory, info, entries, merge_files(directory, whole))
 
 
-def _absent(directory: Path, names: Iterable[str]) -> Iterator[Loss]:
+def _absent(directory: Path, names: Iterable[str]) -> Iterator[Drop]:
     """Files that the manifest names and that are not there."""
     for name in names:
         if name != MERGED_NAME and not (directory / name).is_file():
-            detail = f"{name} is named in the manifest but is not there: copy it back or run again"
-            yield Loss(DropKind.MISSING_FILE, name, 1, "files", detail)
+            detail = Note.of(DropReason.NOT_THERE, file=name)
+            yield Drop(DropKind.MISSING_FILE, name, 1, "files", detail)
 
 
-def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Loss]:
+def _missing_files(directory: Path, entries: Sequence[CallEntry]) -> Iterator[Drop]:
     """What a rebuilt run lacks, as far as the files that are there tell."""
     found = {entry.call.index for entry in entries}
     absent = sorted(set(range(max(found, default=-1))) - found)
     if absent:
-        detail = f"no readable file of call {', '.join(map(str, absent[:20]))}"
+        detail = Note.of(DropReason.CALLS_NOT_THERE, calls=tuple(absent[:20]))
         where = f"call {', '.join(map(str, absent[:20]))}"
-        yield Loss(DropKind.MISSING_FILE, where, len(absent), "files", detail)
+        yield Drop(DropKind.MISSING_FILE, where, len(absent), "files", detail)
     if not host_file(directory):
-        detail = "the run ended before it was written: accounting is not possible"
-        yield Loss(DropKind.MISSING_FILE, HOST_NAME, 1, "files", detail)
+        detail = Note.of(DropReason.HOST_NOT_WRITTEN)
+        yield Drop(DropKind.MISSING_FILE, HOST_NAME, 1, "files", detail)
 
 
 def _whole_bytes(path: Path) -> int:
     """The bytes up to the end of the last whole packet; 0 where there is none."""
     try:
-        losses = read_trace(path).losses
+        drops = read_trace(path).drops
     except InputError:
         return 0
-    return path.stat().st_size - _cut_bytes(losses)
+    return path.stat().st_size - _cut_bytes(drops)
 
 
-def _cut_bytes(losses: Sequence[Loss]) -> int:
-    return sum(loss.count for loss in losses if loss.kind == DropKind.TRUNCATED_FILE)
+def _cut_bytes(drops: Sequence[Drop]) -> int:
+    return sum(drop.count for drop in drops if drop.kind == DropKind.TRUNCATED_FILE)

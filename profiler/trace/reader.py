@@ -19,8 +19,10 @@ from typing import Any, TypeVar, get_args
 
 import numpy as np
 
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import NO_CALL, Call, DropKind, Loss, Span, SpanKind
+from profiler.events import NO_CALL, Call, Drop, DropKind, Span, SpanKind
+from profiler.notes import Note
 from profiler.trace import _core
 from profiler.trace.columns import (
     ArgColumns,
@@ -39,20 +41,20 @@ _MAPPED = 1 << 24  # files from this size on are mapped, not read
 _CALL_DURATION, _SPAN_DURATION = 7, 5  # places in the rows of the core
 
 _LOST = {
-    "clock": "on a clock that no snapshot relates to the trace's",
-    "time": "without time, or before the epoch",
-    "no_sequence": "of no packet sequence",
-    "state_lost": "need interned data or times that are not in the file",
-    "track": "on tracks that cannot be found",
-    "counter": "counter samples without value or counter",
-    "phase": "of no known type, or without their thread",
-    "overlap": "overlap another one of their track without nesting",
-    "depth": "nested more than 512 deep",
-    "malformed": "damaged",
-    "argument": "arguments that cannot be resolved",
-    "descriptor": "track descriptors that are damaged or contradict earlier ones",
-    "snapshot": "clock snapshots that contradict earlier ones",
-    "compressed": "packed packets that are damaged",
+    "clock": DropReason.CLOCK_UNRELATED_IN_FILE,
+    "time": DropReason.NO_TIME,
+    "no_sequence": DropReason.NO_SEQUENCE,
+    "state_lost": DropReason.STATE_MISSING,
+    "track": DropReason.NO_TRACK,
+    "counter": DropReason.NO_COUNTER,
+    "phase": DropReason.UNKNOWN_TYPE,
+    "overlap": DropReason.NOT_NESTED,
+    "depth": DropReason.TOO_DEEP,
+    "malformed": DropReason.DAMAGED,
+    "argument": DropReason.BAD_ARGUMENTS,
+    "descriptor": DropReason.BAD_DESCRIPTORS,
+    "snapshot": DropReason.BAD_SNAPSHOTS,
+    "compressed": DropReason.BAD_COMPRESSED,
 }
 _UNITS = {
     "argument": "arguments",
@@ -63,7 +65,7 @@ _UNITS = {
 
 
 def read_trace(path: Path) -> TraceColumns:
-    """Read one trace file; a cut file is read up to its last whole packet and the loss reported.
+    """Read one trace file; a cut file is read up to its last whole packet and the drop reported.
 
     Files from 16 MiB on are mapped into memory: nobody may cut them shorter meanwhile. Raises
     InputError where the file cannot be opened or is no Perfetto trace.
@@ -82,7 +84,7 @@ def read_trace(path: Path) -> TraceColumns:
 
 
 def read_bytes(data: bytes | mmap.mmap, where: str = "the trace") -> TraceColumns:
-    """Read a trace from memory; `where` names it in errors and losses."""
+    """Read a trace from memory; `where` names it in errors and drops."""
     unpacker = Unpacker(len(data), where)
     with memoryview(data) as view:
         if not is_gzip(view):
@@ -91,10 +93,10 @@ def read_bytes(data: bytes | mmap.mmap, where: str = "the trace") -> TraceColumn
         trace = _decode(unpacked, where, unpacker)
         if not failure:
             return trace
-        detail = f"the .gz file ends early ({failure}): {len(unpacked):,} bytes were unpacked"
-        loss = Loss(DropKind.TRUNCATED_FILE, Path(where).name, 1, "files", detail)
-        others = (known for known in trace.losses if known.kind != DropKind.TRUNCATED_FILE)
-        return replace(trace, losses=(loss, *others))
+        detail = Note.of(DropReason.GZIP_CUT, error=str(failure), unpacked=len(unpacked))
+        drop = Drop(DropKind.TRUNCATED_FILE, Path(where).name, 1, "files", detail)
+        others = (known for known in trace.drops if known.kind != DropKind.TRUNCATED_FILE)
+        return replace(trace, drops=(drop, *others))
 
 
 def _decode(data: bytes | memoryview, where: str, unpacker: Unpacker) -> TraceColumns:
@@ -122,13 +124,13 @@ def _columns(found: Mapping[str, Any], size: int, where: str) -> TraceColumns:
         spans=tuple(sorted(_closed(spans, slices, counters), key=_outer_first)),
         counters=counters,
         flows=np.stack([flows["source"], flows["target"]], axis=1).astype(np.int64),
-        losses=tuple(_losses(found, slices, size, Path(where).name)),
+        drops=tuple(_drops(found, slices, size, Path(where).name)),
         instants=found["instants"],
         args=ArgColumns(**found["args"]),
     )
 
 
-_ABSENT = {"depth": 0, "op_type": 0, "role": 0, "shapes": 0, "stage": 0}
+_ABSENT = dict.fromkeys(("depth", "op_type", "role", "shapes", "stage", "kernel", "module"), 0)
 
 
 def _slices(found: Mapping[str, Any]) -> SliceColumns:
@@ -192,18 +194,17 @@ def _outer_first(span: Span) -> tuple[int, int, int]:
     return (span.start_ns, -span.duration_ns, get_args(SpanKind).index(span.kind))
 
 
-def _losses(found: Mapping[str, Any], slices: SliceColumns, size: int, name: str) -> Iterator[Loss]:
+def _drops(found: Mapping[str, Any], slices: SliceColumns, size: int, name: str) -> Iterator[Drop]:
     whole = found["whole"]
     if whole < size:
-        detail = f"cut or damaged at byte {whole:,} of {size:,}"
-        yield Loss(DropKind.TRUNCATED_FILE, name, size - whole, "bytes", detail)
+        detail = Note.of(DropReason.CUT_OR_DAMAGED, at=whole, size=size)
+        yield Drop(DropKind.TRUNCATED_FILE, name, size - whole, "bytes", detail)
     for reason, count in found["dropped"].items():
-        yield Loss(
-            DropKind.DROPPED_EVENTS, name, count, _UNITS.get(reason, "events"), _LOST[reason]
-        )
+        unit, detail = _UNITS.get(reason, "events"), Note.of(_LOST[reason])
+        yield Drop(DropKind.DROPPED_EVENTS, name, count, unit, detail)
     if found["unmatched_ends"]:
-        detail = "end what did not begin in the file"
-        yield Loss(DropKind.DROPPED_EVENTS, name, found["unmatched_ends"], "events", detail)
+        detail = Note.of(DropReason.NO_BEGIN)
+        yield Drop(DropKind.DROPPED_EVENTS, name, found["unmatched_ends"], "events", detail)
     unclosed = {
         "calls": sum(row[_CALL_DURATION] < 0 for row in found["calls"]),
         "slices": int(np.count_nonzero(slices.duration_ns < 0)),
@@ -211,4 +212,4 @@ def _losses(found: Mapping[str, Any], slices: SliceColumns, size: int, name: str
     }
     for unit, count in unclosed.items():
         if count:
-            yield Loss(DropKind.UNCLOSED_SLICE, name, count, unit, "begun, never ended")
+            yield Drop(DropKind.UNCLOSED_SLICE, name, count, unit, Note.of(DropReason.NO_END))

@@ -1,15 +1,14 @@
 """The message classes of the trace format, from `schemas/`, in a pool of our own.
 
 A private pool keeps us clear of the `perfetto` package, which registers messages of the same
-shape in the default pool.
+shape in the default pool. Classes, extensions and `EXTENSION_SET` are made when one is first asked
+for: who only reads traces needs none, and no protobuf.
 """
 
 from __future__ import annotations
 
 from importlib.resources import files
 from typing import Any
-
-from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
 
 __all__ = [
     "CALL",
@@ -32,6 +31,7 @@ __all__ = [
     "Trace",
     "TracePacket",
     "TrackEvent",
+    "load",
 ]
 
 SLICE_BEGIN, SLICE_END, INSTANT, COUNTER = 1, 2, 3, 4  # TrackEvent.Type
@@ -47,33 +47,46 @@ def _resource(name: str) -> bytes:
     return files("profiler.trace").joinpath(name).read_bytes()
 
 
-def _load_pool() -> descriptor_pool.DescriptorPool:
+CALL: Any
+COMMAND: Any
+SPAN: Any
+EXTENSION_SET: bytes
+Trace: Any
+TracePacket: Any
+TrackEvent: Any
+
+
+def __getattr__(name: str) -> Any:
+    """What is made at its first use; all of it then."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    load()
+    return globals()[name]
+
+
+def load() -> None:
+    """Make all of it, where it is not; waits for another thread that imports what it takes."""
+    if "Trace" not in globals():
+        globals().update(_made())
+
+
+def _made() -> dict[str, Any]:
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+
     pool = descriptor_pool.DescriptorPool()
     for file in descriptor_pb2.FileDescriptorSet.FromString(_resource("schema.binpb")).file:
         pool.Add(file)
-    return pool
 
+    def message(name: str) -> Any:
+        return message_factory.GetMessageClass(pool.FindMessageTypeByName(f"{PACKAGE}.{name}"))
 
-_POOL = _load_pool()
-
-
-def _message(name: str) -> Any:
-    descriptor = _POOL.FindMessageTypeByName(f"{PACKAGE}.{name}")
-    return message_factory.GetMessageClass(descriptor)
-
-
-def _extension(name: str) -> Any:
-    return _POOL.FindExtensionByName(f"{PACKAGE}.Extension.{name}")
-
-
-Trace: Any = _message("Trace")
-TracePacket: Any = _message("TracePacket")
-TrackEvent: Any = _message("TrackEvent")
-for _name in ("Command", "Call", "Span"):
-    _message(_name)
-
-COMMAND: Any = _extension("command")
-CALL: Any = _extension("call")
-SPAN: Any = _extension("span")
-
-EXTENSION_SET: bytes = _resource("extension.binpb")
+    for extension in ("Command", "Call", "Span"):
+        message(extension)
+    return {
+        **{name: message(name) for name in ("Trace", "TracePacket", "TrackEvent")},
+        **{
+            name.upper(): pool.FindExtensionByName(f"{PACKAGE}.Extension.{name}")
+            for name in ("command", "call", "span")
+        },
+        "EXTENSION_SET": _resource("extension.binpb"),
+    }

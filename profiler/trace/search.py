@@ -2,7 +2,7 @@
 
 found = search(Path("traces"))
 found.whole         # newest first
-found.unfinished    # going on, cut short, or never merged
+found.unfinished    # going on, cut short, never merged, or without a call
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from profiler.errors import InputError
 from profiler.trace.bundle import is_call_file
 from profiler.trace.journal import JOURNAL_NAME, is_running
-from profiler.trace.manifest import MANIFEST_NAME
+from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 
 __all__ = ["Bundles", "State", "Unfinished", "find_bundles", "search", "state_of"]
 
@@ -23,10 +23,11 @@ _LEVELS = 2
 
 
 class State(Enum):
-    """What a directory that belongs to a run holds; `merge_bundle` completes all but the first
-    two."""
+    """What a directory that belongs to a run holds; `merge_bundle` completes those that are cut or
+    not merged."""
 
     WHOLE = "whole"
+    EMPTY = "empty"  # whole, but the run ended before its first call
     RUNNING = "running"  # its process still writes it
     CUT = "cut"  # its process is gone and has left the journal
     UNMERGED = "unmerged"  # call files without a manifest
@@ -41,14 +42,18 @@ class Unfinished:
 
     def error(self) -> InputError:
         """What to say to who wants to read it."""
-        remedy = f"`profile-sd3 merge {self.path}`"
+        rebuild = f"`profile-sd3 merge {self.path}`"
+        if self.state is State.EMPTY:
+            return InputError(
+                f"{self.path} holds no call: the run ended before its first, record it again"
+            )
         if self.state is State.RUNNING:
             text = f"the run in {self.path} is still going on: wait for its end"
         elif self.state is State.CUT:
-            text = f"{self.path} is of a run that has not ended: if it was killed, {remedy}"
+            text = f"{self.path} is of a run that has not ended: if it was killed, {rebuild}"
             text += " completes it"
         else:
-            text = f"{self.path} holds call files but no {MANIFEST_NAME}: run {remedy} to rebuild"
+            text = f"{self.path} holds call files but no {MANIFEST_NAME}: run {rebuild} to rebuild"
             text += " it"
         return InputError(text)
 
@@ -72,7 +77,7 @@ class Bundles:
         return tuple(one.path for one in self.unfinished if one.state is State.RUNNING)
 
     def check(self) -> None:
-        """Raises InputError with the remedy where none is whole."""
+        """Raises InputError with what to do where none is whole."""
         if self.whole:
             return
         if self.unfinished:
@@ -88,18 +93,35 @@ def state_of(directory: Path) -> State | None:
         names = {entry.name for entry in entries}
     if JOURNAL_NAME in names:
         return State.RUNNING if is_running(directory) else State.CUT
+    has_calls = any(map(is_call_file, names))
     if MANIFEST_NAME in names:
-        return State.WHOLE
-    return State.UNMERGED if any(map(is_call_file, names)) else None
+        return State.WHOLE if has_calls or _lists_calls(directory) else State.EMPTY
+    return State.UNMERGED if has_calls else None
+
+
+def _lists_calls(directory: Path) -> bool:
+    """Whether the manifest of a directory without call files lists some, which are then lost, or
+    cannot be read: whoever reads it says so."""
+    try:
+        return bool(read_manifest(directory / MANIFEST_NAME).calls)
+    except InputError:
+        return True
 
 
 def search(path: Path) -> Bundles:
     """The runs at `path`, a folder: itself, or those up to two levels below it; what is below and
-    cannot be read is left out. Raises OSError where `path` cannot be read."""
+    cannot be read is left out. One without calls is whole where `path` itself is it. Raises OSError
+    where `path` cannot be read."""
     found = _states(path, _LEVELS, state_of(path))
-    whole = [directory for directory, state in found if state is State.WHOLE]
-    rest = sorted((one for one in found if one[1] is not State.WHOLE), key=lambda one: one[0])
-    return Bundles(path, tuple(sorted(whole, key=_age)), tuple(Unfinished(*one) for one in rest))
+    whole: list[Path] = []
+    rest: list[Unfinished] = []
+    for directory, state in found:
+        if state is State.WHOLE or (state is State.EMPTY and directory == path):
+            whole.append(directory)
+        else:
+            rest.append(Unfinished(directory, state))
+    rest.sort(key=lambda entry: entry.path)
+    return Bundles(path, tuple(sorted(whole, key=_age)), tuple(rest))
 
 
 def _states(directory: Path, levels: int, state: State | None) -> list[tuple[Path, State]]:
@@ -118,7 +140,7 @@ def _states(directory: Path, levels: int, state: State | None) -> list[tuple[Pat
 def find_bundles(path: Path) -> list[Path]:
     """Finished bundles at `path`, newest first: `path` itself, or those below it.
 
-    Raises InputError with the remedy where there is none.
+    Raises InputError with what to do where there is none.
     """
     try:
         if not path.exists():

@@ -126,17 +126,18 @@ def host_chunks(
     commands: CommandColumns,
     device: str,
     piece: int | None = None,
+    counters: Sequence[Counter] = (),
     *,
     texts: _core.TextTable | None = None,
     compress: Compression = "none",
 ) -> Iterator[bytes]:
     """`encode_host` in pieces of whole packets. `piece` is the number of a piece that is written
-    ahead of the rest."""
+    ahead of the rest; `counters` are samples that no call has."""
     sequence = HOST_SEQUENCE if piece is None else _FIRST_PIECE + piece
     writer = _Writer(sequence, commands, texts)
     for span in spans:
         writer.add(span_slice(span, device))
-    return compressed(writer.chunks(()), compress)
+    return compressed(writer.chunks(counters), compress)
 
 
 class _Writer:
@@ -197,11 +198,11 @@ class _Writer:
         narrow = ("layer", "command_index", "op_type", "role", "shapes", "stage", "step")
         wide = ("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
         codes = [track, *(getattr(commands, name) for name in narrow)]
-        if commands.pipeline is not None:
-            codes.append(commands.pipeline)
+        optional = (commands.pipeline, commands.kernel, commands.module)
         encoder.set_commands(
             commands.strings,
             [_column(code, np.int32) for code in codes],
+            [None if code is None else _column(code, np.int32) for code in optional],
             [_column(getattr(commands, name), np.int64) for name in wide],
             _column(commands.flows, np.int64),
         )

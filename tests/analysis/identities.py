@@ -11,6 +11,8 @@ from collections.abc import Iterable
 import polars as pl
 import pytest
 
+from profiler.analysis.axis import Axis
+from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Analysis
 from profiler.table.run import Run
 
@@ -27,16 +29,16 @@ def check_all(run: Run, analysis: Analysis) -> None:
         calls_and_submodules,
         devices,
         operators,
-        geometry,
+        partitioning,
         roles,
         roofline,
         fusions,
         steps,
-        guidance_and_invariants,
+        guidance_and_redundant_work,
         memory,
         idle,
         critical_path,
-        boundaries,
+        device_transitions,
     ):
         check(run, analysis)
 
@@ -78,14 +80,14 @@ def accounting(run: Run, analysis: Analysis) -> None:
     parts = sum(s.calls_ns + s.host_ns + s.idle_ns for s in found.stages)
     if found.possible:
         assert found.end_to_end_ns == parts + found.residual_ns
-        assert found.residual_ns == found.gap_ns - found.outside_ns - found.overlap_ns
-    assert min(found.gap_ns, found.outside_ns, found.overlap_ns) >= 0
+        assert found.residual_ns >= 0
+    assert min(found.outside_ns, found.unrecorded_ns) >= 0
     assert found.residual_share >= 0
     assert found.wall_ns <= max(found.end_to_end_ns, found.wall_ns if found.overlapping else 0)
     for row in analysis.pipelines.iter_rows(named=True):
         if row["calls_ns"] is not None:
             parts = row["calls_ns"] + row["host_ns"] + row["idle_ns"]
-            assert row["duration_ns"] == parts + row["residual_ns"]
+            assert row["elapsed_ns"] == parts + row["residual_ns"]
     inside = analysis.stages["calls"].sum() + found.calls_outside
     assert inside == len(run.calls)
 
@@ -98,33 +100,51 @@ def calls_and_submodules(run: Run, analysis: Analysis) -> None:
     by_call = dict(
         durations(run, *DEVICE_WORK).group_by("call").agg(pl.col("took").sum()).iter_rows()
     )
+    working = durations(run).filter(
+        ~pl.col("category").is_in(["host", "sync"]) & pl.col("device").is_not_null()
+    )
     for call, busy in calls.select("call", "busy_ns").iter_rows():
         assert 0 <= busy <= by_call.get(call, 0)
+    all_at_least(calls, 0, "elapsed_ns", "hidden_ns", "unrecorded_ns", "lead_ns", "launch_bound_ns")
+    assert (calls["launch_bound_ns"] <= calls["idle_inside_ns"]).all()
+    assert (calls["idle_inside_ns"] <= calls["elapsed_ns"]).all()
+    assert (calls["hidden_ns"] <= calls["busy_ns"]).all()
+    assert (calls["end_ns"] - calls["begin_ns"] - calls["unrecorded_ns"]).equals(
+        calls["elapsed_ns"].rename("end_ns")
+    )
     for table in (analysis.submodules, analysis.branches):
-        for name in ("total_ns", "busy_ns"):
-            of_calls = "duration_ns" if name == "total_ns" else name
-            assert table[name].sum() == calls[of_calls].sum()
+        for name in ("elapsed_ns", "duration_ns"):
+            assert table[name].sum() == calls[name].sum()
+        for row in table.iter_rows(named=True):
+            keys = [
+                pl.col(name).eq_missing(row[name])
+                for name in ("submodule", "branch")
+                if name in row
+            ]
+            own = calls.filter(*keys)["call"].to_list()
+            assert row["busy_ns"] == union(spans(working.filter(pl.col("call").is_in(own))))
         assert table["calls"].sum() == len(calls)
         assert (table["min_ns"] <= table["median_ns"]).all()
         assert (table["median_ns"] <= table["max_ns"]).all()
-        assert (table["max_ns"] <= table["total_ns"]).all()
-        assert (table["first_ns"] <= table["total_ns"]).all()
+        assert (table["max_ns"] <= table["elapsed_ns"]).all()
+        assert (table["first_ns"] <= table["elapsed_ns"]).all()
+        assert (table["share"].fill_null(0) <= 1 + 1e-9).all()
 
 
 def devices(run: Run, analysis: Analysis) -> None:
     """Union ≤ sum of unions of categories, each ≤ union ≤ span; idle + busy = span."""
-    parts = [f"{name}_ns" for name in DEVICE_WORK]
+    parts = [f"{name}_ns" for name in DEVICE_WORK if name != "sync"]
     frame = durations(run)
     for row in analysis.devices.iter_rows(named=True):
         assert max(row[name] for name in parts) <= row["busy_ns"]
         assert row["busy_ns"] <= sum(row[name] for name in parts)
         assert max(row["busy_ns"], row["host_ns"], row["calls_ns"]) <= row["span_ns"]
         of_device = frame.filter(pl.col("device").cast(pl.String) == row["device"])
-        working = of_device.filter(pl.col("category") != "host")
+        working = of_device.filter(~pl.col("category").is_in(["host", "sync"]))
         assert row["commands"] == len(of_device)
         assert row["busy_ns"] == union(spans(working))
         if row["idle_ns"] is not None:
-            assert row["idle_ns"] + row["busy_ns"] == row["span_ns"]
+            assert row["idle_ns"] + row["busy_ns"] + row["unrecorded_ns"] == row["span_ns"]
             assert 0 <= row["utilization"] <= 1
 
 
@@ -137,24 +157,24 @@ def operators(run: Run, analysis: Analysis) -> None:
         some = table.filter(pl.col("host") == host)
         on_host = pl.col("category") == "host"
         frame = durations(run).filter(on_host if host else ~on_host)
-        assert some["busy_sum_ns"].sum() == frame["took"].sum()
-        if some["busy_sum_ns"].sum():
+        assert some["total_ns"].sum() == frame["took"].sum()
+        if some["total_ns"].sum():
             assert some["share"].sum() == pytest.approx(1)
-    assert (table["wall_union_ns"] <= table["busy_sum_ns"]).all()
+    assert (table["wall_ns"] <= table["total_ns"]).all()
     assert (table["calls"] <= table["commands"]).all()
-    all_at_least(table, 0, "gap_ns", "wall_union_ns", "first_ns", "median_ns")
+    all_at_least(table, 0, "gap_ns", "wall_ns", "first_ns", "median_ns")
     _even(table)
     if not _nested(run):
-        assert (table["parallel_efficiency"].fill_null(0) <= 1 + 1e-9).all()
+        assert (table["parallel_utilization"].fill_null(0) <= 1 + 1e-9).all()
 
 
-def geometry(run: Run, analysis: Analysis) -> None:
+def partitioning(run: Run, analysis: Analysis) -> None:
     """Parts add up to the whole, twice: computing and moving data; devices."""
-    table = analysis.geometry
+    table = analysis.partitioning
     _even(table)
     all_at_least(table, 1 - 1e-9, "device_imbalance")
     all_at_least(table, 0, "gap_ns")
-    assert (table["wall_union_ns"] <= table["busy_sum_ns"]).all()
+    assert (table["wall_ns"] <= table["total_ns"]).all()
     for _, rows in table.group_by("submodule", "layer"):
         whole = rows.filter(pl.col("part") == "whole")
         assert len(whole) == 1
@@ -163,18 +183,18 @@ def geometry(run: Run, analysis: Analysis) -> None:
         for parts in (on_devices, by_category):
             if len(parts):
                 assert len(parts) > 1
-                for name in ("commands", "busy_sum_ns"):
+                for name in ("commands", "total_ns"):
                     assert parts[name].sum() == whole[name].item()
-                assert (parts["wall_union_ns"] <= whole["wall_union_ns"].item()).all()
+                assert (parts["wall_ns"] <= whole["wall_ns"].item()).all()
     if not _nested(run):
-        assert (table["parallel_efficiency"].fill_null(0) <= 1 + 1e-9).all()
+        assert (table["parallel_utilization"].fill_null(0) <= 1 + 1e-9).all()
 
 
 def _even(table: pl.DataFrame) -> None:
     """Imbalance is from 1 (all tracks alike) to the number of tracks (one does everything)."""
     all_at_least(table, 1 - 1e-9, "imbalance")
     assert (table["imbalance"].fill_null(1) <= table["tracks"] + 1e-9).all()
-    all_at_least(table, 1e-12, "parallel_efficiency")
+    all_at_least(table, 1e-12, "parallel_utilization")
 
 
 def _nested(run: Run) -> bool:
@@ -191,16 +211,16 @@ def roles(run: Run, analysis: Analysis) -> None:
     table = analysis.roles
     frame = durations(run, "compute", "dma", "copy", "other")
     assert table["commands"].sum() == len(frame)
-    assert table["busy_ns"].sum() == frame["took"].sum()
+    assert table["total_ns"].sum() == frame["took"].sum()
     for _, some in table.group_by("submodule"):
-        if some["busy_ns"].sum():
+        if some["total_ns"].sum():
             assert some["share"].sum() == pytest.approx(1)
     for some in (table, analysis.blocks):
-        streams = some["image_ns"].fill_null(0) + some["context_ns"].fill_null(0)
-        assert (streams <= some["busy_ns"]).all()
+        streams = some["image_stream_ns"].fill_null(0) + some["text_stream_ns"].fill_null(0)
+        assert (streams <= some["total_ns"]).all()
     blocks = analysis.blocks
-    assert (blocks["norm_ns"] + blocks["modulation_ns"] <= blocks["busy_ns"]).all()
-    assert blocks["busy_ns"].sum() <= table["busy_ns"].sum()
+    assert (blocks["norm_ns"] + blocks["modulation_ns"] <= blocks["total_ns"]).all()
+    assert blocks["total_ns"].sum() <= table["total_ns"].sum()
 
 
 def roofline(run: Run, analysis: Analysis) -> None:
@@ -208,14 +228,14 @@ def roofline(run: Run, analysis: Analysis) -> None:
     frame = durations(run, *ROOFED)
     for table in (analysis.roofline, analysis.roofline_roles):
         assert table["commands"].sum() == len(frame)
-        assert table["busy_ns"].sum() == frame["took"].sum()
-        assert (table["unknown_ns"] <= table["busy_ns"]).all()
+        assert table["total_ns"].sum() == frame["took"].sum()
+        assert (table["unknown_ns"] <= table["total_ns"]).all()
         assert (table["unknown_commands"] <= table["commands"]).all()
-        all_at_least(table, 0, "flops", "bytes", "intensity", "attainable_ns", "of_roof")
+        all_at_least(table, 0, "flops", "bytes", "intensity", "roofline_ns", "of_roofline")
         known = pl.Series(["compute", "memory", "launch", "host"])
-        assert table["verdict"].drop_nulls().is_in(known.implode()).all()
-        late = table.filter(pl.col("verdict") == "host")
-        assert (late["wait_ns"] > late["busy_ns"]).all()
+        assert table["bound"].drop_nulls().is_in(known.implode()).all()
+        late = table.filter(pl.col("bound") == "host")
+        assert (late["wait_ns"] > late["total_ns"]).all()
     for device, waited in analysis.roofline.group_by("device").agg(pl.col("wait_ns").sum()).rows():
         row = analysis.devices.filter(pl.col("device").eq_missing(pl.lit(device, pl.String)))
         if len(row):
@@ -229,7 +249,7 @@ def fusions(run: Run, analysis: Analysis) -> None:
     """Fusing saves no more than the chains took."""
     table = analysis.fusions
     all_at_least(table, 0, "saved_bytes", "saved_ns")
-    assert (table["saved_ns"].fill_null(0) <= table["busy_ns"]).all()
+    assert (table["saved_ns"].fill_null(0) <= table["total_ns"]).all()
 
 
 def steps(run: Run, analysis: Analysis) -> None:
@@ -239,35 +259,36 @@ def steps(run: Run, analysis: Analysis) -> None:
     sums = (
         cells.filter(~pl.col("level").is_in(["step", "submodule"]))
         .group_by(key)
-        .agg(pl.col("commands", "busy_ns").sum())
+        .agg(pl.col("commands", "total_ns").sum())
         .sort(key)
     )
-    whole = cells.filter(pl.col("level") == "submodule").select(*key, "commands", "busy_ns")
+    whole = cells.filter(pl.col("level") == "submodule").select(*key, "commands", "total_ns")
     assert sums.equals(whole.sort(key))
     in_steps = durations(run, *DEVICE_WORK).filter((pl.col("call") >= 0) & (pl.col("step") >= 0))
-    assert whole["busy_ns"].sum() <= in_steps["took"].sum()
+    assert whole["total_ns"].sum() <= in_steps["took"].sum()
     in_order = analysis.steps.select("pipeline", "step").to_struct().implode()
     denoising = run.calls.filter(pl.col("step") >= 0)
     all_there = denoising.select(pl.struct("pipeline", "step").is_in(in_order)).to_series().all()
     if analysis.accounting.told_apart and all_there and denoising["ops_traced"].all():
-        assert whole["busy_ns"].sum() == in_steps["took"].sum()
+        assert whole["total_ns"].sum() == in_steps["took"].sum()
     table = analysis.step_operators
     part = ["level", "submodule", "layer", "role"]
-    totals = cells.group_by(part).agg(pl.col("busy_ns").sum(), n=pl.len())
+    totals = cells.group_by(part).agg(pl.col("total_ns").sum(), n=pl.len())
     joined = table.join(totals, on=part, how="left", nulls_equal=True)
-    assert (joined["total_ns"] == joined["busy_ns"]).all()
+    assert (joined["total_ns"] == joined["total_ns"]).all()
     assert (joined["steps"] == joined["n"]).all()
     assert (table["warmup_steps"] <= table["steps"]).all()
     assert (table["drift_low_ns"] <= table["drift_high_ns"]).all()
     all_at_least(table, 0, "median_ns", "spread", "warmup_ns", "outlier_ns")
     late = analysis.step_outliers
-    assert (late["excess_ns"] <= late["busy_ns"]).all()
+    assert (late["excess_ns"] <= late["total_ns"]).all()
     assert (late["excess_ns"] > 0).all()
     for row in analysis.steps.iter_rows(named=True):
         assert min(row["calls_ns"], row["host_ns"], row["idle_ns"], row["busy_ns"]) >= 0
+        assert row["calls_ns"] + row["host_ns"] + row["idle_ns"] == row["elapsed_ns"]
 
 
-def guidance_and_invariants(run: Run, analysis: Analysis) -> None:
+def guidance_and_redundant_work(run: Run, analysis: Analysis) -> None:
     """Guidance costs no more than its calls took, hoisting saves no more than its operators."""
     calls = analysis.calls
     for row in analysis.guidance.iter_rows(named=True):
@@ -275,16 +296,16 @@ def guidance_and_invariants(run: Run, analysis: Analysis) -> None:
         own = own.filter(pl.col("branch") == row["branch"])
         assert row["calls"] == len(own)
         assert 0 <= row["busy_ns"] <= own["busy_ns"].sum() + 1
-        assert 0 <= row["wall_ns"] <= own["duration_ns"].sum() + 1
-    wall, found = analysis.guidance["wall_ns"].sum(), analysis.accounting
+        assert 0 <= row["elapsed_ns"] <= own["elapsed_ns"].sum() + 1
+    wall, found = analysis.guidance["elapsed_ns"].sum(), analysis.accounting
     if found.possible and not found.overlapping and not found.calls_outside and found.told_apart:
-        assert wall <= calls["duration_ns"].sum() + len(analysis.guidance)
-    table = analysis.invariants
-    assert (table["saved_ns"] <= table["busy_ns"]).all()
-    assert (table["needed"] <= table["calls"]).all()
-    all_at_least(table, 1, "needed", "saved_ns")
-    busy = dict(analysis.roles.group_by("submodule").agg(pl.col("busy_ns").sum()).iter_rows())
-    for name, saved in table.group_by("submodule").agg(pl.col("busy_ns").sum()).iter_rows():
+        assert wall <= calls["elapsed_ns"].sum() + len(analysis.guidance)
+    table = analysis.redundant_work
+    assert (table["saved_ns"] <= table["total_ns"]).all()
+    assert (table["minimum_executions"] <= table["calls"]).all()
+    all_at_least(table, 1, "minimum_executions", "saved_ns")
+    busy = dict(analysis.roles.group_by("submodule").agg(pl.col("total_ns").sum()).iter_rows())
+    for name, saved in table.group_by("submodule").agg(pl.col("total_ns").sum()).iter_rows():
         assert saved <= busy[name]
 
 
@@ -307,19 +328,29 @@ def memory(run: Run, analysis: Analysis) -> None:
 
 
 def idle(run: Run, analysis: Analysis) -> None:
-    """Every moment of a device's span counts once."""
-    reasons = ("data_ns", "other_device_ns", "host_ns", "queued_ns", "between_ns")
+    """Every moment of a device's span counts once; idle is what the table of devices says, of its
+    span and of the end-to-end time."""
+    causes = ("launch_ns", "sync_ns", "queue_ns", "other_device_ns", "host_ns", "outside_ns")
+    total = Axis.of(run, PipelineCalls.of(run)).counted.length
     for row in analysis.idle.iter_rows(named=True):
         device = analysis.devices.filter(pl.col("device") == row["device"]).row(0, named=True)
         assert row["span_ns"] == device["span_ns"]
-        assert row["computing_ns"] + row["waiting_ns"] == row["span_ns"]
-        assert sum(row[name] for name in reasons) == row["waiting_ns"]
-        assert min(row[name] for name in reasons) >= 0
-        assert 0 <= row["between_host_ns"] <= row["between_ns"]
+        parts = ("computing_ns", "data_ns", "idle_ns", "unrecorded_ns")
+        assert sum(row[name] for name in parts) == row["span_ns"]
+        assert sum(row[name] for name in causes) == row["idle_ns"]
+        assert row["waiting_ns"] == row["idle_ns"] + row["data_ns"]
+        assert min(row[name] for name in (*parts, *causes, "unused_ns")) >= 0
+        assert 0 <= row["host_work_ns"] <= row["host_ns"]
+        assert 0 <= row["idle_inside_ns"] <= row["idle_ns"] - row["outside_ns"]
         assert row["transfer_ns"] - row["overlapped_ns"] == row["data_ns"]
-        assert row["overlap"] is None or 0 <= row["overlap"] <= 1
-        if device["idle_ns"] is not None:
-            assert device["idle_ns"] <= row["waiting_ns"]
+        assert row["overlap_share"] is None or 0 <= row["overlap_share"] <= 1
+        assert row["long_gap_ns"] <= row["idle_ns"] - row["outside_ns"]
+        if not run.drops:
+            assert row["idle_ns"] == device["idle_ns"]
+            assert row["idle_share"] == device["idle_share"]
+            if row["idle_share"] is not None:
+                part = row["idle_ns"] - row["outside_ns"] + row["unused_ns"]
+                assert part == pytest.approx(row["idle_share"] * total)
         here = durations(run, "compute", "other", "dma", "copy")
         here = here.filter(pl.col("device").cast(pl.String) == row["device"])
         moves = pl.col("category").is_in(["dma", "copy"])
@@ -343,8 +374,8 @@ def critical_path(run: Run, analysis: Analysis) -> None:
         assert (run.calls["duration_ns"] <= 0).all() or known
 
 
-def boundaries(run: Run, analysis: Analysis) -> None:
-    """Switches and copies cost no negative time; stranded nodes are no more than there are."""
-    table = analysis.boundaries
+def device_transitions(run: Run, analysis: Analysis) -> None:
+    """Switches and copies cost no negative time; CPU fallback nodes are no more than there are."""
+    table = analysis.device_transitions
     all_at_least(table, 0, "calls", "switches", "copies", "bytes", "copy_ns", "gap_ns")
-    assert analysis.stranded["nodes"].sum() <= len(run.commands)
+    assert analysis.cpu_fallback["nodes"].sum() <= len(run.commands)

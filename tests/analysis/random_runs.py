@@ -110,7 +110,13 @@ def _commands(draw: st.DrawFn, calls: list[tuple[object, ...]]) -> list[tuple[ob
             )
         )
     last = len(calls)
-    return sorted(rows, key=lambda row: (row[0] if row[0] >= 0 else last, row[11]))
+    rows.sort(key=lambda row: (row[0] if row[0] >= 0 else last, row[11]))
+    return [_whole(row) for row in rows]
+
+
+def _whole(row: tuple[object, ...]) -> tuple[object, ...]:
+    """The row of a command with its columns `module` and `kernel`, which nobody told."""
+    return (*row[:8], None, *row[8:10], None, *row[10:])
 
 
 @st.composite
@@ -155,7 +161,7 @@ def _info(draw: st.DrawFn) -> RunInfo:
         if draw(st.booleans()):
             known["weight_bytes"] = draw(st.integers(0, 1 << 40))
         if draw(st.booleans()):
-            known["calibration"] = {"factor": draw(st.floats(0.5, 1.5))}
+            known["overhead_ratio"] = {"factor": draw(st.floats(0.5, 1.5))}
         if draw(st.booleans()):
             known["modules"] = {"": "SD3Transformer2DModel", "transformer_blocks.0.attn": "Attn"}
         submodules[name] = known
@@ -220,7 +226,7 @@ def pipeline_runs(draw: st.DrawFn) -> Run:
         for place, row in enumerate(commands)
         if row[6] != "host" and row[16] in sources and row[6] != "sync"
     ]
-    shaped = [(*row[:16], _SHAPES.get(str(row[9]))) for row in commands]
+    shaped = [_whole((*row[:16], _SHAPES.get(str(row[9])))) for row in commands]
     frames = {
         "calls": (tables["calls"], CALLS),
         "commands": (shaped, COMMANDS),

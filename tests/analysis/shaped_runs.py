@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.kinds import kinds_of
+from profiler.analysis.distinct_commands import kinds_of
+from profiler.analysis.roofline.bounds import kind_roofline, operator_roofline, role_roofline
 from profiler.analysis.roofline.fusion import fusion_table
-from profiler.analysis.roofline.verdicts import kind_roof, operator_roofline, role_roofline
 from profiler.analysis.work.of_kinds import kind_work
 from tests.runs import Command, make_call, make_run
 
@@ -56,20 +56,20 @@ class Shaped:
         return self
 
     def found(self, **profiles):
-        """The tables: kinds' work, roof, operators; profiles by kind of device."""
+        """The tables: kinds' work, roofline, operators; profiles by kind of device."""
         run = self.run
         arrays = CommandArrays.of(run.commands, run.calls)
         kinds = kinds_of(run.calls, run.commands, arrays.call)
         work = kind_work(kinds, run.commands)
         by_device = {f"{kind}:0": profile for kind, profile in profiles.items()}
-        roof = kind_roof(kinds, work, arrays, by_device)
+        roofline = kind_roofline(kinds, work, arrays, by_device)
         return {
             "kinds": kinds,
             "work": work.table,
-            "roof": roof,
-            "operators": operator_roofline(roof, kinds),
+            "roofline": roofline,
+            "operators": operator_roofline(roofline, kinds),
             "fusions": fusion_table(run.calls, kinds, work, arrays, by_device),
-            "roles": lambda roles: role_roofline(roof, kinds, roles),
+            "roles": lambda roles: role_roofline(roofline, kinds, roles),
             "fusions_by_role": lambda roles: fusion_table(
                 run.calls, kinds, work, arrays, by_device, roles
             ),

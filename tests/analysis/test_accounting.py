@@ -5,9 +5,11 @@ from hypothesis import strategies as st
 
 from profiler.analysis.accounting.account import account
 from profiler.analysis.accounting.identity import StageAccount
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.report.sentences.worded import why_not
-from tests.runs import TINY_CALLS, Command, make_call, make_run, make_span, tiny_run
+from tests.analysis.linked_runs import gpu, host, linked, wait
+from tests.examples import examples
+from tests.runs import TINY_CALLS, Command, make_call, make_run, make_span, tiny_run, why
 
 PIPELINE = make_span("pipeline", "P", 0, 100)
 
@@ -24,14 +26,14 @@ def test_stages_split_into_calls_host_work_and_idle():
     """The tiny run adds up to its 1000 ns with nothing left."""
     accounting, table, _ = account(tiny_run())
     assert accounting.stages == (
-        StageAccount("encode", 200, 90, 10, 100),
-        StageAccount("denoise", 700, 500, 80, 120),
-        StageAccount("decode", 100, 80, 0, 20),
+        StageAccount("encode", 100, 90, 10, 0),
+        StageAccount("denoise", 660, 500, 40, 120),
+        StageAccount("decode", 240, 80, 40, 120),
     )
     assert (accounting.end_to_end_ns, accounting.residual_ns) == (1000, 0)
     assert (accounting.pipelines, accounting.steps) == (1, 2)
     assert table["calls"].to_list() == [1, 2, 1]
-    assert table["share"].to_list() == [0.2, 0.7, 0.1]
+    assert table["share"].to_list() == [0.1, 0.66, 0.24]
 
 
 def test_submodules_have_their_wall_time():
@@ -44,41 +46,69 @@ def test_submodules_have_their_wall_time():
     ]
 
 
-def test_gap_between_stages_is_residual():
-    """10 ns between encode and denoise belong to no stage."""
-    spans = [PIPELINE, make_span("stage", "encode", 0, 40), make_span("stage", "denoise", 50, 100)]
-    accounting, _, _ = account(make_run([make_call(0, "t", 50, 100)], (), spans))
-    assert (accounting.residual_ns, accounting.gap_ns) == (10, 10)
-    assert accounting.residual_share == 0.1
-
-
-def test_call_over_the_end_of_its_stage_is_residual():
-    """A call of encode that lasts 15 ns into denoise is counted there a second time."""
-    spans = [PIPELINE, make_span("stage", "encode", 0, 40), make_span("stage", "denoise", 40, 100)]
-    calls = [make_call(0, "t", 30, 55, stage="encode"), make_call(1, "d", 55, 100)]
-    accounting, _, _ = account(make_run(calls, (), spans))
+def test_stages_partition_the_pipeline_call():
+    """Each lasts from the end of the one before to the end of its last tile, whatever their spans
+    say; what precedes the first tile is the first one's, what follows the last the last one's."""
+    spans = [PIPELINE, make_span("stage", "encode", 0, 40), make_span("stage", "denoise", 50, 90)]
+    calls = [make_call(0, "t", 30, 55, stage="encode"), make_call(1, "d", 60, 80)]
+    accounting, table, _ = account(make_run(calls, (), spans))
     assert accounting.stages == (
-        StageAccount("encode", 40, 25, 0, 30),
-        StageAccount("denoise", 60, 45, 0, 15),
+        StageAccount("encode", 55, 25, 0, 30),
+        StageAccount("denoise", 45, 20, 0, 25),
     )
-    assert (accounting.residual_ns, accounting.outside_ns) == (-15, 15)
+    assert (accounting.residual_ns, accounting.residual_share) == (0, 0.0)
+    assert table["duration_ns"].to_list() == [40, 40]
 
 
-def test_errors_of_opposite_sign_do_not_cancel():
-    """A call that fills the gap behind its stage leaves residual 0, but its share tells."""
-    spans = [PIPELINE, make_span("stage", "encode", 0, 40), make_span("stage", "denoise", 50, 100)]
-    calls = [make_call(0, "t", 30, 50, stage="encode")]
-    accounting, _, _ = account(make_run(calls, (), spans))
-    assert accounting.residual_ns == 0
-    assert (accounting.gap_ns, accounting.outside_ns) == (10, 10)
+def test_stages_that_take_turns_have_several_parts():
+    """An image that is encoded between two steps: each stage has the time up to its tiles' ends."""
+    spans = [PIPELINE, make_span("stage", "denoise", 0, 100)]
+    calls = [
+        make_call(0, "d", 10, 20),
+        make_call(1, "t", 30, 35, stage="encode"),
+        make_call(2, "d", 40, 90),
+    ]
+    assert set(_stages(make_run(calls, (), spans))) == {
+        StageAccount("denoise", 20 + 65, 60, 0, 25),
+        StageAccount("encode", 15, 5, 0, 10),
+    }
+
+
+def test_a_tile_before_its_pipeline_call_is_residual():
+    """20 ns that no stage accounts for."""
+    spans = [make_span("pipeline", "P", 20, 120), make_span("stage", "denoise", 20, 120)]
+    accounting, _, _ = account(make_run([make_call(0, "t", 0, 70)], (), spans))
+    assert (accounting.end_to_end_ns, accounting.residual_ns, accounting.outside_ns) == (100, 0, 20)
     assert accounting.residual_share == 0.2
 
 
-def test_overlapping_stages_are_residual():
-    """20 ns that two stages claim are accounted for twice."""
-    spans = [PIPELINE, make_span("stage", "encode", 0, 60), make_span("stage", "denoise", 40, 100)]
-    accounting, _, _ = account(make_run([make_call(0, "t", 60, 70)], (), spans))
-    assert (accounting.residual_ns, accounting.overlap_ns) == (-20, 20)
+def _decoded(*more):
+    """A pipeline call whose decoder returns after 10 ns while its kernels run for 60."""
+    spans = [PIPELINE, make_span("stage", "denoise", 0, 40), make_span("stage", "decode", 40, 100)]
+    calls = [
+        make_call(0, "d", 0, 40, device="cuda:0"),
+        make_call(1, "vae", 50, 60, stage="decode", device="cuda:0"),
+    ]
+    commands = [host(0, 0, 1), gpu(0, 2, 40), host(1, 50, 52), gpu(1, 55, 115), *more]
+    return linked(make_run(calls, commands, spans), (0, 1), (2, 3))
+
+
+def test_the_pipeline_call_lasts_to_its_last_command():
+    """The decoder's kernels run until 115: 65 ns of decode are in its tile, none are left over."""
+    accounting, table, _ = account(_decoded())
+    assert accounting.stages == (
+        StageAccount("denoise", 40, 40, 0, 0),
+        StageAccount("decode", 75, 65, 0, 10),
+    )
+    assert (accounting.end_to_end_ns, accounting.residual_ns) == (115, 0)
+    assert table["duration_ns"].to_list() == [40, 60]
+
+
+def test_waiting_for_a_device_is_no_host_work():
+    """Of the 9 ns of a host frame before the decoder 3 were work: 6 waited for the device."""
+    frame = Command(-1, "cpu:0", "Host", "host", "postprocess", 41, 9, stage="decode")
+    accounting, _, _ = account(_decoded(frame, wait(-1, 42, 48)))
+    assert accounting.stages[1] == StageAccount("decode", 75, 65, 3, 7)
 
 
 def test_concurrent_calls_on_two_devices_count_once():
@@ -101,11 +131,11 @@ def test_host_work_under_a_call_is_the_calls():
     assert _stages(run) == (StageAccount("encode", 100, 10, 20, 70),)
 
 
-def test_host_work_of_no_stage_is_no_stages():
-    """It leaves the stage idle rather than being guessed into it."""
+def test_host_work_is_of_the_stage_in_whose_time_it_is():
+    """A label that it lacks, or has, does not count."""
     spans = [PIPELINE, make_span("stage", "encode", 0, 100)]
     run = make_run([make_call(0, "a", 40, 50, stage="encode")], [_host(60, 30, "")], spans)
-    assert _stages(run) == (StageAccount("encode", 100, 10, 0, 90),)
+    assert _stages(run) == (StageAccount("encode", 100, 10, 30, 60),)
 
 
 def test_several_pipeline_calls_add_up():
@@ -119,27 +149,29 @@ def test_several_pipeline_calls_add_up():
     assert accounting.residual_ns == 0
 
 
-def test_stage_without_a_span_is_residual():
-    """A call of a stage that nobody spanned lies outside every stage."""
+def test_a_stage_needs_no_span_of_its_own():
+    """A call of a stage that nobody spanned, beneath another for 10 ns, prolongs the pipeline."""
     spans = [PIPELINE, make_span("stage", "denoise", 0, 100)]
     calls = [make_call(0, "t", 0, 100), make_call(1, "vae", 90, 120, stage="decode")]
     accounting, table, _ = account(make_run(calls, (), spans))
-    assert accounting.stages[1] == StageAccount("decode", 0, 30, 0, 0)
-    assert (accounting.residual_ns, accounting.outside_ns) == (-30, 30)
+    assert accounting.stages[1] == StageAccount("decode", 20, 20, 0, 0)
+    assert (accounting.end_to_end_ns, accounting.residual_ns) == (120, 0)
     assert table["stage"].to_list() == ["denoise", "decode"]
+    assert table["duration_ns"].to_list() == [100, None]
 
 
 def test_run_without_spans_has_no_accounting():
     """A run that was killed has calls but no spans: nothing is invented."""
-    loss = Loss(DropKind.MISSING_FILE, "host.pb", 1, "files", "the run ended before it was written")
-    accounting, table, _ = account(make_run(TINY_CALLS, losses=(loss,)))
+    drop = Drop(DropKind.MISSING_FILE, "host.pb", 1, "files", why("it was killed"))
+    accounting, table, _ = account(make_run(TINY_CALLS, drops=(drop,)))
     assert not accounting.possible
     assert why_not(accounting.why_not) == (
         "the trace holds no pipeline and no stage span, host.pb is missing"
     )
-    assert (accounting.stages, accounting.end_to_end_ns, accounting.residual_ns) == ((), 0, 0)
+    assert (accounting.stages, accounting.residual_ns) == ((), 0)
+    assert accounting.end_to_end_ns == 980  # from the first tile to the last
     assert table["calls_ns"].to_list() == [90, 500, 80]
-    assert table["duration_ns"].null_count() == table["idle_ns"].null_count() == 3
+    assert table["elapsed_ns"].null_count() == table["idle_ns"].null_count() == 3
 
 
 def test_pipeline_without_stages_keeps_its_end_to_end_time():
@@ -161,9 +193,9 @@ _STAGE = st.sampled_from(["encode", "denoise", "decode"])
 _PIECES = st.lists(st.tuples(_STAGE, st.integers(0, 120), st.integers(0, 60)), max_size=12)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(spans=_PIECES, calls=_PIECES, host=_PIECES)
-def test_residual_is_explained_whatever_happens(spans, calls, host):
+def test_stages_account_for_everything_whatever_happens(spans, calls, host):
     """For any spans, calls and host work: no part is negative, and the identity holds."""
     run = make_run(
         [make_call(i, "t", a, a + n, stage=stage) for i, (stage, a, n) in enumerate(calls)],
@@ -173,6 +205,8 @@ def test_residual_is_explained_whatever_happens(spans, calls, host):
     )
     accounting, _, _ = account(run)
     parts = [n for s in accounting.stages for n in (s.calls_ns, s.host_ns, s.idle_ns)]
-    explained = accounting.gap_ns - accounting.outside_ns - accounting.overlap_ns
-    assert accounting.residual_ns == 100 - sum(parts) == explained
-    assert min([*parts, accounting.gap_ns, accounting.outside_ns, accounting.overlap_ns]) >= 0
+    end = max([100, *(a + n for _, a, n in calls)])
+    assert accounting.end_to_end_ns == sum(parts) == end
+    assert accounting.residual_ns == 0
+    assert all(s.elapsed_ns == s.calls_ns + s.host_ns + s.idle_ns for s in accounting.stages)
+    assert min([*parts, accounting.outside_ns]) >= 0

@@ -1,9 +1,9 @@
 """The whole analysis: what it says of the run, and that files and values agree."""
 
 from profiler.analysis.analyze import analyze
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.sources.load import load
-from tests.runs import Command, make_call, make_run, tiny_run, write_tiny_bundle
+from tests.runs import Command, make_call, make_run, tiny_run, why, write_tiny_bundle
 
 
 def test_summary_says_what_ran():
@@ -23,10 +23,10 @@ def test_clock_that_counts_from_boot_is_no_time_of_day():
     assert analyze(run).run.started == ""
 
 
-def test_losses_are_passed_on():
+def test_drops_are_passed_on():
     """What was lost is part of every result."""
-    loss = Loss(DropKind.DROPPED_EVENTS, "transformer", 3, "events", "ring buffer full")
-    assert analyze(tiny_run(losses=(loss,))).losses == (loss,)
+    drop = Drop(DropKind.DROPPED_EVENTS, "transformer", 3, "events", why("ring buffer full"))
+    assert analyze(tiny_run(drops=(drop,))).drops == (drop,)
 
 
 def test_bundle_gives_what_its_values_give(tmp_path):

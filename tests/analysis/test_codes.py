@@ -1,17 +1,21 @@
 """Codes: closed sets of words, which reports have labels for."""
 
+import ast
 import importlib
 import json
 import pkgutil
 import re
 from enum import StrEnum
+from pathlib import Path
 
 import pytest
 
 import profiler.analysis
 from profiler.analysis.analyze import analyze
-from profiler.analysis.notes import Note, NoteCode, notes_from, notes_text
 from profiler.analysis.registry import tables
+from profiler.drop_reasons import DropReason
+from profiler.events import DropKind
+from profiler.notes import Note, NoteCode, notes_from, notes_text
 from profiler.report.sentences.worded import all_sentences, label, value_text, worded
 from tests.report.hostile import hostile_analysis
 from tests.runs import tiny_run
@@ -29,7 +33,7 @@ CODES = [
     if isinstance(value, type)
     and issubclass(value, StrEnum)
     and value.__module__ == module.__name__
-]
+] + [DropKind, DropReason]
 
 
 @pytest.mark.parametrize("codes", CODES, ids=lambda codes: codes.__name__)
@@ -50,7 +54,7 @@ def test_notes_of_tables_are_notes(analysis):
     for name, columns in TABLES.items():
         for column in columns:
             if column.codes is not None and issubclass(column.codes, NoteCode):
-                for text in getattr(analysis, name)[column.name]:
+                for text in analysis.tables()[name][column.name]:
                     assert notes_text(notes_from(text, column.codes)) == text
 
 
@@ -61,6 +65,36 @@ def test_columns_of_codes_hold_nothing_else(name):
     for column in TABLES[name]:
         if column.codes is not None and not issubclass(column.codes, NoteCode):
             assert set(frame[column.name].drop_nulls()) <= set(column.codes)
+
+
+def _notes_made() -> list[tuple[str, str, str, set[str]]]:
+    """Place, enum, code and names of the values of each `Note.of(Enum.CODE, name=…)` of the
+    package whose values are all named there."""
+    package = Path(profiler.analysis.__file__).parents[1]
+    found = []
+    for path in sorted(package.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            made = isinstance(node, ast.Call) and ast.unparse(node.func) == "Note.of"
+            if made and isinstance(node.args[0], ast.Attribute) and None not in _given(node):
+                enum, code = ast.unparse(node.args[0]).split(".")
+                place = f"{path.relative_to(package)}:{node.lineno}"
+                found.append((place, enum, code, _given(node)))
+    return found
+
+
+def _given(call: ast.Call) -> set[str | None]:
+    return {keyword.arg for keyword in call.keywords}
+
+
+def test_sentences_name_values_that_their_notes_have():
+    """No sentence has a place for a value that whoever makes the note does not give."""
+    templates = {codes.__name__: said for codes, said in all_sentences().items()}
+    enums = {codes.__name__: codes for codes in all_sentences()}
+    made = [note for note in _notes_made() if note[1] in enums]
+    assert len(made) > 50
+    for place, enum, code, given in made:
+        template = templates[enum][enums[enum][code]].template
+        assert set(re.findall(r"\{(\w+)\}", template)) <= given, (place, template)
 
 
 class _Told(NoteCode):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.analysis import batches
 from profiler.analysis.waiting.coverage import Cover, InOrder, covered_before
+from profiler.table import batches
 
 SPAN = 200  # ns
 

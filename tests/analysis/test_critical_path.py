@@ -10,6 +10,7 @@ from profiler.analysis.waiting.device_queues import Queues
 from profiler.analysis.waiting.longest_chain import longest_chain
 from profiler.events import CATEGORIES
 from tests.analysis.linked_runs import gpu, host, linked, timeline, wait
+from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 PIPELINE = make_span("pipeline", "P", 0, 100, pipeline=0)
@@ -148,7 +149,7 @@ def test_run_without_calls_has_no_path():
 _INTERVALS = st.lists(st.tuples(st.integers(0, 30), st.integers(0, 12)), max_size=9)
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(100), deadline=None)
 @given(_INTERVALS)
 def test_chain_is_the_longest_of_all_chains(intervals):
     """Against all subsets in which each begins when the one before has ended."""
@@ -219,7 +220,7 @@ def test_path_of_a_pipeline_call_does_not_go_back_to_others():
     assert critical_path_table(line)["path_ns"].to_list() == [100] * calls
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_runs())
 def test_path_is_at_most_the_wall_time_and_at_least_the_longest_call(parts):
     """Whatever flows say, of each pipeline call."""

@@ -1,4 +1,4 @@
-"""Steps, guidance, redundancy, memory and geometry of the sample runs: sums that must hold."""
+"""Steps, guidance, redundancy, memory and partitioning of the sample runs: sums that must hold."""
 
 from pathlib import Path
 
@@ -23,20 +23,20 @@ def test_parts_of_steps_add_up(analysis):
     fine = cells.filter(~pl.col("level").is_in(["step", "submodule"]))
     whole = cells.filter(pl.col("level") == "submodule")
     keys = ["submodule", "pipeline", "step"]
-    sums = fine.group_by(keys).agg(pl.col("busy_ns").sum()).sort(keys)
-    assert sums.rows() == whole.select(*keys, "busy_ns").sort(keys).rows()
-    assert cells["busy_ns"].sum() == parts["total_ns"].sum()
+    sums = fine.group_by(keys).agg(pl.col("total_ns").sum()).sort(keys)
+    assert sums.rows() == whole.select(*keys, "total_ns").sort(keys).rows()
+    assert cells["total_ns"].sum() == parts["total_ns"].sum()
 
 
 def test_savings_are_parts_of_what_was_measured(analysis):
     """Of no submodule more than its device time, of guidance not more than the run."""
-    saved = analysis.invariants.group_by("submodule").agg(pl.col("saved_ns").sum())
+    saved = analysis.redundant_work.group_by("submodule").agg(pl.col("saved_ns").sum())
     joined = saved.join(analysis.submodules, on="submodule")
     assert len(joined) == len(saved)
-    busy = analysis.roles.group_by("submodule").agg(busy=pl.col("busy_ns").sum())
+    busy = analysis.roles.group_by("submodule").agg(busy=pl.col("total_ns").sum())
     joined = joined.join(busy, on="submodule")
     assert (joined["saved_ns"] <= joined["busy"]).all()
-    assert analysis.guidance["wall_ns"].sum() <= analysis.accounting.end_to_end_ns
+    assert analysis.guidance["elapsed_ns"].sum() <= analysis.accounting.end_to_end_ns
 
 
 def test_memory_adds_up(analysis):
@@ -50,7 +50,7 @@ def test_memory_adds_up(analysis):
 def test_parts_of_split_operators_lie_within_the_whole(analysis):
     """No part is longer, or has more commands, than its operator."""
     keys = ["submodule", "layer"]
-    whole = analysis.geometry.filter(pl.col("part") == "whole")
-    both = analysis.geometry.join(whole, on=keys, suffix="_whole", nulls_equal=True)
-    for name in ("commands", "wall_union_ns", "busy_sum_ns", "tracks"):
+    whole = analysis.partitioning.filter(pl.col("part") == "whole")
+    both = analysis.partitioning.join(whole, on=keys, suffix="_whole", nulls_equal=True)
+    for name in ("commands", "wall_ns", "total_ns", "tracks"):
         assert (both[name] <= both[f"{name}_whole"]).all()

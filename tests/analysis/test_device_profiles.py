@@ -137,7 +137,7 @@ def test_a_bad_file_is_one_sentence(tmp_path, text, message):
     with pytest.raises(InputError, match=message) as caught:
         read_profiles(path)
     assert str(path) in str(caught.value)
-    assert "calibrate-device" in str(caught.value)
+    assert "benchmark-device" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 

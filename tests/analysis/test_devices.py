@@ -38,7 +38,7 @@ def test_device_without_calls_depends_on_every_call():
     """A second accelerator that calls reach into is known only where all calls were traced."""
     commands = [Command(0, "rbln:1", "C", "compute", "mlp", 0, 60)]
     traced = [make_call(0, "t", 0, 100)]
-    assert _rows(make_run(traced, commands))["rbln:1"]["utilization"] == 1.0
+    assert _rows(make_run(traced, commands))["rbln:1"]["utilization"] == 0.6
     mixed = [*traced, make_call(1, "t", 100, 200, traced=False)]
     assert _rows(make_run(mixed, commands))["rbln:1"]["utilization"] is None
 

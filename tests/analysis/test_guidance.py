@@ -18,7 +18,7 @@ def test_half_of_a_batched_call_is_an_estimate():
     ]
     (row,) = _rows(make_run(calls, spans=[make_span("pipeline", "P", 0, 1000)]))
     assert (row["what"], row["submodule"]) == ("classifier_free_guidance", "transformer")
-    assert (row["calls"], row["wall_ns"], row["calibrated_ns"]) == (2, 250, 250)
+    assert (row["calls"], row["elapsed_ns"], row["corrected_ns"]) == (2, 250, 250)
     assert row["estimated"] is True
     assert row["evidence"] == '[{"code": "guessed_half"}]'
     assert row["share"] == pytest.approx(0.25)
@@ -29,7 +29,7 @@ def test_operators_of_a_batched_call_are_halved():
     half of the other 110 goes."""
     (row,) = _rows(tiny_run())
     assert row["estimated"] is True
-    assert row["wall_ns"] == row["busy_ns"] == round(110 * 410 / 530 / 2)
+    assert row["elapsed_ns"] == row["busy_ns"] == round(110 * 410 / 530 / 2)
     assert row["evidence"].startswith('[{"code": "halved_operators", "left_share": ')
 
 
@@ -43,7 +43,7 @@ def test_calls_of_their_own_are_measured():
         make_call(4, "transformer", 80, 90, step=0, branch="skip_layers"),
     ]
     rows = _rows(make_run(calls, spans=[make_span("pipeline", "P", 0, 100)]))
-    assert [(r["what"], r["submodule"], r["wall_ns"]) for r in rows] == [
+    assert [(r["what"], r["submodule"], r["elapsed_ns"]) for r in rows] == [
         ("classifier_free_guidance", "transformer", 20),
         ("negative_prompt", "text_encoder", 15),
         ("skip_layer_guidance", "transformer", 10),
@@ -58,7 +58,7 @@ def test_guidance_in_some_of_the_steps_is_measured():
         for i, branch in enumerate(["batched"] * 4 + ["cond"] * 3)
     ]
     (row,) = _rows(make_run(calls))
-    assert (row["calls"], row["wall_ns"], row["estimated"]) == (4, 80, False)
+    assert (row["calls"], row["elapsed_ns"], row["estimated"]) == (4, 80, False)
     assert row["evidence"] == '[{"code": "measured_calls", "calls": 3}]'
 
 
@@ -69,10 +69,10 @@ def test_two_calls_of_either_kind_measure_nothing():
         for i, branch in enumerate(["batched"] * 4 + ["cond"] * 2)
     ]
     (row,) = _rows(make_run(calls))
-    assert (row["wall_ns"], row["estimated"]) == (100, True)
+    assert (row["elapsed_ns"], row["estimated"]) == (100, True)
 
 
-def test_traced_calls_are_calibrated():
+def test_traced_calls_are_corrected():
     """Traced uncond calls take 100 ns, untraced ones 80: four fifths of what was traced."""
     times = [(100 * i, 100 * i + 100, True) for i in range(4)]
     times += [(400 + 80 * i, 480 + 80 * i, False) for i in range(3)]
@@ -82,7 +82,7 @@ def test_traced_calls_are_calibrated():
     ]
     commands = [Command(i, "rbln:0", "C", "compute", "mlp", times[i][0], 50) for i in range(4)]
     (row,) = _rows(make_run(calls, commands))
-    assert (row["wall_ns"], row["calibrated_ns"]) == (640, 7 * 80)
+    assert (row["elapsed_ns"], row["corrected_ns"]) == (640, 7 * 80)
 
 
 def test_run_without_guidance_has_none():

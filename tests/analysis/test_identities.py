@@ -10,7 +10,6 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from profiler.analysis import batches
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.errors import InputError
@@ -19,9 +18,11 @@ from profiler.importers.importing import import_trace
 from profiler.report.document import to_json
 from profiler.report.terminal.report import print_report
 from profiler.sources.load import load
+from profiler.table import batches
 from tests.analysis.identities import check_all
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.corpus import CORPUS, PERFETTO_TESTS, SD35, needs_corpus
+from tests.examples import examples
 from tests.importers.rbln.generator import write_sd3
 from tests.importers.rbln.importing import import_rbln
 from tests.report.rendered import report_of
@@ -32,7 +33,7 @@ SAMPLES = sorted(path.parent for path in (ROOT / "sample_traces").glob("*/manife
 IMPORTED = [SD35]
 REFUSED = sorted([*CORPUS.glob("hta/*.json.gz"), *CORPUS.glob("tensorrt/*.json")])
 
-_slow = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=40)
+_slow = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(40))
 
 
 def _reported(analysis):
@@ -77,7 +78,7 @@ def test_any_part_of_any_run_is_reported(run, selection):
         return
     assert analysis.operators["commands"].sum() == analysis.run.selected_commands
     on_devices = analysis.operators.filter(~analysis.operators["host"])
-    assert analysis.roles["busy_ns"].sum() <= on_devices["busy_sum_ns"].sum()
+    assert analysis.roles["total_ns"].sum() <= on_devices["total_ns"].sum()
 
 
 @given(pipeline_runs())
@@ -88,9 +89,9 @@ def test_identities_hold_of_pipelines_on_a_gpu(run):
 
 
 @given(st.sampled_from([1e-3, 1e3, 1, 0.5]))
-def test_any_calibration_breaks_nothing(factor):
+def test_any_overhead_ratio_breaks_nothing(factor):
     """Whatever factor a manifest can state."""
-    info = make_info("capture", submodules={"transformer": {"calibration": {"factor": factor}}})
+    info = make_info("capture", submodules={"transformer": {"overhead_ratio": {"factor": factor}}})
     run = tiny_run(info=info)
     check_all(run, _reported(analyze(run)))
 
@@ -118,8 +119,8 @@ def test_identities_hold_of_what_is_imported(path, tmp_path):
     run = load(import_trace(path, tmp_path))
     analysis = _reported(analyze(run))
     check_all(run, analysis)
-    of_roof = analysis.roofline_roles.filter(analysis.roofline_roles["verdict"] == "compute")
-    assert 0 < (of_roof["of_roof"].max() or 0) <= 1  # published peaks are never exceeded
+    of_roofline = analysis.roofline_roles.filter(analysis.roofline_roles["bound"] == "compute")
+    assert 0 < (of_roofline["of_roofline"].max() or 0) <= 1  # published peaks are never exceeded
 
 
 @pytest.mark.parametrize("version", ["0.11", "0.12"])
@@ -131,7 +132,7 @@ def test_identities_hold_of_split_operators(version, labelled, tmp_path):
     run = load(import_rbln(tmp_path / "traces", tmp_path / "out", **more))
     analysis = _reported(analyze(run))
     check_all(run, analysis)
-    assert {"whole", "compute", "movement"} <= set(analysis.geometry["part"])
+    assert {"whole", "compute", "movement"} <= set(analysis.partitioning["part"])
 
 
 @needs_corpus

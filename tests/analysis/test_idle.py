@@ -5,16 +5,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.waiting.idle import idle_table
-from profiler.events import CATEGORIES
-from tests.analysis.linked_runs import gpu, host, linked, timeline
-from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run
+from profiler.analysis.axis import Axis
+from profiler.analysis.pipelines import PipelineCalls
+from profiler.events import CATEGORIES, Drop, DropKind
+from tests.analysis.linked_runs import gpu, host, linked, wait
+from tests.examples import examples
+from tests.runs import EPOCH, Command, make_call, make_run, make_span, tiny_run, why
 
-PARTS = ("data_ns", "other_device_ns", "host_ns", "queued_ns", "between_ns")
+PARTS = ("data_ns", "other_device_ns", "launch_ns", "queue_ns", "host_ns")
+CAUSES = ("launch_ns", "sync_ns", "queue_ns", "other_device_ns", "host_ns", "outside_ns")
 
 
 def _rows(run):
-    return {row["device"]: row for row in idle_table(timeline(run)).to_dicts()}
+    return {row["device"]: row for row in analyze(run).idle.to_dicts()}
 
 
 def _parts(row):
@@ -33,10 +36,10 @@ def test_tiny_run():
     row = rows["rbln:0"]
     assert (row["span_ns"], row["computing_ns"], row["waiting_ns"]) == (780, 470, 310)
     assert _parts(row) == (5, 0, 105, 0, 200)
-    assert row["between_host_ns"] == 80
-    assert (row["transfer_ns"], row["overlapped_ns"], row["overlap"]) == (10, 5, 0.5)
+    assert row["host_work_ns"] == 80
+    assert (row["transfer_ns"], row["overlapped_ns"], row["overlap_share"]) == (10, 5, 0.5)
     assert _parts(rows["rbln:1"]) == (0, 0, 20, 0, 0)
-    assert rows["rbln:1"]["overlap"] is None
+    assert rows["rbln:1"]["overlap_share"] is None
 
 
 def test_devices_that_take_turns_wait_for_each_other():
@@ -67,7 +70,8 @@ def test_device_does_not_wait_for_a_pipeline_call_of_others():
         make_span("pipeline", "P", 0, 50, pipeline=0),
         make_span("pipeline", "P", 12, 28, pipeline=1),
     ]
-    commands = [_compute(0, "cpu:0", 0, 10), _compute(2, "cpu:0", 30, 50)]
+    work = ((0, "cpu:0", 0, 10), (1, "cpu:1", 14, 20), (2, "cpu:0", 30, 50))
+    commands = [_compute(*one) for one in work]
     assert _parts(_rows(make_run(calls, commands, spans))["cpu:0"]) == (0, 0, 0, 0, 20)
 
 
@@ -96,14 +100,15 @@ def test_device_sync_is_waiting_for_another_device():
 
 
 def test_launched_commands_are_queued():
-    """Kernels begin at 8, 25 and 50; their launches had returned at 5, 10 and 45."""
+    """Kernels begin at 8, 25 and 50, launched at 0, 6 and 40; from launch to begin it takes 9 on a
+    dry device, 8 and 10: the second was launched in time before 20."""
     calls = [make_call(0, "t", 0, 60, device="cuda:0")]
     commands = [
         *(host(0, start, end) for start, end in ((0, 5), (6, 10), (40, 45))),
         *(gpu(0, start, end) for start, end in ((8, 20), (25, 35), (50, 60))),
     ]
     row = _rows(linked(make_run(calls, commands), (0, 3), (1, 4), (2, 5)))["cuda:0"]
-    assert _parts(row) == (0, 0, 15, 13, 0)
+    assert _parts(row) == (0, 0, 23, 5, 0)
 
 
 def test_call_is_under_way_until_its_last_command_has_ended():
@@ -163,7 +168,7 @@ def _runs(draw):
     return calls, commands, spans, pairs
 
 
-def _reason(moment, device, calls, commands, pipelines):
+def _reason(moment, device, calls, commands, pipelines, tiles, counted):
     """Which part a nanosecond of a device is, told without unions."""
 
     def runs(command):
@@ -172,28 +177,35 @@ def _reason(moment, device, calls, commands, pipelines):
     own = [
         c
         for c in calls
-        if c.device == device
-        or any(m.call == c.index and m.device == device and m.category != "host" for m in commands)
+        if tiles[c.index][2] == device
+        or any(
+            m.call == c.index
+            and m.device == device
+            and m.category not in ("host", "sync")
+            and m.duration
+            for m in commands
+        )
     ]
     numbers = {c.index for c in own}
 
     def under_way(call):
-        last = [m.start + m.duration for m in commands if m.call == call.index]
-        end = max([call.start_ns - EPOCH + call.duration_ns, *last])
-        return call.start_ns - EPOCH <= moment < end
+        begin, end, _ = tiles[call.index]
+        return begin <= moment < end
 
     here = [m for m in commands if m.device == device and runs(m)]
     if any(m.category in ("compute", "other") for m in here):
         return "computing"
     if any(m.category in ("dma", "copy") for m in here):
         return "data_ns"
+    if not any(first <= moment < last for first, last in counted):
+        return "outside_ns"
     elsewhere = (m for m in commands if m.device != device and runs(m) and m.call in numbers)
     if any(m.category == "sync" for m in here) or any(
         m.category not in ("host", "sync") for m in elsewhere
     ):
         return "other_device_ns"
     if any(map(under_way, own)):
-        return "host_ns"
+        return "launch_ns"
     mine = {c.pipeline for c in own}
     beside = (
         c
@@ -201,51 +213,74 @@ def _reason(moment, device, calls, commands, pipelines):
         if c.index not in numbers
         and (not pipelines or (c.pipeline in mine and c.pipeline in pipelines))
     )
-    return "other_device_ns" if any(map(under_way, beside)) else "between_ns"
+    return "other_device_ns" if any(map(under_way, beside)) else "host_ns"
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(_runs())
 def test_every_nanosecond_is_put_down_to_what_the_rules_say(parts):
     """Against a reading of the rules one nanosecond at a time; queued is a part of host there."""
     calls, commands, spans, pairs = parts
     run = linked(make_run(calls, commands, spans), *pairs)
     numbers = {span.pipeline for span in spans}
+    axis = Axis.of(run, PipelineCalls.of(run))
+    counted = list(zip(axis.counted.start - EPOCH, axis.counted.end - EPOCH, strict=True))
+    columns = ("call", "begin_ns", "end_ns", "tile_device")
+    tiles = {n: (b - EPOCH, e - EPOCH, d) for n, b, e, d in run.tiles.calls.select(columns).rows()}
     for device, row in _rows(run).items():
-        assert row["span_ns"] == row["computing_ns"] + row["waiting_ns"]
-        assert sum(_parts(row)) == row["waiting_ns"]
-        assert min(_parts(row)) >= 0
-        assert 0 <= row["between_host_ns"] <= row["between_ns"]
-        assert row["transfer_ns"] == row["overlapped_ns"] + row["data_ns"]
-        on_it = [m for m in commands if m.device == device]
-        placed = [c for c in calls if c.device == device]
-        first = min([m.start for m in on_it] + [c.start_ns - EPOCH for c in placed])
-        found = dict.fromkeys((*PARTS, "computing"), 0)
+        on_it = [m.start for m in commands if m.device == device]
+        first = min([*on_it, *(begin for begin, _, d in tiles.values() if d == device)])
+        found = dict.fromkeys((*CAUSES, "data_ns", "computing"), 0)
         for moment in range(first, first + row["span_ns"]):
-            found[_reason(moment, device, calls, commands, numbers)] += 1
+            found[_reason(moment, device, calls, commands, numbers, tiles, counted)] += 1
         assert found["computing"] == row["computing_ns"]
-        assert found["data_ns"] == row["data_ns"]
-        assert found["other_device_ns"] == row["other_device_ns"]
-        assert found["host_ns"] == row["host_ns"] + row["queued_ns"]
-        assert found["between_ns"] == row["between_ns"]
+        for name in ("data_ns", "other_device_ns", "outside_ns"):
+            assert found[name] == row[name]
+        waited = row["sync_ns"]  # in calls, or between them
+        assert 0 <= found["host_ns"] - row["host_ns"] <= waited
+        host = found["launch_ns"] + found["host_ns"]
+        assert host == row["launch_ns"] + row["queue_ns"] + row["host_ns"] + waited
 
 
 @pytest.mark.parametrize("run", [make_run(), make_run([make_call(0, "t", 0, 10)])])
 def test_run_without_commands_has_no_rows(run):
     """Calls alone do not tell what a device did."""
-    assert idle_table(timeline(run)).is_empty()
+    assert analyze(run).idle.is_empty()
 
 
 def test_long_gaps():
-    """Of gaps of 100 µs, 100,001 ns and 400 µs the last two are long; of the last, 300 µs lie in a
-    pipeline call."""
+    """Of gaps of 100 µs, 100,001 ns and 400 µs the last two are long."""
     starts = (0, 200_000, 400_001, 900_001)
     call = make_call(0, "transformer", 0, 1_000_001, device="cuda:0")
     commands = [_compute(0, "cuda:0", start, start + 100_000) for start in starts]
-    span = make_span("pipeline", "P", 0, 500_001)
-    rest = make_span("pipeline", "P", 600_001, 1_000_001)
-    run = make_run([call], commands, [span, rest])
-    row = _rows(run)["cuda:0"]
-    assert (row["long_gaps"], row["long_gap_ns"]) == (2, 100_001 + 300_000)
     row = _rows(make_run([call], commands))["cuda:0"]
     assert (row["long_gaps"], row["long_gap_ns"]) == (2, 100_001 + 400_000)
+
+
+def test_a_device_that_ran_dry_while_the_host_waited_is_sync_bound():
+    """The host waits from 5 to 21 for the kernel that ends at 20, and launches at 30 only: all of
+    the gap from 20 to 32 is for that wait. Before the first kernel it waited for nothing."""
+    calls = [make_call(0, "t", 0, 40, device="cuda:0")]
+    commands = [host(0, 0, 2), host(0, 30, 31), wait(0, 5, 21), gpu(0, 2, 20), gpu(0, 32, 40)]
+    row = _rows(linked(make_run(calls, commands), (0, 3), (1, 4)))["cuda:0"]
+    assert (row["launch_ns"], row["sync_ns"], row["idle_ns"]) == (2, 12, 14)
+
+
+def test_what_was_carried_over_is_outside():
+    """A kernel of before the recording ends at 10, the first tile begins at 20: nobody waited."""
+    calls = [make_call(0, "t", 20, 40, device="cuda:0")]
+    commands = [host(0, 20, 21), gpu(-1, 0, 10), gpu(0, 24, 40)]
+    row = _rows(linked(make_run(calls, commands), (0, 2)))["cuda:0"]
+    assert (row["outside_ns"], row["launch_ns"], row["idle_ns"]) == (10, 4, 14)
+    assert row["idle_share"] == 4 / 20
+
+
+def test_time_of_a_cut_file_is_not_recorded():
+    """A drop names the file of the second call: that nothing ran in its tile is not known."""
+    calls = [make_call(0, "t", 0, 10, step=0), make_call(1, "t", 10, 30, step=1)]
+    commands = [_compute(0, "rbln:0", 0, 6), _compute(1, "rbln:0", 10, 15)]
+    drop = Drop(DropKind.TRUNCATED_FILE, calls[1].file_name, 9, "bytes", why("cut"))
+    row = _rows(make_run(calls, commands, drops=(drop,)))["rbln:0"]
+    assert (row["idle_ns"], row["launch_ns"], row["unrecorded_ns"]) == (4, 4, 15)
+    whole = _rows(make_run(calls, commands))["rbln:0"]
+    assert (whole["idle_ns"], whole["unrecorded_ns"]) == (19, 0)

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis import batches
 from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.distinct_commands import kinds_of
 from profiler.analysis.kind_times import kind_times
-from profiler.analysis.kinds import kinds_of
+from profiler.table import batches
 from tests.runs import Command, make_call, make_run
 
 _COMMAND = st.tuples(
@@ -75,7 +75,7 @@ def test_as_command_by_command(calls):
                 times.kind.tolist(),
                 times.device.tolist(),
                 times.commands.tolist(),
-                times.busy_ns.tolist(),
+                times.total_ns.tolist(),
                 times.wait_ns.tolist(),
                 strict=True,
             )
@@ -106,4 +106,4 @@ def test_calls_that_run_at_once_keep_the_device_busy():
     arrays = CommandArrays.of(run.commands, run.calls)
     kinds = kinds_of(run.calls, run.commands, arrays.call)
     times = kind_times(kinds, arrays, np.ones(len(kinds), dtype=bool))
-    assert (times.busy_ns.tolist(), times.wait_ns.tolist()) == ([40], [0])
+    assert (times.total_ns.tolist(), times.wait_ns.tolist()) == ([40], [0])

@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from profiler.analysis.analyze import analyze
 from profiler.analysis.memory.usage import find_memory, last_begun
 from profiler.table.columns import COUNTERS, schema
+from tests.examples import examples
 from tests.runs import EPOCH, make_call, make_info, make_run
 
 CALLS = (
@@ -146,7 +147,7 @@ def test_weights_alone_where_nothing_was_counted():
         max_size=20,
     )
 )
-@settings(deadline=None, max_examples=50)
+@settings(deadline=None, max_examples=examples(50))
 def test_parts_add_up_to_the_peak(samples):
     """What submodules held at the peak is the peak, which no single arena exceeds."""
     calls = [make_call(i, name, 0, 300, device="cpu:0") for i, name in enumerate("ab")]

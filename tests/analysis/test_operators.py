@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from profiler.analysis import batches
 from profiler.analysis.analyze import analyze
+from profiler.table import batches
+from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
 
@@ -25,8 +26,8 @@ def test_split_operator():
     row = _row(tiny_run(), "blocks.0.attn")
     assert (row["submodule"], row["calls"], row["commands"]) == ("transformer", 2, 4)
     assert (row["tracks"], row["devices"], row["commands_per_call"]) == (2, "rbln:0", 2.0)
-    assert (row["wall_union_ns"], row["busy_sum_ns"]) == (180, 300)
-    assert row["parallel_efficiency"] == pytest.approx(300 / 360)
+    assert (row["wall_ns"], row["total_ns"]) == (180, 300)
+    assert row["parallel_utilization"] == pytest.approx(300 / 360)
     assert row["imbalance"] == pytest.approx((100 + 80) / (80 + 70))
     assert (row["first_ns"], row["median_ns"]) == (100, 80)
 
@@ -34,8 +35,8 @@ def test_split_operator():
 def test_operator_on_one_track_is_perfectly_even():
     """One command a call: union and sum agree, efficiency and imbalance are 1."""
     row = _row(tiny_run(), "blocks.0.mlp")
-    assert (row["wall_union_ns"], row["busy_sum_ns"]) == (230, 230)
-    assert (row["parallel_efficiency"], row["imbalance"]) == (1.0, 1.0)
+    assert (row["wall_ns"], row["total_ns"]) == (230, 230)
+    assert (row["parallel_utilization"], row["imbalance"]) == (1.0, 1.0)
 
 
 def test_op_types_most_time_first():
@@ -44,7 +45,7 @@ def test_op_types_most_time_first():
 
 
 def test_longest_operator_first_and_all_of_them():
-    """Sorted by busy sum; equal ones by submodule."""
+    """Sorted by total; equal ones by submodule."""
     table = analyze(tiny_run()).operators.filter(~pl.col("host"))
     assert table["layer"].to_list() == ["blocks.0.attn", "blocks.0.mlp", "layers.0", "conv"]
 
@@ -62,15 +63,15 @@ def test_launches_of_a_layer_stand_apart_from_its_kernels():
     call = make_call(0, "transformer", 0, 100)
     launch = Command(0, "cpu:0", "python", "host", "attn", 0, 50)
     run = make_run([call], [launch, _compute(0, "attn", 60, 20)])
-    assert _row(run, "attn")["wall_union_ns"] == 20
-    assert _row(run, "attn", host=True)["wall_union_ns"] == 50
+    assert _row(run, "attn")["wall_ns"] == 20
+    assert _row(run, "attn", host=True)["wall_ns"] == 50
 
 
 def test_work_of_no_call_is_folded_by_step():
     """scheduler.step ran after each of two steps; it belongs to no submodule."""
     row = _row(tiny_run(), "scheduler.step", host=True)
     assert (row["submodule"], row["calls"], row["commands"]) == (None, 2, 2)
-    assert (row["wall_union_ns"], row["first_ns"], row["median_ns"]) == (80, 40, 40)
+    assert (row["wall_ns"], row["first_ns"], row["median_ns"]) == (80, 40, 40)
 
 
 def test_same_layer_in_two_submodules_is_two_operators():
@@ -79,7 +80,7 @@ def test_same_layer_in_two_submodules_is_two_operators():
     table = analyze(
         make_run(calls, [_compute(0, "mlp", 0, 10), _compute(1, "mlp", 50, 20)])
     ).operators
-    assert table.select("submodule", "busy_sum_ns").rows() == [("b", 20), ("a", 10)]
+    assert table.select("submodule", "total_ns").rows() == [("b", 20), ("a", 10)]
 
 
 def test_same_track_name_on_two_devices_is_two_tracks():
@@ -88,7 +89,7 @@ def test_same_track_name_on_two_devices_is_two_tracks():
     commands = [Command(0, d, "stream 7", "compute", "mlp", 0, 40) for d in ("cuda:1", "cuda:0")]
     row = _row(make_run([call], commands), "mlp")
     assert (row["tracks"], row["devices"]) == (2, "cuda:0, cuda:1")
-    assert (row["parallel_efficiency"], row["imbalance"]) == (1.0, 1.0)
+    assert (row["parallel_utilization"], row["imbalance"]) == (1.0, 1.0)
 
 
 def test_a_track_that_only_moves_data_does_not_stand_still():
@@ -98,8 +99,8 @@ def test_a_track_that_only_moves_data_does_not_stand_still():
     copy = Command(0, "rbln:0", "Copy", "copy", "mlp", 60, 25)
     parts = [_compute(0, "mlp", 0, 60), _compute(0, "mlp", 0, 40, track="Cluster 1")]
     row = _row(make_run([call], [*parts, copy]), "mlp")
-    assert (row["tracks"], row["busy_sum_ns"], row["wall_union_ns"]) == (3, 125, 85)
-    assert row["parallel_efficiency"] == pytest.approx(100 / 170)
+    assert (row["tracks"], row["total_ns"], row["wall_ns"]) == (3, 125, 85)
+    assert row["parallel_utilization"] == pytest.approx(100 / 170)
     assert row["imbalance"] == pytest.approx(60 / 50)
 
 
@@ -108,7 +109,7 @@ def test_transfers_beside_the_computation_do_not_make_it_more_efficient():
     call = make_call(0, "t", 0, 100)
     moved = Command(0, "rbln:0", "DMA", "dma", "mlp", 0, 100)
     row = _row(make_run([call], [_compute(0, "mlp", 0, 100), moved]), "mlp")
-    assert (row["parallel_efficiency"], row["imbalance"]) == (1.0, 1.0)
+    assert (row["parallel_utilization"], row["imbalance"]) == (1.0, 1.0)
 
 
 def test_copies_on_the_track_that_computes_are_its_work():
@@ -116,7 +117,7 @@ def test_copies_on_the_track_that_computes_are_its_work():
     call = make_call(0, "t", 0, 100)
     copies = [Command(0, "rbln:0", track, "copy", "mlp", 50, 50) for track in ("Cluster 0", "DMA")]
     row = _row(make_run([call], [_compute(0, "mlp", 0, 50), *copies]), "mlp")
-    assert (row["tracks"], row["parallel_efficiency"], row["imbalance"]) == (2, 1.0, 1.0)
+    assert (row["tracks"], row["parallel_utilization"], row["imbalance"]) == (2, 1.0, 1.0)
 
 
 def test_operator_that_only_moves_data_is_of_all_its_tracks():
@@ -125,7 +126,7 @@ def test_operator_that_only_moves_data_is_of_all_its_tracks():
     moves = [("DMA 0", "dma", 0, 30), ("DMA 1", "copy", 30, 20)]
     commands = [Command(0, "rbln:0", t, kind, "mlp", a, b) for t, kind, a, b in moves]
     row = _row(make_run([call], commands), "mlp")
-    assert (row["parallel_efficiency"], row["imbalance"]) == (0.5, 30 / 25)
+    assert (row["parallel_utilization"], row["imbalance"]) == (0.5, 30 / 25)
 
 
 def test_computation_that_took_no_time_counts_no_tracks():
@@ -133,37 +134,37 @@ def test_computation_that_took_no_time_counts_no_tracks():
     call = make_call(0, "t", 0, 100)
     copy = Command(0, "rbln:0", "Copy", "copy", "mlp", 50, 20)
     row = _row(make_run([call], [_compute(0, "mlp", 50, 0), copy]), "mlp")
-    assert (row["parallel_efficiency"], row["imbalance"]) == (0.5, 2.0)
+    assert (row["parallel_utilization"], row["imbalance"]) == (0.5, 2.0)
 
 
 def test_command_that_never_closed_has_no_duration():
     """-1 counts as nothing, and ratios of nothing are null."""
     call = make_call(0, "t", 0, 100)
     row = _row(make_run([call], [_compute(0, "mlp", 10, -1)]), "mlp")
-    assert (row["busy_sum_ns"], row["wall_union_ns"]) == (0, 0)
-    assert row["parallel_efficiency"] is None
+    assert (row["total_ns"], row["wall_ns"]) == (0, 0)
+    assert row["parallel_utilization"] is None
     assert row["share"] is None
 
 
-def test_calibrated_to_untraced_calls():
+def test_corrected_to_untraced_calls():
     """Traced steady calls take 100 ns, untraced ones 80: operators count four fifths."""
     times = [(0, 150, True), *((100 * i, 100 * i + 100, True) for i in (2, 3, 4))]
     times += [(100 * i, 100 * i + 80, False) for i in (5, 6, 7)]
     calls = [make_call(i, "t", a, b, traced=traced) for i, (a, b, traced) in enumerate(times)]
     commands = [_compute(i, "mlp", times[i][0], 50) for i in range(4)]
     row = _row(make_run(calls, commands), "mlp")
-    assert (row["busy_sum_ns"], row["calibrated_ns"]) == (200, 160)
+    assert (row["total_ns"], row["corrected_ns"]) == (200, 160)
 
 
 @pytest.mark.parametrize(
-    ("low", "high", "calibrated_ns"),
+    ("low", "high", "corrected_ns"),
     [(0.7, 1.1, 200), (0.7, 0.9, 160), (1.0, 1.2, 200), (1.1, 1.2, 160)],
 )
-def test_a_calibration_within_noise_leaves_times_as_traced(low, high, calibrated_ns):
+def test_an_overhead_ratio_within_noise_leaves_times_as_traced(low, high, corrected_ns):
     """The interval of the factor 0.8 holds 1: nobody knows whether tracing cost anything, and the
     medians of the calls, 80 and 100 ns, do not tell either."""
     measured = {"factor": 0.8, "low": low, "high": high}
-    info = make_info("capture", submodules={"t": {"calibration": measured}})
+    info = make_info("capture", submodules={"t": {"overhead_ratio": measured}})
     starts = range(0, 900, 100)
     traced = [n < 5 for n in range(9)]
     calls = [
@@ -172,10 +173,10 @@ def test_a_calibration_within_noise_leaves_times_as_traced(low, high, calibrated
     ]
     commands = [_compute(n, "mlp", 100 * n, 50) for n in range(4)]
     found = analyze(make_run(calls, commands, info=info))
-    within_noise = calibrated_ns == 200
-    assert found.submodules["calibration"].item() == (1.0 if within_noise else 0.8)
-    assert found.operators["calibrated_ns"].item() == calibrated_ns
-    assert found.roles["calibrated_ns"].sum() == calibrated_ns
+    within_noise = corrected_ns == 200
+    assert found.submodules["overhead_ratio"].item() == (1.0 if within_noise else 0.8)
+    assert found.operators["corrected_ns"].item() == corrected_ns
+    assert found.roles["corrected_ns"].sum() == corrected_ns
 
 
 def test_run_without_commands_has_no_operators():
@@ -198,9 +199,9 @@ _COMMANDS = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(_COMMANDS)
-def test_invariants_of_operators(rows):
+def test_redundant_work_of_operators(rows):
     """For any commands within their calls: union ≤ sum, union ≤ calls, shares add up to 1."""
     calls = [make_call(i, "t", 100 * i, 100 * i + 100) for i in range(3)]
     commands = [
@@ -209,19 +210,19 @@ def test_invariants_of_operators(rows):
     ]
     analysis = analyze(make_run(calls, commands))
     table = analysis.operators
-    assert (table["wall_union_ns"] <= table["busy_sum_ns"]).all()
-    assert (table["wall_union_ns"] <= 100 * table["calls"]).all()
+    assert (table["wall_ns"] <= table["total_ns"]).all()
+    assert (table["wall_ns"] <= 100 * table["calls"]).all()
     assert table["commands"].sum() == len(rows)
-    assert table["busy_sum_ns"].sum() == sum(command.duration for command in commands)
+    assert table["total_ns"].sum() == sum(command.duration for command in commands)
     for _, group in table.group_by("host"):
-        if group["busy_sum_ns"].sum():
+        if group["total_ns"].sum():
             assert group["share"].sum() == pytest.approx(1.0)
     assert (analysis.calls["busy_ns"] <= analysis.calls["duration_ns"]).all()
     assert (table["imbalance"].drop_nulls() >= 1 - 1e-9).all()
 
 
 def _expected(commands):
-    """(layer, host) → union, busy sum, and of the working tracks: busy sum, possible time, busiest,
+    """(layer, host) → union, total, and of the working tracks: total, possible time, busiest,
     mean; one nanosecond and fold at a time."""
     folds = {}
     for command in commands:
@@ -246,7 +247,7 @@ def _expected(commands):
     return found
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(rows=_COMMANDS, batch=st.sampled_from([1, 20, 1 << 20]))
 def test_operators_against_counting(rows, batch):
     """Union, sum, efficiency and imbalance, whatever the size of the batches inside."""
@@ -263,14 +264,14 @@ def test_operators_against_counting(rows, batch):
     assert found.keys() == expected.keys()
     for key, (union, busy, worked, possible, busiest, even) in expected.items():
         row = found[key]
-        assert (row["wall_union_ns"], row["busy_sum_ns"]) == (union, busy)
+        assert (row["wall_ns"], row["total_ns"]) == (union, busy)
         if possible:
-            assert row["parallel_efficiency"] == pytest.approx(worked / possible)
+            assert row["parallel_utilization"] == pytest.approx(worked / possible)
         if even:
             assert row["imbalance"] == pytest.approx(busiest / even)
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(_COMMANDS)
 def test_order_of_the_rows_does_not_matter(rows):
     """Commands from a shuffled Parquet file give the same operators."""

@@ -11,6 +11,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.roles.of_commands import with_roles
 from profiler.analysis.roles.times import block_roles
 from profiler.analysis.selection import Selection
+from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
 CLASSES = {
@@ -25,7 +26,7 @@ CLASSES = {
 }
 
 
-def _run(calibration=None):
+def _run(overhead_ratio=None):
     calls = [make_call(0, "transformer", 0, 200, step=0, device="cuda:0")]
     made = [
         ("blocks.0.norm1.linear", "aten::linear", 10),
@@ -38,32 +39,34 @@ def _run(calibration=None):
     for layer, op_type, duration in made:
         commands.append(Command(0, "cuda:0", "stream 7", "compute", layer, at, duration, op_type))
         at += duration
-    known = {"modules": CLASSES} | ({"calibration": {"factor": calibration}} if calibration else {})
+    known = {"modules": CLASSES} | (
+        {"overhead_ratio": {"factor": overhead_ratio}} if overhead_ratio else {}
+    )
     return make_run(calls, commands, info=make_info("capture", submodules={"transformer": known}))
 
 
 def test_roles_of_a_submodule():
     """Sums and shares of device time by hand: mlp 120 of 160 ns; launches have no role."""
-    rows = analyze(_run(calibration=0.5)).roles.rows(named=True)
+    rows = analyze(_run(overhead_ratio=0.5)).roles.rows(named=True)
     assert [row["role"] for row in rows] == ["mlp", "norm", "modulation"]
     mlp, norm, modulation = rows
-    assert (mlp["submodule"], mlp["commands"], mlp["busy_ns"], mlp["share"]) == (
+    assert (mlp["submodule"], mlp["commands"], mlp["total_ns"], mlp["share"]) == (
         "transformer",
         3,
         120,
         0.75,
     )
-    assert (mlp["calibrated_ns"], mlp["decided_by"], mlp["norm_kinds"]) == (60, "class", "")
-    assert (mlp["image_ns"], mlp["context_ns"]) == (100, 20)
-    assert (norm["busy_ns"], norm["norm_kinds"]) == (30, "AdaLayerNormZero")
-    assert (modulation["busy_ns"], modulation["share"]) == (10, 10 / 160)
+    assert (mlp["corrected_ns"], mlp["decided_by"], mlp["norm_kinds"]) == (60, "class", "")
+    assert (mlp["image_stream_ns"], mlp["text_stream_ns"]) == (100, 20)
+    assert (norm["total_ns"], norm["norm_kinds"]) == (30, "AdaLayerNormZero")
+    assert (modulation["total_ns"], modulation["share"]) == (10, 10 / 160)
 
 
 def test_norm_and_modulation_of_blocks():
     """Block 0: 30 and 10 of 100 ns; block 1 has neither."""
     rows = analyze(_run()).blocks.rows(named=True)
     assert [row["block"] for row in rows] == ["blocks.0", "blocks.1"]
-    assert (rows[0]["busy_ns"], rows[0]["norm_share"], rows[0]["modulation_share"]) == (
+    assert (rows[0]["total_ns"], rows[0]["norm_share"], rows[0]["modulation_share"]) == (
         100,
         pytest.approx(0.3),
         pytest.approx(0.1),
@@ -132,7 +135,7 @@ _commands = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(_commands)
 def test_shares_add_up(commands):
     """Roles divide the device time of each submodule; blocks hold no more than all roles."""
@@ -140,13 +143,13 @@ def test_shares_add_up(commands):
     run = make_run(calls, commands)
     found = analyze(run)
     work = run.commands.filter(~pl.col("category").cast(pl.String).is_in(["host", "sync"]))
-    assert found.roles["busy_ns"].sum() == work["duration_ns"].clip(0).sum()
+    assert found.roles["total_ns"].sum() == work["duration_ns"].clip(0).sum()
     assert found.roles["commands"].sum() == len(work)
     shares = found.roles.drop_nulls("share").group_by("submodule").agg(pl.col("share").sum())
     assert shares["share"].to_list() == pytest.approx([1.0] * len(shares))
     blocks = found.blocks
-    assert (blocks["norm_ns"] + blocks["modulation_ns"] <= blocks["busy_ns"]).all()
-    assert blocks["busy_ns"].sum() <= found.roles["busy_ns"].sum()
+    assert (blocks["norm_ns"] + blocks["modulation_ns"] <= blocks["total_ns"]).all()
+    assert blocks["total_ns"].sum() <= found.roles["total_ns"].sum()
     filled = with_roles(run, found.kinds, found.kind_roles).commands
     assert filled["role"].null_count() == len(run.commands) - len(work)
 
@@ -156,11 +159,11 @@ def test_roles_of_blocks():
     blocks."""
     found = analyze(_run())
     rows = block_roles(found.kinds, found.kind_roles)
-    assert rows.select("block", "role", "busy_ns").rows() == [
+    assert rows.select("block", "role", "total_ns").rows() == [
         ("blocks.0", "mlp", 60),
         ("blocks.0", "modulation", 10),
         ("blocks.0", "norm", 30),
         ("blocks.1", "mlp", 60),
     ]
-    sums = rows.group_by("block").agg(pl.col("busy_ns").sum()).sort("block")
-    assert sums["busy_ns"].to_list() == found.blocks["busy_ns"].to_list()
+    sums = rows.group_by("block").agg(pl.col("total_ns").sum()).sort("block")
+    assert sums["total_ns"].to_list() == found.blocks["total_ns"].to_list()

@@ -1,4 +1,4 @@
-"""The roofline: attainable times, verdicts, and what is not known, in runs that fit in a head."""
+"""The roofline: roofline times, bounds, and what is not known, in runs that fit in a head."""
 
 from __future__ import annotations
 
@@ -27,33 +27,33 @@ def _row(frame):
 
 
 def test_memory_bound():
-    """188 bytes take longer than 120 FLOPs; 200 ns of busy time are 94 % of the roof."""
+    """188 bytes take longer than 120 FLOPs; 200 ns of the total time are 94 % of the roofline."""
     row = _row(Shaped(in_order(MM, duration=200)).found(cuda=UNIT)["operators"])
     assert row["flops"] == 120
     assert row["bytes"] == 188
     assert row["intensity"] == pytest.approx(120 / 188)
-    assert row["attainable_ns"] == 188
-    assert row["of_roof"] == pytest.approx(0.94)
-    assert row["verdict"] == "memory"
+    assert row["roofline_ns"] == 188
+    assert row["of_roofline"] == pytest.approx(0.94)
+    assert row["bound"] == "memory"
 
 
 def test_compute_bound():
     """8192 FLOPs take longer than 3072 bytes."""
     row = _row(Shaped(in_order(DEEP, duration=10_000)).found(cuda=UNIT)["operators"])
-    assert (row["attainable_ns"], row["verdict"]) == (8192, "compute")
+    assert (row["roofline_ns"], row["bound"]) == (8192, "compute")
 
 
 def test_launch_bound():
     """A launch takes 500 ns, the work at most 188."""
     row = _row(Shaped(in_order(MM, duration=600)).found(cuda=LAUNCHING)["operators"])
-    assert (row["attainable_ns"], row["verdict"]) == (500, "launch")
+    assert (row["roofline_ns"], row["bound"]) == (500, "launch")
 
 
 def test_host_bound():
     """The device waits 300 ns before the second command, longer than both run."""
     rows = [("a", *MM, 0, 100), ("a", *MM, 400, 100)]
     row = _row(Shaped(rows).found(cuda=UNIT)["operators"])
-    assert (row["busy_ns"], row["wait_ns"], row["verdict"]) == (200, 300, "host")
+    assert (row["total_ns"], row["wait_ns"], row["bound"]) == (200, 300, "host")
 
 
 def test_waiting_between_calls_is_not_the_host():
@@ -63,21 +63,22 @@ def test_waiting_between_calls_is_not_the_host():
     assert row["wait_ns"] == 3
 
 
-def test_verdict_is_that_of_most_attainable_time():
+def test_bound_is_that_of_most_roofline_time():
     """One compute-bound command of 8192 ns against two memory-bound ones of 188 ns."""
     found = Shaped(in_order(DEEP, MM, MM, duration=9000)).found(cuda=UNIT)["operators"]
-    assert (_row(found)["attainable_ns"], _row(found)["verdict"]) == (8568, "compute")
+    assert (_row(found)["roofline_ns"], _row(found)["bound"]) == (8568, "compute")
 
 
 def test_unknown_work_is_counted_not_zero():
-    """A command without formula adds busy time to `unknown_ns`, and nothing to FLOPs or roof."""
+    """A command without formula adds busy time to `unknown_ns`, and nothing to FLOPs or
+    roofline."""
     row = _row(Shaped(in_order(MM, UNKNOWN, duration=200)).found(cuda=UNIT)["operators"])
-    assert (row["busy_ns"], row["unknown_commands"], row["unknown_ns"]) == (400, 1, 200)
-    assert (row["flops"], row["attainable_ns"]) == (120, 188)
-    assert row["of_roof"] == pytest.approx(188 / 200)
+    assert (row["total_ns"], row["unknown_commands"], row["unknown_ns"]) == (400, 1, 200)
+    assert (row["flops"], row["roofline_ns"]) == (120, 188)
+    assert row["of_roofline"] == pytest.approx(188 / 200)
     alone = _row(Shaped(in_order(UNKNOWN)).found(cuda=UNIT)["operators"])
-    assert (alone["flops"], alone["bytes"], alone["attainable_ns"]) == (None, None, None)
-    assert (alone["of_roof"], alone["verdict"]) == (None, None)
+    assert (alone["flops"], alone["bytes"], alone["roofline_ns"]) == (None, None, None)
+    assert (alone["of_roofline"], alone["bound"]) == (None, None)
 
 
 def test_bytes_alone_are_a_roof():
@@ -86,20 +87,20 @@ def test_bytes_alone_are_a_roof():
     row = _row(
         Shaped(in_order(("triton_poi_x", "float[10] float[10]"))).found(cuda=UNIT)["operators"]
     )
-    assert (row["flops"], row["bytes"], row["attainable_ns"]) == (None, 80, 80)
-    assert (row["unknown_commands"], row["of_roof"], row["verdict"]) == (1, 8.0, "memory")
+    assert (row["flops"], row["bytes"], row["roofline_ns"]) == (None, 80, 80)
+    assert (row["unknown_commands"], row["of_roofline"], row["bound"]) == (1, 8.0, "memory")
 
 
 def test_without_a_profile_there_is_no_roof():
-    """FLOPs and bytes are counted; nothing is attainable and nothing is said, but host-bound."""
+    """FLOPs and bytes are counted; nothing is roofline and nothing is said, but host-bound."""
     rows = [("a", *MM, 0, 100), ("b", *MM, 400, 100)]
     found = {row["layer"]: row for row in Shaped(rows).found()["operators"].to_dicts()}
-    assert (found["a"]["flops"], found["a"]["attainable_ns"], found["a"]["verdict"]) == (
+    assert (found["a"]["flops"], found["a"]["roofline_ns"], found["a"]["bound"]) == (
         120,
         None,
         None,
     )
-    assert found["b"]["verdict"] == "host"
+    assert found["b"]["bound"] == "host"
 
 
 @pytest.mark.parametrize(
@@ -111,23 +112,24 @@ def test_without_a_profile_there_is_no_roof():
     ids=lambda profile: profile.hardware,
 )
 @pytest.mark.parametrize("operation", [ADD, MM, DEEP])
-def test_a_rate_that_is_not_known_becomes_no_verdict(lacking, operation):
-    """As ATOM's bandwidth: an addition is not compute-bound because only its FLOPs have a roof."""
+def test_a_rate_that_is_not_known_becomes_no_bound(lacking, operation):
+    """As ATOM's bandwidth: an addition is not compute-bound because only its FLOPs have a
+    roofline."""
     row = _row(Shaped(in_order(operation, duration=10_000)).found(cuda=lacking)["operators"])
     assert row["flops"] > 0
     assert row["bytes"] > 0
-    assert (row["attainable_ns"], row["of_roof"], row["verdict"]) == (None, None, None)
+    assert (row["roofline_ns"], row["of_roofline"], row["bound"]) == (None, None, None)
 
 
 def test_few_known_commands_do_not_speak_for_the_others():
-    """One product of 200 ns, 94 % of its roof, says nothing of 400 ns that nobody knows."""
+    """One product of 200 ns, 94 % of its roofline, says nothing of 400 ns that nobody knows."""
     found = Shaped(in_order(MM, UNKNOWN, UNKNOWN, duration=200)).found(cuda=UNIT)
     row = _row(found["operators"])
-    assert (row["attainable_ns"], row["of_roof"], row["verdict"]) == (188, None, None)
+    assert (row["roofline_ns"], row["of_roofline"], row["bound"]) == (188, None, None)
 
 
 def test_parts_of_one_operator_count_once():
-    """Three commands of one product: together its FLOPs, bytes and roof."""
+    """Three commands of one product: together its FLOPs, bytes and roofline."""
     parts = [("aten::mm", f"{MM[1]} part {i}/3") for i in (1, 2, 3)]
     row = _row(Shaped(in_order(*parts, duration=100)).found(cuda=UNIT)["operators"])
     assert (row["commands"], row["flops"], row["bytes"]) == (3, 120, 186)  # a third, rounded down
@@ -162,7 +164,7 @@ def test_by_role():
     """Operators of one role add up; without roles there is no row."""
     found = Shaped(in_order(MM, duration=200, layer="a")).found(cuda=UNIT)
     row = _row(found["roles"](pl.Series(["mlp"])))
-    assert (row["role"], row["flops"], row["verdict"]) == ("mlp", 120, "memory")
+    assert (row["role"], row["flops"], row["bound"]) == ("mlp", 120, "memory")
     assert len(found["roles"](None)) == 0
 
 
@@ -181,7 +183,7 @@ def test_absurd_shapes_and_counts():
     shaped = Shaped(rows, calls=9).recorded(**counts)
     slow = DeviceProfile("slow", {"float32": 1e-3}, 1e-3, None, "", measured=True)
     found = shaped.found(cuda=slow)
-    assert _row(found["operators"])["attainable_ns"] == 1 << 62
+    assert _row(found["operators"])["roofline_ns"] == 1 << 62
     assert found["fusions"]["saved_bytes"].to_list() == [1 << 62]
 
 
@@ -205,18 +207,18 @@ _ROWS = st.lists(
 @given(_ROWS, st.sampled_from([UNIT, LAUNCHING]), st.integers(1, 3))
 def test_shares_add_up(rows, profile, calls):
     """Commands, busy time, FLOPs and bytes of all operators are those of the kinds; no term of
-    the roof is longer than the attainable time, and no attainable time than all terms."""
+    the roofline is longer than the roofline time, and no roofline time than all terms."""
     found = Shaped(rows, calls=calls).found(cuda=profile)
-    operators, roof, work = found["operators"], found["roof"], found["work"]
+    operators, roofline, work = found["operators"], found["roofline"], found["work"]
     assert operators["commands"].sum() == len(rows) * calls
-    assert operators["busy_ns"].sum() == sum(row[4] for row in rows) * calls
+    assert operators["total_ns"].sum() == sum(row[4] for row in rows) * calls
     assert operators["flops"].sum() == work["flops"].sum()
     known = (work["bytes_read"] + work["bytes_written"]).sum()
     assert operators["bytes"].sum() == known
-    assert roof["attainable_ns"].sum() == pytest.approx(operators["attainable_ns"].sum(), abs=2)
-    for row in roof.filter(pl.col("attainable_ns").is_not_null()).to_dicts():
+    assert roofline["roofline_ns"].sum() == pytest.approx(operators["roofline_ns"].sum(), abs=2)
+    for row in roofline.filter(pl.col("roofline_ns").is_not_null()).to_dicts():
         terms = [row[name] or 0 for name in ("compute_ns", "memory_ns", "launch_ns")]
-        assert max(terms) == row["attainable_ns"] <= sum(terms)
-    assert (operators["unknown_ns"] <= operators["busy_ns"]).all()
+        assert max(terms) == row["roofline_ns"] <= sum(terms)
+    assert (operators["unknown_ns"] <= operators["total_ns"]).all()
     assert (operators["wait_ns"] >= 0).all()
-    assert operators["verdict"].drop_nulls().is_in([*Bound]).all()
+    assert operators["bound"].drop_nulls().is_in([*Bound]).all()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from profiler.analysis.codes import SettingNote
 from profiler.analysis.run_settings import run_settings
+from profiler.notes import Note
 
 
 def test_what_differs_is_said_as_a_range_or_as_differing():
@@ -13,10 +15,10 @@ def test_what_differs_is_said_as_a_range_or_as_differing():
         "1": {"num_inference_steps": 2, "guidance_scale": 7.0, "tiled": False, "strength": 0.5},
     }
     assert run_settings(shared, by_call) == {
-        "num_inference_steps": "2 to 9",
-        "guidance_scale": "3.0 to 7.0",
-        "tiled": "differs",
-        "strength": "0.5 in 1 of 2 pipeline calls",
+        "num_inference_steps": Note.of(SettingNote.RANGE, least=2, most=9),
+        "guidance_scale": Note.of(SettingNote.RANGE, least=3.0, most=7.0),
+        "tiled": Note.of(SettingNote.DIFFERS),
+        "strength": Note.of(SettingNote.IN_SOME_CALLS, value=0.5, of=1, calls=2),
         "height": 32,
     }
 

@@ -9,6 +9,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.denoise import step_matrix
 from profiler.analysis.selection import Selection
 from profiler.report.document import document
+from tests.examples import examples
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
 STEP = 1000  # ns
@@ -39,8 +40,8 @@ def _row(analysis, layer, level="operator"):
 def test_times_of_each_part_in_each_step():
     """Steps, the submodule and its two operators of the tiny run, by hand."""
     found = analyze(tiny_run())
-    rows = found.step_times.select("level", "layer", "step", "commands", "busy_ns").rows()
-    assert ("step", None, 0, 1, 350) in rows
+    rows = found.step_times.select("level", "layer", "step", "commands", "total_ns").rows()
+    assert ("step", None, 0, 1, 300) in rows
     assert ("submodule", None, 0, 3, 310) in rows
     assert ("operator", "blocks.0.attn", 0, 2, 160) in rows
     assert ("operator", "blocks.0.mlp", 1, 1, 80) in rows
@@ -82,7 +83,7 @@ def test_outlier_that_a_transfer_explains():
     times[7] = 500
     found = analyze(_steps(times, extra=[copy])).step_outliers
     row = found.filter(pl.col("layer") == "mlp").row(0, named=True)
-    assert (row["step"], row["busy_ns"], row["excess_ns"]) == (7, 500, 300)
+    assert (row["step"], row["total_ns"], row["excess_ns"]) == (7, 500, 300)
     assert (row["cause"], row["cause_ns"]) == ("overlap", 250)
     assert (row["cause_device"], row["cause_track"]) == (NPU, "Task DMA")
     assert row["cause_layer"] == "weights"
@@ -130,21 +131,16 @@ def test_step_with_other_commands_is_compared_but_no_usual_one():
 
 
 def test_whole_step_that_waited():
-    """The step span of step 7 is longer, and nothing ran in it: idle."""
-    run = _steps([200] * 12, spans=False)
-    spans = [
-        make_span("step", str(i), i * STEP, i * STEP + (990 if i == 7 else 910), i)
-        for i in range(12)
-    ]
-    found = analyze(make_run_with(run, spans)).step_outliers
+    """Between the two calls of step 7 nothing ran for 80 ns more than in others: idle."""
+    calls = []
+    for step in range(12):
+        begin = step * STEP
+        late = begin + (490 if step == 7 else 410)
+        calls.append(make_call(2 * step, "t", begin, begin + 400, step=step, branch="cond"))
+        calls.append(make_call(2 * step + 1, "t", late, late + 400, step=step, branch="uncond"))
+    found = analyze(make_run(calls)).step_outliers
     row = found.filter(pl.col("level") == "step").row(0, named=True)
     assert (row["step"], row["excess_ns"], row["cause"], row["cause_ns"]) == (7, 80, "idle", 80)
-
-
-def make_run_with(run, spans):
-    """`run` with other spans."""
-    object.__setattr__(run, "spans", make_run(spans=spans).spans)
-    return run
 
 
 def test_steps_that_were_not_traced_are_no_zeros():
@@ -173,15 +169,17 @@ def test_selection_of_a_device_still_finds_causes():
 
 
 @given(st.lists(st.integers(0, 800), min_size=1, max_size=12), st.integers(0, 3))
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 def test_operators_add_up_to_their_submodule(times, untraced):
     """In every step; and medians lie between what was measured."""
     found = analyze(_steps(times, traced=lambda step: step != untraced))
     cells = found.step_times
-    sums = cells.filter(pl.col("level") == "operator").group_by("step").agg(pl.col("busy_ns").sum())
-    whole = cells.filter(pl.col("level") == "submodule").select("step", "busy_ns")
+    sums = (
+        cells.filter(pl.col("level") == "operator").group_by("step").agg(pl.col("total_ns").sum())
+    )
+    whole = cells.filter(pl.col("level") == "submodule").select("step", "total_ns")
     assert sums.sort("step").rows() == whole.sort("step").rows()
     for row in found.step_operators.filter(pl.col("level") == "operator").iter_rows(named=True):
-        of_part = cells.filter(pl.col("layer") == row["layer"])["busy_ns"]
+        of_part = cells.filter(pl.col("layer") == row["layer"])["total_ns"]
         assert of_part.min() <= row["median_ns"] <= of_part.max()
         assert row["total_ns"] == of_part.sum()

@@ -6,7 +6,7 @@ import numpy as np
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.steps.summary import outliers
-from tests.runs import TINY_CALLS, Command, make_call, make_run, make_span, tiny_run
+from tests.runs import EPOCH, TINY_CALLS, Command, make_call, make_run, make_span, tiny_run
 
 
 def _timed(durations):
@@ -21,16 +21,36 @@ def _timed(durations):
 
 
 def test_steps_split_into_calls_host_work_and_idle():
-    """Step 0: 350 ns of 300 call, 40 scheduler, 10 nothing; its commands cover 250."""
-    rows = analyze(tiny_run()).steps.drop("start_ns", "branches", "outlier").rows()
-    assert rows == [(0, 0, 350, 1, 300, 40, 10, 250), (0, 1, 260, 1, 200, 40, 20, 160)]
+    """Step 0 is its call of 300 ns, whose commands cover 250; 50 ns later comes step 1. On the
+    host they took 350 and 260."""
+    steps = analyze(tiny_run()).steps
+    rows = steps.drop("start_ns", "between_host_ns", "branches", "outlier").rows()
+    assert steps["between_host_ns"].to_list() == [None, 40]
+    assert rows == [
+        (0, 0, 300, None, 350, 1, 300, 0, 0, 250),
+        (0, 1, 200, 50, 260, 1, 200, 0, 0, 160),
+    ]
+    assert (steps["start_ns"] - EPOCH).to_list() == [210, 560]
+
+
+def test_between_the_calls_of_a_step_the_host_works_or_nothing_happens():
+    """Of 20 ns between two calls of a step 12 are the host's."""
+    calls = [
+        make_call(0, "t", 0, 40, step=0, branch="cond"),
+        make_call(1, "t", 60, 90, step=0, branch="uncond"),
+    ]
+    host = Command(-1, "cpu:0", "Host", "host", "guidance", 45, 12, "", "denoise", 0)
+    spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
+    row = analyze(make_run(calls, [host], spans)).steps.row(0, named=True)
+    columns = ("elapsed_ns", "calls_ns", "host_ns", "idle_ns")
+    assert [row[name] for name in columns] == [90, 70, 12, 8]
 
 
 def test_summary_of_steps():
-    """Two steps of 350 and 260 ns."""
+    """Two steps of 300 and 200 ns; the first holds a first call, so the other is the median."""
     summary = analyze(tiny_run()).step_summary
-    assert (summary.count, summary.min_ns, summary.max_ns) == (2, 260, 350)
-    assert (summary.median_ns, summary.mean_ns) == (305, 305)
+    assert (summary.count, summary.min_ns, summary.max_ns) == (2, 200, 300)
+    assert (summary.median_ns, summary.mean_ns) == (200, 250)
     assert (summary.outliers, summary.measured_by) == ((), "step_spans")
 
 
@@ -69,7 +89,8 @@ def test_steps_of_several_pipeline_calls_stay_apart():
             begin = start + 20 * step
             length = 40 if (start, step) == (200, 3) else 18
             spans.append(make_span("step", f"step {step}", begin, begin + length, step))
-            calls.append(make_call(len(calls), "t", begin, begin + 15, step=step))
+            back = begin + length - 3
+            calls.append(make_call(len(calls), "t", begin, back, step=step))
     analysis = analyze(make_run(calls, (), spans))
     assert analysis.steps.select("pipeline", "step").rows() == [
         (p, s) for p in (0, 1) for s in range(4)
@@ -87,7 +108,8 @@ def test_run_without_step_spans_measures_by_calls():
     ]
     commands = [Command(1, "rbln:0", "C", "compute", "mlp", 55, 30)]
     analysis = analyze(make_run(calls, commands))
-    assert analysis.steps["duration_ns"].to_list() == [90, 40]
+    assert analysis.steps["elapsed_ns"].to_list() == [90, 40]
+    assert analysis.steps["duration_ns"].to_list() == [None, None]
     assert analysis.steps["idle_ns"].to_list() == [10, 0]
     assert analysis.steps["busy_ns"].to_list() == [30, 0]
     assert analysis.step_summary.measured_by == "calls"

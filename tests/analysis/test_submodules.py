@@ -29,7 +29,7 @@ def test_submodules_in_order_of_their_first_call():
 def test_first_call_is_told_apart():
     """300 ns first, then 200, 210 and 220: the slow first one is in no statistic."""
     row = _submodule(make_run(_calls(300, 200, 210, 220)), "t")
-    assert (row["calls"], row["total_ns"], row["first_ns"]) == (4, 930, 300)
+    assert (row["calls"], row["duration_ns"], row["first_ns"]) == (4, 930, 300)
     assert (row["min_ns"], row["median_ns"], row["max_ns"]) == (200, 210, 220)
 
 
@@ -47,9 +47,36 @@ def test_numbers_of_a_submodule():
     assert row["share"] == 0.5
 
 
+def test_device_time_of_calls_beside_each_other_counts_once():
+    """Two branches on two devices, from 0 to 100 and from 60 to 160, then one for 20: the submodule
+    ran for 180, its branches for 120 and 100. The wait of a queue is no work."""
+    calls = [
+        make_call(0, "t", 0, 100, branch="cond", device="cuda:0"),
+        make_call(1, "t", 60, 160, branch="uncond", device="cuda:1"),
+        make_call(2, "t", 200, 220, branch="cond", device="cuda:0"),
+    ]
+    commands = [
+        Command(0, "cuda:0", "stream 7", "compute", "a", 0, 100),
+        Command(1, "cuda:1", "stream 7", "compute", "a", 60, 100),
+        Command(1, "cuda:1", "stream 8", "sync", "wait", 160, 40),
+        Command(2, "cuda:0", "stream 7", "compute", "a", 200, 20),
+    ]
+    found = analyze(make_run(calls, commands))
+    assert found.calls["busy_ns"].to_list() == [100, 100, 20]
+    assert found.submodules["busy_ns"].to_list() == [180]
+    assert dict(found.branches.select("branch", "busy_ns").iter_rows()) == {
+        "cond": 120,
+        "uncond": 100,
+    }
+    some = analyze(make_run(calls, commands), Selection(device=("cuda:1",)))
+    assert some.submodules["busy_ns"].to_list() == [100]
+
+
 def test_share_needs_an_end_to_end_time():
-    """Without a pipeline span there is nothing to be a share of."""
-    assert _submodule(make_run(_calls(100)), "t")["share"] is None
+    """Without a pipeline span it lasts from the first tile to the last; without that there is
+    nothing to be a share of."""
+    assert _submodule(make_run(_calls(100)), "t")["share"] == 1.0
+    assert _submodule(make_run(_calls(0)), "t")["share"] is None
 
 
 def test_stages_and_devices_of_a_submodule_are_joined():
@@ -62,31 +89,31 @@ def test_stages_and_devices_of_a_submodule_are_joined():
     assert (row["stage"], row["device"]) == ("encode, denoise", "rbln:0, rbln:1")
 
 
-def test_calibration_compares_steady_calls():
+def test_overhead_ratio_compares_steady_calls():
     """Steady traced calls take 125 ns, untraced ones 100: operators cost a quarter on top."""
     run = make_run(_calls(900, 125, 125, 125, 100, 100, 100, traced=(0, 1, 2, 3)))
-    assert _submodule(run, "t")["calibration"] == pytest.approx(0.8)
+    assert _submodule(run, "t")["overhead_ratio"] == pytest.approx(0.8)
 
 
 @pytest.mark.parametrize("durations", [(900, 125, 125, 100, 100, 100), (900, 125, 125, 125, 100)])
-def test_calibration_needs_three_calls_of_either_kind(durations):
+def test_overhead_ratio_needs_three_calls_of_either_kind(durations):
     """Fewer differ by chance; the first call is not one of them."""
     traced = [number for number, ns in enumerate(durations) if ns > 100]
     run = make_run(_calls(*durations, traced=traced))
-    assert _submodule(run, "t")["calibration"] is None
+    assert _submodule(run, "t")["overhead_ratio"] is None
 
 
-def test_calibration_needs_durations():
+def test_overhead_ratio_needs_durations():
     """Calls of which nobody knows how long they took tell nothing of tracing."""
     for traced, untraced in ((0, 10), (10, 0), (0, 0)):
         calls = _calls(9, *[untraced] * 3, *[traced] * 3, traced=(0, 4, 5, 6))
-        assert _submodule(make_run(calls), "t")["calibration"] is None
+        assert _submodule(make_run(calls), "t")["overhead_ratio"] is None
 
 
-def test_calibration_needs_both_kinds():
+def test_overhead_ratio_needs_both_kinds():
     """All traced or none traced: nothing to compare."""
-    assert _submodule(make_run(_calls(10, 10, traced=(0, 1))), "t")["calibration"] is None
-    assert _submodule(make_run(_calls(10, 10)), "t")["calibration"] is None
+    assert _submodule(make_run(_calls(10, 10, traced=(0, 1))), "t")["overhead_ratio"] is None
+    assert _submodule(make_run(_calls(10, 10)), "t")["overhead_ratio"] is None
 
 
 def test_calls_have_their_commands():
@@ -101,7 +128,7 @@ def test_calls_have_their_commands():
 def test_call_of_unknown_duration_takes_no_time():
     """A manifest knows of a call whose file is lost, but not how long it took."""
     row = _submodule(make_run([*_calls(100), make_call(1, "t", 100, 99)]), "t")
-    assert (row["total_ns"], row["min_ns"]) == (100, 0)
+    assert (row["duration_ns"], row["min_ns"]) == (100, 0)
 
 
 def test_calls_without_numbers_from_zero():

@@ -6,7 +6,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.kinds import kinds_of
+from profiler.analysis.distinct_commands import kinds_of
 from profiler.analysis.work.of_kinds import kind_work
 from profiler.table.load import load_bundle
 

@@ -16,9 +16,9 @@ __all__ = [
     "ReportPage",
     "chips",
     "choose",
+    "combined",
     "opened",
     "page_of",
-    "recounted",
     "scope",
     "values",
     "with_figures",
@@ -105,7 +105,7 @@ def opened(browser: Any, path: Path, **options: Any) -> Iterator[ReportPage]:
 
 def with_figures(report: ReportPage) -> ReportPage:
     """`report` once its plotly figures show its choice, theme, language and width."""
-    recounted(report)
+    combined(report)
     report.page.locator("[data-figure]").first.scroll_into_view_if_needed()
     report.page.wait_for_selector("html[data-figures=drawn]", state="attached")
     report.page.wait_for_function(
@@ -115,11 +115,11 @@ def with_figures(report: ReportPage) -> ReportPage:
     return report
 
 
-def recounted(report: ReportPage) -> ReportPage:
-    """`report` once its operators and roles are counted for what was chosen last."""
+def combined(report: ReportPage) -> ReportPage:
+    """`report` once its tables are combined for what was chosen last."""
     report.page.wait_for_function(
-        """() => { const { asked, recounted } = document.documentElement.dataset;
-          return asked === recounted; }"""
+        """() => { const { asked, combined } = document.documentElement.dataset;
+          return asked === combined; }"""
     )
     return report
 
@@ -142,7 +142,7 @@ def chips(report: ReportPage) -> list[str]:
 def choose(report: ReportPage, **pick: Any) -> None:
     """Choose without a view, for tests of what follows."""
     report.page.evaluate("(pick) => profileReport.choice.pick(pick)", pick)
-    recounted(report)
+    combined(report)
 
 
 def scope(report: ReportPage, table: str) -> str:

@@ -19,9 +19,9 @@ from profiler.sources.load import load
 from tests.browser.report_page import (
     chips,
     choose,
+    combined,
     opened,
     page_of,
-    recounted,
     scope,
     values,
     with_figures,
@@ -107,7 +107,7 @@ def test_a_bar_of_a_step_chooses_it_everywhere(report, run):
     """A click on the bar of step 1 marks it, filters calls, and counts operators and roles anew."""
     click_figure(report, "steps", 0, [r["step"] for r in step_rows(report)].index(1))
     assert chips(report) == ["step 1"]
-    recounted(report)
+    combined(report)
     of_step = run.calls.filter(step=1)
     assert report.cells("[data-table=calls]", 1) == [str(call) for call in of_step["call"]]
     assert scope(report, "calls") == f"{len(of_step)} of {len(run.calls)} rows, by step 1."
@@ -120,32 +120,6 @@ def test_a_bar_of_a_step_chooses_it_everywhere(report, run):
 
 def step_rows(report):
     return report.page.evaluate("() => page.figures.light.steps.data[0].picks")
-
-
-@pytest.mark.parametrize(
-    ("pick", "selection"),
-    [
-        ({"step": 1}, Selection(step=("1",))),
-        ({"submodule": "vae"}, Selection(submodule=("vae",))),
-        ({"device": "rbln:1"}, Selection(device=("rbln:1",))),
-        ({"step": [0, 2]}, Selection(step=("0", "2"))),
-    ],
-)
-def test_operators_are_counted_as_in_python(report, run, pick, selection):
-    """What the page counts for a choice is what the analysis of that selection finds."""
-    choose(report, **pick)
-    operators = analyze(run, selection).operators.filter(~pl.col("host"))
-    names = ("layer", "submodule", "commands", "calls", "busy_sum_ns", "wall_union_ns", "tracks")
-    ratios = ("share", "parallel_efficiency", "imbalance")
-    expected = {(row["submodule"], row["layer"]): row for row in by_pattern(operators).to_dicts()}
-    found = values(report, "operators", *names, *ratios, "op_types", "devices", "median_ns")
-    assert len(found) == len(expected) > 0
-    for row in found:
-        wanted = expected[row["submodule"], row["layer"]]
-        for name in (*names, "devices"):
-            assert row[name] == wanted[name], (row["layer"], name)
-        for name in (*ratios, "median_ns"):
-            assert row[name] == (None if wanted[name] is None else pytest.approx(wanted[name]))
 
 
 def moving_run():
@@ -189,7 +163,7 @@ def moving_run():
     return with_roles(make_run(calls, commands, spans))
 
 
-def test_operators_that_move_data_are_counted_as_in_python(chromium, tmp_path):
+def test_operators_that_move_data_are_those_of_python(chromium, tmp_path):
     """Which tracks compute is told by the operator's own commands, on the page as in Python."""
     run = moving_run()
     with opened(chromium, page_of(run, tmp_path)) as report:
@@ -199,29 +173,15 @@ def test_operators_that_move_data_are_counted_as_in_python(chromium, tmp_path):
         ):
             choose(report, **pick)
             operators = analyze(run, selection).operators.filter(~pl.col("host"))
-            names = ("tracks", "wall_union_ns", "parallel_efficiency")  # of folded blocks
+            names = ("wall_ns", "parallel_utilization", "imbalance")  # of folded blocks
             expected = {row["layer"]: row for row in by_pattern(operators).to_dicts()}
             found = values(report, "operators", "layer", *names)
             assert {row["layer"] for row in found} == set(expected)
             for row in found:
                 wanted = {name: expected[row["layer"]][name] for name in ("layer", *names)}
                 assert row == pytest.approx(wanted)
-            assert expected["blocks.*.sum"]["parallel_efficiency"] < 0.5
-            assert expected["blocks.*.norm"]["parallel_efficiency"] == 1
-
-
-def test_roles_are_counted_as_in_python(report, run):
-    """Roles of a choice have the commands, the time and the shares that the analysis finds."""
-    choose(report, step=2)
-    expected = analyze(run, Selection(step=("2",))).roles.filter(
-        pl.col("submodule").is_not_null(), pl.col("busy_ns") > 0
-    )
-    columns = ("submodule", "role", "commands", "busy_ns", "share")
-    wanted = {(r["submodule"], r["role"]): r for r in expected.select(columns).to_dicts()}
-    found = values(report, "roles", *columns)
-    assert {(row["submodule"], row["role"]) for row in found} == set(wanted)
-    for row in found:
-        assert row == pytest.approx(wanted[row["submodule"], row["role"]])
+            assert expected["blocks.*.sum"]["parallel_utilization"] < 0.5
+            assert expected["blocks.*.norm"]["parallel_utilization"] == 1
 
 
 def test_letting_go_brings_the_whole_run_back(report):
@@ -243,7 +203,7 @@ def test_a_bar_of_an_operator_chooses_it(report):
     """The longest bar of the operators chooses its operator and submodule."""
     click_figure(report, "operators", 0, 0)
     assert chips(report) == ["submodule transformer", f"operator {SDPA}"]
-    recounted(report)
+    combined(report)
     assert report.cells("[data-table=operators]", 1) == [SDPA]
 
 
@@ -296,7 +256,7 @@ def test_a_cell_of_a_table_filters_the_others(report):
     """The cell of a submodule filters the tables that know submodules; others say whole run."""
     report.page.locator("[data-table=submodules]").get_by_role("button", name="vae").click()
     assert chips(report) == ["submodule vae"]
-    recounted(report)
+    combined(report)
     assert report.cells("[data-table=submodules]", 1) == ["vae"]
     assert scope(report, "submodules") == "1 of 5 rows, by submodule vae."
     assert scope(report, "stages") == "Whole run: this table does not tell submodule vae."
@@ -472,7 +432,7 @@ def test_an_address_shows_the_same_to_others(chromium, path, report):
         other.page.goto("about:blank")
         other.page.goto(report.page.url)
         other.page.wait_for_selector("html[data-timeline=drawn]", state="attached")
-        recounted(other)
+        combined(other)
         assert chips(other) == chips(report) != []
         assert other.window() == pytest.approx(window, abs=1)
         assert other.page.locator("#timeline-colour").input_value() == "role"

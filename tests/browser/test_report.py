@@ -8,7 +8,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.report import units
 from profiler.report.html.page import html_page, write_html
 from profiler.report.html.timeline import extent, timeline_of
@@ -16,7 +16,7 @@ from profiler.report.palette import SURFACE, TEXT, submodule_colours
 from profiler.report.patterns import pattern
 from tests.browser.report_page import opened, page_of, with_figures
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
-from tests.runs import Command, make_run, tiny_run
+from tests.runs import Command, make_run, tiny_run, why
 
 pytestmark = pytest.mark.browser
 
@@ -80,7 +80,7 @@ def test_choosing_a_call_shows_its_operators(report, run):
 
 
 def test_operators_of_a_call_add_up_as_in_python(report, run):
-    """Wall union and busy sum that the page computes for a call are those of the analysis."""
+    """Wall union and total that the page computes for a call are those of the analysis."""
     vae = run.calls.row(len(run.calls) - 1, named=True)
     report.page.locator("#timeline-call").select_option(str(vae["call"]))
     report.page.locator("#timeline-details select").select_option(label="operator")
@@ -88,8 +88,8 @@ def test_operators_of_a_call_add_up_as_in_python(report, run):
     layer, *_, wall, busy, _ = first.locator("td").all_inner_texts()
     operators = analyze(run).operators
     row = operators.filter((pl.col("layer") == layer) & (pl.col("submodule") == "vae"))
-    assert float(wall) == pytest.approx(row["wall_union_ns"][0] * 1e-6, abs=1e-3)
-    assert float(busy) == pytest.approx(row["busy_sum_ns"][0] * 1e-6, abs=1e-3)
+    assert float(wall) == pytest.approx(row["wall_ns"][0] * 1e-6, abs=1e-3)
+    assert float(busy) == pytest.approx(row["total_ns"][0] * 1e-6, abs=1e-3)
 
 
 def test_a_click_zooms_and_a_double_click_resets(report, run):
@@ -459,10 +459,10 @@ def test_an_empty_run_is_a_page(chromium, tmp_path):
         assert "0 commands" in report.page.locator("h1").inner_text()
 
 
-def test_losses_are_seen_first(chromium, tmp_path):
+def test_drops_are_seen_first(chromium, tmp_path):
     """An incomplete run says so in the first window that a reader sees."""
-    losses = (Loss(DropKind.TRUNCATED_FILE, "006.pb", 512, "bytes", "cut: copy it again"),)
-    with opened(chromium, page_of(tiny_run(losses=losses), tmp_path)) as report:
+    drops = (Drop(DropKind.TRUNCATED_FILE, "006.pb", 512, "bytes", why("cut: copy it again")),)
+    with opened(chromium, page_of(tiny_run(drops=drops), tmp_path)) as report:
         box = report.page.get_by_role("alert").bounding_box()
         assert box["y"] + box["height"] < 500
         assert "cut: copy it again" in report.page.get_by_role("alert").inner_text()

@@ -140,13 +140,13 @@ def test_flows_and_counters(view: _View, small: Run) -> None:
     peaks = small.counters.group_by("device", "name").agg(pl.col("value").max())
     found = {(row["device"], row["counter"], row["peak"]) for row in view.query("counters")}
     assert found == set(peaks.iter_rows())
-    assert view.query("losses") == []
+    assert view.query("drops") == []
 
 
 @pytest.mark.parametrize("query", QUERIES, ids=lambda query: query.title)
 def test_every_ready_query_is_valid(view: _View, query: Any) -> None:
-    """Each runs; all but the losses have an answer on a run that has something of everything."""
-    assert bool(view.sql(query.text)) is (query.title != "losses")
+    """Each runs; all but the drops have an answer on a run that has something of everything."""
+    assert bool(view.sql(query.text)) is (query.title != "drops")
 
 
 def test_the_query_page_has_them_starred(view: _View) -> None:

@@ -19,6 +19,7 @@ from onnx import TensorProto, helper
 from profiler.events import NO_STEP
 from profiler.trace.bundle import MERGED_NAME
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
+from tests.runs import told
 
 __all__ = [
     "CALLS_ONLY",
@@ -30,8 +31,8 @@ __all__ = [
     "Ended",
     "Environment",
     "default_signals",
+    "drops",
     "labels",
-    "losses",
     "whole",
 ]
 
@@ -167,9 +168,9 @@ def labels(bundle: Path) -> list[tuple[str, str, str, int]]:
     return [(call.submodule, call.stage, call.branch, call.step) for call in calls]
 
 
-def losses(bundle: Path) -> list[tuple[str, str]]:
-    """Kind and detail of each loss in the manifest."""
-    return [(loss.kind, loss.detail) for loss in whole(bundle).info.losses]
+def drops(bundle: Path) -> list[tuple[str, str]]:
+    """Kind and detail of each drop in the manifest."""
+    return [(drop.kind, told(drop)) for drop in whole(bundle).info.drops]
 
 
 def whole(bundle: Path) -> Manifest:

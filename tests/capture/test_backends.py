@@ -47,7 +47,8 @@ def test_no_module_of_root_or_pipelines_names_a_backend(path):
     """Neither code nor docstrings nor comments: what is said of one backend stands in its folder.
     The variables that switch profiling on have RBLN's names, which users know."""
     text = path.read_text(encoding="utf-8")
-    named = re.findall(rf"(?i)onnx|{'|'.join(FOLDERS)}", re.sub(r"RBLN_PROFILER\w*", "", text))
+    names = "|".join(("onnx", "optimum", "cuda", *FOLDERS))
+    named = re.findall(rf"(?i){names}", re.sub(r"RBLN_PROFILER\w*", "", text))
     assert named == []
 
 
@@ -147,7 +148,7 @@ class TestAnotherPackage:
         assert run.info.overhead.operator_event_ns == 1.0
         assert run.info.versions["toy-runtime"] == "1.5"
         assert "onnxruntime" in run.info.versions
-        assert (run.losses, len(backends())) == ((), len(FOLDERS))  # none is installed here
+        assert (run.drops, len(backends())) == ((), len(FOLDERS))  # none is installed here
 
     def test_one_that_cannot_be_loaded_is_one_line(self, tmp_path):
         """The run goes on without it, here with calls alone."""

@@ -1,4 +1,4 @@
-"""What fails in capture is a loss of the run's: the user's call returns what it would have."""
+"""What fails in capture is a drop of the run's: the user's call returns what it would have."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from profiler.capture.pipelines.hooks import PipelineHooks
 from profiler.capture.recorder import Recorder
 from profiler.capture.session import Session
 from profiler.testing import FakeClock
+from tests.runs import told
 
 from .onnx_pipelines import gathering, opened
 from .toy import ToyPipeline
@@ -28,9 +29,9 @@ class Stopping(FakeClock):
         return super().now_ns()
 
 
-def test_a_failure_anywhere_around_a_call_is_a_loss(tmp_path, capsys):
+def test_a_failure_anywhere_around_a_call_is_a_drop(tmp_path, capsys):
     """Whichever reading of the clock fails, of all those in a pipeline call, the pipeline returns
-    the same; each is counted as a loss, and stderr has one line for each place."""
+    the same; each is counted as a drop, and stderr has one line for each place."""
     clock = Stopping()
     pipeline = ToyPipeline(clock)
     plain = pipeline(num_inference_steps=2)
@@ -47,12 +48,12 @@ def test_a_failure_anywhere_around_a_call_is_a_loss(tmp_path, capsys):
         assert result.keys() == plain.keys()
         assert (result["latent_sample"] == plain["latent_sample"]).all()
     run = profiler.load(session.close())
-    failed = [loss for loss in run.losses if "profile-sd3 failed" in loss.detail]
-    assert {(loss.kind, loss.unit) for loss in failed} == {("untraced_call", "calls")}
-    assert {loss.detail for loss in failed} == {
+    failed = [drop for drop in run.drops if "profile-sd3 failed" in told(drop)]
+    assert {(drop.kind, drop.unit) for drop in failed} == {("untraced_call", "calls")}
+    assert {told(drop) for drop in failed} == {
         "profile-sd3 failed: RuntimeError: the clock has stopped"
     }
-    assert sum(loss.count for loss in failed) == count
+    assert sum(drop.count for drop in failed) == count
     said = capsys.readouterr().err.splitlines()
     assert len(said) == len(failed)
     assert all("the script goes on: RuntimeError: the clock has stopped" in line for line in said)
@@ -119,7 +120,7 @@ def test_what_the_user_replaces_may_fail_to_show_itself(tmp_path):
         pipeline.shy = False
     loaded = profiler.load(run.path)
     assert len(loaded.calls) == 8
-    assert {loss.detail for loss in loaded.losses} == {"profile-sd3 failed: RuntimeError: not now"}
+    assert {told(drop) for drop in loaded.drops} == {"profile-sd3 failed: RuntimeError: not now"}
 
 
 def test_arguments_that_have_no_shape():
@@ -148,13 +149,13 @@ def test_nested_tensors_have_no_shape(tmp_path):
     with profiler.profile(pipeline, out=tmp_path, ops="none") as run:
         assert pipeline(nested).is_nested
     loaded = profiler.load(run.path)
-    assert loaded.losses == ()
+    assert loaded.drops == ()
     assert loaded.calls.select("submodule", "input_shapes").rows() == [("transformer", "")]
 
 
 def test_a_replaced_part_whose_session_cannot_be_opened_again(tmp_path, capsys):
     """The pipeline runs on with the part that it was given, whose calls are recorded; stderr and
-    the losses say why they have no operators."""
+    the drops say why they have no operators."""
     import onnx
 
     class Part:
@@ -183,9 +184,9 @@ def test_a_replaced_part_whose_session_cannot_be_opened_again(tmp_path, capsys):
             assert (pipeline(x) == 2).all()
     loaded = profiler.load(run.path)
     assert loaded.calls["ops_traced"].to_list() == [True, False, False]
-    (loss,) = loaded.losses
-    assert (loss.kind, loss.where) == ("untraced_call", "transformer")
-    assert "NoSuchFile" in loss.detail
+    (drop,) = loaded.drops
+    assert (drop.kind, drop.where) == ("untraced_call", "transformer")
+    assert "NoSuchFile" in told(drop)
     assert capsys.readouterr().err.count("transformer is not recorded whole") == 1
 
 

@@ -47,11 +47,14 @@ def test_difference_of_medians():
     assert 98 / 131 <= low <= cost.factor <= high <= 103 / 109
 
 
-def test_equal_durations_have_an_interval_without_width():
-    """Where nothing varies the interval is the difference itself."""
+def test_equal_durations_have_an_interval():
+    """Durations that do not vary do not tell their noise: it is taken to be 0.5 %, wider for three
+    values, some 2 % of the difference of both sides."""
     cost = call_cost(calls([50] * 4, [40] * 4))
-    assert cost.call_interval_ns == (10, 10)
-    assert cost.factor_interval == (0.8, 0.8)
+    low, high = cost.call_interval_ns
+    assert (low, high) == (pytest.approx(9, abs=0.5), pytest.approx(11, abs=0.5))
+    low, high = cost.factor_interval
+    assert (low, high) == (pytest.approx(0.78, abs=0.01), pytest.approx(0.82, abs=0.01))
 
 
 def test_the_interval_is_the_same_every_time():
@@ -132,8 +135,8 @@ def test_measured_where_it_can_be_and_estimated_elsewhere():
                 "traced_median_ns": 120,
                 "untraced_median_ns": 100,
                 "call_ns": 20,
-                "call_low_ns": 20,
-                "call_high_ns": 20,
+                "call_low_ns": pytest.approx(17.5, abs=0.5),
+                "call_high_ns": pytest.approx(22.5, abs=0.5),
                 "event_ns": 10,
             }
         },
@@ -150,11 +153,7 @@ def test_all_measured_has_an_interval():
     """Where every traced submodule is measured the sum has an interval, whatever the backend."""
     sources = [("transformer", source(MIXED, events=8, backend=""))]
     found = tracing_cost(sources, measured_costs(sources), 0, 1_000)
-    assert (found.operators_low_ns, found.operators_ns, found.operators_high_ns) == (
-        80,
-        80,
-        80,
-    )
+    assert (found.operators_low_ns, found.operators_ns, found.operators_high_ns) == (70, 80, 90)
     assert found.estimated_by == ()
 
 

@@ -38,13 +38,13 @@ def chosen_steps(text, submodule="transformer", steps=10, begin=0):
         ("steps:8", [8]),
         ("steps:8-99", [8, 9]),
         ("first steps:5", [0, 5]),
-        ("calibrate", [0, 1, 2, 4, 5, 6, 8, 9]),
-        ("all calibrate", [0, 1, 2, 4, 5, 6, 8, 9]),
-        ("steps:2-4,calibrate", [2, 4]),
-        ("none calibrate", []),
+        ("measure-overhead", [0, 1, 2, 4, 5, 6, 8, 9]),
+        ("all measure-overhead", [0, 1, 2, 4, 5, 6, 8, 9]),
+        ("steps:2-4,measure-overhead", [2, 4]),
+        ("none measure-overhead", []),
         ("vae=none", list(range(10))),
         ("none transformer=every:5", [0, 5]),
-        ("transformer=steps:1-3 calibrate", [1, 2]),
+        ("transformer=steps:1-3 measure-overhead", [1, 2]),
         ("transformer=first transformer=last", [0, 9]),
     ],
 )
@@ -68,7 +68,7 @@ def test_calls_outside_the_loop_go_by_their_ordinal():
         ("every:2", [True, False, True, False]),
         ("last", [False] * 4),
         ("steps:0-3", [False] * 4),
-        ("calibrate", [True, True, True, False]),
+        ("measure-overhead", [True, True, True, False]),
     ]:
         assert [parse_ops(text).default.selects(call) for call in calls] == chosen
 

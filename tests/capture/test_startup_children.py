@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.capture.switched_on import CALLS_ONLY, ENCODER, SESSION, labels, losses, whole
+from tests.capture.switched_on import CALLS_ONLY, ENCODER, SESSION, drops, labels, whole
 
 posix = pytest.mark.skipif(sys.platform == "win32", reason="fork of POSIX")
 
@@ -51,7 +51,7 @@ def test_multiprocessing(scripts, method):
     ended = scripts.run(SESSION + script)
     assert ended.out == "0\n"
     assert sorted(labels(bundle) for bundle in ended.bundles) == [[ENCODER] * 2, [ENCODER] * 3]
-    assert [losses(bundle) for bundle in ended.bundles] == [[], []]
+    assert [drops(bundle) for bundle in ended.bundles] == [[], []]
 
 
 @posix
@@ -71,7 +71,7 @@ def test_a_fork_that_leaves(scripts):
     assert ended.out == "5\n"
     assert labels(ended.bundle) == [ENCODER] * 2
     assert [entry.commands for entry in whole(ended.bundle).calls] == [2, 2]
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 @posix
@@ -89,7 +89,7 @@ def test_a_fork_that_runs_on(scripts):
     ended = scripts.run(forked + SESSION + script, **CALLS_ONLY)
     assert ended.out == "6\n"
     assert sorted(labels(bundle) for bundle in ended.bundles) == [[ENCODER] * 2, [ENCODER] * 3]
-    assert [losses(bundle) for bundle in ended.bundles] == [[], []]
+    assert [drops(bundle) for bundle in ended.bundles] == [[], []]
 
 
 @posix
@@ -115,7 +115,7 @@ def test_a_fork_with_a_pipeline(scripts):
     assert ended.out == "False\nTrue\n"
     assert len(labels(ended.bundle)) == 16
     assert all(entry.commands > 0 for entry in whole(ended.bundle).calls)
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 @posix
@@ -152,7 +152,7 @@ def test_a_fork_inside_a_call(scripts):
     ended = scripts.run(script, RBLN_PROFILER=None)
     assert ended.out == "0\nTrue\n[]\n", ended.err
     assert len(labels(ended.bundle)) == 16
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 @posix
@@ -180,7 +180,7 @@ def test_a_fork_while_files_are_written(scripts):
     ended = scripts.run(SESSION + script, **CALLS_ONLY)
     assert ended.out == "[0, 0, 0]\n"
     assert sorted(len(labels(bundle)) for bundle in ended.bundles) == [1, 1, 1, 600]
-    assert [losses(bundle) for bundle in ended.bundles] == [[]] * 4
+    assert [drops(bundle) for bundle in ended.bundles] == [[]] * 4
 
 
 @posix
@@ -233,4 +233,4 @@ def test_processes_at_the_same_time(scripts):
     assert codes == [0] * 4
     assert [bundle.name for bundle in bundles] == ["run", "run-2", "run-3", "run-4"]
     assert sorted(len(labels(bundle)) for bundle in bundles) == counts
-    assert [losses(bundle) for bundle in bundles] == [[]] * 4
+    assert [drops(bundle) for bundle in bundles] == [[]] * 4

@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from profiler.events import NO_STEP
-from tests.capture.switched_on import Environment, labels, losses, whole
+from tests.capture.switched_on import Environment, drops, labels, whole
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
 pytest.importorskip("torch", reason="needs the torch extra")
@@ -60,7 +60,7 @@ def test_two_pipelines_in_one_script(scripts):
         ("vae", "decode", "", NO_STEP),
         *encoded(3, "prompt"),
     ]
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
     pipelines = "StableDiffusion3Pipeline, FluxPipeline"
     assert whole(ended.bundle).info.pipeline == pipelines
 
@@ -116,7 +116,7 @@ def sd3_family(scripts, tmp_path_factory):
     )
     assert ended.code == 0, ended.err
     (bundle,) = out.iterdir()
-    assert losses(bundle) == []
+    assert drops(bundle) == []
     return int(ended.out.splitlines()[-1]), by_pipeline(bundle)
 
 
@@ -192,7 +192,7 @@ def others(scripts, tmp_path_factory):
     ended = scripts.run(OTHERS, RBLN_PROFILER_DIR=str(out), RBLN_PROFILER_CONFIG='{"ops": "none"}')
     assert ended.code == 0, ended.err
     (bundle,) = out.iterdir()
-    assert losses(bundle) == []
+    assert drops(bundle) == []
     return by_pipeline(bundle)
 
 
@@ -246,4 +246,4 @@ def test_sigterm_in_the_middle_of_a_pipeline_call(scripts, tmp_path):
         *(("transformer", "denoise", "batched", step) for step in range(2)),
     ]
     assert all(entry.commands > 0 for entry in whole(bundle).calls)
-    assert losses(bundle) == [("aborted_run", "the run ended with SIGTERM")]
+    assert drops(bundle) == [("aborted_run", "the run ended with SIGTERM")]

@@ -16,8 +16,8 @@ from tests.capture.switched_on import (
     ENCODER,
     ONE_RUN,
     SESSION,
+    drops,
     labels,
-    losses,
     whole,
 )
 
@@ -28,7 +28,7 @@ def test_sys_exit(scripts):
     """`sys.exit` keeps its code and closes a whole bundle."""
     ended = scripts.run(ONE_RUN + "    import sys; sys.exit(3)\n", **CALLS_ONLY)
     assert ended.code == 3
-    assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER], [])
+    assert (labels(ended.bundle), drops(ended.bundle)) == ([ENCODER], [])
 
 
 def test_an_exception(scripts):
@@ -37,7 +37,7 @@ def test_an_exception(scripts):
     assert ended.code == 1
     assert "ValueError: mine\n" in ended.err
     assert labels(ended.bundle) == [ENCODER]
-    assert losses(ended.bundle) == [("aborted_run", "the run ended with ValueError: mine")]
+    assert drops(ended.bundle) == [("aborted_run", "the run ended with ValueError: mine")]
 
 
 WAITING = ONE_RUN + "    print(1, flush=True); threading.Event().wait()\n"
@@ -62,7 +62,7 @@ def test_signals(scripts, number, failure):
     ended = scripts.interrupted(TERMINAL + WAITING, number, **CALLS_ONLY)
     assert ended.code == -number
     assert labels(ended.bundle) == [ENCODER]
-    assert losses(ended.bundle) == [("aborted_run", f"the run ended with {failure}")]
+    assert drops(ended.bundle) == [("aborted_run", f"the run ended with {failure}")]
 
 
 @posix
@@ -71,7 +71,7 @@ def test_the_scripts_own_handler(scripts):
     own = "    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))\n"
     ended = scripts.interrupted(TERMINAL + own + WAITING, signal.SIGTERM, **CALLS_ONLY)
     assert ended.code == 7
-    assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER], [])
+    assert (labels(ended.bundle), drops(ended.bundle)) == ([ENCODER], [])
 
 
 ELSEWHERE = {
@@ -88,7 +88,7 @@ def test_what_ends_no_process(scripts, what):
     ended = scripts.run(script, **CALLS_ONLY)
     assert ended.code == 0
     assert ended.err.endswith(f"profile-sd3: the run is in {ended.bundle}\n")
-    assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER], [])
+    assert (labels(ended.bundle), drops(ended.bundle)) == ([ENCODER], [])
 
 
 @pytest.mark.parametrize("ops", ["all", "none"])
@@ -106,7 +106,7 @@ def test_what_still_runs_at_the_end(scripts, ops):
     threading.Thread(target=last).start()
     """
     ended = scripts.run(SESSION + script, RBLN_PROFILER_CONFIG=f'{{"ops": "{ops}"}}')
-    assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER] * 3, [])
+    assert (labels(ended.bundle), drops(ended.bundle)) == ([ENCODER] * 3, [])
 
 
 @pytest.mark.parametrize("ops", ["all", "none"])
@@ -127,7 +127,7 @@ def test_a_daemon_thread_that_runs_on(scripts, ops):
     assert ended.err.startswith(f"profile-sd3: the run is in {ended.bundle}\n")
     assert "leaked" not in ended.err
     assert set(labels(ended.bundle)) == {ENCODER}
-    assert {kind for kind, _ in losses(ended.bundle)} <= {"untraced_call"}
+    assert {kind for kind, _ in drops(ended.bundle)} <= {"untraced_call"}
 
 
 def test_the_end_while_files_are_written(scripts):
@@ -138,7 +138,7 @@ def test_the_end_while_files_are_written(scripts):
         session.run(None, {"x": x})
     """
     ended = scripts.run(SESSION + script, **CALLS_ONLY)
-    assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER] * 400, [])
+    assert (labels(ended.bundle), drops(ended.bundle)) == ([ENCODER] * 400, [])
 
 
 def merged(bundle):
@@ -147,7 +147,7 @@ def merged(bundle):
     with pytest.raises(InputError, match=r"`profile-sd3 merge .*` completes it"):
         find_bundles(bundle)
     merge_bundle(bundle)
-    assert "aborted_run" in [kind for kind, _ in losses(bundle)]
+    assert "aborted_run" in [kind for kind, _ in drops(bundle)]
     return labels(bundle)
 
 
@@ -166,7 +166,7 @@ def test_an_end_that_asks_nobody(scripts, leave, code):
     assert (ended.code, ended.err) == (code, "")
     assert merged(ended.bundle) == [ENCODER]
     assert [entry.commands for entry in whole(ended.bundle).calls] == [0]
-    assert "untraced_call" in [kind for kind, _ in losses(ended.bundle)]
+    assert "untraced_call" in [kind for kind, _ in drops(ended.bundle)]
 
 
 CLOSING = (
@@ -197,7 +197,7 @@ def test_a_signal_while_the_run_is_written(scripts, number, script):
     watch over it."""
     ended = scripts.interrupted(script, number, **CALLS_ONLY)
     assert ended.code == -number
-    assert (labels(ended.bundle), losses(ended.bundle)) == ([ENCODER], [])
+    assert (labels(ended.bundle), drops(ended.bundle)) == ([ENCODER], [])
 
 
 @posix

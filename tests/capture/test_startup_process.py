@@ -14,8 +14,8 @@ from tests.capture.switched_on import (
     SESSION,
     STARTUP,
     Environment,
+    drops,
     labels,
-    losses,
     whole,
 )
 
@@ -145,7 +145,7 @@ def test_a_session_made_again_and_again(scripts):
     ended = scripts.run(SESSION + "    for _ in range(3): made().run(None, {'x': x})\n")
     assert labels(ended.bundle) == [ENCODER] * 3
     assert [entry.commands for entry in whole(ended.bundle).calls] == [2, 2, 2]
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 def test_sessions_that_are_gone_leave_nothing_but_their_calls(scripts):
@@ -165,14 +165,14 @@ def test_sessions_that_are_gone_leave_nothing_but_their_calls(scripts):
     assert ended.out == "1 1\n", ended.err
     assert labels(ended.bundle) == [ENCODER] * 30
     assert [entry.commands for entry in whole(ended.bundle).calls] == [2] * 30
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
     info = whole(ended.bundle).info
     assert info.submodules["encoder"].profiled_sessions == 30
     assert info.overhead.operator_events == 30 * 4
 
 
 def test_a_failing_run_is_the_scripts_business(scripts):
-    """The script catches ONNX Runtime's own error; the failed run is a loss, the next a call."""
+    """The script catches ONNX Runtime's own error; the failed run is a drop, the next a call."""
     script = """
     session = made()
     for shape in [(2, 3), (4, 4), (2, 3)]:
@@ -184,7 +184,7 @@ def test_a_failing_run_is_the_scripts_business(scripts):
     ended = scripts.run(SESSION + script)
     assert ended.out == "InvalidArgument\n"
     assert labels(ended.bundle) == [ENCODER] * 2
-    assert {kind for kind, _ in losses(ended.bundle)} == {"untraced_call"}
+    assert {kind for kind, _ in drops(ended.bundle)} == {"untraced_call"}
 
 
 def test_threads(scripts):
@@ -205,7 +205,7 @@ def test_threads(scripts):
     assert sorted(names) == ["encoder"] * 40 + ["encoder_2"] * 20
     assert {entry.call.index for entry in manifest.calls} == set(range(60))
     assert {(entry.call.ops_traced, entry.commands) for entry in manifest.calls} == {(True, 2)}
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 def test_the_entry_point_of_later_pythons(scripts):
@@ -325,7 +325,7 @@ def test_our_own_pipeline(scripts):
         ("vae", "decode", "", NO_STEP),
     ]
     assert labels(ended.bundle) == once * 2
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 def test_a_block_of_its_own_wins(scripts):

@@ -73,7 +73,7 @@ def test_pipelines_in_threads_keep_apart(tmp_path):
     for thread in threads:
         thread.join()
     run = profiler.load(session.close())
-    assert run.losses == ()
+    assert run.drops == ()
     assert run.calls["call"].to_list() == list(range(6 + 3 + 1 + 3 + 3 + 1))
     denoiser = [row for row in rows(run, "branch", "step") if row[1] >= 0]
     assert sorted(denoiser) == [(b, step) for b in ("batched", "cond") for step in range(3)]
@@ -233,7 +233,7 @@ def test_a_run_that_is_closed_while_it_runs_keeps_what_has_ended(tmp_path):
     pipeline(num_inference_steps=1)
     run = profiler.load(closed[0])
     assert len(run.calls) == 7
-    assert [(loss.kind, loss.where) for loss in run.losses] == [
+    assert [(drop.kind, drop.where) for drop in run.drops] == [
         ("untraced_call", "vae"),
         ("aborted_run", "run"),
     ]

@@ -23,6 +23,7 @@ from profiler.trace.bundle import BundleWriter, call_files
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.journal import JOURNAL_NAME, Journal, read_journal
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from tests.runs import told
 
 from .toy import ToyPipeline
 
@@ -114,17 +115,18 @@ class SlowDisk:
         return self.longest <= self.LIMIT and calls - self.naps <= self.LIMIT + 1
 
 
-def test_calls_without_operators_wait_for_no_file(tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("steps", [300, pytest.param(3_000, marks=pytest.mark.nightly)])
+def test_calls_without_operators_wait_for_no_file(tmp_path: Path, monkeypatch, steps: int) -> None:
     """However slow the disk and however many the calls, nothing is held back: the journal has them,
     and their files are there when the run has ended."""
     disk, clock = SlowDisk(monkeypatch), FakeClock(START)
     pipeline = ToyPipeline(clock)
     with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock, name="toy") as run:
-        pipeline(num_inference_steps=3_000)
+        pipeline(num_inference_steps=steps)
     assert run.path is not None
     assert disk.naps == 0
     loaded = profiler.load(run.path)
-    assert (len(loaded.calls), loaded.losses) == (3_007, ())
+    assert (len(loaded.calls), loaded.drops) == (steps + 7, ())
     assert loaded.info.overhead.backpressure_ns == 0
 
 
@@ -173,7 +175,10 @@ def test_no_file_is_written_beside_a_pipeline_call(tmp_path: Path) -> None:
 
 
 @pytest.mark.torch
-def test_many_calls_with_operators_take_no_more_memory(cli, tmp_path: Path, monkeypatch) -> None:
+@pytest.mark.parametrize("steps", [50, pytest.param(400, marks=pytest.mark.nightly)])
+def test_many_calls_with_operators_take_no_more_memory(
+    cli, tmp_path: Path, monkeypatch, steps: int
+) -> None:
     """Operators of torch pass through the same queue."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
 
@@ -194,12 +199,12 @@ def test_many_calls_with_operators_take_no_more_memory(cli, tmp_path: Path, monk
         name="toy",
     ) as run:
         for _ in range(2):
-            pipeline(num_inference_steps=400)
+            pipeline(num_inference_steps=steps)
     assert run.path is not None
-    assert disk.held_back(800)
+    assert disk.held_back(2 * steps)
     loaded = profiler.load(run.path)
     traced = loaded.calls.filter(loaded.calls["ops_traced"])
-    assert (len(loaded.calls), len(traced), loaded.losses) == (814, 800, ())
+    assert (len(loaded.calls), len(traced), loaded.drops) == (2 * steps + 14, 2 * steps, ())
     assert loaded.info.overhead.backpressure_ns > 0
     _, said, _ = cli("analyze", run.path, "--no-html")
     assert re.search(r"pipelines waited [\d.]+ \w+ for files to be written", " ".join(said.split()))
@@ -240,13 +245,13 @@ def test_files_lie_there_before_the_run_has_ended(tmp_path: Path) -> None:
         pipeline(num_inference_steps=1)
         assert sorted(read_journal(bundle)) == list(range(8))
         manifest = read_manifest(bundle / MANIFEST_NAME)
-        assert [loss.kind for loss in manifest.info.losses] == ["aborted_run"]
+        assert [drop.kind for drop in manifest.info.drops] == ["aborted_run"]
         assert manifest.calls == ()
         assert manifest.info.pipeline == "ToyPipeline"
         pipeline(num_inference_steps=1)
     assert not (bundle / JOURNAL_NAME).exists()
     run = profiler.load(bundle)
-    assert (len(run.calls), run.losses) == (16, ())
+    assert (len(run.calls), run.drops) == (16, ())
     assert run.info.overhead.backpressure_ns == 0
     assert run.info.overhead.writing_ns >= 0
 
@@ -319,7 +324,7 @@ def test_operators_that_cannot_be_read_cost_nothing_else(tmp_path: Path) -> None
     pipeline(num_inference_steps=2)
     run = profiler.load(session.close())
     assert len(run.calls) == 9
-    assert [(loss.kind, loss.where, loss.detail) for loss in run.losses] == [
+    assert [(drop.kind, drop.where, told(drop)) for drop in run.drops] == [
         ("untraced_call", "transformer", "operators could not be read: 'ph'")
     ]
 
@@ -350,7 +355,7 @@ def test_a_full_disk_does_not_reach_the_pipeline(tmp_path: Path, monkeypatch) ->
     assert profiled.path == tmp_path / "toy"
     run = profiler.load(profiled.path)
     assert len(run.calls) == 7
-    assert [(loss.kind, loss.where) for loss in run.losses] == [
+    assert [(drop.kind, drop.where) for drop in run.drops] == [
         ("missing_file", "002_text_encoder_3.prompt.pb")
     ]
     assert type(pipeline) is ToyPipeline
@@ -380,7 +385,7 @@ def test_a_disk_that_has_room_again(tmp_path: Path, monkeypatch) -> None:
     with profiler.profile(pipeline, out=tmp_path, ops="none", clock=clock, name="toy") as run:
         pipeline(num_inference_steps=1)
     assert run.path is not None
-    assert (len(profiler.load(run.path).calls), profiler.load(run.path).losses) == (8, ())
+    assert (len(profiler.load(run.path).calls), profiler.load(run.path).drops) == (8, ())
 
 
 def test_a_cut_line_of_the_journal_spoils_no_other(tmp_path: Path) -> None:

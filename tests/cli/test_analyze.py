@@ -13,10 +13,12 @@ import profiler
 from profiler.analysis.registry import tables
 from profiler.cli.commands.analyze import analyze
 from profiler.errors import InputError, OutputError
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
+from profiler.sources.load import load
 from profiler.table.parquet import write_parquet
 from profiler.trace import schema
-from tests.runs import write_tiny_bundle
+from profiler.trace.merge import merge_bundle
+from tests.runs import why, write_empty_bundle, write_tiny_bundle
 
 
 @pytest.fixture
@@ -88,7 +90,8 @@ def test_killed_run_beside_is_named(bundle, capsys):
 
 
 def test_run_that_has_not_ended_beside_is_named(bundle, capsys):
-    """A run with a journal, killed or still going on, is left out and named with its remedy."""
+    """A run with a journal, killed or still going on, is left out and named with its
+    recommendation."""
     killed = write_tiny_bundle(bundle.parent, "killed")
     (killed / ".calls").touch()
     analyze(bundle.parent, no_html=True)
@@ -184,6 +187,17 @@ def test_top(bundle, capsys):
     assert "blocks.0.mlp" not in out
 
 
+def test_the_page_shows_as_many_operators_as_the_terminal(bundle, capsys):
+    """--top 1 holds for the page's table of operators, too: one report is made for both."""
+    shown = []
+    for options in ({"top": 1}, {}):
+        analyze(bundle, **options)
+        page = (bundle / "report.html").read_text(encoding="utf-8")
+        data, _ = json.JSONDecoder().raw_decode(page, page.index('{"palette"'))
+        shown.append(data["tables_shown"]["operators"]["shown"])
+    assert shown[0] == 1 < shown[1]
+
+
 @pytest.mark.parametrize("option", ["json_file", "html"])
 @pytest.mark.parametrize("name", ["merged.pb", "manifest.json"])
 def test_files_of_the_trace_are_not_written_over(bundle, option, name, capsys):
@@ -219,7 +233,7 @@ def test_elsewhere_run_json_is_a_name_like_any_other(bundle, tmp_path, monkeypat
 
 
 def test_cut_file_is_reported_and_then_an_error(bundle, capsys):
-    """The full report with the loss, then file, offset and remedy."""
+    """The full report with the drop, then file, offset and recommendation."""
     path = bundle / "001_transformer.step000.pb"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"step000.pb is not whole \(cut or damaged at byte \d"):
@@ -239,8 +253,40 @@ def test_cut_single_trace_names_itself(bundle, capsys):
     assert str(caught.value).startswith(f"{path} is not whole (cut or damaged at byte ")
 
 
+def test_cut_merged_trace_is_told(bundle, capsys):
+    """What stands in whole call files is not missing: the report is whole, and says that the copy
+    is not, with how to make it anew."""
+    path = bundle / "merged.pb"
+    size = path.stat().st_size
+    path.write_bytes(path.read_bytes()[:-9])
+    analyze(bundle, no_html=True)
+    out = " ".join(capsys.readouterr().out.split())
+    assert f"damaged copy in merged.pb: 9 bytes. has {size - 9:,} of {size:,} bytes" in out
+    assert "`profile-sd3 merge` makes it anew" in out
+    merge_bundle(bundle)
+    assert not load(bundle).drops
+
+
+@pytest.mark.parametrize("beside", [True, False])
+def test_call_file_that_is_cut_before_its_call_ends(bundle, tmp_path, beside):
+    """Alone or beside its manifest: it is cut, which is what is said, not a trace of others."""
+    whole = bundle / "001_transformer.step000.pb"
+    path = whole if beside else tmp_path / "cut.pb"
+    path.write_bytes(whole.read_bytes()[:200])
+    with pytest.raises(InputError) as caught:
+        analyze(path, no_html=True)
+    assert str(caught.value).startswith(f"{path} is not whole (cut or damaged at byte ")
+
+
+def test_the_newest_run_with_calls(bundle, capsys):
+    """One that was refused before its first call is newer: it is left out, and named."""
+    empty = write_empty_bundle(bundle.parent, "empty")
+    analyze(bundle.parent, no_html=True)
+    assert f"{empty} holds no call and was left out" in " ".join(capsys.readouterr().out.split())
+
+
 def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
-    """Its call stays, as the manifest has it; further losses are counted."""
+    """Its call stays, as the manifest has it; further drops are counted."""
     (bundle / "001_transformer.step000.pb").unlink()
     (bundle / "003_vae.decode.pb").unlink()
     with pytest.raises(InputError, match=r"step000.pb is missing, .* \(and 1 more\)$"):
@@ -248,10 +294,10 @@ def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
     assert capsys.readouterr().out.count("\nmissing file in ") == 2
 
 
-def test_losses_without_damage_are_no_error(tmp_path, capsys):
+def test_drops_without_damage_are_no_error(tmp_path, capsys):
     """A run that says what it did not trace is a whole run."""
-    loss = Loss(DropKind.UNTRACED_CALL, "run", 1, "calls", "the call did not return")
-    analyze(write_tiny_bundle(tmp_path, drops=[asdict(loss)]), no_html=True)
+    drop = Drop(DropKind.UNTRACED_CALL, "run", 1, "calls", why("the call did not return"))
+    analyze(write_tiny_bundle(tmp_path, drops=[asdict(drop)]), no_html=True)
     assert "untraced call in run: 1 calls. the call did not return" in capsys.readouterr().out
 
 
@@ -287,7 +333,7 @@ def test_csv_is_read_as_numbers(bundle, tmp_path, capsys):
     """Times in the files are whole nanoseconds."""
     analyze(bundle, csv_dir=tmp_path / "csv", no_html=True)
     frame = pl.read_csv(tmp_path / "csv" / "operators.csv")
-    assert frame["busy_sum_ns"].dtype == pl.Int64
+    assert frame["total_ns"].dtype == pl.Int64
 
 
 def test_options_on_the_command_line(cli, bundle, tmp_path):

@@ -1,4 +1,5 @@
-"""Bad input of every subcommand: one sentence with the remedy, exit code 2, no traceback."""
+"""Bad input of every subcommand: one sentence with the recommendation, exit code 2, no
+traceback."""
 
 from __future__ import annotations
 
@@ -75,7 +76,7 @@ def test_a_file_that_is_no_trace(cli, tmp_path, command, content):
 
 
 def test_a_cut_call_file_is_reported_after_what_is_whole(cli, bundle):
-    """A cut file costs its tail only: the report is printed with the loss, then one sentence."""
+    """A cut file costs its tail only: the report is printed with the drop, then one sentence."""
     cut = bundle / "006_transformer.step000.pb"
     cut.write_bytes(cut.read_bytes()[:30_000])
     code, out, err = cli("analyze", bundle)
@@ -87,7 +88,7 @@ def test_a_cut_call_file_is_reported_after_what_is_whole(cli, bundle):
 
 
 def test_a_missing_call_file_is_reported_after_what_is_there(cli, bundle):
-    """A call file that the manifest names but that is gone is a loss, not a silence."""
+    """A call file that the manifest names but that is gone is a drop, not a silence."""
     (bundle / "007_transformer.step001.pb").unlink()
     code, out, err = cli("analyze", bundle)
     assert code == 2

@@ -17,7 +17,7 @@ from profiler.sources.load import load
 from profiler.table.parquet import write_parquet
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
 from tests.command_line import refused
-from tests.runs import write_tiny_bundle
+from tests.runs import write_empty_bundle, write_tiny_bundle
 
 _MINUS = "\N{MINUS SIGN}"
 SAMPLES = Path(__file__).resolve().parents[2] / "sample_traces"
@@ -55,6 +55,14 @@ def test_the_gate_is_the_exit_code(diff, base, slower, limit, code):
     assert found == code
     assert ("FAILED" in text) == bool(code)
     assert diff(slower, base, *gate)[0] == 0
+
+
+def test_a_run_without_calls_is_left_out(diff, base, slower):
+    """A folder of baselines in which one run was refused before its first call: it is named."""
+    empty = write_empty_bundle(base.parent, "empty")
+    code, text, err = diff(base.parent, slower)
+    assert (code, "slower" in text) == (0, True)
+    assert f"{empty} holds no call and was left out" in err
 
 
 def test_several_baselines(diff, tmp_path, slower):

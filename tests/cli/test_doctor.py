@@ -99,6 +99,55 @@ def test_extras_are_those_of_the_package():
     assert not {"dev", "test", "docs"} & extras.keys()
 
 
+METADATA = """\
+Metadata-Version: 2.1
+Name: profile-sd3
+Version: 1
+Requires-Dist: numpy<1
+Requires-Dist: typer>=0.1
+Provides-Extra: early
+Provides-Extra: late
+Provides-Extra: never
+Requires-Dist: onnxruntime<0.5,>=0.1; extra == "early"
+Requires-Dist: onnxruntime>=0.6; extra == "late"
+Requires-Dist: no-such-package>=1; extra == "late"
+Requires-Dist: polars; python_version < "3" and extra == "never"
+"""
+
+
+@pytest.fixture
+def installed(tmp_path, monkeypatch):
+    """A profile-sd3 that is installed with the requirements above."""
+    folder = tmp_path / "packages" / "profile_sd3-1.dist-info"
+    folder.mkdir(parents=True)
+    (folder / "METADATA").write_text(METADATA)
+    monkeypatch.syspath_prepend(folder.parent)
+
+
+def test_what_is_installed_in_another_version_is_said(installed):
+    """A package outside the bounds of an extra is not what the extra needs, whatever the next
+    extra says; an extra for other Pythons is left out."""
+    report = diagnose({})
+    extras = {extra.name: extra for extra in report.extras}
+    assert extras.keys() == {"early", "late"}
+    assert extras["early"].needed == {"onnxruntime": ">=0.1,<0.5"}
+    assert extras["late"].needed == {}
+    assert extras["late"].missing == ("no-such-package",)
+    assert report.requirements.needed == {"numpy": "<1"}
+    onnxruntime = next(each for each in report.backends if each.name == "onnxruntime")
+    assert onnxruntime.needed == {}
+
+
+def test_command_says_which_version_is_needed(installed, cli):
+    """The bound stands behind the version that is outside of it, also of a package that
+    profile-sd3 always needs."""
+    _, out, _ = cli("doctor")
+    early = next(line for line in out.splitlines() if line.split()[:1] == ["early"])
+    assert early.endswith(" (needs >=0.1,<0.5)")
+    numpy = [line for line in out.splitlines() if line.startswith("  numpy ")]
+    assert numpy[1].endswith(" is not what is needed: <1")
+
+
 def test_command_says_all_of_it(cli, monkeypatch):
     """Versions, extras, backends, importers, checks; exit code 0 where nothing is wrong."""
     monkeypatch.delenv("RBLN_PROFILER", raising=False)

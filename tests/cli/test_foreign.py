@@ -8,6 +8,8 @@ import tempfile
 
 import pytest
 
+from profiler import analyze, load
+from profiler.errors import InputError
 from tests.command_line import refused
 from tests.importers import toy
 from tests.importers.kineto.traces import flux
@@ -75,6 +77,40 @@ def test_analyze_keeps_the_import_where_it_is_told(cli, place):
     assert (place / "kept" / "trace" / "manifest.json").is_file()
     bundle = write_tiny_bundle(place)
     refused(cli("analyze", bundle, "--out", place / "kept"), "--out keeps what is imported")
+
+
+@pytest.mark.parametrize("command", ["diff", "predict", "query", "view"])
+def test_every_command_keeps_the_import_where_it_is_told(cli, place, monkeypatch, command):
+    """With --out the bundle stays, whatever is asked of it; without anything to import it is
+    refused."""
+    path, bundle = flux().write(place), write_tiny_bundle(place / "bundles")
+    monkeypatch.setattr("profiler.report.perfetto.web_files.find_ui", lambda: None)
+    more = {"diff": [bundle], "query": ["SELECT 1"], "predict": ["--steps", "4"]}.get(command, [])
+    if command == "query":
+        pytest.importorskip("duckdb", reason="needs the query extra")
+    code, _, err = cli(command, path, *more, "--out", place / "kept")
+    assert code == (2 if command == "view" else 0), err
+    assert (place / "kept" / "trace" / "manifest.json").is_file()
+    refused(cli(command, bundle, *more, "--out", place / "kept"), "--out keeps what is imported")
+
+
+def test_the_same_foreign_trace_is_no_baseline(cli, place):
+    """Kept or not, it is the one that was given."""
+    path = flux().write(place)
+    given = (path, "--against", path)
+    refused(cli("analyze", *given, "--out", place / "kept"), "--against names only")
+
+
+def test_load_keeps_the_import_where_it_is_told(place):
+    """In Python as well; what is no import has nothing to keep."""
+    path, bundle = flux().write(place), write_tiny_bundle(place / "bundles")
+    run = load(path, out=place / "kept")
+    run.close()
+    assert run.run_id == "trace"
+    assert (place / "kept" / "trace" / "manifest.json").is_file()
+    assert analyze(place / "kept").run.run_id == "trace"
+    with pytest.raises(InputError, match="out keeps what is imported"):
+        load(bundle, out=place / "kept")
 
 
 def test_analyze_a_folder_with_options(cli, place, rbln):

@@ -7,11 +7,11 @@ import re
 import pytest
 import typer.main
 
-from profiler.cli.main import app
+from profiler.cli.main import command_line
 
-ROOT = typer.main.get_command(app)
+ROOT = typer.main.get_command(command_line())
 ALL = ROOT.commands | {f"graph {n}": c for n, c in ROOT.commands["graph"].commands.items()}
-_OF_THE_LIST = 80 - 2 - 6 - len("calibrate-device")  # characters beside a name in 80 columns
+_OF_THE_LIST = 80 - 2 - 6 - len("benchmark-device")  # characters beside a name in 80 columns
 _A_TYPE = re.compile(r"<(?!en\|ko>)[a-z]+( range|\[\w+\])?>")
 
 
@@ -29,3 +29,13 @@ def test_summaries_are_whole_in_80_columns(command) -> None:
     """The first sentence is not cut in the list of commands."""
     first = command.help.partition("\n")[0]
     assert command.get_short_help_str(_OF_THE_LIST) == first.removesuffix(".") + "."
+
+
+def test_one_subcommand_is_built_alone() -> None:
+    """What runs `analyze` holds nothing else and takes the same options; a name that is none, as of
+    a typing error, gets all."""
+    alone = typer.main.get_command(command_line("analyze"))
+    assert list(alone.commands) == ["analyze"]
+    of_all = ROOT.commands["analyze"]
+    assert [p.opts for p in alone.commands["analyze"].params] == [p.opts for p in of_all.params]
+    assert typer.main.get_command(command_line("analyse")).commands.keys() == ROOT.commands.keys()

@@ -26,14 +26,14 @@ def test_path_and_size(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> No
     assert (out, err) == (f"{merged}: {len(before):,} bytes\n", "")
 
 
-def test_losses_of_a_rebuilt_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without its manifest and host file a run is rebuilt, and the loss is said on stderr."""
+def test_drops_of_a_rebuilt_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Without its manifest and host file a run is rebuilt, and the drop is said on stderr."""
     bundle = small_bundle(tmp_path)
     (bundle / MANIFEST_NAME).unlink()
     (bundle / HOST_NAME).unlink()
     merge(bundle)
     err = capsys.readouterr().err
-    assert err.startswith(f"lost: {HOST_NAME}: missing_file, 1 file: ")
+    assert err.startswith(f"dropped: {HOST_NAME}: missing_file, 1 file: ")
     assert (bundle / MANIFEST_NAME).is_file()
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from profiler.events import NO_STEP
-from tests.capture.switched_on import Environment, default_signals, labels, losses, whole
+from tests.capture.switched_on import Environment, default_signals, drops, labels, whole
 
 SCRIPT = """
 import sys, threading
@@ -87,12 +87,12 @@ def test_the_exit_code(scripts):
     """The command's exit code is record's."""
     ended = recorded(scripts, "--ops=none", "--", "script.py", "1", "fail")
     assert ended.code == 4
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
-def test_calibrate(scripts):
+def test_measure_overhead(scripts):
     """Every fourth call is left out, as in `profile-sd3 run`."""
-    ended = recorded(scripts, "--calibrate", "--", "script.py", "5")
+    ended = recorded(scripts, "--measure-overhead", "--", "script.py", "5")
     entries = whole(ended.bundle).calls
     assert [entry.call.ops_traced for entry in entries] == [True, True, True, False, True]
 
@@ -115,7 +115,7 @@ def test_a_signal_is_passed_on(scripts):
     ended = scripts.ended(process)
     assert ended.code == 128 + signal.SIGTERM
     assert labels(ended.bundle) == [ENCODER]
-    assert losses(ended.bundle) == [("aborted_run", "the run ended with SIGTERM")]
+    assert drops(ended.bundle) == [("aborted_run", "the run ended with SIGTERM")]
     assert "profile-sd3: the run is in traces/" in ended.err
 
 

@@ -11,6 +11,22 @@ import profiler
 from tests.command_line import run_command
 
 
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (("--height", 13), "height is 13"),
+        (("--width", 1024), "width is 1024"),
+        (("--seed", -3), "the seed is -3"),
+        (("--guidance", "nan"), "guidance_scale is nan"),
+    ],
+)
+def test_refused_arguments_leave_nothing(tmp_path, capsys, options, said):
+    """What the model does not take is refused before the run has a folder."""
+    assert run_command("run", *options, "--steps", 1, "--out", tmp_path / "traces") == 2
+    assert said in capsys.readouterr().err
+    assert not (tmp_path / "traces").exists()
+
+
 @pytest.mark.parametrize(("height", "width"), [(48, 80), (48, 32)])
 def test_sizes_with_an_odd_number_of_patches(tmp_path, height, width):
     """The embedded model makes images of 3 by 5 and 3 by 2 patches: the file has that size and is

@@ -143,11 +143,11 @@ def test_options_that_are_mentioned_exist(name):
     """Where the text says `profile-sd3 COMMAND --option`, there is such a command and option."""
     from typer.main import get_command
 
-    from profiler.cli.main import app
+    from profiler.cli.main import command_line
 
     mentions = re.findall(r"`profile-sd3 ([^`]+)`", " ".join(PAGES[name].prose.split()))
     for words in (mention.partition(" -- ")[0].split() for mention in mentions):
-        command, where = get_command(app), words.copy()
+        command, where = get_command(command_line()), words.copy()
         while where and hasattr(command, "commands") and where[0] in command.commands:
             command = command.commands[where.pop(0)]
         if where and where[0].endswith(":"):  # what the program says

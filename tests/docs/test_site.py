@@ -51,9 +51,9 @@ def test_every_command_is_in_the_reference(site):
     headings = re.findall(r"<h2 id=\"([\w-]+)\"", page)
     from typer.main import get_command
 
-    from profiler.cli.main import app
+    from profiler.cli.main import command_line
 
-    commands = get_command(app).commands
+    commands = get_command(command_line()).commands
     graph = [f"profile-sd3-graph-{name}" for name in commands["graph"].commands]
     assert headings == [f"profile-sd3-{name}" for name in commands if name != "graph"] + graph
     assert "--fail-over" in page

@@ -185,7 +185,8 @@ void check_same(Output& one, Output& other) {
   }
   for (auto column :
        {&SliceTable::name, &SliceTable::category, &SliceTable::layer, &SliceTable::op_type,
-        &SliceTable::role, &SliceTable::shapes, &SliceTable::stage}) {
+        &SliceTable::role, &SliceTable::shapes, &SliceTable::stage, &SliceTable::kernel,
+        &SliceTable::module}) {
     check_same_texts(one, a.*column, other, b.*column, "both readings have the same texts");
   }
   check_same_values(one.flows.source, other.flows.source, "both readings have the same flows");

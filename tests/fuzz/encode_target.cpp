@@ -79,8 +79,8 @@ struct Columns {
     while (!source.empty() && narrow[0].size() < kMostRows) add_command(source);
   }
 
-  // Whether the steps are the numbers of pipeline calls as well.
-  bool has_pipelines() const { return !calls.empty(); }
+  // Whether the steps are the numbers of pipeline calls as well, roles kernels, stages modules.
+  bool has_optional() const { return !calls.empty(); }
 
   encode::Slices slices() const {
     encode::Slices result;
@@ -89,7 +89,11 @@ struct Columns {
     const int32_t** codes[] = {&to.track, &to.layer,  &to.command_index, &to.op_type,
                                &to.role,  &to.shapes, &to.stage,         &to.step};
     for (size_t at = 0; at < 8; ++at) *codes[at] = narrow[at].data();
-    if (has_pipelines()) to.pipeline = narrow[7].data();
+    if (has_optional()) {
+      to.pipeline = narrow[7].data();
+      to.kernel = narrow[4].data();
+      to.module = narrow[6].data();
+    }
     const int64_t** numbers[] = {&to.start_ns, &to.duration_ns, &to.bytes_read, &to.bytes_written,
                                  &to.flops};
     for (size_t at = 0; at < 5; ++at) *numbers[at] = wide[at].data();
@@ -190,7 +194,8 @@ std::string encode_all(const Columns& columns, uint32_t sequence, TextTable& tex
 
 using Command =
     std::tuple<int64_t, int64_t, std::string_view, int32_t, std::string_view, std::string_view,
-               std::string_view, std::string_view, int32_t, int64_t, int64_t, int64_t, int32_t>;
+               std::string_view, std::string_view, int32_t, int64_t, int64_t, int64_t, int32_t,
+               std::string_view, std::string_view>;
 
 std::multiset<Command> written(const Columns& columns) {
   std::multiset<Command> commands;
@@ -204,7 +209,9 @@ std::multiset<Command> written(const Columns& columns) {
     commands.emplace(columns.wide[0][row], columns.wide[1][row], text(1), columns.narrow[2][row],
                      text(3), text(4), text(5), text(6), columns.narrow[7][row], amount(2),
                      amount(3), amount(4),
-                     columns.has_pipelines() ? std::max(columns.narrow[7][row], -1) : -1);
+                     columns.has_optional() ? std::max(columns.narrow[7][row], -1) : -1,
+                     columns.has_optional() ? text(4) : std::string_view(),
+                     columns.has_optional() ? text(6) : std::string_view());
   }
   return commands;
 }
@@ -222,7 +229,7 @@ std::multiset<Command> read(Output& output) {
                      value(slices.command_index), text(slices.op_type), text(slices.role),
                      text(slices.shapes), text(slices.stage), value(slices.step),
                      value(slices.bytes_read), value(slices.bytes_written), value(slices.flops),
-                     value(slices.pipeline));
+                     value(slices.pipeline), text(slices.kernel), text(slices.module));
   }
   return commands;
 }

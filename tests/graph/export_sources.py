@@ -1,4 +1,5 @@
-"""Diffusers folders with tiny random weights: written once, on demand, by real pipelines."""
+"""Diffusers folders with tiny random weights, and what `graph export` makes of them: written once a
+process, on demand, by real pipelines."""
 
 from __future__ import annotations
 
@@ -6,10 +7,11 @@ import functools
 import tempfile
 from pathlib import Path
 
+from profiler.graph.export.pipeline import ExportedPart, export_pipeline
 from profiler.graph.export.torch_program import quiet_libraries
 from tests.capture import tiny_diffusers
 
-__all__ = ["source_folder"]
+__all__ = ["exported", "source_folder"]
 
 _MAKERS = {
     "sd3": tiny_diffusers.sd3,
@@ -29,3 +31,14 @@ def source_folder(name: str) -> Path:
     with quiet_libraries():
         _MAKERS[name]().save_pretrained(folder)
     return folder
+
+
+@functools.cache
+def exported(name: str) -> tuple[Path, list[ExportedPart]]:
+    """The folder of graphs of the tiny `name`, not to be written to, and what is told of its parts.
+
+    It takes half a minute of a core: tests/conftest.py lets the files that share one run in one
+    process.
+    """
+    out = Path(_KEPT.name) / f"{name}-exported" / "onnx"
+    return out, export_pipeline(source_folder(name), out)

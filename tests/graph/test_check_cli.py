@@ -26,7 +26,8 @@ def faulty(folder: Path) -> Path:
 
 
 def test_findings_in_the_terminal(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Errors come first, each rule with its nodes, evidence and remedy; errors exit with 1."""
+    """Errors come first, each rule with its nodes, evidence and recommendation; errors exit with
+    1."""
     path = faulty(tmp_path)
     assert run(path) == 1
     lines = capsys.readouterr().out.splitlines()
@@ -62,7 +63,7 @@ def test_json(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         "severity": "error",
         "node": "n",
         "evidence": "LayerNormalization: input 1 (Scale) has the empty name",
-        "remedy": model["findings"][1]["remedy"],
+        "recommendation": model["findings"][1]["recommendation"],
         "fix": True,
     }
 

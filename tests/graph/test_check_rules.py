@@ -245,11 +245,12 @@ def found(folder: Path, given: tuple, options: dict, **asked: object) -> dict[st
 
 @pytest.mark.parametrize("rule", FOUND)
 def test_a_graph_with_the_fault(rule: str, tmp_path: Path) -> None:
-    """The rule finds the fault, at the nodes that have it, with its severity and a remedy."""
+    """The rule finds the fault, at the nodes that have it, with its severity and a
+    recommendation."""
     severity, places, given, options = FOUND[rule]
     findings = [f for f in found(tmp_path, given, options)[rule] if f.severity == severity]
     assert [finding.node for finding in findings] == places
-    assert all(finding.evidence and finding.remedy for finding in findings)
+    assert all(finding.evidence and finding.recommendation for finding in findings)
 
 
 @pytest.mark.parametrize("rule", SILENT)
@@ -390,7 +391,7 @@ def test_names_are_cut(tmp_path: Path) -> None:
     model = graph("float[2] x", "float[2] y", "y = Own(x)")
     model.graph.node[0].op_type = "n" * (1 << 20)
     for finding in check_model(save(model, tmp_path)).findings:
-        assert max(map(len, (finding.node, finding.evidence, finding.remedy))) <= 1001
+        assert max(map(len, (finding.node, finding.evidence, finding.recommendation))) <= 1001
 
 
 def test_a_long_chain_of_constants(tmp_path: Path) -> None:

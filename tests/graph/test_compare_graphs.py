@@ -158,7 +158,7 @@ def test_a_profiled_comparison(cli, fused, tmp_path):
     metrics = {row["metric"]: row for row in found["diff"]["metrics"]}
     whole = metrics["submodule.transformer"]
     assert (whole["base_count"], whole["new_count"], whole["resampled"]) == (6, 6, "calls")
-    assert whole["calibrated"]
+    assert whole["corrected"]
     row = metrics["submodule.transformer.role.attention.module.transformer_blocks.0.attn"]
     assert (row["base_count"], row["new_count"]) == (3, 3)
     assert row["low"] is not None

@@ -21,7 +21,7 @@ from profiler.graph.verification import run_model
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 from tests.command_line import run_command
-from tests.graph.export_sources import source_folder
+from tests.graph.export_sources import exported, source_folder
 
 pytestmark = [pytest.mark.torch, pytest.mark.filterwarnings("ignore")]
 
@@ -126,58 +126,72 @@ def test_static_sizes_run_with_guidance(tmp_path):
 
     write_source(tmp_path / "source")
     sizes = StaticSizes(batch=1, height=64, width=96, sequence=256)
-    exported = export_pipeline(
+    parts = export_pipeline(
         tmp_path / "source", tmp_path / "out", ExportOptions(static=sizes, opset=20)
     )
-    for part in exported:
+    for part in parts:
         assert not [a for axes in part.inputs.values() for a in axes if isinstance(a, str)]
         assert part.opset == 20
         assert len(part.trials) == 1
-    transformer = next(part for part in exported if part.submodule == "transformer")
+    transformer = next(part for part in parts if part.submodule == "transformer")
     assert transformer.inputs["hidden_states"] == (2, 16, 8, 12)
     assert transformer.inputs["encoder_hidden_states"] == (2, 77 + 256, 64)
     static, shipped = image_of(tmp_path / "out"), image_of(default_model_folder())
     assert np.abs(static - shipped).max() < 1e-3
 
 
-@pytest.mark.parametrize(
-    ("name", "layer"),
-    [
-        ("sd35", "transformer_blocks.0.attn2.to_q"),
-        ("flux", "single_transformer_blocks.0.attn.to_q"),
-        ("qwen", "transformer_blocks.1.attn.add_k_proj"),
-    ],
-)
-def test_other_pipelines(name, layer, tmp_path, capsys):
-    """SD3.5, FLUX and Qwen-Image export whole, are within the tolerance at two sizes, have module
-    paths, are read by `graph check`, and `run` profiles them by module."""
-    exported = export_pipeline(source_folder(name), tmp_path / "out")
-    for part in exported:
+LAYERS = {
+    "sd35": "transformer_blocks.0.attn2.to_q",
+    "flux": "single_transformer_blocks.0.attn.to_q",
+    "qwen": "transformer_blocks.1.attn.add_k_proj",
+}
+"""A layer that only this pipeline's transformer has."""
+
+
+def check_parts(name, out, parts):
+    """Each part is within the tolerance at two sizes and is read by `graph check`; the transformer
+    has module paths."""
+    for part in parts:
         assert len(part.trials) == 2
         assert all(found.within and found.tolerance == 1e-4 for found in part.differences)
-        check_model(tmp_path / "out" / part.folder / "model.onnx")
-    graph = ir.load(tmp_path / "out" / "transformer" / "model.onnx").graph
-    assert layer in {layer_of(node) for node in graph}
-    assert (tmp_path / "out" / "tokenizer" / "tokenizer.json").is_file()
-    assert (tmp_path / "out" / "scheduler" / "scheduler_config.json").is_file()
+        check_model(out / part.folder / "model.onnx")
+    graph = ir.load(out / "transformer" / "model.onnx").graph
+    assert LAYERS[name] in {layer_of(node) for node in graph}
+
+
+def test_the_transformer_of_another_sd3(tmp_path):
+    """That of SD3.5 alone, whose other parts are SD3's, is within the tolerance at two sizes and
+    has module paths."""
+    options = ExportOptions(parts=("transformer",))
+    parts = export_pipeline(source_folder("sd35"), tmp_path / "out", options)
+    assert [part.folder for part in parts] == ["transformer"]
+    check_parts("sd35", tmp_path / "out", parts)
+
+
+@pytest.mark.parametrize("name", ["flux", "qwen", pytest.param("sd35", marks=pytest.mark.nightly)])
+def test_other_pipelines(name, tmp_path):
+    """SD3.5, FLUX and Qwen-Image export whole, are within the tolerance at two sizes, have module
+    paths, are read by `graph check`, and `run` profiles them by module."""
+    out, parts = exported(name)
+    check_parts(name, out, parts)
+    assert (out / "tokenizer" / "tokenizer.json").is_file()
+    assert (out / "scheduler" / "scheduler_config.json").is_file()
     arguments = ("--steps", 2, "--warmup", 0, "--height", 32, "--width", 32)
     options = (*arguments, "--out", tmp_path, "--name", "r")
-    assert run_command("run", "--model", tmp_path / "out", *options) == 0
+    assert run_command("run", "--model", out, *options) == 0
     run = profiler.load(tmp_path / "r")
-    assert layer in set(run.commands["layer"])
+    assert LAYERS[name] in set(run.commands["layer"])
     calls = run.calls.filter(pl.col("submodule").cast(pl.String) == "transformer")
     assert calls["branch"].cast(pl.String).to_list() == BRANCHES[name]
 
 
-def test_qwens_transformer_takes_positions_of_any_size(tmp_path):
+def test_qwens_transformer_takes_positions_of_any_size():
     """With positions of an image that it was not traced on, the graph computes what diffusers does
     with that image's size."""
     import diffusers
     import torch
 
-    source = source_folder("qwen")
-    options = ExportOptions(parts=("transformer",))
-    export_pipeline(source, tmp_path / "out", options)
+    out, _ = exported("qwen")
     random = np.random.default_rng(5)
     states = random.standard_normal((1, 9 * 5, 16), np.float32)
     text = random.standard_normal((1, 6, 16), np.float32)
@@ -190,8 +204,9 @@ def test_qwens_transformer_takes_positions_of_any_size(tmp_path):
         "img_ids": image_ids,
         "txt_ids": text_ids,
     }
-    found = run_model(tmp_path / "out" / "transformer" / "model.onnx", inputs)
-    torch_model = diffusers.QwenImageTransformer2DModel.from_pretrained(source / "transformer")
+    found = run_model(out / "transformer" / "model.onnx", inputs)
+    saved = source_folder("qwen") / "transformer"
+    torch_model = diffusers.QwenImageTransformer2DModel.from_pretrained(saved)
     tensors = {k: torch.from_numpy(v) for k, v in inputs.items() if not k.endswith("_ids")}
     with torch.no_grad():
         wanted = torch_model(**tensors, img_shapes=[[(1, 9, 5)]], return_dict=False)[0].numpy()

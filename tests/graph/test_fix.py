@@ -19,6 +19,7 @@ from profiler.graph.output_file import output_folder
 from profiler.graph.random_inputs import random_inputs
 from profiler.graph.verification import compare_models, run_model
 from profiler.pipelines.tiny import default_model_folder
+from tests.examples import examples
 from tests.graph.models import external_model, graph, save
 
 LONG = np.arange(256, dtype=np.float32)
@@ -239,7 +240,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=50)
+@settings(max_examples=examples(50))
 @given(steps=STEPS, tap=st.integers(0, 9))
 def test_any_chain_of_pairs_computes_the_same(
     steps: list[str], tap: int, tmp_path_factory: pytest.TempPathFactory

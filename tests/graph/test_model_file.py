@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from profiler.errors import InputError
 from profiler.graph.check import check_model
 from profiler.graph.model_file import model_files, read_graph, read_model
+from tests.examples import examples
 from tests.graph.models import external_model, graph, save
 
 SAMPLES = [
@@ -111,7 +112,7 @@ def test_a_cut_file(tmp_path: Path) -> None:
         assert all(sentence.startswith(f"{path} ") for sentence in sentences)
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     number=st.integers(0, len(SAMPLES) - 1),
     changes=st.lists(st.tuples(st.integers(0, 1 << 12), st.integers(0, 255)), max_size=4),

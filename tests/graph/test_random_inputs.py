@@ -69,7 +69,7 @@ def test_inputs_with_an_initializer_are_left_to_it() -> None:
 
 
 @pytest.mark.parametrize(
-    ("inputs", "sizes", "remedy"),
+    ("inputs", "sizes", "recommendation"),
     [
         ("string[2] x", {}, "export the model without it"),
         ("seq(float[2]) x", {}, "export it as one"),
@@ -77,9 +77,9 @@ def test_inputs_with_an_initializer_are_left_to_it() -> None:
         ("float[N,65536] x", {"N": 65536}, "give smaller ones by --size"),
     ],
 )
-def test_what_cannot_be_made_up(inputs: str, sizes: dict, remedy: str) -> None:
+def test_what_cannot_be_made_up(inputs: str, sizes: dict, recommendation: str) -> None:
     """Strings, sequences and enormous shapes are refused by the input's name, with a way out."""
-    with pytest.raises(InputError, match=f"^input 'x' .*: {remedy}"):
+    with pytest.raises(InputError, match=f"^input 'x' .*: {recommendation}"):
         random_inputs(model(inputs, "float[1] y", "y = Identity(x)"), sizes)
 
 

@@ -7,10 +7,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profiler.graph.split.portions import Target
+from tests.examples import examples
 from tests.graph.split_models import check_same, commands, make_model, numbers
 
 SETTINGS = settings(
-    max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=examples(60),
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow],
 )
 SIZE = st.integers(1, 9)
 TARGETS = st.one_of(

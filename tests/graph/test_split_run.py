@@ -62,7 +62,7 @@ def test_parts_are_commands_of_their_layer(runs):
     ]
 
 
-def test_geometry_tells_computing_from_moving(runs):
+def test_partitioning_tells_computing_from_moving(runs):
     """What gathers the parts is data movement of the operator; convolutions, which ONNX Runtime
     gives another layout, and attention by heads, too."""
     for layer, commands in (
@@ -70,10 +70,10 @@ def test_geometry_tells_computing_from_moving(runs):
         ("pos_embed.proj", {"movement": 2}),
         ("transformer_blocks.0.attn", {"movement": 2 * 4}),
     ):
-        rows = runs[1][1].geometry.filter(pl.col("layer") == layer)
+        rows = runs[1][1].partitioning.filter(pl.col("layer") == layer)
         found = dict(rows.select("part", "commands").iter_rows())
         assert found | commands == found
-    assert not len(runs[0][1].geometry)
+    assert not len(runs[0][1].partitioning)
 
 
 def test_copies_are_no_track_that_stands_still(runs):
@@ -81,18 +81,18 @@ def test_copies_are_no_track_that_stands_still(runs):
     share of its time in which they computed, well above one half."""
     analysis = runs[1][1]
     both = ["whole", "compute"]
-    of_split = analysis.geometry.filter(pl.col("part").is_in(both))
+    of_split = analysis.partitioning.filter(pl.col("part").is_in(both))
     rows = of_split.filter((pl.col("part") == "compute").any().over("submodule", "layer"))
     whole = rows.filter(pl.col("part") == "whole")
     computed = rows.filter(pl.col("part") == "compute")
     assert len(whole) > 20
     assert whole["imbalance"].to_list() == pytest.approx([1.0] * len(whole))
-    share = computed["busy_sum_ns"] / whole["wall_union_ns"]
-    assert whole["parallel_efficiency"].to_list() == pytest.approx(share.to_list())
-    total = whole.select(pl.col("parallel_efficiency").dot("wall_union_ns")).item()
-    assert total > 0.6 * whole["wall_union_ns"].sum()
+    share = computed["total_ns"] / whole["wall_ns"]
+    assert whole["parallel_utilization"].to_list() == pytest.approx(share.to_list())
+    total = whole.select(pl.col("parallel_utilization").dot("wall_ns")).item()
+    assert total > 0.6 * whole["wall_ns"].sum()
     operator = analysis.operators.filter(pl.col("layer") == whole["layer"][0])
-    assert operator["parallel_efficiency"].item() == whole["parallel_efficiency"][0]
+    assert operator["parallel_utilization"].item() == whole["parallel_utilization"][0]
 
 
 def test_roles_of_layers_stay(runs):

@@ -22,11 +22,11 @@ def test_the_sample_is_small_and_names_no_machine():
 
 
 def test_the_sample_reports_what_was_cut():
-    """Eleven calls, three of them with commands, and a loss for everything that is missing."""
+    """Eleven calls, three of them with commands, and a drop for everything that is missing."""
     run = load(SAMPLE)
     assert len(run.calls) == 11
     assert run.calls["ops_traced"].sum() == 3
-    assert {loss.kind for loss in run.losses} == {"dropped_events"}
-    lost = sum(loss.count for loss in run.losses)
+    assert {drop.kind for drop in run.drops} == {"dropped_events"}
+    lost = sum(drop.count for drop in run.drops)
     assert lost + len(run.commands) == 16_318
     assert run.info.recording.commands_of

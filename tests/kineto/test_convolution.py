@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.kineto.convolution import is_convolution, result_dims
+from tests.examples import examples
 
 X, W = [1, 4, 8, 8], [6, 4, 3, 3]
 
@@ -44,7 +45,7 @@ def test_missing_dims():
 
 
 @pytest.mark.torch
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=examples(50), deadline=None)
 @given(
     st.integers(5, 12), st.integers(1, 4), st.integers(1, 3), st.integers(0, 2), st.integers(1, 2)
 )

@@ -6,7 +6,7 @@ import pytest
 
 from profiler.events import NO_STEP
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
-from tests.capture.switched_on import labels, losses, whole
+from tests.capture.switched_on import drops, labels, whole
 
 DECODED = ("vae", "decode", "", NO_STEP)
 PRELUDE = """
@@ -63,7 +63,7 @@ pipe("a cat", image=image, strength=0.5, num_inference_steps=4, output_type="np"
         DECODED,
     ]
     manifest = whole(ended.bundle)
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
     assert all(entry.commands > 0 for entry in manifest.calls)
     assert manifest.info.pipeline == (
         "ORTStableDiffusion3Pipeline, ORTStableDiffusion3Img2ImgPipeline"
@@ -93,7 +93,7 @@ pipe("a cat", negative_prompt="a dog", true_cfg_scale=2.0, num_inference_steps=2
         *denoised("transformer", ("cond", 0), ("uncond", 0), ("cond", 1), ("uncond", 1)),
         DECODED,
     ]
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
     assert all(entry.commands > 0 for entry in whole(ended.bundle).calls)
 
 
@@ -125,7 +125,7 @@ pipe("a cat", negative_prompt="a dog", image=image, strength=0.5, num_inference_
         *denoised("unet", ("batched", 2), ("batched", 3)),
         DECODED,
     ]
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
     assert all(entry.commands > 0 for entry in whole(ended.bundle).calls)
 
 

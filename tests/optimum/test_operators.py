@@ -6,7 +6,7 @@ import profiler
 from profiler.events import NO_STEP
 from profiler.pipelines.tiny import default_model_folder
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
-from tests.capture.switched_on import labels, losses, whole
+from tests.capture.switched_on import drops, labels, whole
 
 LOAD = """
 import torch
@@ -172,7 +172,7 @@ print(same(before, state()))
 
 def test_a_part_that_is_moved(scripts):
     """What moves a part to other providers (`pipe.to`) moves its own session, which it runs on from
-    then on: the calls that follow are recorded without operators, which is a loss."""
+    then on: the calls that follow are recorded without operators, which is a drop."""
     ended = scripts.run(
         LOAD.format(folder="flux", binding=False)
         + """
@@ -192,7 +192,7 @@ print(pipe.transformer.session is own)
     assert ended.out.splitlines()[-2:] == ["True False", "True"]
     calls = [entry for entry in whole(ended.bundle).calls if entry.call.submodule == "transformer"]
     assert [entry.call.ops_traced for entry in calls] == [True, True, False, False]
-    assert [kind for kind, _ in losses(ended.bundle)] == ["untraced_call"]
+    assert [kind for kind, _ in drops(ended.bundle)] == ["untraced_call"]
 
 
 def test_a_pipeline_that_goes_frees_its_sessions(scripts):

@@ -35,7 +35,7 @@ def edit_json(path, **changes):
         ("tokenizer_3/tokenizer.json", "tokenizer_3/tokenizer.json is missing"),
     ],
 )
-def test_a_missing_file_is_named_with_a_remedy(folder, missing, words):
+def test_a_missing_file_is_named_with_a_recommendation(folder, missing, words):
     """Loading a folder that lacks a file gives one sentence about that file."""
     (folder / missing).unlink()
     with pytest.raises(InputError, match=words):

@@ -26,14 +26,12 @@ SIZES = {"flux": (4, 1), "qwen": (16, 2)}  # of the tiny models: width of a toke
 
 
 @pytest.fixture(scope="module", params=["flux", "qwen"])
-def both(request, torch_stack, tmp_path_factory):
+def both(request, torch_stack):
     """Name, our pipeline on the exported graphs, diffusers' on the weights they were made of."""
-    from profiler.graph.export.pipeline import export_pipeline
-    from tests.graph.export_sources import source_folder
+    from tests.graph.export_sources import exported, source_folder
 
+    folder, _ = exported(request.param)
     source = source_folder(request.param)
-    folder = tmp_path_factory.mktemp(request.param) / "onnx"
-    export_pipeline(source, folder)
     reference = torch_stack.diffusers.DiffusionPipeline.from_pretrained(source)
     reference.set_progress_bar_config(disable=True)
     return request.param, pipeline_class(folder).from_folder(folder), reference

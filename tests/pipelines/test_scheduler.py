@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 
 from profiler.errors import InputError
 from profiler.pipelines.scheduler import FlowMatchEulerDiscreteScheduler
+from tests.examples import examples
 
 CONFIGS = [
     {},
@@ -85,7 +86,7 @@ def test_mu_equals_diffusers(torch_stack):
         assert scheduler.mu(tokens) == pytest.approx(theirs.calculate_shift(tokens))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=st.integers(1, 200), shift=st.floats(0.2, 12.0))
 def test_sigmas_fall_from_one_to_zero(steps, shift):
     """For any shift and number of steps, sigmas start at most at 1, fall, and end at 0."""
@@ -96,7 +97,7 @@ def test_sigmas_fall_from_one_to_zero(steps, shift):
     assert (np.diff(scheduler.sigmas) < 0).all()
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(steps=st.integers(1, 60), seed=st.integers(0, 2**32))
 def test_constant_flow_reaches_its_end(steps, seed):
     """Along a constant velocity, any number of steps covers the whole way, sigma 1 to 0."""

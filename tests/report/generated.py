@@ -18,7 +18,7 @@ from profiler.events import (
     NO_STEP,
     ROOT_DEVICE,
     Call,
-    Loss,
+    Drop,
     Span,
     Track,
 )
@@ -85,7 +85,7 @@ def write_generated_bundle(
     steps: int = 28,
     seed: int = 0,
     rename: dict[str, str] | None = None,
-    losses: Sequence[Loss] = (),
+    drops: Sequence[Drop] = (),
 ) -> Path:
     """Write the run below `parent`; `rename` replaces submodule and block names by others."""
     draw, clock, host = random.Random(seed), _Clock(), CommandBuilder()
@@ -98,7 +98,7 @@ def write_generated_bundle(
         spans.insert(0, Span("pipeline", "StableDiffusion3Pipeline", "", -1, EPOCH_NS, total))
         bundle.write_host(spans, host.build(), ROOT_DEVICE)
         info = _info(steps, total, names)
-        return bundle.finish(structs.replace(info, losses=tuple(losses)))
+        return bundle.finish(structs.replace(info, drops=tuple(drops)))
 
 
 def _encode(bundle, draw, clock, host, names) -> Iterator[Span]:

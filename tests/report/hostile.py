@@ -10,14 +10,14 @@ import polars as pl
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.table import findings_table
-from profiler.analysis.notes import Note, NoteCode, notes_text
 from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.events import NO_CALL, DropKind, Loss
+from profiler.events import NO_CALL, Drop, DropKind
+from profiler.notes import Note, NoteCode, notes_text
 from profiler.table.columns import Column
 from profiler.table.run import Run
-from tests.runs import Command, make_call, make_info, make_run, make_span
+from tests.runs import Command, make_call, make_info, make_run, make_span, why
 
 __all__ = ["HOSTILE", "hostile_analysis", "hostile_run"]
 
@@ -63,11 +63,11 @@ def hostile_run() -> Run:
         overhead={"unknown": [{"why": "not measured", "backend": HOSTILE[0]}]},
         attribution={name: {"total_ns": 1} for name in HOSTILE},
     )
-    losses = tuple(Loss(DropKind.DROPPED_EVENTS, name, -1, name, name) for name in HOSTILE)
-    return make_run(calls, [*commands, *host], spans, info=info, losses=losses)
+    drops = tuple(Drop(DropKind.DROPPED_EVENTS, name, -1, name, why(name)) for name in HOSTILE)
+    return make_run(calls, [*commands, *host], spans, info=info, drops=drops)
 
 
-_KEPT = ("pipelines", "stages", "calls", "steps", "devices", "operators", "losses")
+_KEPT = ("pipelines", "stages", "calls", "steps", "devices", "operators", "drops")
 # Words of closed lists, without which a row is not shown.
 _WORDS = {"level": "operator", "part": "whole", "role": "attention"}
 

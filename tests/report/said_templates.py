@@ -42,7 +42,7 @@ def python_templates() -> Iterator[tuple[str, str]]:
 
 def _on_page(path: Path) -> bool:
     """Whether what a module counts may stand on the page; the terminal is English."""
-    return not path.stem.endswith(("predict_text", "notebook")) and "query" not in path.parts
+    return path.stem not in ("prediction", "notebook") and "query" not in path.parts
 
 
 def _templates(node: ast.AST, *, in_page: bool) -> Iterator[str]:

@@ -9,10 +9,11 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.notes import NoteCode
 from profiler.analysis.registry import tables
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.events import DropKind, Loss
+from profiler.drop_reasons import DropReason
+from profiler.events import Drop, DropKind
+from profiler.notes import Note, NoteCode
 from profiler.report.document import DOCUMENT_VERSION, document, to_json
 from tests.runs import TINY_INFO, make_run, tiny_run
 
@@ -30,7 +31,8 @@ _TYPES = {
 }
 _DTYPES = {pl.String: str, pl.Boolean: bool, pl.Float64: (int, float)}
 PROFILE = DeviceProfile("", {"float16": 32e12}, None, None, "", True, device="rbln:0")
-LOSS = Loss(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", "cut or damaged at byte 9 of 16")
+CUT = Note.of(DropReason.CUT_OR_DAMAGED, at=9, size=16)
+DROP = Drop(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", CUT)
 
 
 def _sections():
@@ -63,7 +65,7 @@ def _parts(found):
 def test_every_key_is_documented_and_every_documented_key_is_there():
     """The document and `docs/json.md` have the same keys, types and nulls, but for tables."""
     described = _sections()
-    found = document(analyze(tiny_run(losses=(LOSS,)), measured=(PROFILE,)))
+    found = document(analyze(tiny_run(drops=(DROP,)), measured=(PROFILE,)))
     parts = _parts({key: value for key, value in found.items() if key not in TABLES})
     assert set(described) == set(parts)
     for title, objects in parts.items():
@@ -82,7 +84,7 @@ def test_every_key_is_documented_and_every_documented_key_is_there():
 def test_tables_have_the_declared_columns(name):
     """Every table is a list of objects with its columns, of their types, null where that may be."""
     notes = [c.name for c in TABLES[name] if c.codes and issubclass(c.codes, NoteCode)]
-    for entry in document(analyze(tiny_run(losses=(LOSS,))))[name]:
+    for entry in document(analyze(tiny_run(drops=(DROP,))))[name]:
         texts = [f"{note}_text" for note in notes]
         assert list(entry) == [*(column.name for column in TABLES[name]), *texts]
         assert all(isinstance(entry[text], str) for text in texts)
@@ -107,20 +109,21 @@ def test_times_are_integers():
 
 def test_values_are_those_of_the_analysis():
     """Numbers of the tiny run, through JSON text and back."""
-    found = json.loads(to_json(analyze(tiny_run(losses=(LOSS,)))))
+    found = json.loads(to_json(analyze(tiny_run(drops=(DROP,)))))
     assert found["version"] == DOCUMENT_VERSION
     assert found["accounting"]["end_to_end_ns"] == 1000
     assert found["accounting"]["stages"][0] == {
         "stage": "encode",
-        "duration_ns": 200,
+        "elapsed_ns": 100,
         "calls_ns": 90,
         "host_ns": 10,
-        "idle_ns": 100,
+        "idle_ns": 0,
     }
     assert found["run"]["selection"] == {"stage": [], "submodule": [], "device": [], "step": []}
-    assert [row["busy_sum_ns"] for row in found["operators"]] == [300, 230, 80, 70, 70, 10]
+    assert [row["total_ns"] for row in found["operators"]] == [300, 230, 80, 70, 70, 10]
     assert found["calls"][0]["start_ns"] == 1_800_000_000_000_000_010
-    assert found["losses"][0]["detail"] == "cut or damaged at byte 9 of 16"
+    assert found["drops"][0]["detail"] == [{"code": "cut_or_damaged", "at": 9, "size": 16}]
+    assert found["drops"][0]["detail_text"] == "cut or damaged at byte 9 of 16"
 
 
 def test_all_operators_are_in_it():

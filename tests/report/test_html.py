@@ -14,10 +14,10 @@ import pytest
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
 from profiler.errors import OutputError
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.report.html.page import embedded, html_page, write_html
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
-from tests.runs import Command, make_run, tiny_run
+from tests.runs import Command, make_run, tiny_run, why
 
 
 class Elements(HTMLParser):
@@ -108,7 +108,7 @@ def test_hostile_names_add_no_elements(tiny, hostile):
 
 
 def test_hostile_names_are_readable(hostile):
-    """The names are there as text: in the header, the losses, the findings, the details."""
+    """The names are there as text: in the header, the drops, the findings, the details."""
     for name in HOSTILE:
         assert html.escape(name) in hostile
 
@@ -138,19 +138,19 @@ def test_a_name_that_is_no_unicode_is_written(tmp_path):
     assert "lone surrogate" in text
 
 
-def test_losses_come_first():
-    """What is missing stands above the figures, with every loss and its remedy."""
-    losses = (
-        Loss(DropKind.TRUNCATED_FILE, "006_transformer.pb", 512, "bytes", "cut: copy it again"),
-        Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "the buffer was full"),
+def test_drops_come_first():
+    """What is missing stands above the figures, with every drop and its recommendation."""
+    drops = (
+        Drop(DropKind.TRUNCATED_FILE, "006_transformer.pb", 512, "bytes", why("cut: copy again")),
+        Drop(DropKind.DROPPED_EVENTS, "vae", -1, "events", why("the buffer was full")),
     )
-    text = page_of(tiny_run(losses=losses))
-    assert "truncated file in 006_transformer.pb: 512 bytes. cut: copy it again" in text
+    text = page_of(tiny_run(drops=drops))
+    assert "truncated file in 006_transformer.pb: 512 bytes. cut: copy again" in text
     assert "dropped events in vae: unknown events. the buffer was full" in text
     assert text.index('role="alert"') < text.index('class="facts"')
 
 
-def test_no_losses_no_alarm(tiny):
+def test_no_drops_no_alarm(tiny):
     """A whole run has no alert."""
     assert 'role="alert"' not in tiny
     assert "nothing" in tiny

@@ -7,14 +7,14 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.selection import Selection
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.report.facts import key_facts
-from profiler.report.headline import asynchronous, headline
 from profiler.report.patterns import by_pattern, pattern
+from profiler.report.sections.headline import asynchronous, headline
 from profiler.report.units import count, counted, duration, percent, size
 from tests.report.hostile import hostile_run
 from tests.report.rendered import report_of
-from tests.runs import TINY_SPANS, Command, make_call, make_info, make_run, make_span, tiny_run
+from tests.runs import TINY_SPANS, Command, make_call, make_info, make_run, make_span, tiny_run, why
 
 NBSP = "\N{NO-BREAK SPACE}"
 
@@ -188,7 +188,7 @@ def test_headline_of_a_selection():
 def test_headline_of_a_foreign_trace():
     """Without calls the headline says how idle devices were."""
     run = make_run(commands=[Command(-1, "cuda:0", "stream 7", "compute", "k", 0, 50)])
-    assert plain(headline(analyze(run), 100)) == "1 command in 100 ns: device cuda:0 idle 50 %"
+    assert plain(headline(analyze(run), 100)) == "1 command in 50 ns: device cuda:0 idle 0 %"
 
 
 def test_headline_of_nothing():
@@ -208,22 +208,32 @@ def facts_of(run):
 
 
 def test_key_facts_qualify_the_numbers():
-    """Cost of tracing, attribution, residual and losses are all there."""
+    """Cost of tracing, attribution, residual and drops are all there."""
     facts = facts_of(tiny_run())
     assert plain(facts["Cost of tracing"].value) == "0.90 %"
     assert plain(facts["Attributed"].value) == "99 %"
     assert plain(facts["Unaccounted"].value) == "0 %"
-    assert facts["Lost"].value == "nothing"
+    assert facts["Dropped"].value == "nothing"
     assert not any(fact.alert for fact in facts.values())
 
 
-def test_losses_and_a_large_residual_alert():
+def test_drops_name_their_kind_once():
+    """The provenance has the kind of a drop beside what it says of it, not in it."""
+    dropped = Drop(DropKind.TRUNCATED_FILE, "a.pb", 10, "bytes", why("cut"))
+    assert groups_of(tiny_run(drops=(dropped,)))["Dropped"] == {
+        "truncated file": "a.pb: 10 bytes. cut"
+    }
+
+
+def test_drops_and_a_large_residual_alert():
     """What makes the report doubtful is marked as such."""
-    lost = facts_of(tiny_run(losses=(Loss(DropKind.TRUNCATED_FILE, "a.pb", 10, "bytes", "cut"),)))
-    assert lost["Lost"].alert
-    assert lost["Lost"].note == "truncated file"
-    without_encode = [span for span in TINY_SPANS if span.name != "encode"]
-    unaccounted = facts_of(tiny_run(spans=without_encode))["Unaccounted"]
+    lost = facts_of(
+        tiny_run(drops=(Drop(DropKind.TRUNCATED_FILE, "a.pb", 10, "bytes", why("cut")),))
+    )
+    assert lost["Dropped"].alert
+    assert lost["Dropped"].note == "truncated file"
+    begun_late = [make_span("pipeline", "P", 50, 1000), *TINY_SPANS[1:]]
+    unaccounted = facts_of(tiny_run(spans=begun_late))["Unaccounted"]
     assert unaccounted.alert
     assert "more than 1 %" in unaccounted.note
     assert facts_of(make_run())["Unaccounted"].value == "unknown"
@@ -286,20 +296,21 @@ def test_folded_operators_add_up(three_steps):
     _, analysis = three_steps
     folded = by_pattern(analysis.operators)
     assert len(folded) < len(analysis.operators) / 4
-    for column in ("commands", "busy_sum_ns", "wall_union_ns"):
+    for column in ("commands", "total_ns", "wall_ns"):
         assert folded[column].sum() == analysis.operators[column].sum()
     assert folded["layers"].sum() == len(analysis.operators)
     attention = folded.filter(pl.col("layer") == "transformer_blocks.*.attn.sdpa").row(
         0, named=True
     )
     single = analysis.operators.filter(pl.col("layer").str.ends_with(".attn.sdpa"))
-    efficiency = single["parallel_efficiency"]
+    efficiency = single["parallel_utilization"]
     assert attention["layers"] == 24
-    assert efficiency.min() <= attention["parallel_efficiency"] <= efficiency.max()
+    assert efficiency.min() <= attention["parallel_utilization"] <= efficiency.max()
 
 
 def test_a_call_that_returns_before_its_device_is_done_is_said_so():
-    """The VAE's call lasts 100 ns, its kernel 350: the share is the device's, a fact says so."""
+    """The VAE's call returns after 100 ns, its kernel of 350 ends after 400: the share is that of
+    its tile, a fact says so."""
     run = make_run(
         [make_call(0, "vae", 0, 100, stage="decode")],
         [Command(0, "rbln:0", "Neural Engine Clusters", "compute", "conv", 50, 350)],
@@ -307,6 +318,6 @@ def test_a_call_that_returns_before_its_device_is_done_is_said_so():
     )
     analysis = analyze(run)
     assert asynchronous(analysis) == [("vae", 100, 350)]
-    assert "35 % vae" in plain(headline(analysis, 1000))
+    assert "40 % vae" in plain(headline(analysis, 1000))
     (fact,) = [fact for fact in key_facts(analysis, 1000) if fact.label == "vae"]
     assert "100 ns in its calls" in plain(fact.note)

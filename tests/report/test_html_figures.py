@@ -12,9 +12,9 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
 from profiler.report import figures
-from profiler.report.charts import blocks as block_chart
-from profiler.report.charts.steps import steps
 from profiler.report.charts.style import escaped, shortened, unit_for
+from profiler.report.sections.roles import blocks_figure
+from profiler.report.sections.steps import steps_figure
 from profiler.table.columns import COUNTERS, schema
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.hostile import HOSTILE, hostile_analysis, hostile_run
@@ -35,7 +35,7 @@ def points(figure, axis):
 
 
 def test_stage_bars_add_up(three_steps):
-    """The parts of each stage's bar are its duration: calls, host work and idle."""
+    """The parts of each stage's bar are its time: calls, host work and idle."""
     _, analysis = three_steps
     figure = figures.stages(analysis)
     for row in analysis.stages.rows(named=True):
@@ -45,7 +45,7 @@ def test_stage_bars_add_up(three_steps):
             for stage, value in zip(trace.y, trace.x, strict=True)
             if stage == row["stage"]
         ]
-        assert sum(parts) == pytest.approx(row["duration_ns"] * 1e-6)
+        assert sum(parts) == pytest.approx(row["elapsed_ns"] * 1e-6)
 
 
 def test_overlapping_calls_are_one_part():
@@ -81,12 +81,12 @@ def test_device_bars_name_their_category(three_steps):
 
 
 def test_operator_bars_are_the_longest(three_steps):
-    """Bars are the top operators by busy sum, folded or one by one."""
+    """Bars are the top operators by total, folded or one by one."""
     _, analysis = three_steps
     folded = figures.operators(analysis, top=3)
     assert folded.layout.yaxis.ticktext[0] == "transformer_blocks.*.attn.sdpa"
     single = figures.operators(analysis, top=5, patterns=False)
-    longest = analysis.operators.filter(~pl.col("host"))["busy_sum_ns"].head(5)
+    longest = analysis.operators.filter(~pl.col("host"))["total_ns"].head(5)
     assert points(single, "x") == pytest.approx([ns * 1e-6 for ns in longest])
 
 
@@ -132,8 +132,8 @@ def test_idle_bars_add_up_to_the_span():
     (row,) = analysis.idle.rows(named=True)
     assert sum(points(figure, "x")) == row["span_ns"]
     named = {trace.name: trace.x[0] for trace in figure.data}
-    assert named["between calls, host work"] == row["between_host_ns"]
-    assert named["between calls, nothing"] == row["between_ns"] - row["between_host_ns"]
+    assert named["between calls, host work"] == row["host_work_ns"]
+    assert named["between calls, nothing"] == row["host_ns"] - row["host_work_ns"]
 
 
 def waiting_run():
@@ -167,17 +167,18 @@ def test_roles_are_shares_of_their_submodule(three_steps):
 
 
 def test_the_roofline_has_points_and_roofs():
-    """A role is where its rate and intensity are; the roof rises to its ridge and is flat then."""
+    """A role is where its rate and intensity are; the roofline rises to its ridge and is flat
+    then."""
     profile = DeviceProfile("unit", {"float32": 4e9}, 2e9, None, "by hand", True, "cuda:0")
     run = Shaped(in_order(("aten::mm", "float[16,16] float[16,16]"), duration=10_000)).run
     figure = figures.roofline(analyze(run, measured=(profile,)))
-    point, roof = figure.data
+    point, roofline = figure.data
     work, moved = 2 * 16**3, 3 * 16 * 16 * 4
     assert list(point.x) == pytest.approx([work / moved], rel=1e-3)
     assert list(point.y) == pytest.approx([work / 10_000], rel=1e-3)
-    assert roof.name == "roof of cuda:0, float32"
-    assert (roof.x[1], roof.y[1], roof.y[2]) == (2, 4, 4)
-    assert roof.y[0] == pytest.approx(2 * roof.x[0], rel=1e-3)
+    assert roofline.name == "roofline of cuda:0, float32"
+    assert (roofline.x[1], roofline.y[1], roofline.y[2]) == (2, 4, 4)
+    assert roofline.y[0] == pytest.approx(2 * roofline.x[0], rel=1e-3)
 
 
 def test_memory_is_a_line_a_device():
@@ -226,7 +227,7 @@ def test_an_empty_analysis_has_figures():
 def test_themes_differ_in_colour_only():
     """The dark chart is the light one in other colours."""
     analysis = analyze(tiny_run())
-    light, dark = (steps(analysis, theme) for theme in ("light", "dark"))
+    light, dark = (steps_figure(analysis).draw(theme) for theme in ("light", "dark"))
     assert light != dark
     assert [trace["y"] for trace in light["data"]] == [trace["y"] for trace in dark["data"]]
 
@@ -251,7 +252,7 @@ def test_blocks_of_several_kinds_are_all_named():
     axis is named for none of them; blocks of one kind have their name at the axis alone."""
     layers = ("mid_block.conv", "up_blocks.0.conv", "up_blocks.1.conv")
     one, several = (
-        block_chart.blocks(analyze(_blocks_of("vae", names)))["layout"]["xaxis"]
+        blocks_figure(analyze(_blocks_of("vae", names)), "vae").draw("light")["layout"]["xaxis"]
         for names in (layers[1:], layers)
     )
     assert (one["title"]["text"], one["ticktext"]) == ("up_blocks.*", ["0", "1"])

@@ -1,4 +1,4 @@
-"""What stands above and below the sections of the page: key figures, provenance, losses."""
+"""What stands above and below the sections of the page: key figures, provenance, drops."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ import zlib
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.report.html.body import body_of
 from profiler.report.html.header import header_html
 from profiler.report.html.page import html_page
 from profiler.report.provenance import TraceFile, embedded_trace, trace_files
 from profiler.sources.load import load
 from tests.report.rendered import report_of
-from tests.runs import Command, make_call, make_run, make_span, tiny_run, write_tiny_bundle
+from tests.runs import Command, make_call, make_run, make_span, tiny_run, why, write_tiny_bundle
 
 
 @pytest.fixture
@@ -73,7 +73,7 @@ def test_files_have_sizes_and_hashes(bundle):
 
 
 def test_provenance_names_everything(bundle):
-    """Command line, versions, hardware, settings, files and losses are all there."""
+    """Command line, versions, hardware, settings, files and drops are all there."""
     text = plain(provenance(analyze(load(bundle)), bundle))
     digest = hashlib.sha256((bundle / "merged.pb").read_bytes()).hexdigest()
     for part in ("profile-sd3 run", "onnxruntime", "1.20.0", "Example CPU", "steps", digest):
@@ -82,13 +82,14 @@ def test_provenance_names_everything(bundle):
     assert "all that was executed is in this report" in text
 
 
-def test_losses_are_in_the_provenance_too():
+def test_drops_are_in_the_provenance_too():
     """Each with where, how much and why, as above the figures."""
-    losses = (Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "the <buffer> was full"),)
-    run = tiny_run(losses=losses)
-    below = provenance(analyze(run))
-    for text in (header(run)["losses"], below):
-        assert "dropped events in vae: unknown events. the &lt;buffer&gt; was full" in text
+    drops = (Drop(DropKind.DROPPED_EVENTS, "vae", -1, "events", why("the <buffer> was full")),)
+    run = tiny_run(drops=drops)
+    below = plain(provenance(analyze(run)))
+    kind, told = "dropped events", "vae: unknown events. the &lt;buffer&gt; was full"
+    assert f"{kind} in {told}" in header(run)["drops"]
+    assert re.search(rf"{kind}\s+{re.escape(told)}", below)
     assert "all that was executed" not in below
 
 

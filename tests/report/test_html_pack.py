@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from profiler.report.pack import pack
 
 NUMBERS = st.integers(-(2**53), 2**53)
+REALS = st.floats(allow_nan=False) | st.integers(-1000, 1000).map(float)
 
 
 def unpacked(described, packed):
@@ -21,26 +22,59 @@ def unpacked(described, packed):
     for name, table in described.items():
         rows = table["rows"]
         for column, place in table["columns"].items():
-            values = [place["base"]] * rows
+            bits = [place["base"]] * rows
             for plane in range(place["width"]):
                 at = place["at"] + plane * rows
-                values = [v + data[at + i] * 256**plane for i, v in enumerate(values)]
+                bits = [v + data[at + i] * 256**plane for i, v in enumerate(bits)]
+            values = bits
+            if "real" in place:
+                values = np.array(bits, dtype=np.uint64).view(np.float64).tolist()
+            if "plus" in place:
+                values = [v + w for v, w in zip(values, tables[name, place["plus"]], strict=True)]
             tables[name, column] = values
+        for column, place in table["columns"].items():
+            values = tables[name, column]
+            for i in range(1, rows if "after" in place else 0):
+                values[i] += values[i - 1] + tables[name, place["after"]][i - 1]
     return tables
 
 
-@given(st.lists(st.tuples(NUMBERS, NUMBERS), max_size=30), st.lists(NUMBERS, max_size=30))
-def test_columns_survive(pairs, single):
-    """Any two tables, empty ones included, are read back number by number."""
-    columns = np.array(pairs, dtype=np.int64).reshape(-1, 2)
+@given(
+    st.lists(st.tuples(NUMBERS, NUMBERS, st.booleans(), REALS), max_size=30),
+    st.lists(NUMBERS, max_size=30),
+)
+def test_columns_survive(rows, single):
+    """Any two tables, empty ones included, are read back number by number, whatever their columns
+    have in common."""
+    left, right, same, real = (np.array([row[i] for row in rows]) for i in range(4))
     tables = {
-        "a": {"left": columns[:, 0], "right": columns[:, 1]},
+        "a": {
+            "left": left.astype(np.int64),
+            "right": right.astype(np.int64),
+            "mostly": np.where(same.astype(bool), left, right).astype(np.int64),
+            "real": real.astype(np.float64),
+        },
         "b": {"only": np.array(single, dtype=np.int64)},
     }
-    found = unpacked(*pack(tables))
+    found = unpacked(*pack(tables, after={"a": {"left": "right"}}))
     for name, table in tables.items():
         for column, values in table.items():
             assert found[name, column] == values.tolist()
+
+
+def test_differences_are_stored_where_columns_are_mostly_equal():
+    """Wall times that mostly are the total cost what differs; reals that are whole numbers are
+    stored as such, others as they are; starts that follow on durations as the gaps."""
+    total = np.arange(1000, 2000)
+    wall = total - (np.arange(1000) == 7)
+    table = {"total": total, "wall": wall, "mean": wall.astype(float), "half": wall / 2}
+    columns = pack({"t": table})[0]["t"]["columns"]
+    assert [columns[name].get("plus") for name in table] == [None, "total", "total", None]
+    assert [columns[name]["width"] for name in table] == [2, 1, 1, 8]
+    starts = np.cumsum(np.append(0, total[:-1] + 400))
+    follow = {"spans": {"start": "total"}}
+    spans = pack({"spans": {"start": starts, "total": total}}, after=follow)[0]["spans"]
+    assert spans["columns"]["start"]["width"] == 2  # 0, then 400
 
 
 def test_equal_values_cost_nothing():

@@ -8,19 +8,18 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.report.charts import step_matrix
-from profiler.report.charts.critical_path import critical_path
-from profiler.report.charts.devices import devices
-from profiler.report.charts.idle import idle
-from profiler.report.charts.operators import operators
-from profiler.report.charts.roles import roles
-from profiler.report.charts.roofline import roofline
-from profiler.report.charts.stages import stages
-from profiler.report.charts.steps import steps
+from profiler.report.charts.step_matrix import matrix_chart
 from profiler.report.charts.style import picking
 from profiler.report.html.page import html_page
 from profiler.report.html.table_json import table_json
 from profiler.report.patterns import pattern
+from profiler.report.sections.devices import devices_figure
+from profiler.report.sections.idle import idle_figure, path_figure
+from profiler.report.sections.operators import operators_figure
+from profiler.report.sections.roles import roles_figure
+from profiler.report.sections.roofline import roofline_figure
+from profiler.report.sections.steps import step_matrix, steps_figure
+from profiler.report.sections.time import stages_figure
 from profiler.report.views import table
 from profiler.sources.load import load
 from profiler.table.columns import Column
@@ -28,14 +27,14 @@ from tests.report.generated import write_generated_bundle
 
 DIMENSIONS = {"stage", "submodule", "branch", "step", "device", "role", "operator"}
 DRAWN = (
-    stages,
-    devices,
-    operators,
-    steps,
-    roles,
-    roofline,
-    idle,
-    critical_path,
+    stages_figure,
+    devices_figure,
+    operators_figure,
+    steps_figure,
+    roles_figure,
+    roofline_figure,
+    idle_figure,
+    path_figure,
 )
 
 
@@ -64,10 +63,10 @@ def known(run):
     }
 
 
-@pytest.mark.parametrize("draw", DRAWN)
-def test_every_point_stands_for_something_of_the_run(draw, analysis, run):
+@pytest.mark.parametrize("figure", DRAWN)
+def test_every_point_stands_for_something_of_the_run(figure, analysis, run):
     """Each bar and point has a pick, of dimensions and values that the page can choose."""
-    traces = [trace for trace in draw(analysis)["data"] if "picks" in trace]
+    traces = [trace for trace in figure(analysis).draw("light")["data"] if "picks" in trace]
     assert traces
     values = known(run)
     for trace in traces:
@@ -81,7 +80,7 @@ def test_every_point_stands_for_something_of_the_run(draw, analysis, run):
 
 def test_rows_and_columns_of_the_matrix_stand_for_operators_and_steps(analysis, run):
     """The heat map's rows are operators of submodules, its columns steps."""
-    (trace,) = step_matrix.matrix_chart(step_matrix.matrix_of(analysis))["data"]
+    (trace,) = matrix_chart(step_matrix(analysis))["data"]
     picks, values = trace["picks"], known(run)
     assert len(picks["rows"]) == len(trace["y"])
     assert picks["columns"] == [{"step": step} for step in range(3)]

@@ -25,7 +25,8 @@ from profiler.report.views import table
 from profiler.table.columns import Column
 from tests.analysis.random_runs import pipeline_runs, runs
 from tests.analysis.shaped_runs import Shaped, in_order
-from tests.analysis.test_boundaries import ISLAND
+from tests.analysis.test_device_transitions import ISLAND
+from tests.examples import examples
 from tests.report.hostile import HOSTILE, hostile_analysis
 from tests.report.rendered import page_of, report_of
 from tests.runs import EPOCH, Command, make_call, make_run, tiny_run
@@ -86,7 +87,16 @@ def test_every_table_of_the_analysis_is_shown(everything):
     `memory_timeline` are figures, `step_operators` a table of those that change."""
     shown = {
         *("stages", "submodules", "branches", "devices", "calls", "operators", "host", "split"),
-        *("idle", "path", "boundaries", "stranded", "changes", "outliers", "guidance", "again"),
+        *(
+            "idle",
+            "path",
+            "device_transitions",
+            "cpu_fallback",
+            "changes",
+            "outliers",
+            "guidance",
+            "again",
+        ),
         *("roles", "blocks", "roofline", "roofline_roles", "fusions", "memory", "memory_devices"),
     }
     assert shown - set(everything.tables) == {"branches"}
@@ -112,31 +122,31 @@ def test_places_and_data_belong_together(everything):
 
 
 def test_the_roofline_says_what_it_is_held_against():
-    """Source of the roof, verdicts by role and operator, and what fusing saves."""
+    """Source of the roofline, bounds by role and operator, and what fusing saves."""
     page = page_of(analyze(Shaped(SHAPED).run, measured=(UNIT,)), EPOCH)
-    assert "Roof of cuda:0: measured, measured by hand." in page.sections
+    assert "Roofline of cuda:0: measured, measured by hand." in page.sections
     operators = page.tables["roofline"]["values"]
-    assert operators["verdict"][0] == "compute-bound"
+    assert operators["bound"][0] == "compute-bound"
     assert operators["rate"][0] == pytest.approx((2 * 16**3 + 2 * 64) / 30_000, rel=1e-4)
     assert page.tables["fusions"]["values"]["op_types"] == ["Tanh → Tanh"]
 
 
 def test_without_a_profile_the_page_says_how_to_get_one():
-    """The section is there, without a column of verdicts that nobody can give."""
+    """The section is there, without a column of bounds that nobody can give."""
     page = page_of(analyze(Shaped(SHAPED).run), EPOCH)
-    assert "No profile of cuda:0: profile-sd3 calibrate-device measures one" in page.sections
-    assert "attainable_ns" not in page.tables["roofline"]["values"]
+    assert "No profile of cuda:0: profile-sd3 benchmark-device measures one" in page.sections
+    assert "roofline_ns" not in page.tables["roofline"]["values"]
 
 
 def test_switches_between_providers_and_what_is_stranded():
     """Providers by their short names; the nodes of the island on the host."""
     run = make_run([make_call(0, "unet", 0, 100, device="cuda:0")], ISLAND)
     page = page_of(analyze(run), EPOCH)
-    values = page.tables["boundaries"]["values"]
+    values = page.tables["device_transitions"]["values"]
     assert (values["source"], values["target"]) == (["CPU", "CUDA"], ["CUDA", "CPU"])
     assert values["switches"] == [1, 1]
-    assert page.tables["stranded"]["values"]["layer"] == ["nonzero", "gather"]
-    assert "Stranded on the host between copies, by busy time" in titles(page)
+    assert page.tables["cpu_fallback"]["values"]["layer"] == ["nonzero", "gather"]
+    assert "CPU fallback between copies, by total time" in titles(page)
 
 
 def test_one_step_with_operators_is_nothing_to_compare():
@@ -151,17 +161,17 @@ def test_one_step_with_operators_is_nothing_to_compare():
 
 
 def test_a_finding_has_its_numbers_and_links(monkeypatch):
-    """Evidence with units, remedy, hazard, and buttons for the operator and the calls."""
+    """Evidence with units, recommendation, caveat, and buttons for the operator and the calls."""
     where = Where("vae", "decoder.<conv>", None, None, 3, tuple(range(8)))
-    evidence = {"busy_ns": 1_500_000, "busy_share": 0.25, "kind": "a <b>", "gaps": 1414}
-    said = Words("Title & more", "hazard", "remedy")
+    evidence = {"total_ns": 1_500_000, "busy_share": 0.25, "kind": "a <b>", "gaps": 1414}
+    said = Words("Title & more", "caveat", "recommendation")
     monkeypatch.setattr(words, "all_words", lambda: {"r": lambda _: said})
     finding = Finding("r", evidence, where, 2_000_000, severity="high")
     text = english(finding_html(finding)).replace("\N{NO-BREAK SPACE}", " ")
     assert '<article class="finding high" data-rule="r"' in text
     assert "<strong>Title &amp; more</strong>" in text
     assert "saves at most 2.00 ms" in text
-    assert "<dt>busy</dt><dd>1.50 ms</dd>" in text
+    assert "<dt>total</dt><dd>1.50 ms</dd>" in text
     assert "<dt>busy share</dt><dd>25 %</dd>" in text
     assert "<dd>a &lt;b&gt;</dd>" in text
     assert "<dt>gaps</dt><dd>1,414</dd>" in text
@@ -214,11 +224,11 @@ def test_hostile_names_stay_text(everything):
 def test_a_device_that_took_no_time():
     """Its span is 0 ns; the page has its row."""
     run = make_run(commands=[Command(-1, "cuda:0", "stream 7", "compute", "kernel", 5, 0)])
-    assert page_of(analyze(run), EPOCH).tables["idle"]["values"]["span_ns"] == [0]
+    assert page_of(analyze(run), EPOCH).tables["devices"]["values"]["span_ns"] == [0]
 
 
 @given(st.one_of(runs(), pipeline_runs()))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_run_has_a_page(run):
     """Its data is JSON, tables are rectangular, and what has a place has data and the reverse."""
     page = page_of(analyze(run), EPOCH)

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.events import HOST_TRACK, DropKind, Loss
+from profiler.events import HOST_TRACK, Drop, DropKind
 from profiler.report.html.timeline import extent, timeline_of
 from profiler.table.columns import COUNTERS, FLOWS, schema
 from profiler.table.run import Run
-from tests.runs import EPOCH, Command, make_run, tiny_run
+from tests.runs import EPOCH, Command, make_run, tiny_run, why
 
 
 def lanes(timeline):
@@ -192,5 +192,7 @@ def test_an_empty_run_has_a_timeline():
 def test_unclosed_commands_end_where_they_start():
     """A command that never closed does not shorten or lengthen the run."""
     commands = [Command(-1, "cpu:0", HOST_TRACK, "host", "open", 5, -1)]
-    run = make_run(commands=commands, losses=(Loss(DropKind.UNCLOSED_SLICE, "f", 1, "slices", ""),))
+    run = make_run(
+        commands=commands, drops=(Drop(DropKind.UNCLOSED_SLICE, "f", 1, "slices", why("")),)
+    )
     assert extent(run) == (EPOCH + 5, EPOCH + 5)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.analyze import analyze
-from tests.analysis.test_boundaries import ISLAND
+from tests.analysis.test_device_transitions import ISLAND
 from tests.report.rendered import part_lines, printed, report_of, section_lines
 from tests.runs import Command, make_call, make_run, tiny_run
 
@@ -12,10 +12,10 @@ _WAITED = "What devices waited for, whole run"
 
 
 def test_idle_devices_and_path():
-    """rbln:0 waits 310 of 780 ns, 105 for the host; 760 of 1000 ns are on the path."""
+    """rbln:0 is idle for 305 of 780 ns, 105 for launches; 760 of 1000 ns are on the path."""
     lines = section_lines(printed(analyze(tiny_run()), 140), _TITLE)
     assert _WAITED in lines
-    assert any(line.startswith("rbln:0 780 310 5 105 200 80") for line in lines)
+    assert any(line.startswith("rbln:0 780 305 52.5 105 200 80 5 10 50.0") for line in lines)
     assert "Critical path: 760 ns of 1.00 µs, 76 %" in lines
     assert "call transformer rbln:0 2 500 50.0" in lines
     assert "host work - cpu:0 3 90 9.0" in lines
@@ -26,7 +26,7 @@ def test_providers_and_stranded_nodes():
     run = make_run([make_call(0, "unet", 0, 100, device="cuda:0")], ISLAND)
     lines = section_lines(printed(analyze(run), 120), _TITLE)
     assert "unet CUDA CPU 1 1 1 3 2" in lines
-    assert "Stranded on the host between copies, by busy time" in lines
+    assert "CPU fallback between copies, by total time" in lines
     assert any(line.startswith("nonzero unet NonZero") for line in lines)
 
 

@@ -10,13 +10,13 @@ import pytest
 from typer.testing import CliRunner
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.denoise.codes import InvariantEvidence, OutlierCause
+from profiler.analysis.denoise.codes import OutlierCause, RedundancyEvidence
 from profiler.analysis.findings.rules import find
-from profiler.analysis.notes import Note, notes_text
 from profiler.analysis.roofline.codes import Bound
 from profiler.cli.commands.analyze import Language
-from profiler.cli.main import app
+from profiler.cli.main import command_line
 from profiler.messages import in_language, joined, said, sentence
+from profiler.notes import Note, notes_text
 from profiler.report.html.page import html_page
 from profiler.report.language import (
     LANGUAGES,
@@ -129,9 +129,9 @@ def test_places_of_texts_in_a_figure():
 def test_words_of_analyses_have_languages_and_names_do_not():
     """A code, a cell of several notes; what is no code stays."""
     assert label(Bound.COMPUTE).given_in(catalogue("ko")) == "연산 바운드"
-    path = Note.of(InvariantEvidence.PATH, name="text_embedder")
-    cell = notes_text([path, Note.of(InvariantEvidence.EQUAL_SHAPES)])
-    pieces = worded_cell(cell, InvariantEvidence)
+    path = Note.of(RedundancyEvidence.PATH, name="text_embedder")
+    cell = notes_text([path, Note.of(RedundancyEvidence.EQUAL_SHAPES)])
+    pieces = worded_cell(cell, RedundancyEvidence)
     assert pieces == "path text_embedder, equal shapes"
     assert pieces.given_in(catalogue("ko")) == "경로 text_embedder, 같은 형상"
     assert labels(["compute", "my.layer", None], Bound) == ["compute-bound", "my.layer", ""]
@@ -176,12 +176,13 @@ def test_catalogues_are_sorted_and_packed():
 
 
 def test_findings_of_every_rule_are_translated():
-    """Title, remedy and hazard of each finding that the rules can make, values filled in."""
+    """Title, recommendation and caveat of each finding that the rules can make, values filled
+    in."""
     korean = catalogue("ko")
     for case in CASES:
         for finding in analyze_case(case):
             said_of = words(finding)
-            for text in (said_of.title, said_of.remedy, said_of.hazard):
+            for text in (said_of.title, said_of.recommendation, said_of.caveat):
                 given = in_language(text, korean)
                 assert HANGUL.search(given), (finding.rule, text)
                 assert not PLACE.search(given)
@@ -225,7 +226,7 @@ def test_the_command_line_chooses_the_first_language(tmp_path):
     bundle = small_bundle(tmp_path)
     page = tmp_path / "page.html"
     asked = ["analyze", str(bundle), "--html", str(page), "--language"]
-    refused = CliRunner().invoke(app, [*asked, "fr"])
+    refused = CliRunner().invoke(command_line(), [*asked, "fr"])
     assert (refused.exit_code, page.exists()) == (2, False)
-    assert CliRunner().invoke(app, [*asked, "ko"]).exit_code == 0
+    assert CliRunner().invoke(command_line(), [*asked, "ko"]).exit_code == 0
     assert '"language":"ko"' in page.read_text(encoding="utf-8")

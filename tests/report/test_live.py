@@ -7,6 +7,7 @@ import io
 from rich.console import Console
 
 from profiler.report.live import LiveRun
+from profiler.report.terminal.report import report_texts
 from tests.runs import EPOCH, make_call
 
 MS = 1_000_000
@@ -20,7 +21,8 @@ def call(submodule, start_ms, duration_ms, *, step=-1, stage="denoise", pipeline
 
 def shown(run, now_ms, width=80):
     console = Console(file=io.StringIO(), width=width)
-    console.print(run.view(EPOCH + now_ms * MS, width))
+    for line in report_texts(run.report(EPOCH + now_ms * MS), width):
+        console.print(line)
     return [" ".join(line.split()) for line in console.file.getvalue().splitlines()]
 
 
@@ -37,9 +39,11 @@ def test_calls_steps_and_time_by_submodule():
     run.add([call("transformer", 10, 20, step=0), call("transformer", 40, 30, step=1)])
     assert shown(run, 80) == [
         "run a: 3 calls in 80.0 ms, denoise, 2 steps done",
-        "steps ██ last 30.0 ms, median 30.0 ms",
         "",
-        "submodule calls total ms median ms last ms share %",
+        "steps: last 30.0 ms, median 30.0 ms",
+        "██",
+        "",
+        "submodule calls duration ms median ms last ms share %",
         "transformer 2 50.0 25.0 30.0 83.3",
         "text_encoder 1 10.0 10.0 10.0 16.7",
     ]
@@ -57,9 +61,7 @@ def test_hostile_names_and_narrow_terminals():
     """Names cannot steer the terminal, and every line fits."""
     run = LiveRun("a\x1b[31m")
     run.add([call(f"unet\x1b]0;{n}", n, 1, step=n) for n in range(200)])
-    console = Console(file=io.StringIO(), width=40)
-    console.print(run.view(MS, 40))
-    text = console.file.getvalue()
-    assert "\x1b" not in text
-    assert max(map(len, text.splitlines())) <= 40
-    assert "and 188 more submodules" in text
+    lines = shown(run, 1, 40)
+    assert not any("\x1b" in line for line in lines)
+    assert max(map(len, lines)) <= 40
+    assert "12 of 200 rows" in lines

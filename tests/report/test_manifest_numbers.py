@@ -69,7 +69,7 @@ def _info() -> dict:
     """Every number that is read from a manifest, as fields of `RunInfo`."""
     names = ("text_encoder", "transformer", "vae")
     size = {"weight_bytes": 10**6, "shared_weight_bytes": 10}
-    known = {**size, "calibration": {"factor": 0.9, "low": 0.8, "high": 0.95}}
+    known = {**size, "overhead_ratio": {"factor": 0.9, "low": 0.8, "high": 0.95}}
     devices = ("cpu:0", "rbln:0", "rbln:1")
     return {
         "hardware": {"cpu": "Example CPU", "cores": 2, "memory_bytes": 10**10},

@@ -28,12 +28,12 @@ def _analysis(measured=(UNIT,)):
     return analyze(Shaped(OPERATIONS).run, measured=measured)
 
 
-def test_roles_or_operators_and_their_verdicts():
-    """Attainable time, share of the roof, rates and the verdict; where the roof is from."""
+def test_roles_or_operators_and_their_bounds():
+    """Roofline time, share of the roofline, rates and the bound; where the roofline is from."""
     text = printed(_analysis(), 200)
-    section = text[text.index("Roles against the roof") :]
+    section = text[text.index("Roles against the roofline") :]
     assert "compute-bound" in section
-    assert "Roof of cuda:0: measured, measured by hand" in section
+    assert "Roofline of cuda:0: measured, measured by hand" in section
     assert "FLOPs or bytes not known for 25" in section.replace("\N{NO-BREAK SPACE}", " ")
 
 
@@ -49,27 +49,27 @@ def test_fusions():
 def test_roles_beyond_their_roof_are_said_to_be():
     """A profile that is a thousandth of what was measured cannot be right, and the note says so."""
     slow = replace(UNIT, peak_flops={"float32": 1e6}, memory_bandwidth=1e6)
-    assert "beyond the roof" in " ".join(printed(_analysis((slow,))).split())
-    assert "beyond the roof" not in " ".join(printed(_analysis()).split())
+    assert "beyond the roofline" in " ".join(printed(_analysis((slow,))).split())
+    assert "beyond the roofline" not in " ".join(printed(_analysis()).split())
 
 
-def test_without_a_bandwidth_it_says_why_there_is_no_verdict():
-    """A profile such as ATOM's: products have FLOPs and a peak, and still no verdict."""
+def test_without_a_bandwidth_it_says_why_there_is_no_bound():
+    """A profile such as ATOM's: products have FLOPs and a peak, and still no bound."""
     text = printed(width=200, analysis=_analysis(measured=(replace(UNIT, memory_bandwidth=None),)))
-    assert "measured by hand, without a memory bandwidth: nothing there has a verdict" in text
+    assert "measured by hand, without a memory bandwidth: nothing there has a bound other" in text
     assert "compute-bound" not in text
 
 
 def test_without_a_profile_it_says_how_to_get_one():
-    """FLOPs and bytes are there, the roof is not."""
+    """FLOPs and bytes are there, the roofline is not."""
     text = printed(width=200, analysis=_analysis(measured=()))
-    assert "No profile of cuda:0: profile-sd3 calibrate-device measures one" in text
+    assert "No profile of cuda:0: profile-sd3 benchmark-device measures one" in text
 
 
 def test_a_run_without_shapes_has_no_roofline():
     """The tiny run says nothing about what it computes."""
-    assert "against the roof" not in printed(analyze(tiny_run()))
-    assert "Operators against the roof" not in printed(_analysis(), top=0)
+    assert "against the roofline" not in printed(analyze(tiny_run()))
+    assert "Operators against the roofline" not in printed(_analysis(), top=0)
 
 
 @pytest.mark.parametrize("width", [20, 60, 80, 120])

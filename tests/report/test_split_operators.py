@@ -8,7 +8,7 @@ from profiler.analysis.analyze import analyze
 from tests.report.rendered import part_lines, printed
 from tests.runs import Command, make_call, make_run, tiny_run
 
-_TITLE = "Split operators, by busy time"
+_TITLE = "Split operators, by total time"
 
 
 def _text(run, width=160):

@@ -8,7 +8,8 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.report.charts import step_matrix
-from profiler.report.charts.step_matrix import matrix_chart, matrix_of
+from profiler.report.charts.step_matrix import matrix_chart
+from profiler.report.sections.steps import step_matrix as shown_matrix
 from tests.runs import Command, make_call, make_run
 
 
@@ -29,7 +30,7 @@ def run_of(times, *, layers=None, traced=None):
 
 def test_rows_are_the_step_its_submodules_and_operators():
     """Most time first below the step; each against its own median."""
-    matrix = matrix_of(analyze(run_of([[100, 300], [100, 300], [200, 300]])))
+    matrix = shown_matrix(analyze(run_of([[100, 300], [100, 300], [200, 300]])))
     assert matrix.names == ["step", "transformer", "layer_b", "layer_a"]
     assert matrix.columns == ["0", "1", "2"]
     assert matrix.time[2:].tolist() == [[300, 300, 300], [100, 100, 200]]
@@ -39,11 +40,11 @@ def test_rows_are_the_step_its_submodules_and_operators():
 def test_equal_blocks_are_one_row_unless_told_otherwise():
     """The layers of repeated blocks add up."""
     analysis = analyze(run_of([[10, 30], [20, 30]], layers=["blocks.0.attn", "blocks.1.attn"]))
-    folded = matrix_of(analysis)
+    folded = shown_matrix(analysis)
     assert folded.names[2:] == ["blocks.*.attn"]
     assert folded.time[2].tolist() == [40, 50]
     assert "1 operation (equal blocks folded)" in folded.sentence
-    single = matrix_of(analysis, patterns=False)
+    single = shown_matrix(analysis, patterns=False)
     assert single.names[2:] == ["blocks.1.attn", "blocks.0.attn"]
     assert "2 operators" in single.sentence
 
@@ -51,7 +52,7 @@ def test_equal_blocks_are_one_row_unless_told_otherwise():
 def test_what_has_no_row_shares_the_last(monkeypatch):
     """No time is lost, and the sentence says how many share."""
     monkeypatch.setattr(step_matrix, "_ROWS", 1)
-    matrix = matrix_of(analyze(run_of([[10, 20, 30], [10, 20, 60]])))
+    matrix = shown_matrix(analyze(run_of([[10, 20, 30], [10, 20, 60]])))
     assert matrix.names[2:] == ["layer_c", "2 others"]
     assert matrix.time[2:].tolist() == [[30, 60], [30, 30]]
     assert "2 others share the last row" in matrix.sentence
@@ -60,7 +61,7 @@ def test_what_has_no_row_shares_the_last(monkeypatch):
 def test_of_many_steps_a_column_is_the_longest_of_several(monkeypatch):
     """Outliers stay visible; the last column may stand for fewer."""
     monkeypatch.setattr(step_matrix, "_COLUMNS", 2)
-    matrix = matrix_of(analyze(run_of([[10], [90], [10], [20], [10]])))
+    matrix = shown_matrix(analyze(run_of([[10], [90], [10], [20], [10]])))
     assert matrix.columns == ["0-2", "3-4"]
     assert matrix.time[-1].tolist() == [90, 20]
     assert matrix.median[-1] == 10
@@ -69,16 +70,16 @@ def test_of_many_steps_a_column_is_the_longest_of_several(monkeypatch):
 
 def test_steps_that_were_not_traced_are_gaps():
     """They have a wall time and no operators."""
-    matrix = matrix_of(analyze(run_of([[10], [10], [10]], traced=[True, False, True])))
+    matrix = shown_matrix(analyze(run_of([[10], [10], [10]], traced=[True, False, True])))
     assert math.isnan(matrix.time[1][1])
     assert not math.isnan(matrix.time[0][1])
-    assert matrix_of(analyze(run_of([[10], [10]], traced=[True, False]))) is None
+    assert shown_matrix(analyze(run_of([[10], [10]], traced=[True, False]))) is None
 
 
 def test_colours_are_factors_of_the_median():
     """On a logarithmic scale: the median is 0, 1.5 times and more 1, two thirds and less -1."""
     lasting = (100, 100, 100, 150, 900, 50, 120)
-    chart = matrix_chart(matrix_of(analyze(run_of([[t] for t in lasting]))))
+    chart = matrix_chart(shown_matrix(analyze(run_of([[t] for t in lasting]))))
     shades = chart["data"][0]["z"][-1]
     assert shades == pytest.approx([0, 0, 0, 1, 1, -1, math.log(1.2) / math.log(1.5)], abs=0.005)
     text = chart["data"][0]["text"][-1][3].replace("\N{NO-BREAK SPACE}", " ")
@@ -87,5 +88,5 @@ def test_colours_are_factors_of_the_median():
 
 def test_a_run_without_steps_has_an_empty_chart():
     """Nothing to draw is no error."""
-    assert matrix_of(analyze(make_run())) is None
+    assert shown_matrix(analyze(make_run())) is None
     assert matrix_chart(None)["data"] == []

@@ -7,20 +7,20 @@ import profiler
 from profiler.analysis.analyze import analyze
 from profiler.analysis.registry import tables
 from profiler.errors import OutputError
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.report.tables import worded_tables, write_csv_tables, write_parquet_tables
-from tests.runs import tiny_run
+from tests.runs import tiny_run, why
 
-LOSS = Loss(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", "cut, at byte 9")
+DROP = Drop(DropKind.TRUNCATED_FILE, "vae.pb", 7, "bytes", why("cut, at byte 9"))
 
 
 @pytest.fixture
 def run():
-    return tiny_run(losses=(LOSS,))
+    return tiny_run(drops=(DROP,))
 
 
 def test_one_csv_a_table(run, tmp_path):
-    """The columns of the tables, losses and findings; read back, the same numbers."""
+    """The columns of the tables, drops and findings; read back, the same numbers."""
     analysis = analyze(run)
     paths = write_csv_tables(analysis, tmp_path / "new" / "tables")
     assert {path.stem for path in paths} == {table.name for table in tables()}
@@ -47,7 +47,7 @@ def test_parquet_reads_back_as_the_run(run, tmp_path):
     write_parquet_tables(run, analysis, tmp_path / "out")
     again = profiler.load(tmp_path / "out")
     assert analyze(again).operators.equals(analysis.operators)
-    assert again.losses == (LOSS,)
+    assert again.drops == (DROP,)
     for name, frame in worded_tables(analysis).items():
         assert pl.read_parquet(tmp_path / "out" / f"analysis_{name}.parquet").equals(frame)
 
@@ -60,7 +60,7 @@ def test_parquet_does_not_overwrite(run, tmp_path):
 
 
 def test_csv_into_a_file_is_an_output_error(run, tmp_path):
-    """One sentence with the remedy."""
+    """One sentence with the recommendation."""
     (tmp_path / "file").write_text("")
     with pytest.raises(OutputError, match="give a folder you may write to"):
         write_csv_tables(analyze(run), tmp_path / "file")

@@ -9,12 +9,12 @@ from rich.console import Console
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.rules import RULES
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from profiler.report.sentences.findings import words
 from profiler.report.sentences.findings.words import Words
 from profiler.report.terminal.findings import evidence_text, finding_texts
 from tests.report.rendered import part_lines, printed, section_lines
-from tests.runs import tiny_run
+from tests.runs import tiny_run, why
 
 FINDING = Finding(
     rule="rule",
@@ -60,8 +60,8 @@ def test_evidence_has_units():
     )
 
 
-def test_finding_with_evidence_and_remedy():
-    """Severity, title, the first five of the evidence, remedy."""
+def test_finding_with_evidence_and_recommendation():
+    """Severity, title, the first five of the evidence, recommendation."""
     parts = finding_texts([FINDING], 200)
     assert [line.rstrip() for line in _printed(parts).splitlines()] == [
         "high    vae takes 31 % of the run",
@@ -95,8 +95,8 @@ def test_no_finding():
 
 def test_narrow_terminal_and_hostile_names():
     """Lines wrap; control characters of a trace do not steer the terminal."""
-    loss = Loss(DropKind.DROPPED_EVENTS, "a\x1b[31mb.pb", 3, "events", "x\x1b]0;y\x07")
-    text = printed(analyze(tiny_run(losses=(loss,))), 40)
+    drop = Drop(DropKind.DROPPED_EVENTS, "a\x1b[31mb.pb", 3, "events", why("x\x1b]0;y\x07"))
+    text = printed(analyze(tiny_run(drops=(drop,))), 40)
     assert "\x1b" not in text
     section = section_lines(text, "Findings")
     assert max(map(len, section)) <= 45

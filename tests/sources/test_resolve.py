@@ -11,11 +11,12 @@ from profiler.errors import InputError
 from profiler.sources.load import load
 from profiler.sources.resolve import Kind, resolve
 from profiler.table.parquet import write_parquet
+from profiler.trace.bundle import call_files
 from profiler.trace.journal import Journal
 from profiler.trace.search import State
 from tests.importers.kineto.traces import flux
 from tests.importers.rbln.generator import write_sd3
-from tests.runs import write_tiny_bundle
+from tests.runs import write_empty_bundle, write_tiny_bundle
 
 
 def found_at(*paths, **options):
@@ -66,6 +67,28 @@ def test_folders_are_searched_two_levels_deep(tmp_path):
     shutil.move(tmp_path / "a", tmp_path / "x" / "y" / "z")
     with pytest.raises(InputError, match="no bundle in"):
         found_at(tmp_path / "x")
+
+
+def test_a_run_without_calls_hides_no_other(tmp_path):
+    """The newest bundle ended before its first call: the one before is taken, and it is named;
+    given itself, it is what was asked for."""
+    whole = aged(write_tiny_bundle(tmp_path, "whole"), 10)
+    empty = write_empty_bundle(tmp_path, "empty")
+    found = found_at(tmp_path)
+    assert [source.path for source in found.sources] == [whole]
+    assert [(entry.path, entry.state) for entry in found.unfinished] == [(empty, State.EMPTY)]
+    assert found_at(empty).newest.path == empty
+    shutil.rmtree(whole)
+    with pytest.raises(InputError, match="empty holds no call: the run ended before its first"):
+        found_at(tmp_path)
+
+
+def test_a_bundle_that_lost_its_calls_is_no_empty_one(tmp_path):
+    """The manifest names calls whose files are gone: it is taken, and says what is missing."""
+    bundle = write_tiny_bundle(tmp_path, "bundle")
+    for path in call_files(bundle):
+        path.unlink()
+    assert found_at(tmp_path).newest.path == bundle
 
 
 def test_unfinished_runs_are_left_out_and_named(tmp_path):

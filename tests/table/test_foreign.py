@@ -85,7 +85,7 @@ def test_thread_of_a_process_without_name(tmp_path: Path) -> None:
 
 
 def test_moments_are_commands_of_no_duration(tmp_path: Path) -> None:
-    """An instant inside a slice takes no time, closes nothing and is no loss; what never closed
+    """An instant inside a slice takes no time, closes nothing and is no drop; what never closed
     has -1."""
     trace = schema.Trace()
     _track(trace, 3).name = "Requests"
@@ -101,7 +101,7 @@ def test_moments_are_commands_of_no_duration(tmp_path: Path) -> None:
         ("mark", 1, 40, 0),
         ("open", 0, 50, -1),
     ]
-    assert [(loss.kind, loss.count) for loss in run.losses] == [("unclosed_slice", 1)]
+    assert [(drop.kind, drop.count) for drop in run.drops] == [("unclosed_slice", 1)]
 
 
 @pytest.mark.parametrize("name", ["any.pb.gz", "any.pb", "trace"])

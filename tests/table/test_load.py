@@ -132,23 +132,23 @@ def test_public_names_load(bundle: Path) -> None:
 
 
 def test_missing_call_file(bundle: Path) -> None:
-    """A call whose file is gone stays in `calls`, and the loss is said."""
+    """A call whose file is gone stays in `calls`, and the drop is said."""
     lost = call_files(bundle)[2]
     lost.unlink()
     run = load(bundle)
     assert len(run.calls) == len(small_calls())
     assert 2 not in run.commands["call"].to_list()
-    (loss,) = run.losses
-    assert (loss.kind, loss.where, loss.count) == ("missing_file", lost.name, 1)
+    (drop,) = run.drops
+    assert (drop.kind, drop.where, drop.count) == ("missing_file", lost.name, 1)
 
 
 def test_missing_host_file(bundle: Path) -> None:
-    """A missing host.pb is one loss, not two, also when the manifest knows of it already."""
+    """A missing host.pb is one drop, not two, also when the manifest knows of it already."""
     (bundle / HOST_NAME).unlink()
-    assert [loss.where for loss in load(bundle).losses] == [HOST_NAME]
+    assert [drop.where for drop in load(bundle).drops] == [HOST_NAME]
     (bundle / MANIFEST_NAME).unlink()
     merge_bundle(bundle)
-    assert [loss.where for loss in load(bundle).losses] == [HOST_NAME]
+    assert [drop.where for drop in load(bundle).drops] == [HOST_NAME]
 
 
 @pytest.mark.parametrize("keep", [0, 1, 1500, -1])
@@ -159,9 +159,9 @@ def test_cut_call_file(bundle: Path, keep: int) -> None:
     cut.write_bytes(data[:keep])
     run = load(bundle)
     assert len(run.calls) == len(small_calls())
-    losses = [loss for loss in run.losses if loss.kind == "truncated_file"]
-    assert [loss.where for loss in losses] == [cut.name]
-    assert losses[0].unit == "bytes"
+    drops = [drop for drop in run.drops if drop.kind == "truncated_file"]
+    assert [drop.where for drop in drops] == [cut.name]
+    assert drops[0].unit == "bytes"
 
 
 def test_file_cut_between_packets(bundle: Path) -> None:
@@ -171,18 +171,18 @@ def test_file_cut_between_packets(bundle: Path) -> None:
     size = cut.stat().st_size
     del trace.packet[-1]
     cut.write_bytes(trace.SerializeToString())
-    losses = {loss.kind: loss for loss in load(bundle).losses}
-    assert losses["truncated_file"].count == size - cut.stat().st_size
+    drops = {drop.kind: drop for drop in load(bundle).drops}
+    assert drops["truncated_file"].count == size - cut.stat().st_size
 
 
-def test_losses_in_the_order_of_the_manifest(bundle: Path) -> None:
-    """Files are read side by side, the largest first; losses and rows stay in order of calls."""
+def test_drops_in_the_order_of_the_manifest(bundle: Path) -> None:
+    """Files are read side by side, the largest first; drops and rows stay in order of calls."""
     first, second, third, *_ = files = call_files(bundle)
     first.write_bytes(first.read_bytes()[:-1])
     second.unlink()
     third.write_bytes(third.read_bytes()[:-1])
     run = load(bundle)
-    where = dict.fromkeys(loss.where for loss in run.losses)
+    where = dict.fromkeys(drop.where for drop in run.drops)
     assert [*where] == [path.name for path in files[:3]]
     calls = run.commands["call"].to_list()
     assert calls == sorted(calls, key=lambda call: (call < 0, call))
@@ -200,18 +200,19 @@ def test_file_that_grew(bundle: Path) -> None:
     """A file that is larger than the manifest says is not the one that was recorded."""
     changed, other = call_files(bundle)[:2]
     changed.write_bytes(changed.read_bytes() + other.read_bytes())
-    (loss,) = load(bundle).losses
-    assert (loss.kind, loss.count) == ("changed_file", other.stat().st_size)
+    (drop,) = load(bundle).drops
+    assert (drop.kind, drop.count) == ("changed_file", other.stat().st_size)
 
 
-def test_losses_of_the_manifest_are_kept(bundle: Path) -> None:
-    """What the producer said to be lost is in the run's losses."""
+def test_drops_of_the_manifest_are_kept(bundle: Path) -> None:
+    """What the producer said to be lost is in the run's drops."""
     path = bundle / MANIFEST_NAME
     document = json.loads(path.read_text())
-    entry = {"kind": "dropped_events", "where": "vae", "count": 7, "unit": "events", "detail": "x"}
-    document["drops"] = [entry]
+    detail = {"code": "profile_full"}
+    entry = {"kind": "dropped_events", "where": "vae", "count": 7, "unit": "events"}
+    document["drops"] = [{**entry, "detail": detail}]
     path.write_text(json.dumps(document))
-    assert [loss.count for loss in load_bundle(bundle).losses] == [7]
+    assert [drop.count for drop in load_bundle(bundle).drops] == [7]
 
 
 def test_call_that_stands_twice(bundle: Path, tmp_path: Path) -> None:
@@ -223,7 +224,7 @@ def test_call_that_stands_twice(bundle: Path, tmp_path: Path) -> None:
     assert len(run.calls) == 1
     assert len(run.commands) == 2 * len(load(once).commands)
     assert ("dropped_events", 1, "calls") in {
-        (loss.kind, loss.count, loss.unit) for loss in run.losses
+        (drop.kind, drop.count, drop.unit) for drop in run.drops
     }
 
 
@@ -235,7 +236,7 @@ def test_never_closed(tmp_path: Path) -> None:
     never = run.commands.filter(pl.col("layer") == "never closed")
     assert never["duration_ns"].to_list() == [-1]
     assert never["start_ns"].to_list() == [EPOCH_NS + 5]
-    assert [(loss.kind, loss.count) for loss in run.losses] == [("unclosed_slice", 1)]
+    assert [(drop.kind, drop.count) for drop in run.drops] == [("unclosed_slice", 1)]
 
 
 def test_roles_outside_the_list_are_unknown(tmp_path: Path) -> None:
@@ -281,7 +282,7 @@ def test_foreign_trace(tmp_path: Path) -> None:
 
 def test_parents_in_a_circle(tmp_path: Path) -> None:
     """What stands on tracks that claim each other as parents, or on very deep ones, is loaded or
-    is a loss, in short time."""
+    is a drop, in short time."""
     trace = schema.Trace()
     parents = {1: 2, 2: 3, 3: 1, 4: 4, **{uuid: uuid - 1 for uuid in range(6, 20_000)}}
     for uuid, parent in parents.items():
@@ -293,7 +294,7 @@ def test_parents_in_a_circle(tmp_path: Path) -> None:
     path = tmp_path / "circle.pb"
     path.write_bytes(trace.SerializeToString())
     run = load(path)
-    lost = sum(loss.count for loss in run.losses if loss.unit == "events")
+    lost = sum(drop.count for drop in run.drops if drop.unit == "events")
     assert len(run.commands) + lost == 4
 
 
@@ -334,7 +335,8 @@ def test_corpus(path: Path) -> None:
 
 
 def test_places_that_hold_no_run(tmp_path: Path, bundle: Path) -> None:
-    """A missing place, an empty folder and an unfinished run are refused with the remedy."""
+    """A missing place, an empty folder and an unfinished run are refused with the
+    recommendation."""
     unfinished = tmp_path / "more" / "unfinished"
     shutil.copytree(bundle, unfinished)
     (unfinished / MANIFEST_NAME).unlink()

@@ -26,28 +26,31 @@ def run(tmp_path: Path) -> Run:
 
 
 def test_round_trip(run: Run, tmp_path: Path) -> None:
-    """Frames, what is known of the run, and its losses come back equal."""
+    """Frames, what is known of the run, and its drops come back equal."""
     folder = tmp_path / "parquet"
     write_parquet(run, folder)
     again = load(folder)
     for name in TABLES:
         assert getattr(again, name).equals(getattr(run, name))
         assert getattr(again, name).schema == getattr(run, name).schema
-    assert run.losses
-    assert (again.run_id, again.info, again.losses) == (run.run_id, run.info, run.losses)
+    assert run.drops
+    assert (again.run_id, again.info, again.drops) == (run.run_id, run.info, run.drops)
     assert is_parquet_run(folder)
 
 
 def test_folders_from_before_pipeline_calls_had_numbers(run: Run, tmp_path: Path) -> None:
-    """Frames without the column are read: what they hold belongs to no known pipeline call."""
+    """Frames without a column are read: what they hold belongs to no known pipeline call, ran no
+    known kernel in no known module."""
     folder = tmp_path / "parquet"
     write_parquet(run, folder)
     for name in ("calls", "commands", "spans"):
         path = folder / f"{name}.parquet"
-        pl.read_parquet(path).drop("pipeline").write_parquet(path)
+        pl.read_parquet(path).drop("pipeline", "kernel", "module", strict=False).write_parquet(path)
     again = read_parquet(folder)
     for name in ("calls", "commands", "spans"):
         assert set(getattr(again, name)["pipeline"]) == {NO_PIPELINE}
+    unknown = again.commands.select(pl.col("kernel", "module").is_null().all()).row(0)
+    assert unknown == (True, True)
 
 
 def test_nothing_is_overwritten(run: Run, tmp_path: Path) -> None:
@@ -80,12 +83,12 @@ def test_place_that_cannot_be_written(run: Run, tmp_path: Path) -> None:
         lambda folder: (folder / "run.json").write_text("[]"),
         lambda folder: (folder / "run.json").write_text('{"info": []}'),
         lambda folder: (folder / "run.json").write_text(
-            json.dumps({"run_id": "", "info": {"command_line": [], "odd": 1}, "losses": []})
+            json.dumps({"run_id": "", "info": {"command_line": [], "odd": 1}, "drops": []})
         ),
     ],
 )
 def test_damaged_folders(run: Run, tmp_path: Path, damage: Callable[[Path], object]) -> None:
-    """A folder that lacks a file or holds another one is refused with the remedy."""
+    """A folder that lacks a file or holds another one is refused with the recommendation."""
     folder = tmp_path / "parquet"
     write_parquet(run, folder)
     damage(folder)

@@ -17,6 +17,7 @@ from profiler.trace import schema
 __all__ = ["Reading", "Slice", "read"]
 
 _TEXTS = ("layer", "op_type", "role", "shapes", "stage")
+_NUMBERED = (*_TEXTS, "kernel", "module")
 _NUMBERS = ("command_index", "step", "pipeline", "bytes_read", "bytes_written", "flops")
 _BOOTTIME = 6
 
@@ -254,7 +255,7 @@ class _Importer:
     def _command(self, command: Any, sequence: int) -> dict[str, Any]:
         fields = {name: getattr(command, name) for name in _TEXTS if command.HasField(name)}
         fields |= {name: getattr(command, name) for name in _NUMBERS if command.HasField(name)}
-        for name in _TEXTS:
+        for name in _NUMBERED:
             number = getattr(command, f"{name}_text")
             if command.HasField(f"{name}_text"):
                 own = self._tokens.own_texts.get((sequence, number))

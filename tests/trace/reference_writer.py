@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 import numpy as np
+from google.protobuf import descriptor_pb2
 
 from profiler.errors import InputError
 from profiler.events import (
@@ -36,6 +37,7 @@ COUNTER_RANK: Final = 1_000_000  # below every queue
 _FIRST_TRACKS = (PIPELINE_TRACK, CALLS_TRACK, HOST_TRACK)
 _CATEGORY_ORDER = ("compute", "dma", "copy", "sync", "host", "other")
 _NUMBER = re.compile(r"\d+")
+_NUMBERS: dict[str, int] = {}  # of texts, in all files
 
 Event = tuple[int, int, int, Any]  # time, track uuid, TrackEvent.Type, payload
 
@@ -199,9 +201,9 @@ def _command_slices(commands: CommandColumns) -> Iterator[Slice]:
     strings, tracks = commands.strings, commands.tracks
     optional = ("bytes_read", "bytes_written", "flops")
     numbers = {name: getattr(commands, name).tolist() for name in (*optional, "step")}
-    texts = {
-        name: getattr(commands, name).tolist() for name in ("op_type", "role", "shapes", "stage")
-    }
+    names = ("op_type", "role", "shapes", "stage", "kernel", "module")
+    columns = {name: getattr(commands, name) for name in names}
+    texts = {name: column.tolist() for name, column in columns.items() if column is not None}
     starts = commands.start_ns.tolist()
     ends = np.where(commands.duration_ns == UNKNOWN, UNKNOWN, commands.end_ns).tolist()
     layers, indices = commands.layer.tolist(), commands.command_index.tolist()
@@ -243,6 +245,7 @@ class _Writer:
         self._clock = 0
         self._names: dict[str, int] = {}
         self._categories: dict[str, int] = {}
+        self._defined: set[int] = set()
 
     def encode(self, slices: Sequence[Slice], counters: Sequence[Counter]) -> bytes:
         placed = place(slices, self.sequence)
@@ -252,6 +255,9 @@ class _Writer:
         self._describe_devices({*(piece.track.device for piece, _ in placed)}, counters)
         self._describe_lanes(lane for _, lane in placed)
         self._describe_counters(counters)
+        for piece, _ in placed:
+            for name in {"kernel", "module"} & piece.extension[1].keys():
+                self._number(_encodable(piece.extension[1][name]))
         events = heapq.merge(
             slice_events(placed), _counter_events(counters), key=lambda event: event[0]
         )
@@ -330,10 +336,24 @@ class _Writer:
             if name == "inputs":
                 for entry in value:
                     message.inputs.add(**{key: _encodable(text) for key, text in entry.items()})
+            elif name in ("kernel", "module"):  # travel as numbers alone
+                setattr(message, f"{name}_text", self._number(_encodable(value)))
             else:
                 setattr(message, name, _encodable(value) if isinstance(value, str) else value)
         event.flow_ids.extend(piece.flow_ids)
         event.terminating_flow_ids.extend(piece.terminating_flow_ids)
+
+    def _number(self, text: str) -> int:
+        """The number of a text, which the file defines once."""
+        number = _NUMBERS.setdefault(text, len(_NUMBERS) + 1)
+        if number not in self._defined:
+            self._defined.add(number)
+            enum = descriptor_pb2.EnumDescriptorProto(name="Text")
+            enum.value.add(name=text, number=number)
+            file = descriptor_pb2.FileDescriptorProto(package=schema.PACKAGE, enum_type=[enum])
+            files = descriptor_pb2.FileDescriptorSet(file=[file])
+            self._packet().extension_descriptor.extension_set = files.SerializeToString()
+        return number
 
     @staticmethod
     def _intern(packet: Any, kind: str, table: dict[str, int], text: str) -> int:

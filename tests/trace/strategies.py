@@ -39,6 +39,8 @@ def command_columns(draw: st.DrawFn) -> CommandColumns:
             role=draw(_TEXTS),
             shapes=draw(_TEXTS),
             stage=draw(_TEXTS),
+            kernel=draw(_TEXTS),
+            module=draw(_TEXTS),
             step=draw(_STEPS),
             pipeline=draw(_PIPELINES),
             bytes_read=draw(_KNOWN),

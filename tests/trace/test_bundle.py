@@ -24,6 +24,7 @@ from profiler.trace.manifest import MANIFEST_NAME, RunInfo, read_manifest
 from profiler.trace.merge import merge_bundle
 from profiler.trace.reader import read_trace
 from profiler.trace.search import find_bundles
+from tests.runs import told
 from tests.trace.samples import small_bundle, small_calls, two_commands
 from tests.trace.wire import whole_length
 
@@ -43,11 +44,11 @@ bundle.write_call(*small_calls()[3])
 
 
 def _whole_files(directory: Path) -> list[Path]:
-    return [*call_files(directory), directory / HOST_NAME]
+    return [directory / HOST_NAME, *call_files(directory)]
 
 
 def test_merged_is_the_concatenation(tmp_path: Path) -> None:
-    """merged.pb is the call files in order, then host.pb, byte for byte."""
+    """merged.pb is host.pb, then the call files in order, byte for byte."""
     bundle = small_bundle(tmp_path)
     names = [path.name for path in call_files(bundle)]
     assert names == [call.file_name for call, *_ in small_calls()]
@@ -100,7 +101,7 @@ def test_abandoned_after_the_first_call(tmp_path: Path) -> None:
 
 
 def test_folder_that_cannot_be_made(tmp_path: Path) -> None:
-    """A file in the place of the folder is said in one sentence with the remedy."""
+    """A file in the place of the folder is said in one sentence with the recommendation."""
     (tmp_path / "traces").touch()
     with pytest.raises(OutputError, match=r"cannot write .*traces .*: give a folder") as caught:
         BundleWriter.create(tmp_path / "traces", "run")
@@ -153,8 +154,8 @@ def test_killed_in_the_middle(tmp_path: Path) -> None:
     manifest = read_manifest(bundle / MANIFEST_NAME)
     assert manifest.info.producer == "merge"
     assert [entry.call for entry in manifest.calls] == [call for call, *_ in small_calls()[:3]]
-    (loss,) = manifest.info.losses
-    assert (loss.kind, loss.where) == ("missing_file", HOST_NAME)
+    (drop,) = manifest.info.drops
+    assert (drop.kind, drop.where) == ("missing_file", HOST_NAME)
     assert find_bundles(tmp_path) == [bundle]
 
 
@@ -167,7 +168,7 @@ def test_rebuilt_manifest_equals_the_first(tmp_path: Path) -> None:
     (bundle / MERGED_NAME).unlink()
     assert merge_bundle(bundle) == bundle / MERGED_NAME
     again = read_manifest(bundle / MANIFEST_NAME)
-    assert (again.calls, again.files, again.info.losses) == (first.calls, first.files, ())
+    assert (again.calls, again.files, again.info.drops) == (first.calls, first.files, ())
     assert (bundle / MERGED_NAME).read_bytes() == merged
 
 
@@ -182,7 +183,7 @@ def test_cut_file_does_not_spoil_the_merged_one(tmp_path: Path, *, rebuild: bool
     merged = merge_bundle(bundle)
     trace = read_trace(merged)
     assert len(trace.calls) == len(small_calls())
-    lost = [loss for loss in trace.losses if loss.kind == "truncated_file"]
+    lost = [drop for drop in trace.drops if drop.kind == "truncated_file"]
     assert lost == []
     missing = cut.stat().st_size - whole_length(cut.read_bytes())
     sizes = [path.stat().st_size for path in _whole_files(bundle)]
@@ -200,14 +201,14 @@ def test_rebuild_says_which_files_are_lost(tmp_path: Path) -> None:
     merge_bundle(bundle)
     manifest = read_manifest(bundle / MANIFEST_NAME)
     assert [entry.call.index for entry in manifest.calls] == [2, 3, 4]
-    losses = {(loss.kind, loss.where) for loss in manifest.info.losses}
-    assert losses >= {
+    drops = {(drop.kind, drop.where) for drop in manifest.info.drops}
+    assert drops >= {
         ("truncated_file", files[0].name),
         ("truncated_file", files[2].name),
         ("missing_file", "call 0, 1"),
     }
-    (gap,) = [loss for loss in manifest.info.losses if loss.kind == "missing_file"]
-    assert (gap.count, gap.detail) == (2, "no readable file of call 0, 1")
+    (gap,) = [drop for drop in manifest.info.drops if drop.kind == "missing_file"]
+    assert (gap.count, told(gap)) == (2, "no readable file of call 0, 1")
 
 
 def test_merge_refuses_what_is_no_run(tmp_path: Path) -> None:
@@ -248,7 +249,7 @@ def test_newest_bundle_comes_first(tmp_path: Path) -> None:
     ],
 )
 def test_places_without_a_bundle(tmp_path: Path, make: Callable[[Path], None], reason: str) -> None:
-    """Each kind of wrong place is refused with the remedy."""
+    """Each kind of wrong place is refused with the recommendation."""
     place = tmp_path / "place"
     make(place)
     with pytest.raises(InputError, match=reason):
@@ -271,8 +272,8 @@ def test_merge_says_which_files_are_gone(tmp_path: Path) -> None:
     data = gone.read_bytes()
     gone.unlink()
     merge_bundle(bundle)
-    (loss,) = read_manifest(bundle / MANIFEST_NAME).info.losses
-    assert (loss.kind, loss.where) == ("missing_file", gone.name)
+    (drop,) = read_manifest(bundle / MANIFEST_NAME).info.drops
+    assert (drop.kind, drop.where) == ("missing_file", gone.name)
     gone.write_bytes(data)
     merge_bundle(bundle)
-    assert read_manifest(bundle / MANIFEST_NAME).info.losses == ()
+    assert read_manifest(bundle / MANIFEST_NAME).info.drops == ()

@@ -55,4 +55,4 @@ def test_trace_by_perfettos_python_builder() -> None:
     assert trace.slices.start_ns.tolist() == [1000, 1100]
     assert trace.slices.duration_ns.tolist() == [500, 200]
     assert trace.slices.depth.tolist() == [0, 1]
-    assert trace.losses == ()
+    assert trace.drops == ()

@@ -14,6 +14,7 @@ from profiler.trace import schema
 from profiler.trace.columns import TraceColumns
 from profiler.trace.reader import read_bytes, read_trace
 from profiler.trace.writer import encode_call
+from tests.runs import told
 from tests.trace import wire
 from tests.trace.samples import small_calls
 from tests.trace.strategies import hostile_traces
@@ -44,7 +45,7 @@ def _readable(data: bytes) -> TraceColumns | None:
 
 
 def test_cut_at_every_byte() -> None:
-    """A file cut anywhere keeps every whole packet, and its loss counts the bytes behind them."""
+    """A file cut anywhere keeps every whole packet, and its drop counts the bytes behind them."""
     seen = -1
     for size in range(len(_WHOLE)):
         whole = max((end for end in _ENDS if end <= size), default=0)
@@ -52,9 +53,9 @@ def test_cut_at_every_byte() -> None:
         assert (trace is None) == (whole == 0)
         if trace is None:
             continue
-        lost = [loss for loss in trace.losses if loss.kind == "truncated_file"]
-        assert [loss.count for loss in lost] == ([size - whole] if size > whole else [])
-        assert all(f"at byte {whole:,} of {size:,}" in loss.detail for loss in lost)
+        lost = [drop for drop in trace.drops if drop.kind == "truncated_file"]
+        assert [drop.count for drop in lost] == ([size - whole] if size > whole else [])
+        assert all(f"at byte {whole:,} of {size:,}" in told(drop) for drop in lost)
         begun = len(trace.slices) + len(trace.calls)
         assert begun >= seen
         seen = begun
@@ -67,7 +68,7 @@ def test_cut_file_says_what_it_left_open() -> None:
     before_the_first_end = _ENDS[kinds.index(schema.SLICE_END) - 1]
     trace = read_bytes(_WHOLE[:before_the_first_end], "half.pb")
     assert len(trace.calls) == 1
-    units = {loss.unit for loss in trace.losses if loss.kind == "unclosed_slice"}
+    units = {drop.unit for drop in trace.drops if drop.kind == "unclosed_slice"}
     assert units == {"calls", "slices"}
 
 
@@ -112,8 +113,8 @@ def test_hostile_lengths(data: bytes) -> None:
 def test_hostile_length_behind_a_trace() -> None:
     """A packet that claims more than the file has costs only itself."""
     trace = read_bytes(_WHOLE + b"\x0a\xff\xff\xff\xff\x07")
-    (loss,) = trace.losses
-    assert (loss.kind, loss.count) == ("truncated_file", 6)
+    (drop,) = trace.drops
+    assert (drop.kind, drop.count) == ("truncated_file", 6)
     assert len(trace.slices) == len(read_bytes(_WHOLE).slices)
 
 
@@ -178,5 +179,5 @@ def test_damage_within_a_packet(part: str) -> None:
     damaged = whole.replace(inner, b"\xff" * len(inner))
     assert damaged != whole
     data = _WHOLE.replace(whole, damaged)
-    losses = [loss for loss in read_bytes(data).losses if loss.detail == "damaged"]
-    assert [(loss.kind, loss.count) for loss in losses] == [("dropped_events", 1)]
+    drops = [drop for drop in read_bytes(data).drops if told(drop) == "damaged"]
+    assert [(drop.kind, drop.count) for drop in drops] == [("dropped_events", 1)]

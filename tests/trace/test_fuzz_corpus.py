@@ -109,6 +109,7 @@ def _encoder(**changed: Any) -> _core.TraceEncoder:
     encoder.set_commands(
         columns["strings"],
         [columns[name] for name in codes],
+        [columns.get(name) for name in ("pipeline", "kernel", "module")],
         [columns[name] for name in numbers],
         columns["flows"],
     )
@@ -123,6 +124,9 @@ def _encoder(**changed: Any) -> _core.TraceEncoder:
         {"start_ns": np.zeros(3, np.int64)},
         {"layer": np.array([0, 2], np.int32)},  # no such string
         {"role": np.array([-1, 0], np.int32)},
+        {"kernel": np.array([0, 2], np.int32)},
+        {"module": np.array([0, -1], np.int32)},
+        {"module": np.array([0], np.int32)},
         {"track": np.array([0, 1], np.int32)},  # no such track
         {"track": np.array([0, -1], np.int32)},
         {"duration_ns": np.array([-2, 0])},
@@ -173,7 +177,7 @@ def test_encoder_out_of_turn() -> None:
         lambda: encoder.place(_core.TextTable([], 0)),
         lambda: encoder.add_slice(0, "call", 0, 1, b""),
         lambda: encoder.add_counter(1, values, values),
-        lambda: encoder.set_commands((), [], [], np.zeros((0, 2), np.int64)),
+        lambda: encoder.set_commands((), [], [], [], np.zeros((0, 2), np.int64)),
     ):
         with pytest.raises(RuntimeError, match="placed already"):
             again()

@@ -12,19 +12,21 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
+from profiler.notes import Note
 from profiler.trace import manifest_fields
 from profiler.trace.manifest import CallEntry, Manifest, RunInfo, read_manifest
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
-    Calibration,
     ClockName,
     Clocks,
     Device,
     Hardware,
     Overhead,
+    OverheadRatio,
     Recording,
     Submodule,
     UnknownCost,
@@ -84,6 +86,9 @@ def _read(folder: Path, document: Any) -> Manifest:
 
 def test_round_trip(tmp_path: Path) -> None:
     """Everything that a producer knows comes back equal."""
+    files = Note.of(DropReason.FILES_MISSING, numbers=(1, 2))
+    advice = Note.of(DropReason.COPY_ALL)
+    nested = Note.of(DropReason.NOT_LABELLED, found=(files,), advice=advice)
     info = RunInfo(
         producer="capture",
         capabilities=("memory", "timeline"),
@@ -93,7 +98,7 @@ def test_round_trip(tmp_path: Path) -> None:
         versions={"onnxruntime": "1.31"},
         hardware=Hardware(cores=2),
         devices={"cpu:0": Device(hardware="CPU", cores=(0,), shared_with=("cpu:1",))},
-        submodules={"vae": Submodule(device="cpu:0", calibration=Calibration(factor=0.9))},
+        submodules={"vae": Submodule(device="cpu:0", overhead_ratio=OverheadRatio(factor=0.9))},
         settings={"steps": 28, "guidance": 7.0, "tiling": True, "seed": None, "size": "1024"},
         pipeline_settings={"0": {"steps": 4}},
         recording=Recording(source="x.json", with_stack=False),
@@ -101,7 +106,7 @@ def test_round_trip(tmp_path: Path) -> None:
         overhead=Overhead(share=0.01, unknown=(UnknownCost(why=WhyUnknown.TOO_BUSY),)),
         warmup=Warmup(runs=1),
         attribution={"vae": Attribution(to=AttributedTo.CALLS, share=1.0)},
-        losses=(Loss(DropKind.DROPPED_EVENTS, "vae", -1, "events", "buffer full"),),
+        drops=(Drop(DropKind.DROPPED_EVENTS, "vae", -1, "events", nested),),
     )
     read = _read(tmp_path, _document())
     manifest = replace(read, info=info)
@@ -179,7 +184,7 @@ def test_numbers_that_tables_cannot_hold(tmp_path: Path, field: str, value: Any)
     ],
 )
 def test_wrong_documents(tmp_path: Path, document: Any) -> None:
-    """What is no manifest is refused in one sentence that names the file and the remedy."""
+    """What is no manifest is refused in one sentence that names the file and the recommendation."""
     with pytest.raises(InputError, match=r"manifest\.json .*remove it and run") as caught:
         _read(tmp_path, document)
     assert "\n" not in str(caught.value)
@@ -216,7 +221,7 @@ def test_newer_format(tmp_path: Path) -> None:
 def test_older_format(tmp_path: Path) -> None:
     """A bundle of version 1 is refused by a sentence that names it and what to do."""
     with pytest.raises(InputError, match=r"manifest\.json has format 1, .*record the run again"):
-        _read(tmp_path, _document(format_version=1, losses=[]))
+        _read(tmp_path, _document(format_version=1, drops=[]))
 
 
 @pytest.mark.parametrize(
@@ -252,7 +257,7 @@ def test_docs_describe_every_key() -> None:
         if isinstance(struct, type) and issubclass(struct, manifest_fields.Fields)
         for name in struct.__struct_fields__
     }
-    fields |= {*RunInfo.__struct_fields__} - {"losses"} | {"drops"}
+    fields |= {*RunInfo.__struct_fields__} - {"drops"} | {"drops"}
     assert fields - described == set()
     assert {kind.value for kind in DropKind} - described == set()
 
@@ -262,3 +267,20 @@ def test_unreadable(tmp_path: Path) -> None:
     for path, reason in ((tmp_path / "none.json", "No such file"), (tmp_path, "directory")):
         with pytest.raises(InputError, match=reason):
             read_manifest(path)
+
+
+@pytest.mark.parametrize(
+    ("detail", "reason"),
+    [
+        ("in words", "expected"),
+        ({"code": "nobody_knows_this"}, "nobody_knows_this"),
+        ({"code": "error", "values": {"error": None}}, "expected"),
+        ({"code": "error", "values": {"code": "x"}}, "is called code"),
+        ({"code": "error", "values": {"error": {"code": "x"}}}, "x"),
+    ],
+)
+def test_a_reason_that_is_no_code_is_refused(tmp_path: Path, detail: object, reason: str) -> None:
+    """Sentences, unknown codes, and values that would stand for the code are one clear sentence."""
+    drop = {"kind": "dropped_events", "where": "vae", "count": 1, "unit": "events"}
+    with pytest.raises(InputError, match=reason):
+        _read(tmp_path, _document(drops=[{**drop, "detail": detail}]))

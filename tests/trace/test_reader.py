@@ -15,6 +15,7 @@ from profiler.errors import InputError
 from profiler.trace import schema
 from profiler.trace.columns import TraceColumns
 from profiler.trace.reader import read_bytes, read_trace
+from tests.runs import told
 
 BEGIN, END, INSTANT, COUNTER = 1, 2, 3, 4
 
@@ -64,8 +65,8 @@ def test_nesting_and_unclosed_slices() -> None:
     )
     assert _rows(trace) == [("a", 10, -1, 0), ("b", 20, 10, 1), ("c", 40, -1, 1)]
     assert trace.slices.parent.tolist() == [-1, 0, 0]
-    (loss,) = trace.losses
-    assert (loss.kind, loss.where, loss.count) == ("unclosed_slice", "here.pb", 2)
+    (drop,) = trace.drops
+    assert (drop.kind, drop.where, drop.count) == ("unclosed_slice", "here.pb", 2)
 
 
 @pytest.mark.parametrize("count", [10, 3000, 40_000])
@@ -127,13 +128,13 @@ def test_descriptors_after_use() -> None:
     assert (track.name, trace.tracks[track.parent].name) == ("late", "d")
 
 
-def test_unknown_parents_are_a_loss() -> None:
+def test_unknown_parents_are_a_drop() -> None:
     """Events on tracks whose parents are unknown or go in a circle are dropped, and said to be."""
     trace = _read(
         _track(1, "a", 2), _track(2, "b", 1), _event(BEGIN, 1, "x", 1), _event(BEGIN, 2, "y", 9)
     )
     assert _rows(trace) == [("y", 2, -1, 0)]
-    assert ("dropped_events", 1) in [(loss.kind, loss.count) for loss in trace.losses]
+    assert ("dropped_events", 1) in [(drop.kind, drop.count) for drop in trace.drops]
 
 
 def test_tracks_of_one_name_share_rows_in_turn() -> None:
@@ -164,18 +165,18 @@ def test_state_is_lost_with_a_packet() -> None:
 
     trace = _read(named(1, 1), start("a"), named(2, 1), start("b"), named(3, 1), named(4, 2))
     assert [row[0] for row in _rows(trace)] == ["a", "b", ""]
-    (loss,) = trace.losses
-    assert (loss.kind, loss.count) == ("dropped_events", 1)
+    (drop,) = trace.drops
+    assert (drop.kind, drop.count) == ("dropped_events", 1)
 
 
-def test_clock_without_snapshot_is_a_loss() -> None:
+def test_clock_without_snapshot_is_a_drop() -> None:
     """A time that no snapshot relates to the trace's clock is dropped, and said to be."""
     packet = _event(INSTANT, 5, "x")
     packet.timestamp_clock_id = 64
     trace = _read(packet, _event(INSTANT, 6, "y"))
     assert [row[0] for row in _rows(trace)] == ["y"]
-    (loss,) = trace.losses
-    assert (loss.kind, loss.count, "clock" in loss.detail) == ("dropped_events", 1, True)
+    (drop,) = trace.drops
+    assert (drop.kind, drop.count, "clock" in told(drop)) == ("dropped_events", 1, True)
 
 
 def test_clocks_are_related_piecewise() -> None:
@@ -224,7 +225,7 @@ def test_files_are_read_as_bytes_are(tmp_path: Path) -> None:
     large.write_bytes(padding + data)
     for trace in (read_trace(small), read_trace(large), read_bytes(data)):
         assert trace.slices.start_ns.tolist() == list(range(10))
-        assert trace.losses == ()
+        assert trace.drops == ()
 
 
 def test_threads_read_side_by_side() -> None:

@@ -14,7 +14,7 @@ from tests.trace import reference_reader
 from tests.trace.reference_reader import Reading, Slice
 from tests.trace.trace_strategies import foreign_traces
 
-_TEXTS = ("layer", "op_type", "role", "shapes", "stage")
+_TEXTS = ("layer", "op_type", "role", "shapes", "stage", "kernel", "module")
 _ABSENT = {
     "command_index": -1,
     "step": -1,

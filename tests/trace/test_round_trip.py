@@ -18,6 +18,7 @@ from tests.trace.samples import awkward_trace, small_calls
 from tests.trace.strategies import calls, command_columns, counters, spans
 
 _TEXT = ("layer", "op_type", "role", "shapes", "stage")
+_OPTIONAL = {"kernel": 0, "module": 0, "pipeline": NO_PIPELINE}  # columns, by what is in none
 _NUMBERS = ("command_index", "step", "start_ns", "duration_ns", "bytes_read", "bytes_written")
 _NUMBERS += ("flops",)
 
@@ -25,8 +26,13 @@ _NUMBERS += ("flops",)
 def _written_rows(commands: CommandColumns) -> list[tuple[Any, ...]]:
     texts = [[commands.strings[code] for code in getattr(commands, name)] for name in _TEXT]
     numbers = [getattr(commands, name).tolist() for name in _NUMBERS]
-    none = np.full(len(commands), NO_PIPELINE)
-    numbers.append((none if commands.pipeline is None else commands.pipeline).tolist())
+    given = {
+        name: np.full(len(commands), none) if column is None else column
+        for name, none in _OPTIONAL.items()
+        for column in [getattr(commands, name)]
+    }
+    numbers.append(given["pipeline"].tolist())
+    texts += [[commands.strings[code] for code in given[name]] for name in ("kernel", "module")]
     tracks = [commands.tracks[code] for code in commands.track]
     places = [[t.device for t in tracks], [t.name for t in tracks], [t.category for t in tracks]]
     return list(zip(*places, *texts, *numbers, strict=True))
@@ -34,7 +40,9 @@ def _written_rows(commands: CommandColumns) -> list[tuple[Any, ...]]:
 
 def _read_rows(trace: TraceColumns) -> list[tuple[Any, ...]]:
     slices, strings = trace.slices, trace.strings
-    texts = [[strings[code] for code in getattr(slices, name)] for name in _TEXT]
+    texts = [
+        [strings[code] for code in getattr(slices, name)] for name in (*_TEXT, "kernel", "module")
+    ]
     numbers = [getattr(slices, name).tolist() for name in (*_NUMBERS, "pipeline")]
     tracks = [trace.tracks[code] for code in slices.track]
     categories = [strings[code] for code in slices.category]
@@ -147,12 +155,12 @@ def test_slices_come_in_order_of_their_begin() -> None:
         assert starts == sorted(starts)
 
 
-def test_unclosed_command_is_a_loss() -> None:
+def test_unclosed_command_is_a_drop() -> None:
     """A command that never closed is read as such, and said to be lost."""
     trace = read_bytes(encode_call(*awkward_trace()), "awkward.pb")
     assert trace.slices.duration_ns.tolist().count(-1) == 1
-    (loss,) = trace.losses
-    assert (loss.kind, loss.where, loss.count, loss.unit) == (
+    (drop,) = trace.drops
+    assert (drop.kind, drop.where, drop.count, drop.unit) == (
         "unclosed_slice",
         "awkward.pb",
         1,

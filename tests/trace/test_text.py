@@ -66,13 +66,14 @@ def test_one_line_an_event(tmp_path: Path) -> None:
 def test_merged_is_the_files_in_order(tmp_path: Path) -> None:
     """The lines of merged.pb are those of its files, packets numbered on."""
     bundle = small_bundle(tmp_path)
-    files = sorted(path for path in bundle.glob("*.pb") if path.name != "merged.pb")
+    files = [bundle / "host.pb", *sorted(bundle.glob("[0-9]*.pb"))]
     alone = [line.split(" ", 1)[1] for path in files for line in dump_lines(path)]
     assert [line.split(" ", 1)[1] for line in dump_lines(bundle / "merged.pb")] == alone
 
 
 def test_cut_file(tmp_path: Path) -> None:
-    """Of a cut file every whole packet is told, then one sentence with offset, loss and remedy."""
+    """Of a cut file every whole packet is told, then one sentence with offset, drop and
+    recommendation."""
     data = encode_call(*small_calls()[0])
     whole = list(dump_lines(_written(tmp_path, data)))
     ends = [end for *_, end in wire.fields(data)]

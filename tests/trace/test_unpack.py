@@ -52,7 +52,7 @@ def test_deflate_packets() -> None:
     trace = read_bytes(data)
     assert _times(trace) == list(range(405))
     assert "moment 217" in trace.strings
-    assert trace.losses == ()
+    assert trace.drops == ()
 
 
 def test_zstandard_packets() -> None:
@@ -87,8 +87,8 @@ def test_damaged_packed_packets(damage: bytes) -> None:
     trace = read_bytes(_instants(0, 3) + _packed(damage) + _instants(3, 6))
     assert _times(trace) == list(range(6))
     if damage:
-        (loss,) = trace.losses
-        assert (loss.kind, loss.count, loss.unit) == ("dropped_events", 1, "packets")
+        (drop,) = trace.drops
+        assert (drop.kind, drop.count, drop.unit) == ("dropped_events", 1, "packets")
 
 
 def test_packed_in_packed() -> None:
@@ -96,7 +96,7 @@ def test_packed_in_packed() -> None:
     inner = _packed(zlib.compress(_instants(0, 3)))
     trace = read_bytes(_instants(3, 4) + _packed(zlib.compress(inner)))
     assert _times(trace) == [3]
-    assert [loss.unit for loss in trace.losses] == ["packets"]
+    assert [drop.unit for drop in trace.drops] == ["packets"]
 
 
 def test_gzip_file(tmp_path: Path) -> None:
@@ -109,7 +109,7 @@ def test_gzip_file(tmp_path: Path) -> None:
     path.write_bytes(packed[:-900])
     trace = read_trace(path)
     assert 100 < len(trace.slices) < 3000
-    assert [loss.kind for loss in trace.losses] == ["truncated_file"]
+    assert [drop.kind for drop in trace.drops] == ["truncated_file"]
 
 
 @pytest.mark.parametrize("damage", ["check sum", "length", "behind", "cut before the check sum"])
@@ -126,7 +126,7 @@ def test_damaged_gzip_keeps_what_came_before(tmp_path: Path, damage: str) -> Non
     path.write_bytes(changed[damage])
     trace = read_trace(path)
     assert _times(trace) == list(range(3000))
-    assert [(loss.kind, loss.count, loss.unit) for loss in trace.losses] == [
+    assert [(drop.kind, drop.count, drop.unit) for drop in trace.drops] == [
         ("truncated_file", 1, "files")
     ]
 
@@ -139,7 +139,7 @@ def test_gzip_of_many_members() -> None:
 
 @pytest.mark.parametrize("how", ["deflate", "zstd"])
 def test_packed_packets_that_are_cut(how: str) -> None:
-    """Of a packed packet that ends early, what it holds up to there is read, and the loss said."""
+    """Of a packed packet that ends early, what it holds up to there is read, and the drop said."""
     data = _instants(0, 3000)
     if how == "zstd":
         zstandard = pytest.importorskip("zstandard", reason="the package zstandard is missing")
@@ -149,7 +149,7 @@ def test_packed_packets_that_are_cut(how: str) -> None:
         packed = _packed(zlib.compress(data)[:-200])
     trace = read_bytes(packed + _instants(3000, 3010))
     assert 10 <= len(trace.slices) < 3010
-    assert [(loss.kind, loss.unit) for loss in trace.losses] == [("dropped_events", "packets")]
+    assert [(drop.kind, drop.unit) for drop in trace.drops] == [("dropped_events", "packets")]
 
 
 def test_one_bound_for_all_layers() -> None:

@@ -279,7 +279,7 @@ def test_chunks_are_whole_packets_and_small() -> None:
 def test_packed_packets_hold_the_same() -> None:
     """Deflate and Zstandard pack a MB of packets at a time; what is in them does not change."""
     zstandard = pytest.importorskip("zstandard", reason="install zstandard to pack with it")
-    commands, plain = large_commands(20_000), encode_call(_CALL, large_commands(20_000))
+    commands, plain = large_commands(17_000), encode_call(_CALL, large_commands(17_000))
     deflated = _packets(encode_call(_CALL, commands, compress="deflate"))
     assert b"".join(zlib.decompress(p.compressed_packets) for p in deflated) == plain
     packed = _packets(encode_call(_CALL, commands, compress="zstd"))
@@ -289,7 +289,7 @@ def test_packed_packets_hold_the_same() -> None:
 
 
 def test_unknown_packing_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sentence with the remedy, also where nothing can pack with Zstandard."""
+    """One sentence with the recommendation, also where nothing can pack with Zstandard."""
     with pytest.raises(InputError, match="use none, deflate, zstd"):
         encode_call(*small_call(), compress="lzma")  # type: ignore[arg-type]
 

@@ -159,9 +159,9 @@ def _extend(draw: st.DrawFn, event: Any) -> None:
 
 def _fill_command(draw: st.DrawFn, command: Any) -> None:
     numbers = st.sampled_from([0, *_TEXTS])
-    for name in ("layer", "op_type", "role", "shapes", "stage"):
+    for name in ("layer", "op_type", "role", "shapes", "stage", "kernel", "module"):
         how = draw(st.integers(0, 3))
-        if how == 0:
+        if how == 0 and name not in ("kernel", "module"):  # these travel as numbers alone
             setattr(command, name, draw(st.sampled_from(_WORDS)))
         elif how == 1:
             setattr(command, f"{name}_text", draw(numbers))

@@ -21,7 +21,8 @@ def small_call() -> tuple[Call, CommandColumns, list[Counter]]:
     copy = builder.add(copies, "to device", "Memcpy", at + 100, 200, bytes_read=4096)
     first = builder.add(queue, to_q, "MatMul", at + 300, 100, shapes="in: float32[1,2]")
     builder.add(queue, to_q, "MatMul", at + 350, 100, role="qkv_projection")
-    builder.add(queue, "inner", "", at + 320, 20)
+    ran = {"kernel": "void gemm<float, 8>(int, float*)", "module": "blocks.0.attn"}
+    builder.add(queue, "inner", "", at + 320, 20, **ran)
     builder.add(queue, "marker", "", at + 450, 0, flops=0)
     builder.link(copy, first)
     call = Call(0, "transformer", "denoise", "", 3, "cuda:0", at, 1000, ops_traced=True)
@@ -55,5 +56,7 @@ def large_commands(count: int, *, tracks: int = 1, unit_ns: int = 1) -> CommandC
         bytes_read=rows.astype(np.int64) % 5000,
         bytes_written=unknown,
         flops=unknown,
+        kernel=(layer % 7 * (rows % 3 > 0)).astype(np.int32),
+        module=(layer % 5 + 2).astype(np.int32),
         flows=np.stack([rows[:-1:7], rows[1::7]], axis=1).astype(np.int64),
     )

@@ -1,20 +1,22 @@
 """The accounting identity: end-to-end time = stages = calls + host work between them + idle.
 
-It holds for each pipeline call by itself. For each stage of one, with S its spans, C its calls and
-H its work in no call (host work, and what that started on devices), |A+B| the length of the union
-of their intervals, nothing clipped to anything:
+It holds for each pipeline call by itself, on the devices' axis (`analysis.axis`). Stages partition
+its time: a stage lasts from the end of the one before, or the begin of the pipeline call, to the
+end of its last tile, the last one to the end of the pipeline call. Where stages take turns, each
+has several such parts. Within a stage, with |T| the length of the tiles in it and H the times at
+which the host worked,
 
-    calls = |C|     host = |C+H| - |C|     idle = |S+C+H| - |C+H|
+    calls = |T|     host = |H+T| - |T|     idle = elapsed - calls - host
 
-so that whatever sticks out of its stage, is claimed by two stages or lies between stages shows in
-the residual instead of vanishing. The account of the run is the sum over its pipeline calls. Where
-a run does not tell what belongs to which, it is accounted for as if it were one.
+Waiting for a device is no host work. What was not recorded or carried over counts nowhere. Tiles
+outside of their pipeline call are in no stage and show in the residual's share. The account of the
+run is the sum over its pipeline calls. Where a run does not tell what belongs to which, it is
+accounted for as if it were one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -23,122 +25,134 @@ from profiler.analysis.accounting.codes import NoAccount
 from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.accounting.identity import Accounting, StageAccount, SubmoduleTime
 from profiler.analysis.arrays import ends, text_codes
-from profiler.analysis.batches import Codes, Times
-from profiler.analysis.intervals import union_by, union_length
-from profiler.analysis.notes import Note
-from profiler.analysis.parts import Grouped, Parts, parts_of
+from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.events import NO_CALL, DropKind
+from profiler.events import DropKind
+from profiler.notes import Note
+from profiler.table.batches import Codes, Times
 from profiler.table.columns import empty, schema
+from profiler.table.intervals import union_length
 from profiler.table.run import Run
+from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["account"]
+__all__ = ["account", "stage_times"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Balance:
-    """Pipeline calls against their stages, in ns: `parts` has one row a pipeline call and one
-    column a stage, the rest is of each pipeline call [p], as `Accounting` describes it."""
+    """Pipeline calls against their stages, in ns: `elapsed`, `calls`, `host` and `idle` are int64
+    [pipeline calls, stages], the rest is of each pipeline call, int64 [p]."""
 
-    parts: Parts
+    elapsed: Times
+    calls: Times
+    host: Times
+    idle: Times
     end_to_end: Times
-    gap: Times
+    unrecorded: Times
     outside: Times
-    overlap: Times
 
     @property
     def accounted(self) -> Times:
         """What the stages of each pipeline call account for, int64 [p]."""
-        parts = self.parts
-        sums: Times = (parts.calls + parts.host + parts.idle).sum(axis=1)
+        sums: Times = (self.calls + self.host + self.idle).sum(axis=1)
         return sums
 
     @property
     def unexplained(self) -> Times:
-        """Gap, outside and overlap of each pipeline call, which do not cancel; int64 [p]."""
-        return self.gap + self.outside + self.overlap
+        """What is missing, and what sticks out, of each pipeline call; int64 [p]."""
+        found: Times = self.end_to_end - self.accounted + self.outside
+        return found
 
-    def of_stages(self) -> Iterator[tuple[int, int, int, int]]:
-        """Duration, calls, host and idle of each stage, summed over the pipeline calls."""
-        parts = self.parts
-        columns = (parts.duration, parts.calls, parts.host, parts.idle)
-        yield from zip(*(column.sum(axis=0).tolist() for column in columns), strict=True)
+    def of_stages(self) -> list[tuple[int, int, int, int]]:
+        """Elapsed, calls, host and idle of each stage, summed over the pipeline calls."""
+        columns = (self.elapsed, self.calls, self.host, self.idle)
+        sums = (column.sum(axis=0).tolist() for column in columns)
+        return list(zip(*sums, strict=True))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Rows:
     """What the account is made of, and the names of the stages."""
 
-    pipelines: pl.DataFrame
-    stage_spans: pl.DataFrame
+    axis: Axis
     calls: pl.DataFrame
-    host: pl.DataFrame
+    stage_of_call: Codes
+    stage_spans: pl.DataFrame
     names: list[str]
 
     @classmethod
-    def of(cls, run: Run, pipelines: PipelineCalls) -> _Rows:
+    def of(cls, run: Run, pipelines: PipelineCalls, axis: Axis) -> _Rows:
         """The rows of `run` that lie in pipeline calls: all, where it does not tell."""
         calls = run.calls
         if pipelines.known and len(pipelines.numbers):
             calls = calls.filter(pl.Series(pipelines.code_of(calls)) >= 0)
-        stage_spans = run.spans.filter(pl.col("kind") == "stage")
-        times = run.commands.lazy().select("call", "pipeline", "stage", "start_ns", "duration_ns")
-        host = times.filter(pl.col("call") == NO_CALL).collect()
+        stage_spans = run.spans.filter(pl.col("kind") == "stage").sort("start_ns")
         names = _in_order(stage_spans, calls)
-        return cls(pipelines.spans, stage_spans, calls, host, names)
+        return cls(axis, calls, _stage_codes(run.calls["stage"], names), stage_spans, names)
 
-    def balance(self, pipelines: PipelineCalls | None) -> _Balance:
-        """The balance of each of `pipelines`; of all as if they were one, for None."""
-        groups = 1 if pipelines is None else len(pipelines.numbers)
-
-        def of(frame: pl.DataFrame) -> Codes:
-            if pipelines is None:
-                return np.zeros(len(frame), dtype=np.int32)
-            return pipelines.code_of(frame)
-
-        def of_stage(frame: pl.DataFrame) -> Grouped:
-            pipeline, stage = of(frame), _stage_codes(frame["stage"], self.names)
-            code = pipeline.astype(np.int64) * len(self.names) + stage
-            return Grouped.of(frame, np.where((pipeline < 0) | (stage < 0), -1, code))
-
-        spans, calls, host = map(of_stage, (self.stage_spans, self.calls, self.host))
-        parts = _by_pipeline(parts_of(spans, calls, host, groups * len(self.names)), groups)
-        whole = Grouped.of(self.pipelines, of(self.pipelines))
-        stages = Grouped.of(self.stage_spans, of(self.stage_spans))
-        end_to_end, in_stages = whole.union(groups), stages.union(groups)
-        everything = (whole + stages).union(groups)
+    def balance(self, *, apart: bool) -> _Balance:
+        """The balance of each pipeline call; of all as if they were one, where not `apart`."""
+        axis, count = self.axis, len(self.axis.pipelines.numbers)
+        groups = [axis.of_pipeline(code) for code in range(count)] if apart else [axis.of_all()]
+        in_span = axis.pipelines.code_of(self.stage_spans)
+        spans = [np.flatnonzero(in_span == code) for code in range(count)]
+        if not apart:
+            spans = [np.arange(len(self.stage_spans))]
+        times = np.zeros((4, len(groups), len(self.names)), dtype=np.int64)
+        for number, group in enumerate(groups):
+            begins, stages = self._borders(group, spans[number])
+            if len(begins):
+                lasts = np.append(begins[1:], np.iinfo(np.int64).max // 2)
+                for kind, column in enumerate(group.times(begins, lasts)):
+                    np.add.at(times[kind, number], stages, column)
+        elapsed, calls, host, idle = times
         return _Balance(
-            parts=parts,
-            end_to_end=end_to_end,
-            gap=everything - in_stages,
-            outside=parts.outside.sum(axis=1) + everything - end_to_end,
-            overlap=parts.duration.sum(axis=1) - in_stages,
+            elapsed=elapsed,
+            calls=calls,
+            host=host,
+            idle=idle,
+            end_to_end=np.array([group.counted.length for group in groups], dtype=np.int64),
+            unrecorded=np.array([group.lost.length for group in groups], dtype=np.int64),
+            outside=np.array([_outside(group) for group in groups], dtype=np.int64),
         )
 
+    def _borders(self, group: GroupAxis, spans: Times) -> tuple[Times, Codes]:
+        """Where the parts of a pipeline call begin, and of which stage each is; by the stages'
+        spans where it has no tile."""
+        long_ago = np.iinfo(np.int64).min // 2
+        if not len(group.rows):
+            some = self.stage_spans[spans]
+            begins = some["start_ns"].to_numpy().copy()
+            begins[:1] = long_ago
+            return begins, _stage_codes(some["stage"], self.names)
+        order = np.lexsort((group.end, group.begin))
+        stage = self.stage_of_call[group.rows][order]
+        reach = np.maximum.accumulate(group.end[order])
+        turns = np.flatnonzero(stage[1:] != stage[:-1])
+        return np.append(long_ago, reach[turns]), stage[np.append(0, turns + 1)]
 
-def _by_pipeline(parts: Parts, pipelines: int) -> Parts:
-    """`parts` as one row a pipeline call."""
-    columns = {field.name: getattr(parts, field.name) for field in fields(Parts)}
-    stages = len(parts.duration) // max(pipelines, 1)
-    return Parts(**{name: column.reshape(pipelines, stages) for name, column in columns.items()})
+
+def _outside(group: GroupAxis) -> int:
+    """How long tiles were outside of their pipeline call."""
+    return Stretches.union(group.begin, group.end).minus(group.windows).length
 
 
 def account(
-    run: Run, pipelines: PipelineCalls | None = None
+    run: Run, pipelines: PipelineCalls | None = None, axis: Axis | None = None
 ) -> tuple[Accounting, pl.DataFrame, pl.DataFrame]:
     """The accounting of the whole run, its tables of stages and of pipeline calls
-    (`STAGES`, `PIPELINES`).
-
-    Work of no call that names no stage is no stage's.
-    """
+    (`STAGES`, `PIPELINES`)."""
     pipelines = PipelineCalls.of(run) if pipelines is None else pipelines
-    rows = _Rows.of(run, pipelines)
+    rows = _Rows.of(run, pipelines, Axis.of(run, pipelines) if axis is None else axis)
     groups = len(pipelines.numbers)
-    told = pipelines.known and groups > 0
-    balance = rows.balance(pipelines if told else None)
-    apart = balance if told or groups <= 1 else rows.balance(pipelines)
-    spans = {"pipeline": rows.pipelines, "stage": rows.stage_spans}
-    missing = [kind for kind, found in spans.items() if found.is_empty()]
+    told = pipelines.apart
+    balance = rows.balance(apart=told)
+    apart = balance if told or groups <= 1 else rows.balance(apart=True)
+    missing = [
+        kind
+        for kind, found in (("pipeline", pipelines.spans), ("stage", rows.stage_spans))
+        if found.is_empty()
+    ]
     end_to_end = int(balance.end_to_end.sum())
     outside = run.calls.join(rows.calls, on="call", how="anti")
     accounting = Accounting(
@@ -148,20 +162,28 @@ def account(
         stages=(),
         residual_ns=0,
         residual_share=0.0,
-        gap_ns=0,
         outside_ns=0,
-        overlap_ns=0,
-        submodules=_submodule_times(run.calls, pipelines, end_to_end),
+        unrecorded_ns=int(balance.unrecorded.sum()),
+        submodules=_submodule_times(run.calls, rows.axis, end_to_end, told=told),
         possible=not missing,
         why_not=_why_not(run, missing),
-        wall_ns=union_length(rows.pipelines["start_ns"].to_numpy(), ends(rows.pipelines)),
+        wall_ns=rows.axis.of_all().counted.length,
         overlapping=int(pipelines.overlapping().sum()),
         told_apart=pipelines.known,
         calls_outside=len(outside),
         calls_outside_ns=union_length(outside["start_ns"].to_numpy(), ends(outside)),
     )
     if not missing:
-        accounting = _with_residual(accounting, rows.names, balance)
+        accounting = replace(
+            accounting,
+            stages=tuple(
+                StageAccount(name, *row)
+                for name, row in zip(rows.names, balance.of_stages(), strict=True)
+            ),
+            residual_ns=end_to_end - int(balance.accounted.sum()),
+            residual_share=int(balance.unexplained.sum()) / end_to_end if end_to_end else 0.0,
+            outside_ns=int(balance.outside.sum()),
+        )
     return (
         accounting,
         _stage_table(rows, balance, accounting),
@@ -169,16 +191,18 @@ def account(
     )
 
 
-def _with_residual(accounting: Accounting, names: list[str], balance: _Balance) -> Accounting:
-    end_to_end, rows = accounting.end_to_end_ns, balance.of_stages()
-    return replace(
-        accounting,
-        stages=tuple(StageAccount(name, *row) for name, row in zip(names, rows, strict=True)),
-        residual_ns=end_to_end - int(balance.accounted.sum()),
-        residual_share=int(balance.unexplained.sum()) / end_to_end if end_to_end else 0.0,
-        gap_ns=int(balance.gap.sum()),
-        outside_ns=int(balance.outside.sum()),
-        overlap_ns=int(balance.overlap.sum()),
+def stage_times(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
+    """How long each stage of each pipeline call lasted: columns `pipeline`, `stage`,
+    `elapsed_ns`."""
+    rows = _Rows.of(run, pipelines, axis)
+    count = len(pipelines.numbers)
+    elapsed = rows.balance(apart=True).elapsed
+    return pl.DataFrame(
+        {
+            "pipeline": np.repeat(pipelines.numbers, len(rows.names)),
+            "stage": pl.Series(rows.names * count, dtype=pl.String),
+            "elapsed_ns": elapsed.ravel(),
+        }
     )
 
 
@@ -188,22 +212,33 @@ def _stage_table(rows: _Rows, balance: _Balance, accounting: Accounting) -> pl.D
     begun = pl.concat([_stage_starts(rows.stage_spans), _stage_starts(rows.calls)])
     count = dict(rows.calls.group_by(pl.col("stage").cast(pl.String)).len().iter_rows())
     starts = {**dict(begun.iter_rows()), **dict(_stage_starts(rows.stage_spans).iter_rows())}
+    recorded = _recorded(rows)
     table = [
         (
             name,
             starts[name],
-            duration if possible else None,
+            elapsed if possible else None,
+            recorded.get(name),
             count.get(name, 0),
             in_calls,
             host if possible else None,
             idle if possible else None,
-            duration / end_to_end if possible and end_to_end else None,
+            elapsed / end_to_end if possible and end_to_end else None,
         )
-        for name, (duration, in_calls, host, idle) in zip(
+        for name, (elapsed, in_calls, host, idle) in zip(
             rows.names, balance.of_stages(), strict=True
         )
     ]
     return pl.DataFrame(table, schema=schema(STAGES), orient="row")
+
+
+def _recorded(rows: _Rows) -> dict[str, int]:
+    """How long the spans of each stage lasted: their union."""
+    spans = rows.stage_spans.with_columns(pl.col("stage").cast(pl.String))
+    return {
+        str(name): union_length(some["start_ns"].to_numpy(), ends(some))
+        for (name,), some in spans.group_by("stage")
+    }
 
 
 def _pipeline_table(
@@ -224,17 +259,18 @@ def _pipeline_table(
         "calls": _counts(pipelines.code_of(rows.calls), groups),
     }
     first = pipelines.spans.sort("pipeline", "start_ns").unique("pipeline", keep="first")
-    parts, total = balance.parts, balance.end_to_end
+    total = balance.end_to_end
     table = (
         first.sort("pipeline")
-        .select("pipeline", "start_ns", name=pl.col("name").cast(pl.String))
+        .select("pipeline", "start_ns", "duration_ns", name=pl.col("name").cast(pl.String))
         .with_columns(
-            duration_ns=total,
+            elapsed_ns=total,
             overlapping=pipelines.overlapping(),
             **counted,
-            calls_ns=parts.calls.sum(axis=1),
-            host_ns=parts.host.sum(axis=1),
-            idle_ns=parts.idle.sum(axis=1),
+            calls_ns=balance.calls.sum(axis=1),
+            host_ns=balance.host.sum(axis=1),
+            idle_ns=balance.idle.sum(axis=1),
+            unrecorded_ns=balance.unrecorded,
             residual_ns=total - balance.accounted,
             residual_share=balance.unexplained / np.maximum(total, 1),
         )
@@ -268,19 +304,13 @@ def _stage_codes(column: pl.Series, names: list[str]) -> Codes:
 
 
 def _submodule_times(
-    calls: pl.DataFrame, pipelines: PipelineCalls, end_to_end: int
+    calls: pl.DataFrame, axis: Axis, end_to_end: int, *, told: bool
 ) -> tuple[SubmoduleTime, ...]:
     codes, names = text_codes(calls["submodule"])
-    groups = 1
-    if pipelines.known and len(pipelines.numbers):
-        of_pipeline = pipelines.code_of(calls)
-        groups = len(pipelines.numbers)
-        codes = np.where(of_pipeline < 0, -1, codes + of_pipeline.astype(np.int64) * len(names))
-    start, end = calls["start_ns"].to_numpy(), ends(calls)
-    walls = union_by(start, end, codes, groups * len(names)).reshape(groups, len(names))
+    walls = [axis.taken(np.flatnonzero(codes == code), told=told) for code in range(len(names))]
     times = [
         SubmoduleTime(name, wall, wall / end_to_end if end_to_end else 0.0)
-        for name, wall in zip(names, walls.sum(axis=0).tolist(), strict=True)
+        for name, wall in zip(names, walls, strict=True)
     ]
     return tuple(sorted(times, key=lambda time: (-time.wall_ns, time.submodule)))
 
@@ -299,7 +329,5 @@ def _why_not(run: Run, missing: list[str]) -> Note | None:
         reason = Note.of(NoAccount.NO_SPANS, one=missing[0], other=missing[1])
     else:
         reason = Note.of(NoAccount.NO_SPAN, kind=missing[0])
-    lost = any(
-        loss.kind == DropKind.MISSING_FILE and loss.where == "host.pb" for loss in run.losses
-    )
+    lost = any(drop.kind == DropKind.MISSING_FILE and drop.where == "host.pb" for drop in run.drops)
     return Note.of(NoAccount.HOST_FILE_MISSING, reason=reason) if lost else reason

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.analysis.notes import NoteCode
+from profiler.notes import NoteCode
 
 __all__ = ["NoAccount"]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.analysis.axis_columns import ON_AXIS
+from profiler.table.columns import DATA_ONLY, Column, column_of
 
 __all__ = ["PIPELINES", "STAGES"]
 
@@ -15,16 +16,24 @@ _INT64 = pl.Int64()
 _REAL = pl.Float64()
 
 PIPELINES: tuple[Column, ...] = (
-    Column(
-        "pipeline",
-        _INT32,
-        "",
-        "number of the pipeline call in the run, from 0",
-        label="pipeline call",
-    ),
+    column_of(ON_AXIS, "pipeline"),
     Column("name", _TEXT, "", "class of the pipeline", label="pipeline"),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock", importance=2),
-    Column("duration_ns", _INT64, "ns", "wall time of the pipeline call"),
+    Column(
+        "elapsed_ns",
+        _INT64,
+        "ns",
+        "from its begin to its end, or that of the last command launched for it, less "
+        "unrecorded_ns",
+    ),
+    Column(
+        "duration_ns",
+        _INT64,
+        "ns",
+        "length of its span on the host, as recorded",
+        label="host range",
+        importance=16,
+    ),
     Column(
         "overlapping",
         _FLAG,
@@ -35,23 +44,23 @@ PIPELINES: tuple[Column, ...] = (
     ),
     Column("steps", _INT64, "", "its denoising steps", importance=4),
     Column("calls", _INT64, "", "its submodule calls", importance=3),
+    column_of(ON_AXIS, "calls_ns", nullable=True, meaning="union of its calls' tiles"),
+    column_of(ON_AXIS, "host_ns", nullable=True),
+    column_of(ON_AXIS, "idle_ns", nullable=True),
     Column(
-        "calls_ns", _INT64, "ns", "wall union of its calls, stage by stage", True, label="in calls"
-    ),
-    Column(
-        "host_ns",
+        "unrecorded_ns",
         _INT64,
         "ns",
-        "wall union of its work in no call, less calls",
+        "nothing was recorded though work waited, or only work from before the recording ran",
         True,
-        label="host work",
+        label="not recorded",
+        importance=9,
     ),
-    Column("idle_ns", _INT64, "ns", "time in its stages where nothing was recorded", True),
     Column(
         "residual_ns",
         _INT64,
         "ns",
-        "duration_ns - calls_ns - host_ns - idle_ns",
+        "elapsed_ns - calls_ns - host_ns - idle_ns",
         True,
         importance=DATA_ONLY,
     ),
@@ -59,7 +68,7 @@ PIPELINES: tuple[Column, ...] = (
         "residual_share",
         _REAL,
         "ratio",
-        "what does not add up / duration_ns; errors of opposite sign do not cancel",
+        "what does not add up, and tiles outside of the pipeline call / elapsed_ns",
         True,
         label="unaccounted",
         kind="share",
@@ -77,26 +86,26 @@ STAGES: tuple[Column, ...] = (
         importance=DATA_ONLY,
     ),
     Column(
+        "elapsed_ns",
+        _INT64,
+        "ns",
+        "from the end of the stage before to the end of its last tile; stages add up to end to end",
+        True,
+    ),
+    Column(
         "duration_ns",
         _INT64,
         "ns",
-        "wall union of the stage's spans, by pipeline call, summed",
+        "union of the stage's spans on the host, as recorded",
         True,
+        label="host range",
+        importance=16,
     ),
     Column("calls", _INT64, "", "calls in the stage", importance=1),
-    Column("calls_ns", _INT64, "ns", "wall union of the stage's calls, likewise", label="in calls"),
+    column_of(ON_AXIS, "calls_ns"),
+    column_of(ON_AXIS, "host_ns", nullable=True),
+    column_of(ON_AXIS, "idle_ns", nullable=True),
     Column(
-        "host_ns",
-        _INT64,
-        "ns",
-        "wall union of the stage's work in no call, less calls",
-        True,
-        label="host work",
-    ),
-    Column(
-        "idle_ns", _INT64, "ns", "time inside the stage's spans where nothing was recorded", True
-    ),
-    Column(
-        "share", _REAL, "ratio", "duration_ns / end-to-end time", True, kind="share", importance=2
+        "share", _REAL, "ratio", "elapsed_ns / end-to-end time", True, kind="share", importance=2
     ),
 )

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from profiler.analysis.notes import Note
+from profiler.notes import Note
 
 __all__ = ["Accounting", "StageAccount", "SubmoduleTime"]
 
 
 @dataclass(frozen=True, slots=True)
 class StageAccount:
-    """Where the time of one stage went: `calls_ns + host_ns + idle_ns`, see `Accounting`."""
+    """Where the time of one stage went: `elapsed_ns = calls_ns + host_ns + idle_ns`."""
 
     stage: str
-    duration_ns: int
+    elapsed_ns: int
     calls_ns: int
     host_ns: int
     idle_ns: int
@@ -22,8 +22,8 @@ class StageAccount:
 
 @dataclass(frozen=True, slots=True)
 class SubmoduleTime:
-    """Wall union of one submodule's calls in each pipeline call, summed up, and its share of end to
-    end; of all its calls where the run has no pipeline span."""
+    """Union of the tiles of one submodule's calls in each pipeline call, summed up, and its share
+    of end to end; of all its calls where the run has no pipeline span."""
 
     submodule: str
     wall_ns: int
@@ -34,23 +34,25 @@ class SubmoduleTime:
 class Accounting:
     """End-to-end time against what the stages account for; always of the whole run.
 
-    Every pipeline call is accounted for by itself, and `end_to_end_ns` is the sum of their times,
-    as are all parts. `wall_ns` is the time in which any of them ran: less, where `overlapping` of
-    them ran at the same time as another. Where the run does not tell what belongs to which
-    (`told_apart` is False: foreign traces, old bundles) all are accounted for as if they were
-    one, and `end_to_end_ns` is `wall_ns`. `calls_outside` counts the submodule calls in no
+    Times are on the devices' axis: a pipeline call lasts to the end of the last command that was
+    launched for it. Every pipeline call is accounted for by itself, and `end_to_end_ns` is the sum
+    of their times, as are all parts. `wall_ns` is the time in which any of them ran: less, where
+    `overlapping` of them ran at the same time as another. Where the run does not tell what belongs
+    to which (`told_apart` is False: foreign traces, old bundles) all are accounted for as if they
+    were one, and `end_to_end_ns` is `wall_ns`. `calls_outside` counts the submodule calls in no
     pipeline call, which are in no stage and not in the end-to-end time; they took
     `calls_outside_ns`.
 
-    `residual_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`, and it is explained:
-    `residual_ns = gap_ns - outside_ns - overlap_ns`, where `gap_ns` is pipeline time in no stage,
-    `outside_ns` what sticks out (calls and host work of their stage, stages of the pipeline) and
-    `overlap_ns` time that several stages claim. `residual_share` is
-    `(gap_ns + outside_ns + overlap_ns) / end_to_end_ns`: errors of opposite sign do not cancel.
+    `residual_ns = end_to_end_ns - Σ stages (calls_ns + host_ns + idle_ns)`. `outside_ns` is how
+    long tiles were outside of their pipeline call, in no stage. `residual_share` is
+    `(residual_ns + outside_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline calls' time
+    and counts neither there nor in a stage: nothing was recorded though work waited, or only what
+    had been launched before the recording began ran.
 
     `possible` is False, with the reason in `why_not`, where the run holds no pipeline or stage
-    spans; then `stages` is empty and the parts are 0, and so is `end_to_end_ns` without a
-    pipeline span. `submodules` is known all the same, longest first.
+    spans; then `stages` is empty and the parts are 0. Without a pipeline span `end_to_end_ns` lasts
+    from the first tile or command of a device to the last. `submodules` is known all the same,
+    longest first.
     """
 
     end_to_end_ns: int
@@ -59,9 +61,8 @@ class Accounting:
     stages: tuple[StageAccount, ...]
     residual_ns: int
     residual_share: float
-    gap_ns: int
     outside_ns: int
-    overlap_ns: int
+    unrecorded_ns: int
     submodules: tuple[SubmoduleTime, ...]
     possible: bool = True
     why_not: Note | None = None

@@ -8,14 +8,14 @@ from profiler.analysis.accounting.account import account
 from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.inputs import Inputs, shared
-from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.table import Table
 
 __all__ = ["TABLES", "accounting"]
 
 
 @shared
 def _account(of: Inputs) -> tuple[Accounting, pl.DataFrame, pl.DataFrame]:
-    return account(of.run, of.pipelines)
+    return account(of.run, of.pipelines, of.axis)
 
 
 def accounting(of: Inputs) -> Accounting:
@@ -45,8 +45,5 @@ TABLES = (
         title="Stages",
         about="Rows are in order of time, and of the whole run. `duration_ns`, `host_ns`, "
         "`idle_ns` and `share` are null where `accounting.possible` is false.",
-        figure=FigureSpec(
-            "bars", {"label": ("stage",), "values": ("calls_ns", "host_ns", "idle_ns")}
-        ),
     ),
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from profiler.analysis.notes import NoteCode
+from profiler.notes import NoteCode
 
 __all__ = ["ComparisonNote", "Resampled", "RunTrait", "Side", "Verdict"]
 
@@ -32,6 +32,7 @@ class Verdict(StrEnum):
     SLOWER = "slower"
     FASTER = "faster"
     WITHIN_NOISE = "within_noise"
+    UNCLEAR = "unclear"
     MEASURED_ONCE = "measured_once"
     ONLY_IN_BASE = "only_in_base"
     ONLY_IN_NEW = "only_in_new"
@@ -62,7 +63,7 @@ class ComparisonNote(NoteCode):
     ONE_RUN_EACH = "one_run_each"
     ONE_RUN = "one_run"
     FEW_RUNS = "few_runs"
-    CALIBRATED = "calibrated"
+    CORRECTED = "corrected"
     COST_WITHIN_NOISE = "cost_within_noise"
     TRACED_ON_ONE_SIDE = "traced_on_one_side"
     AS_TRACED = "as_traced"

@@ -52,7 +52,9 @@ METRICS: tuple[Column, ...] = (
     Column("new_ns", _INT64, "ns", "median over the new runs; null: only in base", True),
     Column("difference_ns", _INT64, "ns", "new_ns - base_ns", True),
     Column("change", _REAL, "ratio", "difference_ns / base_ns", True),
-    Column("low", _REAL, "ratio", "lower end of the change's interval; null: measured once", True),
+    Column(
+        "low", _REAL, "ratio", "lower end of the change's interval; null: noise not known", True
+    ),
     Column("high", _REAL, "ratio", "upper end of it", True),
     Column(
         "resampled",
@@ -64,7 +66,7 @@ METRICS: tuple[Column, ...] = (
     ),
     Column("base_count", _INT64, "", "how many of these the baseline has"),
     Column("new_count", _INT64, "", "how many of these the new runs have"),
-    Column("calibrated", _FLAG, "", "whether times are calibrated to untraced calls"),
+    Column("corrected", _FLAG, "", "whether times are corrected to untraced calls"),
     Column("verdict", _TEXT, "", ", ".join(Verdict), codes=Verdict),
 )
 

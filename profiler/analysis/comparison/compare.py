@@ -22,8 +22,8 @@ from profiler.analysis.comparison.measure import Measurement, measure
 from profiler.analysis.comparison.notes import notes_on
 from profiler.analysis.comparison.samples import KEYS, samples_of
 from profiler.analysis.comparison.units import units_of
-from profiler.analysis.notes import Note
 from profiler.errors import InputError
+from profiler.notes import Note
 from profiler.resampling import Bootstrap, Interval
 from profiler.table.columns import checked, schema
 from profiler.table.run import Run
@@ -37,13 +37,13 @@ class Comparison:
 
     `runs` has a row a run, `metrics` a row a metric, from the whole to the finest
     (`columns.LEVELS`), submodules in the order of their calls, roles and modules longest first.
-    `calibrated` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
+    `corrected` are the submodules whose traced calls are scaled to untraced ones. `notes` say what
     else differs.
     """
 
     runs: pl.DataFrame
     metrics: pl.DataFrame
-    calibrated: tuple[str, ...]
+    corrected: tuple[str, ...]
     notes: tuple[Note, ...]
 
     def __post_init__(self) -> None:
@@ -69,34 +69,34 @@ def compare(
     """
     if not base or not new:
         raise InputError("a comparison needs a run on each side: give at least one of each")
-    calibrated, within_noise = _calibrated(among or [*base, *new])
+    corrected, within_noise = _corrected(among or [*base, *new])
     sides = []
     for side, modules in zip((base, new), align_modules(base, new), strict=True):
         samples = [
-            samples_of(measured, calibrated, modules).with_columns(run=pl.lit(number))
+            samples_of(measured, corrected, modules).with_columns(run=pl.lit(number))
             for number, measured in enumerate(side)
         ]
         sides.append(pl.concat(samples))
     rows = _rows(
-        units_of(sides[0], sides[1]), _calibrated_stages([*base, *new], calibrated), calibrated
+        units_of(sides[0], sides[1]), _corrected_stages([*base, *new], corrected), corrected
     )
     metrics = pl.DataFrame(rows, schema=schema(METRICS), orient="row")
     return Comparison(
         runs=_runs(base, new),
         metrics=_in_order(_without_lone_branches(metrics), [*base, *new]),
-        calibrated=calibrated,
-        notes=tuple(notes_on(base, new, calibrated, within_noise)),
+        corrected=corrected,
+        notes=tuple(notes_on(base, new, corrected, within_noise)),
     )
 
 
-def _calibrated(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def _corrected(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """The submodules of which every run with traced calls knows what tracing costs: those that
     are scaled by it, and those where some run could not tell it from noise. To scale the other
     runs alone would make a difference of what tracing costs them."""
     known: dict[str, list[float | None]] = {}
     for run in measured:
         for name in run.calls.filter("traced")["submodule"].unique(maintain_order=True):
-            known.setdefault(name, []).append(run.calibration.get(name))
+            known.setdefault(name, []).append(run.overhead_ratio.get(name))
     told = [(name, factors) for name, factors in known.items() if None not in factors]
     return (
         tuple(name for name, factors in told if 1.0 not in factors),
@@ -104,18 +104,18 @@ def _calibrated(measured: Sequence[Measurement]) -> tuple[tuple[str, ...], tuple
     )
 
 
-def _calibrated_stages(
-    measured: Sequence[Measurement], calibrated: tuple[str, ...]
+def _corrected_stages(
+    measured: Sequence[Measurement], corrected: tuple[str, ...]
 ) -> frozenset[str]:
-    """The stages with calls of calibrated submodules."""
+    """The stages with calls of corrected submodules."""
     found: set[str] = set()
     for run in measured:
-        found.update(run.calls.filter(pl.col("submodule").is_in(calibrated))["stage"])
+        found.update(run.calls.filter(pl.col("submodule").is_in(corrected))["stage"])
     return frozenset(found)
 
 
 def _rows(
-    units: pl.DataFrame, stages: frozenset[str], calibrated: tuple[str, ...]
+    units: pl.DataFrame, stages: frozenset[str], corrected: tuple[str, ...]
 ) -> list[tuple[object, ...]]:
     """The rows of `METRICS`."""
     bootstrap = Bootstrap()
@@ -123,7 +123,7 @@ def _rows(
     for key in units.iter_rows(named=True):
         base, new = key["base"], key["new"]
         if key["submodule"] is not None:
-            scaled = key["submodule"] in calibrated
+            scaled = key["submodule"] in corrected
         else:
             scaled = key["stage"] in stages if key["stage"] else bool(stages)
         places = tuple(key[name] for name in KEYS)
@@ -167,11 +167,13 @@ def _changes(found: Interval) -> tuple[object, ...]:
 
 
 def _verdict(found: Interval) -> Verdict:
-    if found.low is None:
-        return Verdict.MEASURED_ONCE
-    if not found.exceeds_noise:
-        return Verdict.WITHIN_NOISE
-    return Verdict.SLOWER if found.new > found.base else Verdict.FASTER
+    """What an interval tells: unclear where a side's spread had to be assumed and would explain
+    the difference, for then nobody knows whether noise does."""
+    if found.exceeds_noise:
+        return Verdict.SLOWER if found.new > found.base else Verdict.FASTER
+    if found.assumed and found.new != found.base:
+        return Verdict.UNCLEAR
+    return Verdict.MEASURED_ONCE if found.low is None else Verdict.WITHIN_NOISE
 
 
 def _without_lone_branches(metrics: pl.DataFrame) -> pl.DataFrame:

@@ -55,8 +55,9 @@ def find_metric(comparison: Comparison, name: str) -> dict[str, object]:
 def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
     """Hold a metric against `limit`.
 
-    Raises InputError where it cannot be told: the metric is unknown, only in one side, or was
-    measured once on each, so that nobody knows its noise.
+    Raises InputError where it cannot be told: the metric is unknown, only in one side, was
+    measured once on each, or is slower by more than the limit without showing any noise that
+    would tell what that means (`Verdict.UNCLEAR`).
     """
     row = find_metric(comparison, name)
     change, low, high = (row[key] for key in ("change", "low", "high"))
@@ -70,6 +71,11 @@ def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
         raise InputError(
             f"{name} was measured once on each side, so its noise is not known: give several runs "
             "a side, or a metric that repeats, as denoise.step does"
+        )
+    if verdict is Verdict.UNCLEAR and change > limit:
+        raise InputError(
+            f"{name} is slower by {change:.1%}, but is too few or equal values, which do not tell "
+            "its noise: give three or more runs a side"
         )
     failed = verdict is Verdict.SLOWER and change > limit
     return Gate(name, limit, change, low, high, verdict, failed)

@@ -16,7 +16,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.comparison.paths import module_path
-from profiler.analysis.kinds import kinds_of
+from profiler.analysis.distinct_commands import kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes

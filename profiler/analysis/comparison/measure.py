@@ -4,20 +4,23 @@ module. Small, whatever the size of the run, so that many runs can be read one a
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
 
+from profiler.analysis.accounting.account import stage_times
 from profiler.analysis.arrays import CommandArrays, dense_codes, positions
-from profiler.analysis.batches import Codes, Times, batches
+from profiler.analysis.axis import Axis
 from profiler.analysis.comparison.paths import module_path
-from profiler.analysis.kinds import Kinds, kinds_of
+from profiler.analysis.distinct_commands import Kinds, kinds_of
+from profiler.analysis.first_calls import first_calls
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.steps.step_table import step_table
-from profiler.analysis.submodules.calls import CALIBRATING_CALLS, calibration_factors, first_calls
+from profiler.analysis.submodules.calls import MEASURING_CALLS, overhead_ratios
 from profiler.events import NO_PIPELINE, NO_STEP
+from profiler.table.batches import Codes, Times, batches
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import Submodule
@@ -28,11 +31,17 @@ _PLACE = {"pipeline": pl.Int64(), "step": pl.Int32()}
 SPAN = pl.Schema(
     {
         "level": pl.String(),  # end_to_end, stage or step
-        "part": pl.String(),  # "" for all of it; of steps also host and idle
+        "part": pl.String(),  # "" for all of it; of steps also host, idle and between
         "stage": pl.String(),
         **_PLACE,
         "value_ns": pl.Int64(),
     }
+)
+_OF_STEPS = (
+    ("", "elapsed_ns"),
+    ("host", "host_ns"),
+    ("idle", "idle_ns"),
+    ("between", "between_ns"),
 )
 CALL = pl.Schema(
     {
@@ -44,7 +53,7 @@ CALL = pl.Schema(
         "value_ns": pl.Int64(),
         "first": pl.Boolean(),
         "traced": pl.Boolean(),
-        "busy_ns": pl.Float64(),  # sum over its device commands
+        "total_ns": pl.Float64(),  # sum over its device commands
     }
 )
 WORK = pl.Schema(
@@ -53,7 +62,7 @@ WORK = pl.Schema(
         "role": pl.String(),
         "module": pl.String(),
         **_PLACE,
-        "busy_ns": pl.Float64(),
+        "total_ns": pl.Float64(),
     }
 )
 
@@ -64,9 +73,9 @@ class Measurement:
 
     `pipeline` and `step` in the frames say which sample a row is of: `step` a denoising step, -1
     elsewhere; `pipeline` a pipeline call, below 0 a call that lies in none and is a sample by
-    itself. `devices` are those that its calls are placed on; `calibration` is untraced over traced
-    time by submodule, 1 where noise hides it, `modules` the class by module path of each submodule,
-    where they are known.
+    itself. `devices` are those that its calls are placed on; `overhead_ratio` is untraced over
+    traced time by submodule, 1 where noise hides it, `modules` the class by module path of each
+    submodule, where they are known.
     """
 
     run_id: str
@@ -75,13 +84,15 @@ class Measurement:
     spans: pl.DataFrame
     calls: pl.DataFrame
     work: pl.DataFrame
-    calibration: Mapping[str, float]
+    overhead_ratio: Mapping[str, float]
     modules: Mapping[str, Mapping[str, str]]
 
 
 def measure(run: Run) -> Measurement:
     """What a comparison needs of `run`."""
-    calls = run.calls if run.calls["call"].is_sorted() else run.calls.sort("call")
+    if not run.calls["call"].is_sorted():
+        run = replace(run, calls=run.calls.sort("call"))
+    calls = run.calls
     pipelines = PipelineCalls.of(run)
     modules = {name: known.modules for name, known in run.info.submodules.items()}
     places = _places(calls, pipelines)
@@ -90,10 +101,10 @@ def measure(run: Run) -> Measurement:
         "call",
         "step",
         pl.col("stage", "submodule", "branch").cast(pl.String),
-        value_ns=pl.col("duration_ns").clip(0),
+        value_ns=run.tiles.calls["elapsed_ns"],
         traced="ops_traced",
         pipeline=pl.Series(places),
-        busy_ns=pl.Series(busy),
+        total_ns=pl.Series(busy),
         first=pl.col("call").is_in(first_calls(calls).to_list()),
     )
     found = _of_schema(placed, CALL)
@@ -106,10 +117,10 @@ def measure(run: Run) -> Measurement:
         work=_of_schema(
             work.with_columns(found[name].gather(work["row"]) for name in ("submodule", *_PLACE))
             .group_by("submodule", "role", "module", *_PLACE)
-            .agg(pl.col("busy_ns").sum()),
+            .agg(pl.col("total_ns").sum()),
             WORK,
         ),
-        calibration=_calibration(run.info.submodules, found),
+        overhead_ratio=_overhead_ratio(run.info.submodules, found),
         modules=modules,
     )
 
@@ -130,7 +141,8 @@ def _places(calls: pl.DataFrame, pipelines: PipelineCalls) -> Times:
 def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFrame:
     """Pipeline calls, their stages and steps (`SPAN`)."""
     none = CommandArrays.of(run.commands.clear(), calls)
-    steps = step_table(run, none, pipelines)
+    axis = Axis.of(run, pipelines)
+    steps = step_table(run, none, pipelines, axis)
     of_steps = [
         steps.select(
             "pipeline",
@@ -140,22 +152,23 @@ def _spans(run: Run, calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFr
             stage=pl.lit("denoise"),
             value_ns=pl.col(column),
         )
-        for part, column in (("", "duration_ns"), ("host", "host_ns"), ("idle", "idle_ns"))
+        for part, column in _OF_STEPS
     ]
-    stages = run.spans.filter(pl.col("kind") == "stage").sort("start_ns")
-    both = [("end_to_end", pipelines.spans), ("stage", stages)]
+    stages = stage_times(run, pipelines, axis)
+    whole = stages.group_by("pipeline", maintain_order=True).agg(pl.col("elapsed_ns").sum())
     of_pipelines = [
-        spans.select(
-            pipeline=pl.Series(pipelines.number_of(spans)),
+        times.select(
+            "pipeline",
             level=pl.lit(level),
             part=pl.lit(""),
-            stage=pl.col("stage").cast(pl.String) if level == "stage" else pl.lit(None, pl.String),
+            stage=pl.col("stage") if level == "stage" else pl.lit(None, pl.String),
             step=pl.lit(NO_STEP),
-            value_ns=pl.col("duration_ns").clip(0),
+            value_ns=pl.col("elapsed_ns"),
         )
-        for level, spans in both
+        for level, times in (("end_to_end", whole), ("stage", stages))
     ]
     found = pl.concat([_of_schema(frame, SPAN) for frame in (*of_pipelines, *of_steps)])
+    found = found.drop_nulls("value_ns")
     keys = [name for name in SPAN if name != "value_ns"]
     return found.group_by(keys, maintain_order=True).agg(pl.col("value_ns").sum())
 
@@ -179,19 +192,19 @@ def _work(
     found = pl.DataFrame([*named], schema={"role": pl.String, "module": pl.String}, orient="row")
     work = sums.select(
         pl.col("code") // max(len(named), 1),
-        pl.col("busy_ns"),
+        pl.col("total_ns"),
         group=pl.col("code") % max(len(named), 1),
     ).rename({"code": "row"})
     work = work.with_columns(found[name].gather(work["group"]) for name in found.columns)
     busy = np.zeros(len(calls))
-    np.add.at(busy, work["row"].to_numpy(), work["busy_ns"].to_numpy())
+    np.add.at(busy, work["row"].to_numpy(), work["total_ns"].to_numpy())
     return work, busy
 
 
 def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times) -> pl.DataFrame:
-    """`busy_ns` of each `code`, the row of a call times `count` plus the group of a kind; what has
+    """`total_ns` of each `code`, the row of a call times `count` plus the group of a kind; what has
     no row or no group is left out."""
-    parts = [pl.DataFrame(schema={"code": pl.Int64, "busy_ns": pl.Float64})]
+    parts = [pl.DataFrame(schema={"code": pl.Int64, "total_ns": pl.Float64})]
     for batch in batches(len(rows)):
         row, group = rows[batch], groups[kinds.of_command[batch]]
         kept = np.flatnonzero((row >= 0) & (group >= 0))
@@ -202,11 +215,11 @@ def _sums(rows: Codes, kinds: Kinds, groups: Times, count: int, duration: Times)
         codes -= least
         values, inverse = dense_codes(codes, int(codes.max()) + 1)
         busy = np.bincount(inverse, np.maximum(duration[batch][kept], 0), len(values))
-        parts.append(pl.DataFrame({"code": values.astype(np.int64) + least, "busy_ns": busy}))
-    return pl.concat(parts).group_by("code").agg(pl.col("busy_ns").sum()).sort("code")
+        parts.append(pl.DataFrame({"code": values.astype(np.int64) + least, "total_ns": busy}))
+    return pl.concat(parts).group_by("code").agg(pl.col("total_ns").sum()).sort("code")
 
 
-def _calibration(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> dict[str, float]:
+def _overhead_ratio(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> dict[str, float]:
     """Untraced over traced time: what capture measured, else from the steady calls of both
     kinds, where there are enough."""
     steady = calls.filter(~pl.col("first"))
@@ -220,9 +233,9 @@ def _calibration(submodules: Mapping[str, Submodule], calls: pl.DataFrame) -> di
             traced=median.filter("traced").median(),
             calls=of_each,
         )
-        .filter(pl.col("calls") >= CALIBRATING_CALLS)
+        .filter(pl.col("calls") >= MEASURING_CALLS)
         .drop("calls")
         .iter_rows()
         if untraced and traced
     }
-    return {**found, **calibration_factors(submodules)}
+    return {**found, **overhead_ratios(submodules)}

@@ -9,7 +9,7 @@ import polars as pl
 
 from profiler.analysis.comparison.codes import ComparisonNote, RunTrait, Side
 from profiler.analysis.comparison.measure import Measurement
-from profiler.analysis.notes import Note
+from profiler.notes import Note
 from profiler.trace.manifest_fields import stated
 
 __all__ = ["notes_on"]
@@ -24,13 +24,13 @@ _Of = Callable[[Measurement], Any]
 
 
 def notes_on(
-    base: _Side, new: _Side, calibrated: Sequence[str], within_noise: Sequence[str]
+    base: _Side, new: _Side, corrected: Sequence[str], within_noise: Sequence[str]
 ) -> Iterator[Note]:
-    """`calibrated` are the submodules whose traced calls are scaled
+    """`corrected` are the submodules whose traced calls are scaled
     to untraced ones, `within_noise` those where some run cannot tell the cost of tracing."""
     yield from _same(base, new)
     yield from _repetition(base, new)
-    yield from _tracing(base, new, calibrated, within_noise)
+    yield from _tracing(base, new, corrected, within_noise)
     yield from _asynchronous(base, new)
     identity: tuple[tuple[RunTrait, _Of], ...] = (
         (RunTrait.PIPELINE, lambda run: run.info.pipeline),
@@ -66,15 +66,15 @@ def _repetition(base: _Side, new: _Side) -> Iterator[Note]:
 
 
 def _tracing(
-    base: _Side, new: _Side, calibrated: Sequence[str], within_noise: Sequence[str]
+    base: _Side, new: _Side, corrected: Sequence[str], within_noise: Sequence[str]
 ) -> Iterator[Note]:
-    if calibrated:
-        yield Note.of(ComparisonNote.CALIBRATED, submodules=tuple(calibrated))
+    if corrected:
+        yield Note.of(ComparisonNote.CORRECTED, submodules=tuple(corrected))
     if within_noise:
         yield Note.of(ComparisonNote.COST_WITHIN_NOISE, submodules=tuple(within_noise))
     traced = [_traced(side) for side in (base, new)]
     names = [*dict.fromkeys([*traced[0], *traced[1]])]
-    raw = [name for name in names if name not in (*calibrated, *within_noise)]
+    raw = [name for name in names if name not in (*corrected, *within_noise)]
     for at, side in enumerate(Side):
         alone = [name for name in raw if traced[at].get(name, 0) and traced[1 - at].get(name) == 0]
         if alone:
@@ -100,8 +100,8 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[Note]:
         late: dict[str, None] = {}
         for run in side:
             traced = run.calls.filter("traced").group_by("submodule", maintain_order=True)
-            sums = traced.agg(pl.col("busy_ns", "value_ns").sum())
-            rows = sums.filter(pl.col("busy_ns") > _LATE * pl.col("value_ns"))
+            sums = traced.agg(pl.col("total_ns", "value_ns").sum())
+            rows = sums.filter(pl.col("total_ns") > _LATE * pl.col("value_ns"))
             late |= dict.fromkeys(rows["submodule"])
         if late:
             yield Note.of(ComparisonNote.ASYNCHRONOUS, submodules=tuple(late), side=name)

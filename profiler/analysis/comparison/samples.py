@@ -28,7 +28,7 @@ SAMPLE = pl.Schema(
     }
 )
 
-PARTS = ("denoise.step.host", "denoise.step.idle")  # of steps
+PARTS = tuple(f"denoise.step.{part}" for part in ("host", "idle", "between"))  # of steps
 
 _AT = ("pipeline", "step")
 _OF = ("submodule", *_AT)
@@ -36,19 +36,19 @@ _STAGE = pl.col("stage").first()
 
 
 def samples_of(
-    measured: Measurement, calibrated: Collection[str], modules: pl.DataFrame
+    measured: Measurement, corrected: Collection[str], modules: pl.DataFrame
 ) -> pl.DataFrame:
     """The samples of one run (`SAMPLE`).
 
-    Times of traced calls of the `calibrated` submodules are scaled to untraced ones. `modules` says
+    Times of traced calls of the `corrected` submodules are scaled to untraced ones. `modules` says
     under which name a module of this run is compared: columns `submodule`, `role`, `module`, `as`
     and `level`, any number of rows a module.
     """
-    calls = _with_excess(measured, calibrated)
+    calls = _with_excess(measured, corrected)
     frames = [
         *_span_samples(measured.spans, calls),
         *_call_samples(calls),
-        *_work_samples(measured, calls, calibrated, modules),
+        *_work_samples(measured, calls, corrected, modules),
     ]
     return pl.concat([_complete(frame) for frame in frames])
 
@@ -60,9 +60,9 @@ def _complete(frame: pl.DataFrame) -> pl.DataFrame:
     return frame.select(pl.col(name).cast(dtype) for name, dtype in SAMPLE.items())
 
 
-def _with_excess(measured: Measurement, calibrated: Collection[str]) -> pl.DataFrame:
+def _with_excess(measured: Measurement, corrected: Collection[str]) -> pl.DataFrame:
     """The calls with `factor`, and `excess_ns` that tracing them cost by it."""
-    factors = {name: measured.calibration.get(name, 1.0) for name in calibrated}
+    factors = {name: measured.overhead_ratio.get(name, 1.0) for name in corrected}
     known = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
     return measured.calls.with_columns(
         factor=pl.when("traced").then(known).otherwise(1.0)
@@ -121,36 +121,36 @@ def _call_samples(calls: pl.DataFrame) -> list[pl.DataFrame]:
 
 
 def _work_samples(
-    measured: Measurement, calls: pl.DataFrame, calibrated: Collection[str], modules: pl.DataFrame
+    measured: Measurement, calls: pl.DataFrame, corrected: Collection[str], modules: pl.DataFrame
 ) -> list[pl.DataFrame]:
     """Busy time, roles and modules of the samples with traced calls.
 
     Where some calls of a sample were not traced they are taken to be like those that were.
     """
-    factors = {name: measured.calibration.get(name, 1.0) for name in calibrated}
+    factors = {name: measured.overhead_ratio.get(name, 1.0) for name in corrected}
     known = pl.col("submodule").replace_strict(factors, default=1.0, return_dtype=pl.Float64)
     traced = (
         calls.group_by(*_OF)
         .agg(
             pl.col("first").any(),
             _STAGE,
-            busy_ns=pl.col("busy_ns").sum(),
+            total_ns=pl.col("total_ns").sum(),
             scale=pl.len() / pl.col("traced").sum(),
             traced=pl.col("traced").sum(),
         )
         .filter(pl.col("traced") > 0)
         .with_columns(scale=pl.col("scale") * known)
     )
-    busy = traced.filter(pl.col("busy_ns").sum().over("submodule") > 0).with_columns(
+    busy = traced.filter(pl.col("total_ns").sum().over("submodule") > 0).with_columns(
         level=pl.lit("busy"),
         metric=pl.format("submodule.{}.busy", "submodule"),
-        value_ns=pl.col("busy_ns") * pl.col("scale"),
+        value_ns=pl.col("total_ns") * pl.col("scale"),
     )
-    roles = measured.work.group_by("role", *_OF).agg(pl.col("busy_ns").sum())
+    roles = measured.work.group_by("role", *_OF).agg(pl.col("total_ns").sum())
     by_module = (
         measured.work.join(modules, on=["submodule", "role", "module"])
         .group_by("role", "as", "level", *_OF)
-        .agg(pl.col("busy_ns").sum())
+        .agg(pl.col("total_ns").sum())
         .rename({"as": "module"})
     )
     return [
@@ -169,4 +169,4 @@ def _filled(work: pl.DataFrame, of: list[str], traced: pl.DataFrame) -> pl.DataF
     samples = traced.select(*_OF, "first", "stage", "scale")
     every = work.select("submodule", *of).unique().join(samples, on="submodule")
     joined = every.join(work, on=[*_OF, *of], how="left", nulls_equal=True)
-    return joined.with_columns(value_ns=pl.col("busy_ns").fill_null(0) * pl.col("scale"))
+    return joined.with_columns(value_ns=pl.col("total_ns").fill_null(0) * pl.col("scale"))

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from profiler.analysis.notes import NoteCode
+from profiler.notes import NoteCode
 
 __all__ = [
     "GuidanceEvidence",
     "GuidanceKind",
-    "InvariantEvidence",
-    "InvariantKind",
     "OutlierCause",
     "Over",
     "PartLevel",
+    "RedundancyEvidence",
+    "RedundancyKind",
 ]
 
 
@@ -56,7 +56,7 @@ class GuidanceEvidence(NoteCode):
     GUESSED_HALF = "guessed_half"
 
 
-class InvariantKind(StrEnum):
+class RedundancyKind(StrEnum):
     """What computes the same again."""
 
     CONDITIONING = "conditioning"
@@ -77,7 +77,7 @@ class Over(StrEnum):
     AHEAD_AND_BRANCHES = "known_ahead_and_branches"
 
 
-class InvariantEvidence(NoteCode):
+class RedundancyEvidence(NoteCode):
     """What speaks for it."""
 
     PATH = "path"

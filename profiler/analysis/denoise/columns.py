@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.axis_columns import ON_AXIS
 from profiler.analysis.denoise.codes import (
     GuidanceEvidence,
     GuidanceKind,
-    InvariantEvidence,
-    InvariantKind,
     OutlierCause,
     Over,
     PartLevel,
+    RedundancyEvidence,
+    RedundancyKind,
 )
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, Column, column_of
 
-__all__ = ["GUIDANCE", "INVARIANTS", "STEP_OPERATORS", "STEP_OUTLIERS", "STEP_TIMES"]
+__all__ = ["GUIDANCE", "REDUNDANT_WORK", "STEP_OPERATORS", "STEP_OUTLIERS", "STEP_TIMES"]
 
 _TEXT, _FLAG = pl.String(), pl.Boolean()
 _INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
@@ -44,14 +45,8 @@ _PART: tuple[Column, ...] = (
     Column("role", _TEXT, "", "role, where the level is by role", True, importance=DATA_ONLY),
 )
 _STEP: tuple[Column, ...] = (
-    Column(
-        "pipeline",
-        _INT32,
-        "",
-        "number of the pipeline call in the run, from 0",
-        label="pipeline call",
-    ),
-    Column("step", _INT32, "", "denoising step from the scheduler", kind="step"),
+    column_of(ON_AXIS, "pipeline"),
+    column_of(ON_AXIS, "step"),
 )
 
 STEP_OPERATORS: tuple[Column, ...] = (
@@ -99,7 +94,7 @@ STEP_OPERATORS: tuple[Column, ...] = (
         importance=8,
     ),
     Column(
-        "invariant",
+        "hoistable",
         _FLAG,
         "",
         "whether its inputs do not change from step to step",
@@ -111,13 +106,13 @@ STEP_TIMES: tuple[Column, ...] = (
     *_PART,
     *_STEP,
     Column("commands", _INT64, "", "its commands in the step; of a step its calls"),
-    Column("busy_ns", _INT64, "ns", "sum of their durations; of a step its wall time"),
+    Column("total_ns", _INT64, "ns", "sum of their durations; of a step its wall time"),
 )
 
 STEP_OUTLIERS: tuple[Column, ...] = (
     *_PART,
     *_STEP,
-    Column("busy_ns", _INT64, "ns", "its time in the step", label="time", importance=2),
+    Column("total_ns", _INT64, "ns", "its time in the step", label="time", importance=2),
     Column(
         "excess_ns",
         _INT64,
@@ -172,24 +167,31 @@ GUIDANCE: tuple[Column, ...] = (
     Column("branch", _TEXT, "", "branch of these calls", importance=1),
     Column("calls", _INT64, "", "calls that it costs, or takes part in", importance=2),
     Column(
-        "wall_ns",
+        "elapsed_ns",
         _INT64,
         "ns",
-        "sum of the durations of what it costs: of calls of its own all, of batched calls what "
-        "half the batch would save",
+        "sum of elapsed_ns of what it costs: of calls of its own all, of batched calls what half "
+        "the batch would save",
         label="costs",
     ),
-    Column("busy_ns", _INT64, "ns", "device time of it", label="device time", importance=3),
     Column(
-        "calibrated_ns",
+        "busy_ns",
         _INT64,
         "ns",
-        "wall_ns, traced calls * calibration",
+        "device time of it: the union, of batched calls half's part",
+        label="device time",
+        importance=3,
+    ),
+    Column(
+        "corrected_ns",
+        _INT64,
+        "ns",
+        "elapsed_ns, traced calls * overhead_ratio",
         True,
         label="untraced",
         importance=4,
     ),
-    Column("share", _REAL, "ratio", "wall_ns / end-to-end time", True, kind="share"),
+    Column("share", _REAL, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
     Column("estimated", _FLAG, "", "whether what half a batch takes is an estimate"),
     Column(
         "evidence",
@@ -201,7 +203,7 @@ GUIDANCE: tuple[Column, ...] = (
     ),
 )
 
-INVARIANTS: tuple[Column, ...] = (
+REDUNDANT_WORK: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule of the operators", importance=2),
     Column("layer", _TEXT, "", "their layer, numbers of blocks as *", kind="layer"),
     Column(
@@ -215,9 +217,9 @@ INVARIANTS: tuple[Column, ...] = (
         "rule",
         _TEXT,
         "",
-        "what they are: " + ", ".join(InvariantKind),
+        "what they are: " + ", ".join(RedundancyKind),
         label="what",
-        codes=InvariantKind,
+        codes=RedundancyKind,
     ),
     Column(
         "same_over",
@@ -229,8 +231,8 @@ INVARIANTS: tuple[Column, ...] = (
     ),
     Column("layers", _INT64, "", "operators that the row stands for", importance=DATA_ONLY),
     Column("calls", _INT64, "", "calls in which they ran", importance=3),
-    Column("needed", _INT64, "", "calls in which they would have to run", importance=4),
-    Column("busy_ns", _INT64, "ns", "their device time", importance=3),
+    Column("minimum_executions", _INT64, "", "calls in which they would have to run", importance=4),
+    Column("total_ns", _INT64, "ns", "their device time", importance=3),
     Column("saved_ns", _INT64, "ns", "hoisting saves: median execution * those not needed"),
     Column(
         "estimated",
@@ -245,6 +247,6 @@ INVARIANTS: tuple[Column, ...] = (
         "",
         "what speaks for it, a JSON list of notes",
         importance=15,
-        codes=InvariantEvidence,
+        codes=RedundancyEvidence,
     ),
 )

@@ -16,8 +16,8 @@ import polars as pl
 from profiler.analysis.denoise.codes import GuidanceEvidence, GuidanceKind
 from profiler.analysis.denoise.columns import GUIDANCE
 from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
-from profiler.analysis.notes import Note, notes_text
 from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.notes import Note, notes_text
 from profiler.table.columns import schema
 
 __all__ = ["guidance_table"]
@@ -27,48 +27,47 @@ _WHOLE = {
     "negative_prompt": GuidanceKind.NEGATIVE_PROMPT,
     "skip_layers": GuidanceKind.SKIP_LAYERS,
 }
-_TIMES = ("wall_ns", "busy_ns", "calibrated_ns")
+_TIMES = ("elapsed_ns", "busy_ns", "corrected_ns")
 
 
 def guidance_table(
     inputs: pl.DataFrame,
     calls: pl.DataFrame,
+    branches: pl.DataFrame,
     kinds: pl.DataFrame,
     profiles: Mapping[str, DeviceProfile],
-    calibration: pl.DataFrame,
+    overhead_ratio: pl.DataFrame,
     end_to_end_ns: int,
 ) -> pl.DataFrame:
     """One row a submodule and branch that guidance adds (`columns.GUIDANCE`), longest first of
     each.
 
-    `inputs` are calls with the shapes of their inputs, `calls` is the call table, `kinds` the table
-    of the kinds of its commands, `profiles` are those of devices by name, `calibration` has the
-    columns `submodule` and `calibration`.
+    `inputs` are calls with the shapes of their inputs, `calls` and `branches` the tables of that
+    name, `kinds` the table of the kinds of its commands, `profiles` are those of devices by name,
+    `overhead_ratio` has the columns `submodule` and `overhead_ratio`.
     """
 
     def half(submodule: str, factor: float) -> HalfBatch:
         return half_batch(inputs, calls, kinds, profiles, submodule, factor)
 
-    factor = pl.when(pl.col("ops_traced")).then(pl.col("calibration")).otherwise(1.0)
-    known = calls.join(calibration, on="submodule", how="left").with_columns(
-        wall_ns=pl.col("duration_ns").cast(pl.Float64),
-        busy_ns=pl.col("busy_ns").cast(pl.Float64),
-        calibrated_ns=pl.col("duration_ns") * factor,
+    factor = pl.when(pl.col("ops_traced")).then(pl.col("overhead_ratio")).otherwise(1.0)
+    known = calls.join(overhead_ratio, on="submodule", how="left").with_columns(
+        corrected_ns=pl.col("elapsed_ns") * factor,
     )
     rows = [
         row
         for (submodule,), some in known.group_by("submodule", maintain_order=True)
-        for row in _rows(str(submodule), some, half)
+        for row in _rows(str(submodule), some, branches, half)
     ]
     table = pl.DataFrame(rows, schema=_ROW, orient="row").with_columns(
-        share=pl.col("wall_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
+        share=pl.col("elapsed_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
         order=pl.col("what").replace_strict(
             {kind.value: number for number, kind in enumerate(GuidanceKind)}, return_dtype=pl.Int64
         ),
     )
-    table = table.sort("order", "wall_ns", descending=[False, True], maintain_order=True)
+    table = table.sort("order", "elapsed_ns", descending=[False, True], maintain_order=True)
     rounded = table.with_columns(pl.col(*_TIMES).round()).with_columns(
-        pl.col("calibrated_ns").cast(pl.Int64, strict=False)  # a foreign factor may be anything
+        pl.col("corrected_ns").cast(pl.Int64, strict=False)  # a foreign factor may be anything
     )
     return rounded.select(pl.col(n).cast(t) for n, t in schema(GUIDANCE).items())
 
@@ -79,9 +78,9 @@ _ROW = pl.Schema(
         "submodule": pl.String(),
         "branch": pl.String(),
         "calls": pl.Int64(),
-        "wall_ns": pl.Float64(),
+        "elapsed_ns": pl.Float64(),
         "busy_ns": pl.Float64(),
-        "calibrated_ns": pl.Float64(),
+        "corrected_ns": pl.Float64(),
         "estimated": pl.Boolean(),
         "evidence": pl.String(),
     }
@@ -89,33 +88,45 @@ _ROW = pl.Schema(
 
 
 def _rows(
-    submodule: str, calls: pl.DataFrame, half: Callable[[str, float], HalfBatch]
+    submodule: str,
+    calls: pl.DataFrame,
+    branches: pl.DataFrame,
+    half: Callable[[str, float], HalfBatch],
 ) -> Iterator[tuple[object, ...]]:
     """What each branch of a submodule's calls costs."""
     for branch, what in _WHOLE.items():
         some = calls.filter(pl.col("branch") == branch)
         if len(some):
-            sums = (_sum(some[name]) for name in _TIMES)
+            sums = _times(some, branches)
             evidence = Note.of(GuidanceEvidence.OWN_CALLS, branch=branch)
             yield what.value, submodule, branch, len(some), *sums, False, notes_text([evidence])
     batched = calls.filter(pl.col("branch") == BATCHED)
     if not len(batched):
         return
-    factor = calls["calibration"].first()
+    factor = calls["overhead_ratio"].first()
     recorded = half(submodule, 1.0)
-    calibrated = half(submodule, factor) if isinstance(factor, float) else recorded
-    leaves = (recorded.wall, recorded.busy, calibrated.wall)
+    corrected = half(submodule, factor) if isinstance(factor, float) else recorded
+    leaves = (recorded.wall, recorded.busy, corrected.wall)
     costs = (
-        _sum(batched[name], 1 - ratio.value) for name, ratio in zip(_TIMES, leaves, strict=True)
+        None if time is None else time * (1 - ratio.value)
+        for time, ratio in zip(_times(batched, branches), leaves, strict=True)
     )
     estimated = not recorded.measured
     row = (GuidanceKind.CLASSIFIER_FREE.value, submodule, BATCHED, len(batched), *costs)
-    yield *row, estimated, notes_text([_evidence(calibrated)])
+    yield *row, estimated, notes_text([_evidence(corrected)])
 
 
-def _sum(values: pl.Series, factor: float = 1.0) -> float | None:
-    """`factor` of the sum, None where a value is not known."""
-    return None if values.null_count() else float(values.sum()) * factor
+def _times(calls: pl.DataFrame, branches: pl.DataFrame) -> tuple[float | None, ...]:
+    """`_TIMES` of the calls of a branch; None where a value is not known."""
+    row = calls.row(0, named=True)
+    same = (pl.col(name) == row[name] for name in ("submodule", "branch"))
+    busy = branches.filter(*same)["busy_ns"].sum()
+    return _sum(calls["elapsed_ns"]), float(busy), _sum(calls["corrected_ns"])
+
+
+def _sum(values: pl.Series) -> float | None:
+    """The sum, None where a value is not known."""
+    return None if values.null_count() else float(values.sum())
 
 
 def _evidence(half: HalfBatch) -> Note:

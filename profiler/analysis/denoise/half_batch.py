@@ -58,19 +58,19 @@ def half_batch(
     kinds: pl.DataFrame,
     profiles: Mapping[str, DeviceProfile],
     submodule: str,
-    calibration: float,
+    overhead_ratio: float,
 ) -> HalfBatch:
     """Half of the batched calls of `submodule`.
 
     `inputs` are calls with the shapes of their inputs, `calls` is the call table, `kinds` the table
-    of the kinds of its commands, `profiles` are those of devices by name; `calibration` is the
+    of the kinds of its commands, `profiles` are those of devices by name; `overhead_ratio` is the
     submodule's untraced over traced time, 1 to take times as recorded.
     """
     steady = calls.filter((pl.col("submodule") == submodule) & ~pl.col("first"))
     batched, single = (steady.filter(pl.col("branch") == name) for name in (BATCHED, "cond"))
     if min(len(batched), len(single)) >= _ENOUGH:
-        factor = pl.when("ops_traced").then(calibration).otherwise(1.0)
-        wall = _measured(batched, single, pl.col("duration_ns") * factor)
+        factor = pl.when("ops_traced").then(overhead_ratio).otherwise(1.0)
+        wall = _measured(batched, single, pl.col("elapsed_ns") * factor)
         busy = _measured(batched, single, pl.col("busy_ns")) or wall
         if wall is not None and busy is not None:
             return HalfBatch(wall, busy, measured=len(single))
@@ -82,7 +82,7 @@ def half_batch(
         & (pl.col("branch").cast(pl.String) == BATCHED)
     )
     batch = _batch_size(rows)
-    wall, busy = _halved(costs, batch, calibration), _halved(costs.on_device, batch, 1.0)
+    wall, busy = _halved(costs, batch, overhead_ratio), _halved(costs.on_device, batch, 1.0)
     return HalfBatch(wall, busy, from_operators=True)
 
 
@@ -104,7 +104,7 @@ def _batch_size(calls: pl.DataFrame) -> int:
     return max(even, key=lambda size: (even[size], -size), default=2)
 
 
-def _halved(costs: CallCosts, batch: int, calibration: float) -> Ratio:
+def _halved(costs: CallCosts, batch: int, overhead_ratio: float) -> Ratio:
     dims = {
         tensor.dims[1]
         for kind in costs.kinds
@@ -123,7 +123,7 @@ def _halved(costs: CallCosts, batch: int, calibration: float) -> Ratio:
         half = sum((t.nbytes or 0) / (2 if _of_batch(t, batch, dims) else 1) for t in kind.tensors)
         return replace(_CHANGED, nbytes=half / whole) if whole else _CHANGED
 
-    return costs.ratio(scale, calibration, outside=0.5)
+    return costs.ratio(scale, overhead_ratio, outside=0.5)
 
 
 def _of_batch(tensor: Tensor, batch: int, dims: set[int]) -> bool:

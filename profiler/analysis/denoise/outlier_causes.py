@@ -17,13 +17,12 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, ends, positions
-from profiler.analysis.batches import Codes, Times, order_by
 from profiler.analysis.call_kinds import rows_by_call
 from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.denoise.columns import STEP_OUTLIERS
 from profiler.analysis.denoise.step_matrix import StepMatrix
 from profiler.analysis.denoise.trends import medians
-from profiler.analysis.kinds import Kinds
+from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.waiting.busy_tracks import (
     BusySource,
     BusyTracks,
@@ -33,6 +32,7 @@ from profiler.analysis.waiting.busy_tracks import (
     merged,
     places,
 )
+from profiler.table.batches import Codes, Times, order_by
 from profiler.table.columns import empty, schema
 from profiler.table.run import Run
 
@@ -89,7 +89,7 @@ def outlier_table(
     found = pl.concat(
         [matrix.parts[row], matrix.steps.select("pipeline", "step")[column]], how="horizontal"
     ).with_columns(
-        busy_ns=pl.Series(matrix.time[row, column]),
+        total_ns=pl.Series(matrix.time[row, column]),
         excess_ns=pl.Series(np.rint(excess[row, column])),
         **{
             name: pl.Series([getattr(cause, name) for cause in causes], dtype=dtype)

@@ -16,13 +16,13 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import positions
-from profiler.analysis.batches import Codes, Times
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.codes import PartLevel
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_TIMES
 from profiler.analysis.denoise.trends import Reals, medians, outlying, slopes, spreads, warm_up
-from profiler.analysis.kinds import Kinds
+from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.pipelines import PipelineCalls, step_keys
+from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
 
 __all__ = ["StepMatrix", "step_matrix"]
@@ -56,8 +56,8 @@ class StepMatrix:
     part_of_kind: Codes
     step_of_call: Codes
 
-    def table(self, invariant: _Flags) -> pl.DataFrame:
-        """One row a part (`columns.STEP_OPERATORS`); `invariant` says of each kind whether its
+    def table(self, hoistable: _Flags) -> pl.DataFrame:
+        """One row a part (`columns.STEP_OPERATORS`); `hoistable` says of each kind whether its
         inputs do not change from step to step."""
         median = medians(self.usual)
         beyond = np.nan_to_num(self.time - median[:, None])
@@ -77,7 +77,7 @@ class StepMatrix:
             drift_high_ns=_real(np.rint(trend.high)),
             outliers=self.outlier.sum(axis=1),
             outlier_ns=_whole(np.where(self.outlier, beyond, 0).sum(axis=1)),
-            invariant=pl.Series(self._all_kinds(invariant)),
+            hoistable=pl.Series(self._all_kinds(hoistable)),
         )
         order = {"step": 0, "submodule": 1}
         rank = pl.col("level").replace_strict(order, default=2, return_dtype=pl.Int64)
@@ -93,7 +93,7 @@ class StepMatrix:
         found = pl.concat(
             [self.parts[row], self.steps.select("pipeline", "step")[column]], how="horizontal"
         ).with_columns(
-            commands=_whole(self.commands[row, column]), busy_ns=_whole(self.time[row, column])
+            commands=_whole(self.commands[row, column]), total_ns=_whole(self.time[row, column])
         )
         return found.select(pl.col(n).cast(t) for n, t in schema(STEP_TIMES).items())
 
@@ -139,7 +139,7 @@ def step_matrix(
         commands[1 + number] = commands[inside].sum(axis=0)
         time[np.ix_(rows, ~known)] = commands[np.ix_(rows, ~known)] = np.nan
     time[commands == 0] = commands[commands == 0] = np.nan
-    time[0], commands[0] = steps["duration_ns"].to_numpy(), steps["calls"].to_numpy()
+    time[0], commands[0] = steps["elapsed_ns"].to_numpy(), steps["calls"].to_numpy()
     return _judged(parts, steps, time, commands, part_of_kind, step_of_call)
 
 

@@ -8,19 +8,19 @@ import polars as pl
 from profiler.analysis.accounting.tables import accounting
 from profiler.analysis.denoise.columns import (
     GUIDANCE,
-    INVARIANTS,
+    REDUNDANT_WORK,
     STEP_OPERATORS,
     STEP_OUTLIERS,
     STEP_TIMES,
 )
 from profiler.analysis.denoise.guidance import guidance_table
-from profiler.analysis.denoise.invariants import Invariants, find_invariants
 from profiler.analysis.denoise.outlier_causes import outlier_table
+from profiler.analysis.denoise.redundant_work import RedundantWork, find_redundant_work
 from profiler.analysis.denoise.step_matrix import StepMatrix, step_matrix
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.roles.tables import kind_roles
 from profiler.analysis.roofline.tables import profiles
-from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.table import Table
 
 __all__ = ["TABLES"]
 
@@ -32,8 +32,8 @@ def _matrix(of: Inputs) -> StepMatrix:
 
 
 @shared
-def _invariants(of: Inputs) -> Invariants:
-    return find_invariants(
+def _redundant_work(of: Inputs) -> RedundantWork:
+    return find_redundant_work(
         of.calls,
         of.kinds,
         kind_roles(of),
@@ -53,9 +53,10 @@ def _guidance(of: Inputs) -> pl.DataFrame:
     return guidance_table(
         of.calls,
         of.table("calls"),
+        of.table("branches"),
         of.kinds.table,
         profiles(of),
-        of.table("submodules").select("submodule", "calibration"),
+        of.table("submodules").select("submodule", "overhead_ratio"),
         accounting(of).end_to_end_ns,
     )
 
@@ -66,7 +67,7 @@ TABLES = (
         row="one part of the steps, and how it changes over them",
         section="time",
         columns=STEP_OPERATORS,
-        make=lambda of: _matrix(of).table(_invariants(of).over_steps),
+        make=lambda of: _matrix(of).table(_redundant_work(of).over_steps),
         title="What changes from step to step",
         about="Parts are whole steps, submodules, and their operators (or blocks and roles, where "
         "those are more than 500), each longest first. [steps.md](steps.md) says how warm-up, "
@@ -82,14 +83,6 @@ TABLES = (
         title="Operators by step",
         about="The step matrix: a row for each step in which the part was traced and ran.",
         reads=("steps",),
-        figure=FigureSpec(
-            "heat",
-            {
-                "x": ("pipeline", "step"),
-                "y": ("submodule", "layer", "role"),
-                "value": ("busy_ns",),
-            },
-        ),
     ),
     Table(
         name="step_outliers",
@@ -114,14 +107,14 @@ TABLES = (
         title="What guidance costs",
         about="What classifier-free guidance, the negative prompt and skip-layer guidance cost, "
         "submodule by submodule. [steps.md](steps.md) says more.",
-        reads=("calls", "submodules"),
+        reads=("branches", "calls", "submodules"),
     ),
     Table(
-        name="invariants",
+        name="redundant_work",
         row="one group of operators that is computed again",
         section="guidance",
-        columns=INVARIANTS,
-        make=lambda of: _invariants(of).table,
+        columns=REDUNDANT_WORK,
+        make=lambda of: _redundant_work(of).table,
         title="Computed again",
         about="What hoisting them would save, most first. [steps.md](steps.md#computed-again) has "
         "the rules.",

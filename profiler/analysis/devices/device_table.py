@@ -8,41 +8,56 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, ends, text_codes
-from profiler.analysis.batches import Codes, Times, counts
+from profiler.analysis.arrays import CommandArrays, positions, text_codes
+from profiler.analysis.axis import Axis
+from profiler.analysis.device_spans import extent
 from profiler.analysis.devices.columns import DEVICES
-from profiler.analysis.intervals import union_by
+from profiler.analysis.waiting.coverage import InOrder, covered_before
 from profiler.events import CATEGORIES
+from profiler.table.batches import Codes, Times, counts
 from profiler.table.columns import schema
+from profiler.table.intervals import union_by
+from profiler.table.run import Run
+from profiler.table.tiles.launches import device_work
+from profiler.table.tiles.of_run import RunTiles
 from profiler.trace.manifest_fields import Device
 
 __all__ = ["device_table"]
+
+_IDLE = ("idle_ns", "utilization", "idle_share")
 
 
 def device_table(
     calls: pl.DataFrame,
     commands: CommandArrays,
+    run: Run,
+    axis: Axis,
     known: Mapping[str, Device],
     weights: Mapping[str, int],
 ) -> pl.DataFrame:
     """One row a device that has calls or commands (`DEVICES`), by name.
 
-    `known` is `RunInfo.devices`, `weights` are bytes by device (`device_weights`). Commands on no
-    device are left out. How idle a device was is known where it executed something but host work,
-    and every call placed there (of a device without any: every call) was traced: else `idle_ns`
-    and `utilization` are null.
+    `axis` is that of the whole `run`, `known` is `RunInfo.devices`, `weights` are bytes by device
+    (`device_weights`). Commands on no device are left out. How idle a device was is known where it
+    executed something but host work, and every call placed there (of a device without any: every
+    call) was traced: else `idle_ns` and `utilization` are null.
     """
     codes, placed = text_codes(calls["device"])
     names = sorted({*commands.devices, *placed})
     groups = len(names)
     call_device = _renumbered(codes, placed, names)
     device = _renumbered(commands.device, commands.devices, names)
-    call_start, call_end = calls["start_ns"].to_numpy(), ends(calls)
+    tiles = calls.select("call").join(run.tiles.calls, on="call", maintain_order="left")
+    place = {name: number for number, name in enumerate(names)}
+    of_tile = np.array([place.get(name, -1) for name in tiles["tile_device"]], dtype=np.int32)
+    call_start, call_end = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
     by_category = _by_category(commands, device, groups)
-    of_commands = _extent(commands.start, commands.end, device, groups)
-    of_calls = _extent(call_start, call_end, call_device, groups)
+    of_commands = extent(commands.start, commands.end, device, groups)
+    of_calls = extent(call_start, call_end, of_tile, groups)
     span = np.maximum(of_commands[1], of_calls[1]) - np.minimum(of_commands[0], of_calls[0])
     busy = _busy(commands, device, groups)
+    first = np.minimum(of_commands[0], of_calls[0])
+    lost = _unrecorded(run.tiles, names, first, first + span)
     known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
     table = pl.DataFrame(
         {
@@ -50,19 +65,68 @@ def device_table(
             "hardware": [known[name].hardware or None if name in known else None for name in names],
             "calls": np.bincount(call_device, minlength=groups),
             "commands": counts(device, groups),
-            "calls_ns": union_by(call_start, call_end, call_device, groups),
+            "calls_ns": union_by(call_start, call_end, of_tile, groups),
             "busy_ns": busy,
             **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
             "span_ns": span,
-            "idle_ns": span - busy,
-            "utilization": busy / np.maximum(span, 1),
+            "idle_ns": span - busy - lost,
+            "unrecorded_ns": lost,
+            "carried_over_ns": _carried_over(run.tiles, names),
+            "utilization": busy / np.maximum(span - lost, 1),
+            "idle_share": _idle_shares(axis, commands, device, of_commands, busy),
+            "calls_share": _call_shares(axis, run, calls, call_device, groups),
             "weight_bytes": pl.Series([weights.get(name) for name in names], dtype=pl.Int64),
         },
     )
-    idle = [
-        pl.when(pl.Series(known_idle)).then(name).alias(name) for name in ("idle_ns", "utilization")
-    ]
+    idle = [pl.when(pl.Series(known_idle)).then(name).alias(name) for name in _IDLE]
     return table.with_columns(idle).select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
+
+
+def _idle_shares(
+    axis: Axis, commands: CommandArrays, device: Codes, extent: tuple[Times, Times], busy: Times
+) -> list[float | None]:
+    """The share of the end-to-end time in which nothing ran on each device: what ran within it is
+    `busy`, where the `extent` of its commands is."""
+    counted = axis.counted
+    total, moments = counted.length, np.stack((counted.start, counted.end), axis=1).ravel()
+    if not total:
+        return [None] * len(busy)
+    found: list[float | None] = []
+    for number, (first, last, ran) in enumerate(zip(*extent, busy, strict=True)):
+        inside = int(ran)
+        if inside and not (len(counted) == 1 and moments[0] <= first and last <= moments[1]):
+            works = device_work(commands.category) & (device == number)
+            covered = covered_before(InOrder.of(commands.start, commands.end, works), moments)
+            inside = int((covered[1::2] - covered[::2]).sum())
+        found.append((total - inside) / total)
+    return found
+
+
+def _call_shares(
+    axis: Axis, run: Run, calls: pl.DataFrame, call_device: Codes, groups: int
+) -> list[float | None]:
+    """The share of the end-to-end time that the tiles of each device's calls take."""
+    rows = positions(calls["call"].to_numpy(), run.calls["call"].to_numpy())
+    total = axis.counted.length
+    return [
+        axis.taken(rows[call_device == number], told=False) / total if total else None
+        for number in range(groups)
+    ]
+
+
+def _unrecorded(tiles: RunTiles, names: list[str], first: Times, last: Times) -> Times:
+    """How long nothing was recorded of each device though work waited for it, int64 [groups]."""
+    found = np.zeros(len(names), dtype=np.int64)
+    for number, name in enumerate(names):
+        if name in tiles.unrecorded_on:
+            own = slice(number, number + 1)
+            found[own] = tiles.unrecorded_on[name].within(first[own], last[own])
+    return found
+
+
+def _carried_over(tiles: RunTiles, names: list[str]) -> list[int]:
+    found = dict(tiles.devices.select("device", "carried_over_ns").iter_rows())
+    return [found.get(name, 0) for name in names]
 
 
 def _renumbered(codes: Codes, of: list[str] | tuple[str, ...], names: list[str]) -> Codes:
@@ -80,7 +144,7 @@ def _by_category(commands: CommandArrays, device: Codes, groups: int) -> Times:
 
 
 def _busy(commands: CommandArrays, device: Codes, groups: int) -> Times:
-    working = np.where(commands.category == HOST, np.int32(-1), device)
+    working = np.where(device_work(commands.category), device, np.int32(-1))
     return union_by(commands.start, commands.end, working, groups)
 
 
@@ -92,15 +156,3 @@ def _has_untraced(
     placed = np.bincount(call_device, minlength=groups) > 0
     here = np.bincount(call_device[untraced], minlength=groups) > 0
     return np.where(placed, here, untraced.any())
-
-
-def _extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, Times]:
-    """First start and last end of each group; codes below 0 are of none."""
-    first = np.full(groups, np.iinfo(np.int64).max)
-    last = np.full(groups, np.iinfo(np.int64).min)
-    frame = pl.DataFrame({"code": codes, "start": start, "end": end})
-    found = frame.group_by("code").agg(pl.col("start").min(), pl.col("end").max())
-    found = found.filter(pl.col("code") >= 0)
-    first[found["code"].to_numpy()] = found["start"].to_numpy()
-    last[found["code"].to_numpy()] = found["end"].to_numpy()
-    return first, last

@@ -8,8 +8,7 @@ from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.devices.device_table import device_table
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.memory.weights import device_weights
-from profiler.analysis.table import FigureSpec, Table
-from profiler.events import CATEGORIES
+from profiler.analysis.table import Table
 
 __all__ = ["TABLES"]
 
@@ -17,7 +16,7 @@ __all__ = ["TABLES"]
 def _devices(of: Inputs) -> pl.DataFrame:
     info = of.run.info
     weights = device_weights(info.submodules, info.devices)
-    return device_table(of.calls, of.commands, info.devices, weights)
+    return device_table(of.calls, of.commands, of.run, of.axis, info.devices, weights)
 
 
 TABLES = (
@@ -29,8 +28,5 @@ TABLES = (
         make=_devices,
         title="Devices",
         about="There is one for each device that has calls or commands, by name.",
-        figure=FigureSpec(
-            "bars", {"label": ("device",), "values": tuple(f"{name}_ns" for name in CATEGORIES)}
-        ),
     ),
 )

@@ -4,23 +4,37 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.drop_reasons import DropReason
 from profiler.events import DropKind
-from profiler.table.columns import Column
+from profiler.table.columns import DATA_ONLY, Column
 
-__all__ = ["LOSSES"]
+__all__ = ["DROPS"]
 
 _TEXT = pl.String()
 _INT64 = pl.Int64()
 
-LOSSES: tuple[Column, ...] = (
+DROPS: tuple[Column, ...] = (
     Column(
         "kind",
         _TEXT,
         "",
         ", ".join(f"`{kind}`" for kind in DropKind),
     ),
+    Column(
+        "time_missing",
+        pl.Boolean(),
+        "",
+        "whether time of the run is missing from the report with it",
+        importance=DATA_ONLY,
+    ),
     Column("where", _TEXT, "", "file or part that lost it"),
     Column("count", _INT64, "", "how much, -1 where nobody can tell"),
     Column("unit", _TEXT, "", "what `count` counts"),
-    Column("detail", _TEXT, "", "what happened, in words"),
+    Column(
+        "detail",
+        _TEXT,
+        "",
+        "what happened: a list of one object, a `DropReason` as `code` with its values",
+        codes=DropReason,
+    ),
 )

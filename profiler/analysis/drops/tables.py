@@ -2,30 +2,40 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
-
 import polars as pl
 
-from profiler.analysis.drops.columns import LOSSES
+from profiler.analysis.drops.columns import DROPS
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.table import Table
+from profiler.notes import notes_text
 from profiler.table.columns import schema
 
 __all__ = ["TABLES"]
 
 
-def _losses(of: Inputs) -> pl.DataFrame:
-    return pl.DataFrame([asdict(loss) for loss in of.run.losses], schema=schema(LOSSES))
+def _drops(of: Inputs) -> pl.DataFrame:
+    rows = [
+        (
+            drop.kind,
+            drop.kind.time_missing,
+            drop.where,
+            drop.count,
+            drop.unit,
+            notes_text([drop.detail]),
+        )
+        for drop in of.run.drops
+    ]
+    return pl.DataFrame(rows, schema=schema(DROPS), orient="row")
 
 
 TABLES = (
     Table(
-        name="losses",
+        name="drops",
         row="one thing that was executed but is not in the trace",
         section="provenance",
-        columns=LOSSES,
-        make=_losses,
+        columns=DROPS,
+        make=_drops,
         title="What the trace lacks",
-        about="It is empty where nothing was lost. `analysis.losses` has the same as objects.",
+        about="It is empty where nothing was lost. `analysis.drops` has the same as objects.",
     ),
 )

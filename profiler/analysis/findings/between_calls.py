@@ -9,12 +9,12 @@ from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.measures import (
     MATERIAL,
     accelerators,
+    end_to_end_ns,
     share,
-    total_ns,
     unaligned,
 )
-from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
+from profiler.notes import Value
 
 __all__ = ["host_between_steps", "scheduler_sync"]
 
@@ -25,29 +25,31 @@ _SYNC = r"(?i)synchronize|^(cuda|hip)Memcpy(WithStream)?$|^aten::(item|_local_sc
 
 
 def host_between_steps(analysis: Analysis) -> Finding | None:
-    """Between the calls of the steps the host (scheduler, guidance, callbacks) takes its time.
-    Silent where clocks of devices are not aligned: where steps end is not known."""
+    """Between the tiles of the steps' calls the host (scheduler, guidance, callbacks) takes its
+    time, and the device waits. Silent where clocks of devices are not aligned: where steps end is
+    not known."""
     steps = analysis.steps
     if steps.is_empty() or unaligned(analysis):
         return None
-    between = int((steps["host_ns"] + steps["idle_ns"]).sum())
-    duration = int(steps["duration_ns"].sum())
+    inside = int((steps["host_ns"] + steps["idle_ns"]).sum())  # between calls of one step
+    between = inside + int(steps["between_ns"].sum())
+    duration = int(steps["elapsed_ns"].sum()) + int(steps["between_ns"].sum())
     device = _denoiser_device(analysis)
     if device is None:
         return None
-    waits = accelerators(analysis).filter(pl.col("device") == device)
-    if len(waits):  # the host may run ahead: it costs only what its device waits
-        between = min(between, int(waits["between_ns"].sum()))
-    if share(between, duration) < _BETWEEN or share(between, total_ns(analysis)) < 2 * MATERIAL:
+    if (
+        share(between, duration) < _BETWEEN
+        or share(between, end_to_end_ns(analysis)) < 2 * MATERIAL
+    ):
         return None
-    host_work = int(steps["host_ns"].sum())
+    host_work = int(steps["host_ns"].sum()) + int(steps["between_host_ns"].sum())
     return Finding(
         rule="host_between_steps",
         evidence={
             "between_ns": between,
             "between_share": share(between, duration),
             "host_work_ns": host_work,
-            "not_recorded_ns": int(steps["idle_ns"].sum()),
+            "not_recorded_ns": between - host_work,
             "mostly": _mostly(host_work, between),
             **_longest_host_work(analysis),
         },
@@ -65,9 +67,9 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
     often = pl.col("calls") > 1 + _SYNC_STEPS * steps  # what is in no step counts as one
     of_steps = pl.col("submodule").is_null() & often
     named = pl.col("layer").str.contains(_SYNC) | pl.col("op_types").str.contains(_SYNC)
-    rows = analysis.operators.filter(of_steps & named).sort("wall_union_ns", descending=True)
-    longest = waits.sort(pl.col("host_ns") + pl.col("between_ns")).row(-1, named=True)
-    wait = longest["host_ns"] + longest["between_ns"]
+    rows = analysis.operators.filter(of_steps & named).sort("wall_ns", descending=True)
+    longest = waits.sort(pl.col("launch_ns") + pl.col("host_ns")).row(-1, named=True)
+    wait = longest["launch_ns"] + longest["host_ns"]
     if rows.is_empty() or share(wait, longest["span_ns"]) < _SYNC_WAIT:
         return None
     return Finding(
@@ -75,12 +77,12 @@ def scheduler_sync(analysis: Analysis) -> Finding | None:
         evidence={
             "operation": rows["layer"][0],
             "waits": int(rows["commands"].sum()),
-            "host_ns": int(rows["wall_union_ns"].sum()),
+            "host_ns": int(rows["wall_ns"].sum()),
             "device_wait_ns": wait,
             "device_wait_share": share(wait, longest["span_ns"]),
         },
         where=Where(layer=rows["layer"][0], device=longest["device"]),
-        cost_ns=longest["between_ns"],
+        cost_ns=longest["host_ns"],
     )
 
 
@@ -94,12 +96,12 @@ def _longest_host_work(analysis: Analysis) -> dict[str, Value]:
     host work was recorded."""
     often = pl.col("calls") >= 0.5 * max(len(analysis.steps), 1)
     rows = analysis.operators.filter("host", pl.col("submodule").is_null(), often)
-    rows = rows.sort("wall_union_ns")
+    rows = rows.sort("wall_ns")
     if rows.is_empty():
         return {}
     return {
         "longest_host_work": str(rows["layer"][-1]),
-        "longest_host_work_ns": int(rows["wall_union_ns"][-1]),
+        "longest_host_work_ns": int(rows["wall_ns"][-1]),
     }
 
 

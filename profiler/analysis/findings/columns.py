@@ -13,7 +13,9 @@ _TEXT, _INT32, _INT64, _REAL = pl.String(), pl.Int32(), pl.Int64(), pl.Float64()
 FINDINGS: tuple[Column, ...] = (
     Column("rule", _TEXT, "", "name of the rule, its heading in findings.md"),
     Column("severity", _TEXT, "", "high, medium or low"),
-    Column("cost_ns", _INT64, "ns", "what the remedy saves at most; costs do not add up", True),
+    Column(
+        "cost_ns", _INT64, "ns", "what the recommendation saves at most; costs do not add up", True
+    ),
     Column("cost_share", _REAL, "ratio", "cost_ns / end-to-end time", True),
     Column("evidence", _TEXT, "", "the evidence as a JSON object"),
     Column("submodule", _TEXT, "", "submodule that it is about", True),

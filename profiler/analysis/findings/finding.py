@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
-from profiler.analysis.notes import Value
+from profiler.notes import Value
 
 __all__ = ["SEVERITIES", "Evidence", "Finding", "Severity", "Where"]
 

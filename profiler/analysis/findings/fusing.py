@@ -8,13 +8,13 @@ from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
     calls_of,
+    end_to_end_ns,
     scaled,
     share,
-    total_ns,
 )
-from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import FusionKind
+from profiler.notes import Value
 
 __all__ = ["data_movement", "elementwise_chains", "norm_chains", "unfused_attention"]
 
@@ -57,34 +57,34 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
     """Casts, transposes and concatenations take a large part of the time in which a submodule's
     devices compute. Transfers (dma, copy) do not count: they run beside, `transfers_exposed` says
     where not."""
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     rows = (
         _computing(analysis)
         .group_by("submodule", maintain_order=True)
         .agg(
-            pl.col("commands", "busy_ns").filter(_MOVES).sum(),
-            share=pl.col("busy_ns").filter(_MOVES).sum() / pl.col("busy_ns").sum(),
+            pl.col("commands", "total_ns").filter(_MOVES).sum(),
+            share=pl.col("total_ns").filter(_MOVES).sum() / pl.col("total_ns").sum(),
         )
     )
     found = []
     rows = rows.filter(pl.col("share") >= _MOVED)
-    for row in scaled(analysis, rows, "busy_ns", "commands").to_dicts():
-        if share(row["busy_ns"], total) < _MOVED_OF_RUN:
+    for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
+        if share(row["total_ns"], total) < _MOVED_OF_RUN:
             continue
         types, layer = _movers(analysis, row["submodule"])
         found.append(
             Finding(
                 rule="data_movement",
                 evidence={
-                    "busy_ns": round(row["busy_ns"]),
+                    "total_ns": round(row["total_ns"]),
                     "compute_time_share": row["share"],
-                    "run_share": share(row["busy_ns"], total),
+                    "run_share": share(row["total_ns"], total),
                     "commands": round(row["commands"]),
                     "op_types": types,
                     "longest_layer": layer,
                 },
                 where=calls_of(analysis, row["submodule"], layer=layer or None),
-                cost_ns=round(row["busy_ns"]),
+                cost_ns=round(row["total_ns"]),
             )
         )
     return tuple(found)
@@ -93,12 +93,12 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
 def _of_chains(analysis: Analysis, rule: str, what: tuple[FusionKind, ...]) -> tuple[Finding, ...]:
     """A finding for each submodule whose chains of these sorts are worth a word: without a profile
     for the time they take, else for what fusing them saves."""
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     rows = analysis.fusions.filter(pl.col("what").is_in([kind.value for kind in what]))
-    rows = scaled(analysis, rows, "busy_ns", "saved_ns", "chains", "saved_bytes")
+    rows = scaled(analysis, rows, "total_ns", "saved_ns", "chains", "saved_bytes")
     found = []
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
-        busy = float(some["busy_ns"].sum())
+        busy = float(some["total_ns"].sum())
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
         part = share(busy if saved is None else saved, total)
         if part < (_BUSY if saved is None else MATERIAL):
@@ -120,7 +120,7 @@ def _evidence(
 ) -> dict[str, Value]:
     evidence: dict[str, Value] = {
         "chains": round(chains["chains"].sum()),
-        "busy_ns": round(busy),
+        "total_ns": round(busy),
         "busy_share": share(busy, total),
         "memory_traffic_saved_bytes": round(chains["saved_bytes"].sum()),
         "longest_chain": chains["op_types"][0],
@@ -143,8 +143,8 @@ def _movers(analysis: Analysis, submodule: str) -> tuple[str, str]:
     rows = _computing(analysis).filter(_MOVES & (pl.col("submodule") == submodule))
 
     def longest(name: str) -> list[str]:
-        by = rows.drop_nulls(name).group_by(name).agg(pl.col("busy_ns").sum())
-        return by.sort(["busy_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
+        by = rows.drop_nulls(name).group_by(name).agg(pl.col("total_ns").sum())
+        return by.sort(["total_ns", name], descending=[True, False])[name].head(_NAMED).to_list()
 
     layers = longest("layer")
     return ", ".join(longest("op_type")), layers[0] if layers else ""

@@ -15,10 +15,10 @@ __all__ = [
     "UNLABELLED",
     "accelerators",
     "calls_of",
+    "end_to_end_ns",
     "is_accelerator",
     "scaled",
     "share",
-    "total_ns",
     "unaligned",
 ]
 
@@ -27,7 +27,7 @@ UNLABELLED = "unlabelled"  # what importers call calls of a submodule that they 
 _MOST_CALLS = 8  # that a finding names
 
 
-def total_ns(analysis: Analysis) -> int:
+def end_to_end_ns(analysis: Analysis) -> int:
     """End-to-end time; without pipeline spans the time of all submodules' calls."""
     accounting = analysis.accounting
     return accounting.end_to_end_ns or sum(part.wall_ns for part in accounting.submodules)
@@ -51,7 +51,7 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
 
 def unaligned(analysis: Analysis) -> bool:
     """Whether nothing relates the clock of some device to that of another."""
-    return any(loss.kind == DropKind.UNALIGNED_CLOCK for loss in analysis.losses)
+    return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:

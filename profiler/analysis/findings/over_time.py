@@ -12,11 +12,11 @@ from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     UNLABELLED,
     calls_of,
+    end_to_end_ns,
     share,
-    total_ns,
 )
-from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
+from profiler.notes import Value
 
 __all__ = ["first_call", "outlier_steps", "slow_start", "step_drift"]
 
@@ -33,7 +33,7 @@ _NAMED_STEPS = 8
 
 def first_call(analysis: Analysis) -> tuple[Finding, ...]:
     """The first call of a submodule took several times as long as the later ones."""
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     slow = _warmup_steps(analysis) >= _SLOW_START_STEPS
     found = []
     for row in _with_later_calls(analysis).to_dicts():
@@ -62,7 +62,7 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
 def slow_start(analysis: Analysis) -> Finding | None:
     """Several steps at the beginning took longer than the later ones."""
     row = _step_row(analysis)
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     if row is None or row["warmup_steps"] < _SLOW_START_STEPS:
         return None
     if share(row["warmup_ns"], total) < _SLOW_START_SHARE:
@@ -111,7 +111,7 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
         pl.col("level") == "step",
         ~pl.col("cause").is_in([OutlierCause.WARM_UP.value]).fill_null(value=False),
     ).sort("excess_ns", descending=True)
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     excess = int(rows["excess_ns"].sum())
     if rows.is_empty() or share(excess, total) < _OUTLIER_SHARE:
         return None
@@ -125,8 +125,8 @@ def outlier_steps(analysis: Analysis) -> Finding | None:
         "steps": steps,
         "excess_ns": excess,
         "excess_share": excess_share,
-        "longest_ns": worst["busy_ns"],
-        "median_ns": worst["busy_ns"] - worst["excess_ns"],
+        "longest_ns": worst["total_ns"],
+        "median_ns": worst["total_ns"] - worst["excess_ns"],
         "pipeline_calls": analysis.steps["pipeline"].n_unique(),
         "pattern": _pattern(analysis),
         **_cause(worst),
@@ -172,7 +172,7 @@ def _step_row(analysis: Analysis) -> dict[str, Any] | None:
 
 def _warmup_steps(analysis: Analysis) -> int:
     row = _step_row(analysis)
-    if row is None or share(row["warmup_ns"], total_ns(analysis)) < _SLOW_START_SHARE:
+    if row is None or share(row["warmup_ns"], end_to_end_ns(analysis)) < _SLOW_START_SHARE:
         return 0
     return int(row["warmup_steps"])
 
@@ -187,8 +187,8 @@ def _with_later_calls(analysis: Analysis) -> pl.DataFrame:
         .with_columns(group=pl.when(of_prompts).then(pl.lit("prompts")).otherwise("branch"))
         .group_by("submodule", "group", maintain_order=True)
         .agg(
-            first_ns=pl.col("duration_ns").filter("first").first(),
-            median_ns=pl.col("duration_ns").filter(~pl.col("first")).median().cast(pl.Int64),
+            first_ns=pl.col("elapsed_ns").filter("first").first(),
+            median_ns=pl.col("elapsed_ns").filter(~pl.col("first")).median().cast(pl.Int64),
             calls=pl.len(),
             denoises=(pl.col("step") >= 0).any(),
         )

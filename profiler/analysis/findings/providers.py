@@ -8,41 +8,41 @@ from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
     calls_of,
+    end_to_end_ns,
     scaled,
     share,
-    total_ns,
 )
-from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
+from profiler.notes import Value
 
-__all__ = ["provider_switches", "stranded_nodes"]
+__all__ = ["cpu_fallback", "provider_switches"]
 
 _SWITCHES = 8  # a call: in and out of the host once or twice is usual at either end of a graph
 _NAMED = 3
 
 
-def stranded_nodes(analysis: Analysis) -> tuple[Finding, ...]:
+def cpu_fallback(analysis: Analysis) -> tuple[Finding, ...]:
     """Nodes ran on the host between copies, while the session has a device."""
-    if analysis.stranded.is_empty():
+    if analysis.cpu_fallback.is_empty():
         return ()
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     crossings = scaled(analysis, _crossings(analysis), "cost_ns")
     found = []
-    rows = scaled(analysis, analysis.stranded, "busy_ns")
+    rows = scaled(analysis, analysis.cpu_fallback, "total_ns")
     for (submodule,), nodes in rows.group_by("submodule", maintain_order=True):
         of_submodule = crossings.filter(pl.col("submodule") == submodule)
         crossing = float(of_submodule["cost_ns"].sum())
-        cost = float(nodes["busy_ns"].sum()) + crossing
+        cost = float(nodes["total_ns"].sum()) + crossing
         if share(cost, total) < MATERIAL:
             continue
         types = nodes["op_type"].drop_nulls().unique(maintain_order=True)
         found.append(
             Finding(
-                rule="stranded_nodes",
+                rule="cpu_fallback",
                 evidence={
                     "layers": len(nodes),
                     "nodes": int(nodes["nodes"].sum()),
-                    "nodes_ns": int(nodes["busy_ns"].sum()),
+                    "nodes_ns": int(nodes["total_ns"].sum()),
                     "copies_and_gaps_ns": round(crossing),
                     "op_types": ", ".join(types.head(_NAMED)),
                     "longest_layer": nodes["layer"][0],
@@ -56,9 +56,9 @@ def stranded_nodes(analysis: Analysis) -> tuple[Finding, ...]:
 
 def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
     """Execution goes back and forth between providers."""
-    if analysis.boundaries.is_empty():
+    if analysis.device_transitions.is_empty():
         return ()
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     found = []
     for row in scaled(analysis, _crossings(analysis), "cost_ns").to_dicts():
         each = row["switches"] / max(row["calls"], 1)
@@ -88,7 +88,7 @@ def provider_switches(analysis: Analysis) -> tuple[Finding, ...]:
 def _crossings(analysis: Analysis) -> pl.DataFrame:
     """One row a submodule: its switches in both directions, and what they cost."""
     return (
-        analysis.boundaries.group_by("submodule", maintain_order=True)
+        analysis.device_transitions.group_by("submodule", maintain_order=True)
         .agg(
             pl.col("switches", "copies", "copy_ns", "gap_ns", "bytes").sum(),
             calls=pl.col("calls").max(),

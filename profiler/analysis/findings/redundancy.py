@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.denoise.codes import InvariantEvidence, InvariantKind
+from profiler.analysis.denoise.codes import RedundancyEvidence, RedundancyKind
 from profiler.analysis.findings.finding import Evidence, Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
     calls_of,
+    end_to_end_ns,
     scaled,
     share,
-    total_ns,
 )
-from profiler.analysis.notes import notes_from
 from profiler.analysis.result import Analysis
+from profiler.notes import notes_from
 
 __all__ = ["known_ahead", "recomputed"]
 
@@ -23,7 +23,7 @@ _AHEAD = 2 * MATERIAL  # its saving is an upper bound
 
 def recomputed(analysis: Analysis) -> tuple[Finding, ...]:
     """Operators compute in every step, or for both branches, what they had computed already."""
-    return _of_invariants(
+    return _of_redundant_work(
         analysis,
         "recomputed",
         estimated=False,
@@ -33,7 +33,7 @@ def recomputed(analysis: Analysis) -> tuple[Finding, ...]:
 
 def known_ahead(analysis: Analysis) -> tuple[Finding, ...]:
     """Modulation and embeddings of the timestep could be computed for all steps at once."""
-    return _of_invariants(
+    return _of_redundant_work(
         analysis,
         "known_ahead",
         estimated=True,
@@ -41,7 +41,7 @@ def known_ahead(analysis: Analysis) -> tuple[Finding, ...]:
     )
 
 
-def _of_invariants(
+def _of_redundant_work(
     analysis: Analysis,
     rule: str,
     *,
@@ -49,8 +49,8 @@ def _of_invariants(
     least: float,
 ) -> tuple[Finding, ...]:
     """A finding for each submodule that would save at least that share of the run."""
-    total = total_ns(analysis)
-    rows = analysis.invariants.filter(pl.col("estimated") == estimated)
+    total = end_to_end_ns(analysis)
+    rows = analysis.redundant_work.filter(pl.col("estimated") == estimated)
     rows = scaled(analysis, rows, "saved_ns")
     found = []
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
@@ -75,8 +75,8 @@ def _evidence(rows: pl.DataFrame, saved: float, part: float) -> Evidence:
         "saved_ns": round(saved),
         "saved_share": part,
         "operators": int(rows["layers"].sum()),
-        "what": tuple(map(InvariantKind, rows["rule"].unique(maintain_order=True))),
+        "what": tuple(map(RedundancyKind, rows["rule"].unique(maintain_order=True))),
         "most": rows["layer"][0],
-        "most_is": InvariantKind(rows["rule"][0]),
-        "speaks_for_it": notes_from(rows["evidence"][0], InvariantEvidence),
+        "most_is": RedundancyKind(rows["rule"][0]),
+        "speaks_for_it": notes_from(rows["evidence"][0], RedundancyEvidence),
     }

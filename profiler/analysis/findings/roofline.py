@@ -1,4 +1,4 @@
-"""Rules about what the device could do: launches, kernels far from the roof, types."""
+"""Rules about what the device could do: launches, kernels far from the roofline, types."""
 
 from __future__ import annotations
 
@@ -8,52 +8,52 @@ from profiler.analysis.findings.codes import PeakSource
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     calls_of,
+    end_to_end_ns,
     is_accelerator,
     scaled,
     share,
-    total_ns,
 )
 from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.bounds import ABOVE_ROOFLINE
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.analysis.roofline.verdicts import ABOVE_ROOF
 
 __all__ = ["launch_bound", "single_precision", "slow_products"]
 
 _LAUNCHES = 0.30  # of the submodule's device time
 _OF_RUN = 0.05
-_FAR = 0.25  # of the roof: good kernels reach half of published peaks
+_FAR = 0.25  # of the roofline: good kernels reach half of published peaks
 _SLOW = 0.10  # of end to end
-_UNKNOWN = 0.2  # of the time: with more the roof is not that of the row
+_UNKNOWN = 0.2  # of the time: with more the roofline is not that of the row
 _FASTER = 1.5  # peak of 16 bits / peak of float32
 _SINGLE, _HALF = r"\bfloat(32)?\[", r"(float16|half)\["  # as producers call them
-_PRODUCTS = ("attention", "qkv_projection", "mlp", "convolution")
+_PRODUCTS = ("attention", "qkv_projection", "mlp", "convolution", "matmul")
 
 
 def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
     """Commands of a submodule are so short that launching them is what takes time."""
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     rows = _without_launches(analysis).drop_nulls("submodule")
-    beyond = (pl.col("of_roof") > ABOVE_ROOF).fill_null(value=False)
-    bound = (pl.col("verdict") == Bound.LAUNCH.value) & ~beyond  # a launch was measured too long
+    beyond = (pl.col("of_roofline") > ABOVE_ROOFLINE).fill_null(value=False)
+    bound = (pl.col("bound") == Bound.LAUNCH.value) & ~beyond  # a launch was measured too long
     of = rows.group_by("submodule", "device", maintain_order=True).agg(
-        pl.col("busy_ns", "commands", "work_ns", "saved_ns").filter(bound).sum(),
-        all_ns=pl.col("busy_ns").sum(),
+        pl.col("total_ns", "commands", "work_ns", "saved_ns").filter(bound).sum(),
+        all_ns=pl.col("total_ns").sum(),
         roles=pl.col("role").filter(bound).str.join(", "),
     )
-    sums = ("busy_ns", "commands", "work_ns", "saved_ns", "all_ns")
+    sums = ("total_ns", "commands", "work_ns", "saved_ns", "all_ns")
     found = []
     for row in scaled(analysis, of, *sums).to_dicts():
-        part = share(row["busy_ns"], row["all_ns"])
-        if part < _LAUNCHES or share(row["busy_ns"], total) < _OF_RUN:
+        part = share(row["total_ns"], row["all_ns"])
+        if part < _LAUNCHES or share(row["total_ns"], total) < _OF_RUN:
             continue
         found.append(
             Finding(
                 rule="launch_bound",
                 evidence={
-                    "busy_ns": round(row["busy_ns"]),
+                    "total_ns": round(row["total_ns"]),
                     "device_time_share": part,
-                    "run_share": share(row["busy_ns"], total),
+                    "run_share": share(row["total_ns"], total),
                     "without_launches_ns": round(row["work_ns"]),
                     "commands": round(row["commands"]),
                     "roles": row["roles"],
@@ -77,11 +77,11 @@ def _without_launches(analysis: Analysis) -> pl.DataFrame:
         },
         schema={"peak": pl.Float64, "bandwidth": pl.Float64},
     )
-    roof = pl.max_horizontal(
+    roofline = pl.max_horizontal(
         pl.col("flops") / pl.col("peak"), pl.col("bytes") / pl.col("bandwidth")
     )
-    known = pl.when(pl.col("of_roof") > 0).then(pl.col("attainable_ns") / pl.col("of_roof"))
-    work = pl.min_horizontal(1e9 * roof, known).fill_null(0.0)
+    known = pl.when(pl.col("of_roofline") > 0).then(pl.col("roofline_ns") / pl.col("of_roofline"))
+    work = pl.min_horizontal(1e9 * roofline, known).fill_null(0.0)
     return rows.hstack(rates).with_columns(
         work_ns=work, saved_ns=(known - work).clip(0).fill_null(0.0)
     )
@@ -89,36 +89,36 @@ def _without_launches(analysis: Analysis) -> pl.DataFrame:
 
 def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
     """Products and attention reach a small part of what the accelerator can compute."""
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     rows = analysis.roofline_roles.filter(
         pl.col("submodule").is_not_null(),
         pl.col("role").is_in(_PRODUCTS),
-        pl.col("verdict") == Bound.COMPUTE.value,
-        pl.col("of_roof").is_between(0, _FAR, closed="none"),
-        pl.col("unknown_ns") <= _UNKNOWN * pl.col("busy_ns"),
+        pl.col("bound") == Bound.COMPUTE.value,
+        pl.col("of_roofline").is_between(0, _FAR, closed="none"),
+        pl.col("unknown_ns") <= _UNKNOWN * pl.col("total_ns"),
     )
     found = []
-    for row in scaled(analysis, rows, "busy_ns", "attainable_ns", "commands").to_dicts():
+    for row in scaled(analysis, rows, "total_ns", "roofline_ns", "commands").to_dicts():
         profile = analysis.device_profiles.get(row["device"] or "")
         if not is_accelerator(row["device"]) or profile is None:
             continue
-        if share(row["busy_ns"], total) < _SLOW:
+        if share(row["total_ns"], total) < _SLOW:
             continue
         found.append(
             Finding(
                 rule="slow_products",
                 evidence={
                     "role": row["role"],
-                    "busy_ns": round(row["busy_ns"]),
-                    "run_share": share(row["busy_ns"], total),
-                    "of_roof_share": row["of_roof"],
-                    "attainable_ns": round(row["attainable_ns"]),
+                    "total_ns": round(row["total_ns"]),
+                    "run_share": share(row["total_ns"], total),
+                    "of_roofline_share": row["of_roofline"],
+                    "roofline_ns": round(row["roofline_ns"]),
                     "commands": round(row["commands"]),
                     "hardware": profile.hardware,
-                    "roof": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
+                    "roofline": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
                 },
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
-                cost_ns=round(row["attainable_ns"] / row["of_roof"] - row["attainable_ns"]),
+                cost_ns=round(row["roofline_ns"] / row["of_roofline"] - row["roofline_ns"]),
             )
         )
     return tuple(found)
@@ -126,7 +126,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
 
 def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
     """Products run in float32 on an accelerator that computes 16 bits faster."""
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     devices = dict(analysis.submodules.select("submodule", "device").iter_rows())
     shapes = pl.col("shapes")
     in_float32 = shapes.str.contains(_SINGLE) & ~shapes.str.contains(_HALF)
@@ -136,30 +136,30 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
         .drop_nulls("submodule")
         .group_by("submodule", maintain_order=True)
         .agg(
-            pl.col("busy_ns", "commands").sum(),
+            pl.col("total_ns", "commands").sum(),
             roles=pl.col("role").unique(maintain_order=True).str.join(", "),
         )
     )
     found = []
-    for row in scaled(analysis, rows, "busy_ns", "commands").to_dicts():
+    for row in scaled(analysis, rows, "total_ns", "commands").to_dicts():
         device = devices.get(row["submodule"])
         faster = _faster(analysis.device_profiles.get(device or ""))
         if not is_accelerator(device) or faster is None or faster < _FASTER:
             continue
-        if share(row["busy_ns"], total) < _OF_RUN:
+        if share(row["total_ns"], total) < _OF_RUN:
             continue
         found.append(
             Finding(
                 rule="single_precision",
                 evidence={
-                    "busy_ns": round(row["busy_ns"]),
-                    "run_share": share(row["busy_ns"], total),
+                    "total_ns": round(row["total_ns"]),
+                    "run_share": share(row["total_ns"], total),
                     "commands": round(row["commands"]),
                     "roles": row["roles"],
                     "peak_ratio": round(faster, 2),
                 },
                 where=calls_of(analysis, row["submodule"], device=device),
-                cost_ns=round(row["busy_ns"] * (1 - 1 / faster)),
+                cost_ns=round(row["total_ns"] * (1 - 1 / faster)),
             )
         )
     return tuple(found)

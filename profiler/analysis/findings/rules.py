@@ -24,7 +24,7 @@ from profiler.analysis.findings import (
     waiting,
 )
 from profiler.analysis.findings.finding import SEVERITIES, Finding, Severity
-from profiler.analysis.findings.measures import share, total_ns
+from profiler.analysis.findings.measures import end_to_end_ns, share
 from profiler.analysis.result import Analysis
 
 __all__ = ["RULES", "Rule", "find"]
@@ -67,7 +67,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             redundancy.known_ahead,
             memory.little_headroom,
             memory.decode_peak,
-            providers.stranded_nodes,
+            providers.cpu_fallback,
             providers.provider_switches,
         )
     }
@@ -80,7 +80,7 @@ def find(analysis: Analysis) -> tuple[Finding, ...]:
     In order of severity; within one, what the trace itself lacks comes before what has a cost, the
     highest first, and before what has none that is known.
     """
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     found = [_weighed(each, total) for rule in RULES.values() for each in _several(rule(analysis))]
     order = {name: number for number, name in enumerate(RULES)}
 

@@ -8,12 +8,12 @@ from profiler.analysis.denoise.codes import GuidanceKind
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     calls_of,
+    end_to_end_ns,
     share,
-    total_ns,
 )
-from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import Bound
+from profiler.notes import Value
 
 __all__ = ["encoder_dominates", "negative_prompt", "separate_guidance"]
 
@@ -25,7 +25,7 @@ _BATCHABLE = 0.3  # of the denoiser's time bound by something else than computat
 
 def encoder_dominates(analysis: Analysis) -> Finding | None:
     """A text encoder (T5 in a short run) takes a large part of the run."""
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     encoders = analysis.submodules.filter(pl.col("stage") == "encode")["submodule"].to_list()
     times = {p.submodule: p.wall_ns for p in analysis.accounting.submodules}
     known = {name: times[name] for name in encoders if name in times}
@@ -56,10 +56,10 @@ def encoder_dominates(analysis: Analysis) -> Finding | None:
 def negative_prompt(analysis: Analysis) -> Finding | None:
     """Encoding the negative prompt takes its own calls."""
     rows = analysis.guidance.filter(pl.col("what") == GuidanceKind.NEGATIVE_PROMPT.value)
-    total, wall = total_ns(analysis), int(rows["wall_ns"].sum())
+    total, wall = end_to_end_ns(analysis), int(rows["elapsed_ns"].sum())
     if rows.is_empty() or share(wall, total) < _NEGATIVE:
         return None
-    longest = rows.sort("wall_ns")["submodule"][-1]
+    longest = rows.sort("elapsed_ns")["submodule"][-1]
     return Finding(
         rule="negative_prompt",
         evidence={
@@ -77,23 +77,23 @@ def separate_guidance(analysis: Analysis) -> tuple[Finding, ...]:
     """Guidance calls the denoiser twice a step, where one batch would load weights and launch
     once."""
     rows = analysis.guidance.filter(pl.col("branch") == "uncond")
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     found = []
     for row in rows.to_dicts():
         bound = _not_compute_bound(analysis, row["submodule"])
-        if bound is None or bound < _BATCHABLE or share(row["wall_ns"], total) < _SEPARATE:
+        if bound is None or bound < _BATCHABLE or share(row["elapsed_ns"], total) < _SEPARATE:
             continue
         found.append(
             Finding(
                 rule="separate_guidance",
                 evidence={
                     "uncond_calls": row["calls"],
-                    "uncond_ns": row["wall_ns"],
-                    "uncond_share": share(row["wall_ns"], total),
+                    "uncond_ns": row["elapsed_ns"],
+                    "uncond_share": share(row["elapsed_ns"], total),
                     "not_compute_bound_share": bound,
                 },
                 where=calls_of(analysis, row["submodule"]),
-                cost_ns=round(row["wall_ns"] * bound),
+                cost_ns=round(row["elapsed_ns"] * bound),
             )
         )
     return tuple(found)
@@ -101,11 +101,11 @@ def separate_guidance(analysis: Analysis) -> tuple[Finding, ...]:
 
 def _not_compute_bound(analysis: Analysis, submodule: str) -> float | None:
     """Share of a submodule's device time that something else bounds; None where less than half of
-    it has a verdict."""
+    it has a bound."""
     rows = analysis.roofline_roles.filter(pl.col("submodule") == submodule)
-    known = rows.drop_nulls("verdict")
-    busy = int(known["busy_ns"].sum())
-    if share(busy, int(rows["busy_ns"].sum())) < 0.5:
+    known = rows.drop_nulls("bound")
+    busy = int(known["total_ns"].sum())
+    if share(busy, int(rows["total_ns"].sum())) < 0.5:
         return None
-    other = known.filter(pl.col("verdict") != Bound.COMPUTE.value)
-    return share(int(other["busy_ns"].sum()), busy)
+    other = known.filter(pl.col("bound") != Bound.COMPUTE.value)
+    return share(int(other["total_ns"].sum()), busy)

@@ -9,7 +9,7 @@ import polars as pl
 
 from profiler.analysis.findings.columns import FINDINGS
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.notes import plain_value
+from profiler.notes import plain_value
 from profiler.table.columns import schema
 
 __all__ = ["evidence_text", "findings_table"]

@@ -13,14 +13,14 @@ from profiler.analysis.table import Table
 __all__ = ["TABLES", "found"]
 
 _READS = (
-    "boundaries",
+    "device_transitions",
     "calls",
     "devices",
     "fusions",
-    "geometry",
+    "partitioning",
     "guidance",
     "idle",
-    "invariants",
+    "redundant_work",
     "memory",
     "memory_devices",
     "operators",
@@ -28,7 +28,7 @@ _READS = (
     "step_operators",
     "step_outliers",
     "steps",
-    "stranded",
+    "cpu_fallback",
     "submodules",
 )
 
@@ -49,7 +49,7 @@ TABLES = (
         title="Findings",
         about="The worst are first; empty where no rule found evidence. `analysis.findings` has "
         "the same as objects, and so has JSON, see [findings](json.md#findings). CSV, Parquet and "
-        "SQL also have the sentences that reports write: `title`, `hazard` and `remedy`. "
+        "SQL also have the sentences that reports write: `title`, `caveat` and `recommendation`. "
         "[findings.md](findings.md) has the rules.",
         reads=_READS,
     ),

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.findings.measures import share, total_ns
-from profiler.analysis.notes import Value
+from profiler.analysis.findings.measures import end_to_end_ns, share
 from profiler.analysis.result import Analysis
+from profiler.notes import Value
 from profiler.trace.manifest_fields import Overhead
 
 __all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time"]
@@ -19,22 +19,22 @@ _RESIDUAL_MEDIUM = 0.05
 
 def incomplete_trace(analysis: Analysis) -> Finding | None:
     """Something was executed that is not in the trace."""
-    losses = analysis.losses
-    if not losses:
+    drops = analysis.drops
+    if not drops:
         return None
-    kinds = tuple(dict.fromkeys(loss.kind for loss in losses))
-    known = [loss for loss in losses if loss.count >= 0]
-    worst = next((loss for loss in losses if loss.kind.time_missing), losses[0])
+    kinds = tuple(dict.fromkeys(drop.kind for drop in drops))
+    known = [drop for drop in drops if drop.count >= 0]
+    worst = next((drop for drop in drops if drop.kind.time_missing), drops[0])
     evidence: dict[str, Value] = {
-        "losses": len(losses),
+        "drops": len(drops),
         "kinds": ", ".join(kinds),
         "worst_kind": worst.kind,
         "worst_in": worst.where,
         "worst": worst.detail,
     }
-    for unit in dict.fromkeys(loss.unit for loss in known):
+    for unit in dict.fromkeys(drop.unit for drop in known):
         name = f"lost_{unit}".rstrip("_").replace(" ", "_")
-        evidence[name] = sum(loss.count for loss in known if loss.unit == unit)
+        evidence[name] = sum(drop.count for drop in known if drop.unit == unit)
     return Finding(
         rule="incomplete_trace",
         evidence=evidence,
@@ -44,7 +44,7 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
 
 def tracing_overhead(analysis: Analysis) -> Finding | None:
     """Recording took so much of the run that operator times are in doubt."""
-    overhead, total = analysis.run.overhead, total_ns(analysis)
+    overhead, total = analysis.run.overhead, end_to_end_ns(analysis)
     found = overhead.share
     if found is None or found < _OVERHEAD:
         return None
@@ -73,9 +73,8 @@ def unaccounted_time(analysis: Analysis) -> Finding | None:
         rule="unaccounted_time",
         evidence={
             "residual_share": account.residual_share,
-            "between_stages_ns": account.gap_ns,
-            "outside_its_stage_ns": account.outside_ns,
-            "in_several_stages_ns": account.overlap_ns,
+            "residual_ns": account.residual_ns,
+            "outside_pipeline_ns": account.outside_ns,
         },
         severity="medium" if account.residual_share >= _RESIDUAL_MEDIUM else "low",
     )

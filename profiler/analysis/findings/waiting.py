@@ -12,28 +12,29 @@ from profiler.analysis.findings.measures import (
     MATERIAL,
     accelerators,
     calls_of,
+    end_to_end_ns,
     share,
-    total_ns,
     unaligned,
 )
-from profiler.analysis.notes import Value
 from profiler.analysis.result import Analysis
 from profiler.analysis.waiting.codes import WaitCause
+from profiler.notes import Value
 from profiler.trace.manifest_fields import Device
 
 __all__ = ["host_bound", "idle_device", "idle_gaps", "transfers_exposed"]
 
-_HOST_WAIT = 0.10  # of the device's span: a device whose host keeps up waits for a few per cent
-_GAPS = 0.05  # of the device's span
+_HOST_WAIT = 0.10  # of end to end: a device whose host keeps up waits for a few per cent
+_GAPS = 0.05  # of end to end
 _EXPOSED = 0.05  # of the device's span
 _HIDDEN = 0.5  # of the transfers: more is as good as it gets without double buffering
 _BUSY_DEVICE = 0.5  # of the run
 _IDLE_DEVICE = 0.1  # of the run
-_IN_CALLS = ("host_ns", "queued_ns")
+_IN_CALLS = ("launch_ns", "queue_ns", "sync_ns")
 _WAITS = {  # by column of the idle table
-    "host_ns": WaitCause.LAUNCH,
-    "queued_ns": WaitCause.QUEUE,
-    "between_ns": WaitCause.HOST,
+    "launch_ns": WaitCause.LAUNCH,
+    "sync_ns": WaitCause.SYNC,
+    "queue_ns": WaitCause.QUEUE,
+    "host_ns": WaitCause.HOST,
     "other_device_ns": WaitCause.OTHER_DEVICE,
     "data_ns": WaitCause.DATA,
 }
@@ -44,16 +45,16 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
     devices are not aligned: when the host had called is not known on its clock."""
     if unaligned(analysis):
         return ()
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     found = []
     for row in accelerators(analysis).to_dicts():
-        wait, device = row["host_ns"], row["device"]
-        if share(wait, row["span_ns"]) < _HOST_WAIT or share(wait, total) < 2 * MATERIAL:
+        wait, device = row["launch_ns"], row["device"]
+        if share(wait, total) < _HOST_WAIT:
             continue
         stacks = bool(analysis.run.recording and analysis.run.recording.with_stack)
         evidence: dict[str, Value] = {
             "host_wait_ns": wait,
-            "host_wait_share": share(wait, row["span_ns"]),
+            "host_wait_share": share(wait, total),
             **_launches(analysis, device),
         }
         if stacks:
@@ -74,11 +75,11 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
     of devices are not aligned: how far apart their calls were is not known."""
     if unaligned(analysis):
         return ()
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     found = []
     for row in accelerators(analysis).to_dicts():
         gaps, length = row["long_gaps"], row["long_gap_ns"]
-        if share(length, row["span_ns"]) < _GAPS or share(length, total) < 2 * MATERIAL:
+        if share(length, total) < _GAPS:
             continue
         largest = max(_WAITS, key=lambda name: row[name])
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
@@ -89,9 +90,9 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
                 evidence={
                     "gaps": gaps,
                     "gap_ns": length,
-                    "gap_share": share(length, row["span_ns"]),
+                    "gap_share": share(length, total),
                     "mean_gap_ns": length // max(gaps, 1),
-                    "waits_most_for": _WAITS[largest],
+                    "cause": _WAITS[largest],
                     "waits_most_ns": row[largest],
                 },
                 where=where or Where(device=row["device"]),
@@ -103,10 +104,10 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
 
 def transfers_exposed(analysis: Analysis) -> tuple[Finding, ...]:
     """A device waits for transfers that nothing hides."""
-    total = total_ns(analysis)
+    total = end_to_end_ns(analysis)
     found = []
     for row in analysis.idle.to_dicts():
-        wait, hidden = row["data_ns"], row["overlap"]
+        wait, hidden = row["data_ns"], row["overlap_share"]
         if hidden is None or hidden >= _HIDDEN:
             continue
         if share(wait, row["span_ns"]) < _EXPOSED or share(wait, total) < MATERIAL:
@@ -132,7 +133,7 @@ def idle_device(analysis: Analysis) -> Finding | None:
     devices are not aligned: how long the run took is not known."""
     if unaligned(analysis):
         return None
-    wall = analysis.accounting.wall_ns or total_ns(analysis)
+    wall = analysis.accounting.wall_ns or end_to_end_ns(analysis)
     used = {
         row["device"]: (share(row["calls_ns"], wall), row["calls_ns"])
         for row in analysis.devices.filter(pl.col("calls") > 0).to_dicts()
@@ -160,7 +161,7 @@ def idle_device(analysis: Analysis) -> Finding | None:
 def _launches(analysis: Analysis, device: str) -> dict[str, int]:
     """How many commands the device got, and how long one took."""
     rows = analysis.roofline_roles.filter(pl.col("device") == device)
-    commands, busy = int(rows["commands"].sum()), int(rows["busy_ns"].sum())
+    commands, busy = int(rows["commands"].sum()), int(rows["total_ns"].sum())
     return {"commands": commands, "mean_command_ns": busy // commands} if commands else {}
 
 

@@ -85,9 +85,9 @@ MEMORY: tuple[Column, ...] = (
         "peak_bytes",
         _INT64,
         "bytes",
-        "most that its own arena held",
+        "most that its own arena held; of torch's allocator, that the device held in its calls",
         True,
-        label="own peak",
+        label="peak in calls",
         importance=1,
     ),
     Column(

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.batches import Times
+from profiler.table.batches import Times
 from profiler.table.run import Run
 
 __all__ = ["CHANGES", "MemoryCounter", "memory_counters", "summed"]

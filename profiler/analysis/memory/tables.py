@@ -5,7 +5,7 @@ from __future__ import annotations
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
 from profiler.analysis.memory.usage import Memory, find_memory
-from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.table import Table
 
 __all__ = ["TABLES"]
 
@@ -44,6 +44,5 @@ TABLES = (
         make=lambda of: _memory(of).timeline,
         title="Memory over time",
         about="The course of it in at most 256 intervals a device.",
-        figure=FigureSpec("area", {"x": ("time_ns",), "y": ("bytes",), "group": ("device",)}),
     ),
 )

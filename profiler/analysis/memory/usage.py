@@ -17,11 +17,11 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import ends
-from profiler.analysis.batches import Times
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
 from profiler.analysis.memory.counters import CHANGES, MemoryCounter, memory_counters, summed
 from profiler.analysis.memory.sizes import check_devices
 from profiler.analysis.memory.weights import submodule_weights
+from profiler.table.batches import Times
 from profiler.table.columns import schema
 from profiler.table.run import Run
 
@@ -179,7 +179,7 @@ class _OfDevice:
             "device": self.device,
             "submodule": name,
             "calls": len({call for c in own or torch for call in c.calls.tolist()} & calls),
-            "peak_bytes": max((int(c.values.max()) for c in own), default=None),
+            "peak_bytes": _peak(own or torch, None if own else calls),
             "activation_bytes": self._activations(name, own, torch, calls),
             "weight_bytes": weight,
             "held_bytes": held if own or weight is not None or running == name else None,
@@ -247,6 +247,15 @@ def last_begun(rows: Times, start: Times, end: Times, times: Times) -> Times:
         if len(running):
             found[place] = order[over[place] + running[-1]]
     return found
+
+
+def _peak(counters: list[MemoryCounter], calls: set[int] | None) -> int | None:
+    """The most that one of the counters held, in some calls where they are given; None for no
+    sample."""
+    values = [
+        c.values if calls is None else c.values[np.isin(c.calls, sorted(calls))] for c in counters
+    ]
+    return max((int(some.max()) for some in values if len(some)), default=None)
 
 
 def _placed(run: Run) -> dict[str, list[str]]:

@@ -6,23 +6,42 @@ import polars as pl
 
 from profiler.analysis.operators.codes import SplitPart
 from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.combining import Distinct, Key, Names, Ratio, Scaled, Share, Sum
 
-__all__ = ["GEOMETRY", "OPERATORS"]
+__all__ = ["OPERATORS", "PARTITIONING"]
 
 _TEXT, _FLAG = pl.String(), pl.Boolean()
 _INT64, _REAL = pl.Int64(), pl.Float64()
-_EFFICIENCY = "of the tracks that compute, else of all: busy sum / (wall union * tracks)"
+_TOTAL = Sum(("total_ns",))
+_WALL = Sum(("total_ns", "wall_offset_ns"))
+_PARALLELISM = "how many of its commands ran at a time on average: total_ns / wall_ns"
+_UTILIZATION = "of the tracks that compute, else of all: total / (wall * tracks)"
 _IMBALANCE = "of the tracks that compute, else of all: busiest track / mean of the tracks"
 
 OPERATORS: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule of its calls; null for host work in no call", True),
-    Column("layer", _TEXT, "", "tensor-level operation: module path or node name", kind="layer"),
+    Column(
+        "submodule",
+        _TEXT,
+        "",
+        "submodule of its calls; null for host work in no call",
+        True,
+        combine=Key(),
+    ),
+    Column(
+        "layer",
+        _TEXT,
+        "",
+        "tensor-level operation: module path or node name",
+        kind="layer",
+        combine=Key(),
+    ),
     Column(
         "host",
         _FLAG,
         "",
         "whether these are the layer's commands of category host",
         importance=DATA_ONLY,
+        combine=Key(),
     ),
     Column(
         "op_types",
@@ -31,9 +50,16 @@ OPERATORS: tuple[Column, ...] = (
         "op types, most time first, joined with commas",
         kind="list",
         importance=5,
+        combine=Names("op_type", by="total_ns"),
     ),
     Column(
-        "devices", _TEXT, "", "devices it ran on, joined with commas", kind="list", importance=8
+        "devices",
+        _TEXT,
+        "",
+        "devices it ran on, joined with commas",
+        kind="list",
+        importance=8,
+        combine=Names("device"),
     ),
     Column("tracks", _INT64, "", "different tracks it ran on", importance=17),
     Column(
@@ -45,11 +71,18 @@ OPERATORS: tuple[Column, ...] = (
         "",
         "calls it ran in; for host work in no call, steps of pipeline calls",
         importance=6,
+        combine=Distinct("group"),
     ),
-    Column("commands", _INT64, "", "its commands over all calls"),
+    Column("commands", _INT64, "", "its commands over all calls", combine=Sum(("commands",))),
     Column("commands_per_call", _REAL, "", "commands / calls", importance=DATA_ONLY),
-    Column("wall_union_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
-    Column("busy_sum_ns", _INT64, "ns", "sum of its commands' durations"),
+    Column(
+        "wall_ns",
+        _INT64,
+        "ns",
+        "time in which any of its commands ran, over calls",
+        combine=_WALL,
+    ),
+    Column("total_ns", _INT64, "ns", "sum of its commands' durations", combine=_TOTAL),
     Column(
         "gap_ns",
         _INT64,
@@ -57,38 +90,69 @@ OPERATORS: tuple[Column, ...] = (
         "time between its commands of a call, where none of them ran",
         importance=DATA_ONLY,
     ),
-    Column("parallel_efficiency", _REAL, "ratio", _EFFICIENCY, True, label="par. eff."),
-    Column("imbalance", _REAL, "ratio", _IMBALANCE, True, kind="factor", importance=13),
+    Column(
+        "parallelism",
+        _REAL,
+        "ratio",
+        _PARALLELISM,
+        True,
+        kind="factor",
+        importance=DATA_ONLY,
+        combine=Ratio(_TOTAL, _WALL),
+    ),
+    Column(
+        "parallel_utilization",
+        _REAL,
+        "ratio",
+        _UTILIZATION,
+        True,
+        label="par. util.",
+        combine=Ratio(
+            Sum(("total_ns", "working_offset_ns")), Sum(("total_ns", "possible_offset_ns"))
+        ),
+    ),
+    Column(
+        "imbalance",
+        _REAL,
+        "ratio",
+        _IMBALANCE,
+        True,
+        kind="factor",
+        importance=13,
+        combine=Ratio(Sum(("total_ns", "busiest_offset_ns")), Sum(("total_ns", "even_offset_ns"))),
+    ),
     Column(
         "share",
         _REAL,
         "ratio",
-        "busy_sum_ns / that of all with the same `host`",
+        "total_ns / that of all with the same `host`",
         True,
         kind="share",
+        combine=Share("total_ns", within=("host",)),
     ),
     Column(
-        "first_ns", _INT64, "ns", "wall union in the first call it ran in", importance=DATA_ONLY
+        "first_ns", _INT64, "ns", "wall time of the first call that it ran in", importance=DATA_ONLY
     ),
     Column(
         "median_ns",
         _INT64,
         "ns",
-        "median wall union of the later calls, else first_ns",
+        "median wall time of the later calls, else first_ns",
         label="median a call",
         importance=18,
     ),
     Column(
-        "calibrated_ns",
+        "corrected_ns",
         _INT64,
         "ns",
-        "busy_sum_ns * calibration of its submodule",
+        "total_ns * overhead_ratio of its submodule",
         True,
         importance=2,
+        combine=Scaled("total_ns", by="overhead_ratio"),
     ),
 )
 
-GEOMETRY: tuple[Column, ...] = (
+PARTITIONING: tuple[Column, ...] = (
     Column(
         "submodule",
         _TEXT,
@@ -116,8 +180,8 @@ GEOMETRY: tuple[Column, ...] = (
     Column("calls", _INT64, "", "calls it ran in", importance=15),
     Column("commands", _INT64, "", "its commands over all calls", importance=4),
     Column("tracks", _INT64, "", "most tracks it ran on in a call"),
-    Column("wall_union_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
-    Column("busy_sum_ns", _INT64, "ns", "sum of its commands' durations"),
+    Column("wall_ns", _INT64, "ns", "time in which any of its commands ran, over calls"),
+    Column("total_ns", _INT64, "ns", "sum of its commands' durations"),
     Column(
         "gap_ns",
         _INT64,
@@ -126,7 +190,8 @@ GEOMETRY: tuple[Column, ...] = (
         label="gaps",
         importance=1,
     ),
-    Column("parallel_efficiency", _REAL, "ratio", _EFFICIENCY, True, label="par. eff."),
+    Column("parallelism", _REAL, "ratio", _PARALLELISM, True, kind="factor", importance=5),
+    Column("parallel_utilization", _REAL, "ratio", _UTILIZATION, True, label="par. util."),
     Column("imbalance", _REAL, "ratio", _IMBALANCE, True, kind="factor"),
     Column(
         "device_imbalance",

@@ -11,15 +11,15 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, dense_codes, text_codes
-from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by, stretches
-from profiler.analysis.intervals import group_heads, union_sorted
-from profiler.analysis.pipelines import step_keys
+from profiler.analysis.pipelines import call_groups
 from profiler.events import CATEGORIES
+from profiler.table.batches import Codes, Times, batches, is_sorted, order_by, stretches
+from profiler.table.intervals import group_heads, union_sorted
 
 __all__ = ["SUMS", "Folds", "fold", "fold_by"]
 
 SUMS = (
-    *("key", "call", "commands", "wall", "extent", "busy"),
+    *("key", "call", "group", "commands", "wall", "extent", "busy"),
     *("tracks", "working_tracks", "working_busy", "busiest"),
 )
 _COMPUTE = CATEGORIES.index("compute")
@@ -30,15 +30,16 @@ class Folds:
     """The operators of single calls, in order of `key` and call.
 
     `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and
-    `host`; `call` is a row of the frame of calls, -1 for work of no call. The rest are int64 sums
-    over the fold's commands; `extent` is from the first's begin to the last's end. The working
-    tracks are those on which its compute commands ran, all of its tracks where nothing took time
-    on these; `working_busy` is the busy sum on all of them, `busiest` that on the busiest.
-    `of_command` is the key of each command.
+    `host`; `call` is a row of the frame of calls, -1 for work of no call, `group` its number in
+    `pipelines.call_groups`. The rest are int64 sums over the fold's commands; `extent` is from the
+    first's begin to the last's end. The working tracks are those on which its compute commands ran,
+    all of its tracks where nothing took time on these; `working_busy` is the busy sum on all of
+    them, `busiest` that on the busiest. `of_command` is the key of each command.
     """
 
     key: Codes
     call: Codes
+    group: Codes
     commands: Times
     wall: Times
     extent: Times
@@ -65,7 +66,7 @@ def fold_by(
 ) -> dict[str, Any]:
     """Fold `commands`, the arrays of `frame`, that share a call and a `key` below `keys`: the sums
     of `Folds` by name, in order of key and call."""
-    group = _groups(calls, frame, commands)
+    group = call_groups(calls, frame, commands)
     track, names = text_codes(frame["track"])
     places = (len(commands.devices) + 1) * (len(names) + 1)
     parts: list[tuple[Codes, ...]] = [(np.zeros(0, dtype=np.int64),) * len(SUMS)]
@@ -79,26 +80,14 @@ def fold_by(
         per_track = _per_track(place, places, duration, computes, heads, busy)
         extent = np.maximum.reduceat(end, heads) - start[heads]
         wall = union_sorted(start, end, heads)
-        parts.append((key[first], commands.call[first], count, wall, extent, busy, *per_track))
+        of_fold = key[first], commands.call[first], group[first]
+        parts.append((*of_fold, count, wall, extent, busy, *per_track))
     sums: dict[str, Any] = {
         name: np.concatenate(column)
         for name, column in zip(SUMS, zip(*parts, strict=True), strict=True)
     }
     order = order_by(sums["key"], keys)
     return {name: column[order] for name, column in sums.items()}
-
-
-def _groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Codes:
-    """The call of each command; behind all calls, the pipeline call and step of work of none."""
-    of_call = commands.call
-    group = np.where(of_call >= 0, of_call, np.int32(len(calls) + 1) + commands.step)
-    last = frame["pipeline"].max()
-    if isinstance(last, int) and last > 0:
-        free = np.flatnonzero(of_call < 0)
-        pipeline = frame["pipeline"].gather(free).to_numpy()
-        _, place = np.unique(step_keys(pipeline, commands.step[free]), return_inverse=True)
-        group[free] = len(calls) + place
-    return group
 
 
 def _batches_of_folds(
@@ -163,7 +152,7 @@ def _per_track(
     heads: Times,
     busy: Times,
 ) -> tuple[Times, Times, Times, Times]:
-    """Tracks, working tracks, their busy sum and that of the busiest of them, of each fold.
+    """Tracks, working tracks, their total and that of the busiest of them, of each fold.
 
     `place` is device and track of each row, below `places`; `computes` whether it is a compute
     command; `heads` are the first rows of the folds, `busy` their sums of `duration`.

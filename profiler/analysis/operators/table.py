@@ -3,15 +3,16 @@
 A command is folded with those of its call and layer; the layer's host commands (what launched
 the work) are folded apart from what ran on devices, so that a launch never lengthens an operator.
 Work of no call is folded by pipeline call and step instead. The folds of one submodule, layer and
-`host` then add up to one row. With w the wall union of a fold, n the tracks on which its compute
-commands ran (all of its tracks where it has none, or nothing took time there), b_t its busy sum on
+`host` then add up to one row. With w the union of a fold, n the tracks on which its compute
+commands ran (all of its tracks where it has none, or nothing took time there), b_t its total on
 such a track t and b their sum:
 
-    parallel_efficiency = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
+    parallelism = Σ b / Σ w
+    parallel_utilization = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
 
-sums over the folds. One track: both are 1. Tracks that only move data lengthen w and are no part
+sums over the folds. One track: all are 1. Tracks that only move data lengthen w and are no part
 of n: while they alone work, the computing ones wait. Commands that lie within others on the same
-track count twice in the busy sum and can raise the efficiency above 1.
+track count twice in the total and can raise the utilization above 1.
 """
 
 from __future__ import annotations
@@ -19,10 +20,10 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.batches import batches
 from profiler.analysis.expressions import ratio
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.operators.folds import Folds
+from profiler.table.batches import batches
 from profiler.table.columns import schema
 
 __all__ = ["operator_table"]
@@ -31,14 +32,14 @@ _SUMMED = ("commands", "busy", "gap", "working_busy", "possible", "busiest", "ev
 
 
 def operator_table(
-    folds: Folds, frame: pl.DataFrame, commands: CommandArrays, calibration: pl.DataFrame
+    folds: Folds, frame: pl.DataFrame, commands: CommandArrays, overhead_ratio: pl.DataFrame
 ) -> pl.DataFrame:
-    """One row a submodule, layer and host (`columns.OPERATORS`), longest busy sum first.
+    """One row a submodule, layer and host (`columns.OPERATORS`), longest total first.
 
-    `frame` holds the commands, `commands` their arrays; `calibration` has the columns `submodule`
-    and `calibration`. `share` is the part of the busy sum of all rows with the same `host`: of
-    all device time for operators of devices, of all host time for host commands; each of the two
-    adds up to 1.
+    `frame` holds the commands, `commands` their arrays; `overhead_ratio` has the columns
+    `submodule` and `overhead_ratio`. `share` is the part of the total of all rows with the same
+    `host`: of all device time for operators of devices, of all host time for host commands; each of
+    the two adds up to 1.
     """
     keys = pl.DataFrame(
         {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
@@ -48,20 +49,21 @@ def operator_table(
         _sums(folds)
         .join(keys, on="key")
         .join(_places(folds, frame, commands), on="key")
-        .join(calibration, on="submodule", how="left")
+        .join(overhead_ratio, on="submodule", how="left")
         .with_columns(
-            busy_sum_ns=pl.col("busy"),
+            total_ns=pl.col("busy"),
             gap_ns=pl.col("gap"),
             commands_per_call=pl.col("commands") / pl.col("calls"),
-            parallel_efficiency=ratio(pl.col("working_busy"), pl.col("possible")),
+            parallelism=ratio(pl.col("busy"), pl.col("wall_ns")),
+            parallel_utilization=ratio(pl.col("working_busy"), pl.col("possible")),
             imbalance=ratio(pl.col("busiest"), pl.col("even")),
             share=ratio(pl.col("busy"), pl.col("busy").sum().over("host")),
-            calibrated_ns=(pl.col("busy") * pl.col("calibration"))
+            corrected_ns=(pl.col("busy") * pl.col("overhead_ratio"))
             .round()
             .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
         )
         .sort(
-            ["busy_sum_ns", "submodule", "layer", "host"],
+            ["total_ns", "submodule", "layer", "host"],
             descending=[True, False, False, False],
         )
     )
@@ -88,7 +90,7 @@ def _sums(folds: Folds) -> pl.DataFrame:
         .agg(
             pl.len().alias("calls"),
             pl.col(*_SUMMED).sum(),
-            wall_union_ns=pl.col("wall").sum(),
+            wall_ns=pl.col("wall").sum(),
             first_ns=pl.col("wall").first(),
             median_ns=pl.coalesce(pl.col("wall").slice(1).median(), pl.col("wall").first()),
         )

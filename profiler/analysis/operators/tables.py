@@ -5,11 +5,14 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
-from profiler.analysis.operators.columns import GEOMETRY, OPERATORS
+from profiler.analysis.operators.columns import OPERATORS, PARTITIONING
 from profiler.analysis.operators.folds import Folds, fold
-from profiler.analysis.operators.geometry import geometry_table
+from profiler.analysis.operators.partials import fold_parts
+from profiler.analysis.operators.partitioning import partitioning_table
 from profiler.analysis.operators.table import operator_table
-from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.partials import Partials
+from profiler.analysis.roles.tables import cell_partials, work_cells
+from profiler.analysis.table import Table
 
 __all__ = ["TABLES", "folds"]
 
@@ -21,37 +24,41 @@ def folds(of: Inputs) -> Folds:
 
 
 def _operators(of: Inputs) -> pl.DataFrame:
-    calibration = of.table("submodules").select("submodule", "calibration")
-    return operator_table(folds(of), of.frame, of.commands, calibration)
+    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
+    return operator_table(folds(of), of.frame, of.commands, overhead_ratio)
 
 
-def _geometry(of: Inputs) -> pl.DataFrame:
-    return geometry_table(folds(of), of.calls, of.frame, of.commands)
+def _partials(of: Inputs) -> tuple[Partials, ...]:
+    return cell_partials(of), fold_parts(folds(of), work_cells(of))
+
+
+def _partitioning(of: Inputs) -> pl.DataFrame:
+    return partitioning_table(folds(of), of.calls, of.frame, of.commands)
 
 
 TABLES = (
     Table(
         name="operators",
         row="one operator of a submodule, its commands folded",
-        section="time",
+        section="roofline",
         columns=OPERATORS,
         make=_operators,
         title="Operators",
-        about="All of them are there, longest `busy_sum_ns` first. Commands of category `host` "
+        about="All of them are there, longest `total_ns` first. Commands of category `host` "
         "(what launched an operator) stand apart from those of devices, as `host` says. The "
         "shares of all operators with `host` false add up to 1, and so do those with `host` "
         "true. [operators.md](operators.md) says more.",
         reads=("submodules",),
-        rank=("-busy_sum_ns",),
+        rank=("-total_ns",),
         shown=15,
-        figure=FigureSpec("bars", {"label": ("layer",), "values": ("busy_sum_ns",)}),
+        partials=_partials,
     ),
     Table(
-        name="geometry",
+        name="partitioning",
         row="one part of a split operator",
-        section="time",
-        columns=GEOMETRY,
-        make=_geometry,
+        section="roofline",
+        columns=PARTITIONING,
+        make=_partitioning,
         title="Split operators",
         about="Operators that were split over tracks or devices, or compute and move data, longest "
         "first: the whole, its computing and its data movement by themselves, its part on "

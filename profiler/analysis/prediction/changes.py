@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profiler.analysis.denoise.half_batch import BATCHED, half_batch
+from profiler.analysis.prediction.codes import Assumption, Unknown
 from profiler.analysis.prediction.pieces import APPLY_GUIDANCE, TOKENIZER
 from profiler.analysis.prediction.precision import at_precision, main_type, precision
 from profiler.analysis.prediction.scenario import Scenario
@@ -15,6 +16,7 @@ from profiler.analysis.prediction.workload import Task, Workload
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.call_costs import Ratio, call_costs
 from profiler.errors import InputError
+from profiler.notes import Note
 from profiler.table.run import Run
 
 __all__ = ["Changed", "changed", "scaled", "without"]
@@ -28,13 +30,13 @@ class Changed:
     """A workload, and what its times rest on.
 
     `spread` has, by submodule, the bounds of its time relative to the workload's where that was
-    estimated. `assumes` and `unknown` are sentences.
+    estimated. `assumes` (`Assumption`) and `unknown` (`Unknown`) are notes.
     """
 
     workload: Workload
     spread: Mapping[str, tuple[float, float]]
-    assumes: tuple[str, ...] = ()
-    unknown: tuple[str, ...] = ()
+    assumes: tuple[Note, ...] = ()
+    unknown: tuple[Note, ...] = ()
 
 
 def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis) -> Changed:
@@ -98,10 +100,7 @@ def scaled(workload: Workload, factors: Mapping[str, float], branch: str | None 
 
 def _dropped(found: Changed, names: Sequence[str]) -> Changed:
     leaves = {*names}
-    assumed = (
-        f"without {', '.join(names)} its calls and the host's time before each of them are left "
-        "out; nothing stands in for what they made"
-    )
+    assumed = Note.of(Assumption.WITHOUT_SUBMODULES, submodules=tuple(names))
     return replace(
         found,
         workload=without(found.workload, lambda task: task.submodule in leaves),
@@ -112,8 +111,8 @@ def _dropped(found: Changed, names: Sequence[str]) -> Changed:
 def _unguided(found: Changed, run: Run, analysis: Analysis) -> Changed:
     workload = without(found.workload, lambda task: task.branch in _OWN_CALLS)
     workload = workload.mapped(lambda tasks: tuple(t for t in tasks if t.name != APPLY_GUIDANCE))
-    assumes = ["without guidance no negative prompt is encoded and no uncond call is made"]
-    unknown: list[str] = []
+    assumes = [Note.of(Assumption.WITHOUT_GUIDANCE)]
+    unknown: list[Note] = []
     spread = dict(found.spread)
     for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == BATCHED):
         if name is None:
@@ -124,22 +123,16 @@ def _unguided(found: Changed, run: Run, analysis: Analysis) -> Changed:
             analysis.kinds.table,
             analysis.device_profiles,
             name,
-            workload.calibration.get(name, 1.0),
+            workload.overhead_ratio.get(name, 1.0),
         )
         if half.measured:
-            share = f"{_percent(half.wall.value)} of a batched call"
-            assumes.append(f"{name} takes {share}, as measured in its cond calls")
+            share = half.wall.value
+            assumes.append(Note.of(Assumption.HALF_BATCH_MEASURED, submodule=name, share=share))
         elif half.from_operators:
-            assumes.append(
-                f"{name} takes {_bounded(half.wall)} of a batched call, by halving the batch of "
-                "each operator"
-            )
+            assumes.append(_estimated(Assumption.HALF_BATCH_ESTIMATED, name, half.wall))
             unknown += _unknown_work(name, half.wall)
         else:
-            unknown.append(
-                f"what half a batch takes of {name}: none of its calls was traced with operators; "
-                "half is taken, and all of it as the upper bound"
-            )
+            unknown.append(Note.of(Unknown.HALF_BATCH_GUESSED, submodule=name))
         workload = scaled(workload, {name: half.wall.value}, BATCHED)
         _widen(spread, name, half.wall.spread)
     return Changed(
@@ -169,8 +162,8 @@ def _at_precision(found: Changed, dtype: str, analysis: Analysis) -> Changed:
     for name, device in placed.items():
         costs = call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
         if costs is not None and main_type(costs) is not None:
-            calibration = workload.calibration.get(name, 1.0)
-            ratios[name] = at_precision(costs, device, dtype, calibration)
+            overhead_ratio = workload.overhead_ratio.get(name, 1.0)
+            ratios[name] = at_precision(costs, device, dtype, overhead_ratio)
     if not ratios:
         raise InputError(
             "the trace does not tell the types of its operators, so --precision cannot be "
@@ -180,19 +173,14 @@ def _at_precision(found: Changed, dtype: str, analysis: Analysis) -> Changed:
     for name, device in placed.items():
         ratio = ratios.get(name)
         if ratio is None:
-            unknown.append(
-                f"what {dtype} does to {name}: the types of its operators are not in the trace; it "
-                "is taken to stay as it is"
-            )
+            unknown.append(Note.of(Unknown.PRECISION_OF, submodule=name, dtype=dtype))
             _widen(spread, name, (min(known.low for known in ratios.values()), 1.0))
             continue
         if ratio == Ratio(1.0, 1.0, 1.0):
-            assumes.append(f"{name} computes in {dtype} already")
+            assumes.append(Note.of(Assumption.SAME_PRECISION, submodule=name, dtype=dtype))
             continue
-        assumes.append(
-            f"{name} takes {_bounded(ratio)} of its time at {dtype}, by the rates of {device}; "
-            "kernels of that type may reach less"
-        )
+        by_rates = Assumption.PRECISION_BY_RATES
+        assumes.append(_estimated(by_rates, name, ratio, dtype=dtype, device=device))
         unknown += _unknown_work(name, ratio)
         _widen(spread, name, ratio.spread)
     workload = scaled(workload, {name: ratio.value for name, ratio in ratios.items()})
@@ -216,28 +204,25 @@ def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None
 def _with_steps(found: Changed, steps: int) -> Changed:
     assumes = list(found.assumes)
     if found.workload.steps_of:
-        some = ", ".join(
-            f"{name} in {count:g}" for name, count in sorted(found.workload.steps_of.items())
+        some = tuple(
+            Note.of(Assumption.STEPS_OF, submodule=name, steps=count)
+            for name, count in sorted(found.workload.steps_of.items())
         )
-        assumes.append(
-            f"some calls do not happen in all of {found.workload.steps} steps ({some}): of fewer "
-            "or more steps the same share has them"
-        )
+        steps_now = found.workload.steps
+        assumes.append(Note.of(Assumption.SHARE_OF_STEPS, steps=steps_now, submodules=some))
     return replace(found, workload=replace(found.workload, steps=steps), assumes=tuple(assumes))
 
 
-def _unknown_work(name: str, ratio: Ratio) -> list[str]:
+def _unknown_work(name: str, ratio: Ratio) -> list[Note]:
     if ratio.known >= _WELL_KNOWN:
         return []
-    return [f"the work of {_percent(1 - ratio.known)} of the operators' time of {name}"]
+    return [Note.of(Unknown.WORK_OF_OPERATORS, submodule=name, share=1 - ratio.known)]
 
 
-def _bounded(ratio: Ratio) -> str:
-    return f"{_percent(ratio.value)} ({_percent(ratio.low)} to {_percent(ratio.high)})"
-
-
-def _percent(share: float) -> str:
-    return f"{100 * share:.0f} %"
+def _estimated(code: Assumption, name: str, ratio: Ratio, **more: str) -> Note:
+    """A share of the submodule's time, with the bounds of its estimate."""
+    bounds = {"share": ratio.value, "low_share": ratio.low, "high_share": ratio.high}
+    return Note.of(code, submodule=name, **bounds, **more)
 
 
 def _widen(spread: dict[str, tuple[float, float]], name: str, by: tuple[float, float]) -> None:

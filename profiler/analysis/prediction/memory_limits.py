@@ -7,10 +7,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.targets import TargetDevice
 from profiler.analysis.prediction.workload import Workload
+from profiler.notes import Note
 
-__all__ = ["DeviceMemory", "fits", "memory_by_device", "too_large", "unknown_memory"]
+__all__ = [
+    "DeviceMemory",
+    "TooLarge",
+    "fits",
+    "memory_by_device",
+    "too_large",
+    "unknown_memory",
+]
 
 _UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")
 
@@ -32,6 +41,33 @@ class DeviceMemory:
     @property
     def needed(self) -> int:
         return self.weights + self.activations
+
+
+@dataclass(frozen=True, slots=True)
+class TooLarge:
+    """That a device, which has `memory` bytes, lacks the room for what is placed on it."""
+
+    need: DeviceMemory
+    memory: int
+
+    @property
+    def note(self) -> Note:
+        """`PlacementNote.TOO_LARGE`."""
+        return Note.of(
+            PlacementNote.TOO_LARGE,
+            submodules=self.need.submodules,
+            device=self.need.device,
+            needed_bytes=self.need.needed,
+            weights_bytes=self.need.weights,
+            activations_bytes=self.need.activations,
+            memory_bytes=self.memory,
+        )
+
+    @property
+    def error(self) -> str:
+        """The beginning of an error's message: `"vae need 2.0 GiB on cpu:0, which has 1.0 GiB"`."""
+        names, need = ", ".join(self.need.submodules), _readable(self.need.needed)
+        return f"{names} need {need} on {self.need.device}, which has {_readable(self.memory)}"
 
 
 def memory_by_device(workload: Workload, placement: Mapping[str, str]) -> dict[str, DeviceMemory]:
@@ -63,39 +99,36 @@ def fits(workload: Workload, placement: Mapping[str, str], targets: Sequence[Tar
 
 def too_large(
     workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
-) -> str:
-    """Why a placement does not fit, of the first device on which it does not; "" where it fits."""
-    for limit, need in _too_large(workload, placement, targets):
-        return (
-            f"{', '.join(need.submodules)} need {_readable(need.needed)} on {need.device} "
-            f"({_readable(need.weights)} of weights, {_readable(need.activations)} of "
-            f"activations), which has {_readable(limit)}"
-        )
-    return ""
+) -> TooLarge | None:
+    """The first device on which a placement does not fit; None where it fits."""
+    return next(iter(_too_large(workload, placement, targets)), None)
 
 
 def _too_large(
     workload: Workload, placement: Mapping[str, str], targets: Sequence[TargetDevice]
-) -> Iterable[tuple[int, DeviceMemory]]:
+) -> Iterable[TooLarge]:
     limits = {target.name: target.memory_bytes for target in targets}
     for device, need in memory_by_device(workload, placement).items():
         limit = limits.get(device)
         if limit is not None and need.needed > limit:
-            yield limit, need
+            yield TooLarge(need, limit)
 
 
 def unknown_memory(
     workload: Workload, submodules: Iterable[str], targets: Sequence[TargetDevice]
-) -> list[str]:
-    """What a check against the targets' limits did not count, in sentences."""
+) -> list[Note]:
+    """What a check against the targets' limits did not count."""
     if all(target.memory_bytes is None for target in targets):
         return []
     names = list(submodules)
     found = []
-    for what, known in (("weights", workload.weights), ("activations", workload.activations)):
-        missing = [name for name in names if name not in known]
+    for code, known in (
+        (PlacementNote.WEIGHTS_UNKNOWN, workload.weights),
+        (PlacementNote.ACTIVATIONS_UNKNOWN, workload.activations),
+    ):
+        missing = tuple(name for name in names if name not in known)
         if missing:
-            found.append(f"{what} of {', '.join(missing)} are not known and count as nothing")
+            found.append(Note.of(code, submodules=missing))
     return found
 
 

@@ -17,10 +17,10 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, ends
-from profiler.analysis.batches import Times
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.waiting.call_extents import CallExtents
 from profiler.events import NO_CALL, NO_STEP
+from profiler.table.batches import Times
 from profiler.table.run import Run
 
 __all__ = ["APPLY_GUIDANCE", "HOST_TIME", "TOKENIZER", "Piece", "PipelinePieces", "pieces_of"]

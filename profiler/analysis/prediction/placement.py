@@ -13,6 +13,7 @@ import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.memory_limits import fits, unknown_memory
 from profiler.analysis.prediction.request_graph import DEFAULT_ORDER, Order, request_graph
 from profiler.analysis.prediction.simulation import (
@@ -25,6 +26,7 @@ from profiler.analysis.prediction.simulation import (
 from profiler.analysis.prediction.targets import TargetDevice, placed, placement_of
 from profiler.analysis.prediction.workload import HOST, Workload
 from profiler.errors import InputError
+from profiler.notes import Note
 
 __all__ = ["EXHAUSTIVE", "BestPlacement", "best_placement"]
 
@@ -54,7 +56,7 @@ class BestPlacement:
     considered: int
     simulated: int
     exhaustive: bool
-    notes: tuple[str, ...]
+    notes: tuple[Note, ...]
 
 
 def best_placement(
@@ -78,7 +80,7 @@ def best_placement(
     search = _Search(workload, targets, concurrency, order, start or {})
     possible = search.possible
     if possible == 0:
-        raise InputError(f"{search.nowhere} can run on none of the devices: {targets[0].why_not}")
+        raise InputError(f"{search.nowhere} can run on none of the devices: {search.why_nowhere}")
     if possible <= EXHAUSTIVE:
         search.all()
     else:
@@ -152,17 +154,19 @@ class _Search:
         return ", ".join(submodule for submodule, choices in pairs if not choices)
 
     @property
+    def why_nowhere(self) -> str:
+        return next((target.why_not.error for target in self.targets if target.why_not), "")
+
+    @property
     def simulated(self) -> int:
         return len(self.periods)
 
-    def notes(self) -> tuple[str, ...]:
+    def notes(self) -> tuple[Note, ...]:
         found = [note for target in self.targets for note in target.notes]
-        found += [target.why_not for target in self.targets if target.why_not]
+        found += [target.why_not.note for target in self.targets if target.why_not]
         found += unknown_memory(self.workload, self._present, self.targets)
         if self.cut:
-            found.append(
-                f"the search ended after {self.simulated} simulations; others may be better"
-            )
+            found.append(Note.of(PlacementNote.SEARCH_CUT, simulations=self.simulated))
         return tuple(dict.fromkeys(found))
 
     def mapping(self, assignment: _Assignment) -> dict[str, str]:

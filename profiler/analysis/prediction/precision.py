@@ -21,7 +21,7 @@ PRECISIONS = {
 # What "float8" may be: the device's profile tells, the first of these that it has.
 _FLOAT8 = ("float8e4m3fn", "float8e4m3fnuz", "float8e5m2", "float8e5m2fnuz")
 _ON_GPU = ("float32", "bfloat16", "float16")
-# By kind of device what calibrate-device measures.
+# By kind of device what benchmark-device measures.
 _MEASURED = {"cpu": ("float32",), "cuda": _ON_GPU, "rocm": _ON_GPU}
 
 
@@ -42,11 +42,11 @@ def main_type(costs: CallCosts) -> str | None:
         types = [found, *(tensor.dtype for tensor in kind.tensors)]
         floating = [name for name in types if name.startswith(("float", "bfloat"))]
         if floating:
-            times[floating[0]] += round(kind.busy_ns)
+            times[floating[0]] += round(kind.total_ns)
     return times.most_common(1)[0][0] if times else None
 
 
-def at_precision(costs: CallCosts, device: str, dtype: str, calibration: float) -> Ratio:
+def at_precision(costs: CallCosts, device: str, dtype: str, overhead_ratio: float) -> Ratio:
     """Time at type `dtype` over time at the type that the calls have.
 
     Raises InputError where the device's profile does not have the rates of both types.
@@ -64,7 +64,7 @@ def at_precision(costs: CallCosts, device: str, dtype: str, calibration: float) 
     if missing:
         raise InputError(
             f"the rate of {device} for {' and '.join(missing)} is not known, so --precision cannot "
-            f"be answered: {_remedy(device, missing, (now, dtype))}"
+            f"be answered: {_advice(device, missing, (now, dtype))}"
         )
     faster = rates[now] / rates[dtype]
     width = _width(dtype) / _width(now)
@@ -78,14 +78,14 @@ def at_precision(costs: CallCosts, device: str, dtype: str, calibration: float) 
         less = sum((t.nbytes or 0) * (width if t.dtype == now else 1.0) for t in kind.tensors)
         return Scaled(faster, less / whole if whole else width)
 
-    return costs.ratio(scale, calibration)
+    return costs.ratio(scale, overhead_ratio)
 
 
-def _remedy(device: str, missing: Sequence[str], both: Sequence[str]) -> str:
-    """How rates become known: `calibrate-device` measures some, the others somebody states."""
+def _advice(device: str, missing: Sequence[str], both: Sequence[str]) -> str:
+    """How rates become known: `benchmark-device` measures some, the others somebody states."""
     measured = _MEASURED.get(device.partition(":")[0], ())
     if all(name in measured for name in missing):
-        return "measure it with `profile-sd3 calibrate-device`"
+        return "measure it with `profile-sd3 benchmark-device`"
     names = " and ".join(_FLOAT8[0] if name == PRECISIONS["fp8"] else name for name in both)
     return f"give a --device-profile whose peak_flops has {names}, with the maker's figures"
 

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.prediction.changes import Changed, changed
-from profiler.analysis.prediction.memory_limits import too_large, unknown_memory
+from profiler.analysis.prediction.codes import Assumption, PlacementNote, Unknown
+from profiler.analysis.prediction.memory_limits import TooLarge, too_large, unknown_memory
 from profiler.analysis.prediction.placement import BestPlacement, best_placement
 from profiler.analysis.prediction.request import (
-    CALLS,
     RequestTime,
     by_stage,
     by_submodule,
@@ -28,6 +29,7 @@ from profiler.analysis.prediction.targets import (
 from profiler.analysis.prediction.workload import Workload, workload_of
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
+from profiler.notes import Note
 from profiler.table.run import Run
 
 __all__ = ["READS", "predict"]
@@ -65,19 +67,9 @@ def predict(
         submodules=_parts(before_of, after_of),
         simulation=devices.simulation if devices else None,
         best=devices.best if devices else None,
-        too_large=devices.too_large if devices else "",
-        assumes=tuple(
-            dict.fromkeys((*_traced(analysis, workload), *_assumed(analysis, changes, devices)))
-        ),
-        unknown=tuple(
-            dict.fromkeys(
-                (
-                    *changes.unknown,
-                    *_scatter(request),
-                    *_missing(run, analysis),
-                )
-            )
-        ),
+        too_large=devices.too_large.note if devices and devices.too_large else None,
+        assumes=_each_once((*_traced(analysis, workload), *_assumed(analysis, changes, devices))),
+        unknown=_each_once((*changes.unknown, *_scatter(request), *_missing(run, analysis))),
     )
 
 
@@ -90,7 +82,7 @@ def _measured(workload: Workload) -> Measured:
         ns=float(workload.measured_ns.mean()),
         low_ns=float(workload.measured_ns.min()),
         high_ns=float(workload.measured_ns.max()),
-        calibrated=bool(workload.calibration),
+        corrected=bool(workload.overhead_ratio),
     )
 
 
@@ -99,69 +91,64 @@ def _parts(before: Mapping[str, float], after: Mapping[str, float]) -> tuple[Par
     return tuple(Part(name, before.get(name, 0.0), after.get(name, 0.0)) for name in names)
 
 
-def _traced(analysis: Analysis, workload: Workload) -> Iterator[str]:
+def _each_once(notes: Iterable[Note]) -> tuple[Note, ...]:
+    return tuple(dict.fromkeys(notes))
+
+
+def _traced(analysis: Analysis, workload: Workload) -> Iterator[Note]:
     """Whether the prediction has the cost of tracing in it."""
-    if workload.calibration:
-        factors = ", ".join(f"{n} times {f:.2f}" for n, f in sorted(workload.calibration.items()))
-        yield f"times are without the cost of tracing operators where it is known ({factors})"
-    elif analysis.run.traced_calls:
-        yield (
-            "times are as recorded, with what tracing operators cost, which is not known here or "
-            "lies within noise: for those without, record with --calibrate, or with --ops none"
+    if workload.overhead_ratio:
+        factors = tuple(
+            Note.of(Assumption.OVERHEAD_RATIO, submodule=name, ratio=factor)
+            for name, factor in sorted(workload.overhead_ratio.items())
         )
+        yield Note.of(Assumption.OVERHEAD_CORRECTED, factors=factors)
+    elif analysis.run.traced_calls:
+        yield Note.of(Assumption.AS_TRACED)
 
 
-def _assumed(analysis: Analysis, changes: Changed, devices: _Devices | None) -> Iterator[str]:
+def _assumed(analysis: Analysis, changes: Changed, devices: _Devices | None) -> Iterator[Note]:
     if analysis.accounting.overlapping:
-        yield "pipeline calls of the run overlapped: their times have what they waited for another"
+        yield Note.of(Assumption.OVERLAPPING_CALLS)
     yield from changes.assumes
     if devices is not None:
         yield from devices.notes
 
 
-def _missing(run: Run, analysis: Analysis) -> Iterator[str]:
+def _missing(run: Run, analysis: Analysis) -> Iterator[Note]:
     """What ran but is in no part."""
     outside = analysis.accounting.calls_outside
     if outside:
-        yield f"what {outside} calls in no pipeline call are for: they are left out"
-    for kind in dict.fromkeys(loss.kind for loss in run.losses):
-        yield f"what is not in the trace ({kind.replace('_', ' ')}, see `profile-sd3 analyze`)"
+        yield Note.of(Unknown.CALLS_OUTSIDE, calls=outside)
+    for kind in dict.fromkeys(drop.kind for drop in run.drops):
+        yield Note.of(Unknown.DROPPED, kind=kind)
 
 
-def _scatter(request: RequestTime) -> Iterator[str]:
+def _scatter(request: RequestTime) -> Iterator[Note]:
     """What of the scatter the interval does not have."""
     if request.low is None:
-        yield "how much it scatters: nothing in the run was measured twice, so no interval is given"
+        yield Note.of(Unknown.SCATTER)
         return
-    if request.resampled == CALLS:
+    if request.resampled == Resampled.PIPELINE_CALLS:
         return
     if request.resampled:
-        yield (
-            "how much one pipeline call differs from the next beyond its steps: one was measured, "
-            "so times of several may lie outside of the interval; record several"
-        )
+        yield Note.of(Unknown.SCATTER_OF_CALLS)
     else:
-        yield (
-            "how much it scatters: nothing in the run was measured twice, so the interval has the "
-            "bounds of what was estimated alone"
-        )
+        yield Note.of(Unknown.SCATTER_BEYOND_ESTIMATES)
     if request.once_ns > _MUCH * request.ns:
-        yield (
-            f"how much what was measured once scatters, {100 * request.once_ns / request.ns:.0f} % "
-            "of the predicted time: the interval takes it as it was"
-        )
+        yield Note.of(Unknown.SCATTER_OF_SINGLE, share=request.once_ns / request.ns)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Devices:
     """Requests on devices: the workload as it is placed, and what came of it; `too_large` says why
-    it does not fit, and then there is no simulation of it."""
+    it does not fit, and then there is no simulation of it; None where it fits."""
 
     placed: Workload
     simulation: Simulation | None
     best: BestPlacement | None
-    too_large: str
-    notes: tuple[str, ...]
+    too_large: TooLarge | None
+    notes: tuple[Note, ...]
 
     @classmethod
     def of(
@@ -192,7 +179,7 @@ class _Devices:
         if scenario.devices or len(searched) > 1:
             best = best_placement(workload, searched, concurrency, order, start=where)
         elif reason:
-            raise InputError(f"{reason}; name more devices with --devices, or more memory")
+            raise InputError(f"{reason.error}; name more devices with --devices, or more memory")
         simulation = None if reason else simulate(there, concurrency, order)
         return cls(there, simulation, best, reason, tuple(_notes(there, targets, best)))
 
@@ -209,9 +196,9 @@ def _check_named(memory: Mapping[str, int], names: Sequence[str]) -> None:
 
 def _notes(
     workload: Workload, targets: list[TargetDevice], best: BestPlacement | None
-) -> Iterator[str]:
-    yield "moving tensors between devices takes no time beside that of calls"
-    yield "calls take what they were measured to take, whatever runs on other devices"
+) -> Iterator[Note]:
+    yield Note.of(PlacementNote.NO_TRANSFER_TIME)
+    yield Note.of(PlacementNote.NO_INTERFERENCE)
     used = {*placement_of(workload).values()}
     yield from (note for target in targets if target.name in used for note in target.notes)
     yield from unknown_memory(workload, workload.submodules, targets)

@@ -25,12 +25,12 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.prediction.workload import HOST, Task, Workload
 from profiler.resampling import RESAMPLES, SEED, ends, t_ratio
 
-__all__ = ["CALLS", "STEPS", "RequestTime", "by_stage", "by_submodule", "mean_time", "request_time"]
+__all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "request_time"]
 
-CALLS, STEPS = "pipeline calls", "steps"  # what is drawn from
 _Reals = npt.NDArray[np.float64]
 _FEW = 6  # pipeline calls; that fewer are alike may be by chance
 
@@ -39,13 +39,13 @@ _FEW = 6  # pipeline calls; that fewer are alike may be by chance
 class RequestTime:
     """A request's time in ns. `low` and `high` bound it with 95 % confidence, None where nothing
     was measured more than once and nothing was estimated within bounds. `resampled` names what was
-    drawn from, `CALLS` or `STEPS`, "" for nothing; `once_ns` is the part of the time that
+    drawn from, None for nothing; `once_ns` is the part of the time that
     was measured once and is taken as it was."""
 
     ns: float
     low: float | None
     high: float | None
-    resampled: str
+    resampled: Resampled | None
     once_ns: float
 
 
@@ -67,13 +67,15 @@ def request_time(
     of_steps = None
     if len(workload.measured_ns) < _FEW:
         of_steps = _steps_drawn(parts, later, generator, resamples)
-    resampled = (
-        "pipeline calls" if of_calls is not None else "steps" if of_steps is not None else ""
-    )
+    resampled = None
+    if of_calls is not None:
+        resampled = Resampled.PIPELINE_CALLS
+    elif of_steps is not None:
+        resampled = Resampled.STEPS
     once = _once(workload, resampled)
     drawn = [found for found in (of_calls, of_steps) if found is not None]
     if not drawn and all(low >= high for low, high in bounds):
-        return RequestTime(value, None, None, "", once)
+        return RequestTime(value, None, None, None, once)
     deviations = max(drawn, key=_width, default=np.zeros((len(names), resamples)))
     total = np.zeros(resamples)
     for part, deviation, between in zip(parts, deviations, bounds, strict=True):
@@ -207,12 +209,12 @@ def _width(deviations: _Reals) -> float:
     return high - low
 
 
-def _once(workload: Workload, resampled: str) -> float:
+def _once(workload: Workload, resampled: Resampled | None) -> float:
     """The mean time of what was measured in one pipeline call, and there once."""
     if len(workload.measured_ns) > 1:
         return 0.0
     total = sum(mean_time(task, workload) for task in workload.tasks)
-    if resampled == STEPS:
+    if resampled == Resampled.STEPS:
         return total - (workload.steps - 1) * sum(
             float(task.steady_ns.mean()) for task in workload.step if task.steady_ns.size
         )

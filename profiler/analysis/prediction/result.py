@@ -8,6 +8,7 @@ from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.request import RequestTime
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.simulation import Simulation
+from profiler.notes import Note
 
 __all__ = ["Measured", "Part", "Prediction"]
 
@@ -16,7 +17,7 @@ __all__ = ["Measured", "Part", "Prediction"]
 class Measured:
     """What the run says: the mean time of its `pipelines` (their numbers), `low` to `high`, with
     `steps` steps. `recorded_ns` is as it was recorded, `ns` without the cost of tracing where that
-    is known (`calibrated`)."""
+    is known (`corrected`)."""
 
     pipelines: tuple[int, ...]
     steps: int
@@ -24,7 +25,7 @@ class Measured:
     ns: float
     low_ns: float
     high_ns: float
-    calibrated: bool
+    corrected: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +44,9 @@ class Prediction:
     `stages` and `submodules` (the host's time among them, `host`) add up to `measured.ns` before
     and to `request.ns` after. `simulation` is None where nothing about devices or requests at once
     was asked for, or where what is placed does not fit into memory (`too_large` says why, else
-    ""); `best` is None where there is one device and no set of them was given.
-    `assumes` and `unknown` are sentences: what it takes for granted, and what it does not know.
+    None); `best` is None where there is one device and no set of them was given.
+    `assumes` (`Assumption`, `PlacementNote`) is what it takes for granted, `unknown` (`Unknown`)
+    what it does not know.
     """
 
     run_id: str
@@ -55,6 +57,6 @@ class Prediction:
     submodules: tuple[Part, ...]
     simulation: Simulation | None
     best: BestPlacement | None
-    too_large: str
-    assumes: tuple[str, ...]
-    unknown: tuple[str, ...]
+    too_large: Note | None
+    assumes: tuple[Note, ...]
+    unknown: tuple[Note, ...]

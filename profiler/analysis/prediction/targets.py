@@ -1,7 +1,7 @@
 """Devices that submodules may be placed on, and what a submodule's time would be there.
 
 A device of the same hardware takes the same time. On other hardware each operator's time goes by
-the rate of what bounds it (`roofline.verdicts`) on both devices: peak FLOP/s, bandwidth, or the
+the rate of what bounds it (`roofline.bounds`) on both devices: peak FLOP/s, bandwidth, or the
 time between launches; what the host bounds stays. Without profiles of both nothing is predicted.
 """
 
@@ -13,16 +13,42 @@ from dataclasses import dataclass, replace
 import numpy as np
 import polars as pl
 
+from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.workload import Task, Workload
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
+from profiler.notes import Note
 from profiler.trace.manifest_fields import Device
 
-__all__ = ["TargetDevice", "placed", "placement_of", "target_devices"]
+__all__ = ["OtherHardware", "TargetDevice", "placed", "placement_of", "target_devices"]
 
-_CAPTURE = "record a run with that device, or calibrate both with `profile-sd3 calibrate-device`"
+_CAPTURE = "record a run with that device, or measure both with `profile-sd3 benchmark-device`"
 _NOTHING = Device()  # is known of the device
+
+
+@dataclass(frozen=True, slots=True)
+class OtherHardware:
+    """That the times on `device` are not known: it is other hardware than `measured_on`, and their
+    rates do not tell."""
+
+    device: str
+    measured_on: str
+
+    @property
+    def note(self) -> Note:
+        """`PlacementNote.OTHER_HARDWARE`."""
+        return Note.of(
+            PlacementNote.OTHER_HARDWARE, device=self.device, measured_on=self.measured_on
+        )
+
+    @property
+    def error(self) -> str:
+        """The end of an error's message."""
+        return (
+            f"{self.device} is other hardware than {self.measured_on}, and their rates do not tell "
+            f"the time there; {_CAPTURE}"
+        )
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -37,8 +63,8 @@ class TargetDevice:
     name: str
     memory_bytes: int | None
     factors: Mapping[str, float]
-    why_not: str = ""
-    notes: tuple[str, ...] = ()
+    why_not: OtherHardware | None = None
+    notes: tuple[Note, ...] = ()
     like: str = ""
 
 
@@ -81,7 +107,9 @@ def placed(
             known = ", ".join(sorted({*by_name, *present.values()}))
             raise InputError(f"{device!r} is not among the devices to place on: {known}")
         if submodule not in by_name[device].factors:
-            raise InputError(f"{submodule} cannot be placed on {device}: {by_name[device].why_not}")
+            why_not = by_name[device].why_not
+            reason = f": {why_not.error}" if why_not else ""
+            raise InputError(f"{submodule} cannot be placed on {device}{reason}")
 
     def moved(task: Task) -> Task:
         if task.submodule is None or task.submodule not in placement:
@@ -134,7 +162,7 @@ def target_devices(
 
 def _stand_in(
     name: str, devices: Mapping[str, Device], present: Mapping[str, str]
-) -> tuple[str, tuple[str, ...]]:
+) -> tuple[str, tuple[Note, ...]]:
     """The device of the run that tells what this one is, and what to say of that."""
     known = list(dict.fromkeys((*devices, *present.values())))
     if name in known:
@@ -143,10 +171,8 @@ def _stand_in(
     like = next((other for other in known if other.partition(":")[0] == kind), None)
     if like is None:
         raise InputError(f"nothing is known of {name}, only of {', '.join(known)}: {_CAPTURE}")
-    note = f"{name} is not in the run and taken to be like {like}"
-    if kind == "cpu":
-        note += ", with as many cores of its own; where it takes cores away from others, these slow"
-    return like, (note,)
+    of_kind = PlacementNote.LIKE_OTHER_CPU if kind == "cpu" else PlacementNote.LIKE_OTHER_DEVICE
+    return like, (Note.of(of_kind, device=name, other=like),)
 
 
 def _hardware(device: str, devices: Mapping[str, Device]) -> tuple[str, str, int | None]:
@@ -162,10 +188,10 @@ def _factors(
     devices: Mapping[str, Device],
     profiles: Mapping[str, DeviceProfile],
     roofline: pl.DataFrame | None,
-) -> tuple[dict[str, float], str]:
+) -> tuple[dict[str, float], OtherHardware | None]:
     """Time on the device / time measured by submodule, and why others are missing."""
     found: dict[str, float] = {}
-    why_not = ""
+    why_not = None
     for submodule, device in present.items():
         if _hardware(device, devices) == _hardware(stand_in, devices):
             found[submodule] = 1.0
@@ -178,10 +204,7 @@ def _factors(
             )
             factor = _relative_time(operators, base, target)
         if factor is None:
-            why_not = (
-                f"{name} is other hardware than {device}, and their rates do not tell the time "
-                f"there; {_CAPTURE}"
-            )
+            why_not = OtherHardware(name, device)
         else:
             found[submodule] = factor
     return found, why_not
@@ -198,10 +221,10 @@ def _relative_time(
         Bound.HOST.value: 1.0,
     }
     total = weighted = 0.0
-    for verdict, busy in operators.select("verdict", "busy_ns").iter_rows():
-        if verdict is None:
+    for bound, busy in operators.select("bound", "total_ns").iter_rows():
+        if bound is None:
             continue  # scaled as the rest
-        ratio = ratios[verdict]
+        ratio = ratios[bound]
         if ratio is None:
             return None
         total += busy

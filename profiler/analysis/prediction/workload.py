@@ -62,9 +62,9 @@ class Workload:
     where they are known, `kept` those of them that stay held while others run. `devices` are those
     of the run.
 
-    Times of traced calls were multiplied with `calibration`, untraced over traced time by
+    Times of traced calls were multiplied with `overhead_ratio`, untraced over traced time by
     submodule, where it is known; `recorded_ns`, int64 [p], are the pipeline calls without that,
-    None where nothing was calibrated. `numbers` are the pipeline calls. `steps_of` says in how
+    None where nothing was corrected. `numbers` are the pipeline calls. `steps_of` says in how
     many steps (a mean) a call of a name happened where that is not all.
     """
 
@@ -76,7 +76,7 @@ class Workload:
     activations: Mapping[str, int]
     measured_ns: _Times
     devices: tuple[str, ...]
-    calibration: Mapping[str, float] = field(default_factory=dict)
+    overhead_ratio: Mapping[str, float] = field(default_factory=dict)
     recorded_ns: _Times | None = None
     numbers: tuple[int, ...] = ()
     steps_of: Mapping[str, float] = field(default_factory=dict)
@@ -123,7 +123,7 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
         )
     commands = CommandArrays.of(run.commands, calls)
     cut = _chosen(pieces_of(run, commands, pipelines), pipeline, warm=bool(run.info.warmup))
-    factors = _calibration(analysis)
+    factors = _overhead_ratio(analysis)
     traced = calls["ops_traced"].to_list()
     names = calls["submodule"].cast(pl.String).to_list()
     factor_of_call = [
@@ -142,7 +142,7 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
         activations=activations_of(analysis),
         measured_ns=np.zeros(len(cut), dtype=np.int64),
         devices=tuple(analysis.devices["device"]),
-        calibration=applied,
+        overhead_ratio=applied,
         recorded_ns=np.array([p.duration_ns for p in cut], dtype=np.int64) if applied else None,
         numbers=tuple(pieces.number for pieces in cut),
         steps_of=_steps_of(cut),
@@ -195,10 +195,10 @@ def _calls_in(pieces: PipelinePieces) -> Iterator[int]:
     yield from (piece.call for phase in phases for piece in phase if piece.submodule is not None)
 
 
-def _calibration(analysis: Analysis) -> dict[str, float]:
+def _overhead_ratio(analysis: Analysis) -> dict[str, float]:
     """Untraced over traced time by submodule: what capture measured, else where enough calls of
     both kinds tell."""
-    rows = analysis.submodules.select("submodule", "calibration").drop_nulls()
+    rows = analysis.submodules.select("submodule", "overhead_ratio").drop_nulls()
     return {name: factor for name, factor in rows.iter_rows() if 0 < factor < float("inf")}
 
 

@@ -1,6 +1,6 @@
-"""What the name of a GPU kernel says, where no operator is known or the kernel fuses several.
+"""What the name of a kernel that torch.compile wrote says: it fuses several operators.
 
-Kernels that torch.compile wrote list the operations that they fuse, in their own alphabet:
+Such kernels list the operations that they fuse, in their own alphabet:
 
     triton_per_fused__to_copy_add_addmm_mean_mul_pow_rsqrt_transpose_view_8
 
@@ -14,9 +14,9 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from profiler.analysis.roles.operations import Operation, Sort, operation_of
+from profiler.analysis.roles.operations import Sort, operation_of
 
-__all__ = ["FusedKernel", "fused_kernel", "kernel_operation"]
+__all__ = ["FusedKernel", "fused_kernel"]
 
 _COMPILED = re.compile(
     r"(?:triton_(poi|red|per|tem|for|spl|mm|fla)|(?:graph_\d+_)?cpp)_(?:fused_)?(.*?)(?:_\d+)?…?$"
@@ -31,6 +31,7 @@ _LONG = (
     "_unsafe_index",
     "_unsafe_view",
     "_to_copy",
+    "_log_softmax",
     "_softmax",
     "_adaptive_avg_pool2d",
     "native_layer_norm",
@@ -62,48 +63,28 @@ _LONG = (
     "logical_not",
     "logical_and",
     "linalg_vector_norm",
+    "moe_forward_shared",
+    "moe_forward",
+    "unified_attention_with_output",
     "expand_as",
 )
 _WORD = re.compile("|".join([*_LONG, "[a-z][a-z0-9]*"]))
 _EXTERN = (Sort.MATMUL, Sort.CONVOLUTION, Sort.ATTENTION)
-
-# Vendors' kernels by their libraries' naming: cuBLAS and CUTLASS, hipBLASLt and Tensile (`Cijk_`),
-# CK, cuDNN, MIOpen, FlashAttention, AITER, ATen's own.
-_KERNELS: tuple[tuple[str, str], ...] = (
-    (r"flash|fmha|attn|attention|sdpa|_mha_|mha_fwd|fav3|fa2_|fa3_", "sdpa"),
-    (r"rotary|rope", "rope"),
-    (r"rms_?norm", "rms_norm"),
-    (r"group_?norm|RowwiseMoments|ComputeFusedParams", "group_norm"),
-    (r"layer_?norm", "layer_norm"),
-    (r"batch_?norm|bn_fw|BatchNorm", "batch_norm"),
-    (r"softmax", "softmax"),
-    (r"nchwToNhwc|nhwcToNchw|batched_transpose|[Tt]ranspose|CatArray|copy|Copy", "copy"),
-    (r"[Ii]m2(d2)?[Cc]ol", "im2col"),
-    (
-        r"[Cc]onv|fprop|scudnn|winograd|igemm_fwd|naive_conv",
-        "conv2d",
-    ),
-    (r"upsample|resize|interpolate|avg_?pool|max_?pool", "upsample"),
-    (r"indexSelect|embedding|index_elementwise|gather", "embedding"),
-    (
-        r"gemm|Gemm|GEMM|Cijk_|cublas|cutlass|nvjet|gemv|splitK|matmul|MatMul|wmma|dot_kernel|_mm_",
-        "matmul",
-    ),
-    (r"gelu|silu|GeluC|swiglu|act_and_mul|relu", "gelu"),
-    (r"CUDAFunctor_add|AddFunctor|add_kernel", "add"),
-    (r"MulFunctor|mul_kernel", "mul"),
-)
-_PATTERNS = tuple((re.compile(pattern), word) for pattern, word in _KERNELS)
+_MOVES = (Sort.LAYOUT, Sort.IDENTITY)
+_CUSTOM = ("moe_forward_shared", "moe_forward", "unified_attention_with_output")  # of vLLM
 
 
 @dataclass(frozen=True, slots=True)
 class FusedKernel:
     """A kernel that torch.compile wrote: its operations by name, without those that only gave it
-    its input; `reduces` tells a reduction from a pointwise kernel."""
+    its input, whose sorts are in `after`. `arithmetic` are the words that move no data;
+    `foreach` is whether it works on a list of tensors."""
 
     words: frozenset[str]
     sorts: frozenset[Sort]
-    reduces: bool
+    after: frozenset[Sort]
+    arithmetic: frozenset[str]
+    foreach: bool
 
 
 @lru_cache(maxsize=1 << 14)
@@ -115,18 +96,13 @@ def fused_kernel(name: str) -> FusedKernel | None:
         return None
     found = [operation_of(word) for word in _WORD.findall(match[2])]
     template = match[1] in ("tem", "mm", "fla")
-    kept = [o for o in found if template or o.sort not in _EXTERN or o.word == "_softmax"]
+    found = [o for o in found if o.word not in _CUSTOM]
+    given = [o for o in found if not template and o.sort in _EXTERN and o.word != "_softmax"]
+    kept = [o for o in found if o not in given]
     return FusedKernel(
         frozenset(o.word for o in kept),
         frozenset(o.sort for o in kept),
-        match[1] in ("red", "per", "spl"),
+        frozenset(o.sort for o in given),
+        frozenset(o.word for o in kept if o.sort not in _MOVES),
+        match[1] == "for",
     )
-
-
-@lru_cache(maxsize=1 << 14)
-def kernel_operation(name: str) -> Operation:
-    """The operation of a library's kernel by its name; of sort UNKNOWN where no rule fits."""
-    for pattern, word in _PATTERNS:
-        if pattern.search(name):
-            return operation_of(word)
-    return Operation(name, Sort.UNKNOWN)

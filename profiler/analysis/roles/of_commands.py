@@ -8,7 +8,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import positions
-from profiler.analysis.kinds import Kinds, kinds_of
+from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.table.run import Run
 

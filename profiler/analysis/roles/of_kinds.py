@@ -14,8 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import polars as pl
 
-from profiler.analysis.batches import Codes, counts, is_sorted
-from profiler.analysis.kinds import Kinds
+from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roles.chains import after_negation, chained_kinds
 from profiler.analysis.roles.evidence import ROLE_BY, Decision, Evidence
 from profiler.analysis.roles.operations import Operation, Sort, operation_of
@@ -25,12 +24,13 @@ from profiler.analysis.roles.streams import StreamKind, streams_of
 from profiler.analysis.roles.tensors import only_integers, turns
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.grammars.names import parse_name
+from profiler.table.batches import Codes, counts, is_sorted
 from profiler.table.columns import ROLE
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["KIND_ROLE", "STREAMS", "roles_of"]
 
-STREAMS = ("image", "context")
+STREAMS = ("image", "text")
 KIND_ROLE = pl.Schema(
     {
         "kind": pl.Int32(),
@@ -58,7 +58,7 @@ class _Row(NamedTuple):
     op_type: str | None
     category: str
     shapes: str | None
-    busy_ns: int
+    total_ns: int
 
 
 def roles_of(
@@ -92,7 +92,9 @@ def roles_of(
     in_order = [decisions[n] for n in range(len(rows))]
     known_in_order = [evidence[n] for n in range(len(rows))]
     members = [
-        StreamKind(row.submodule or "", found.place, found.shapes, row.busy_ns, d.role if d else "")
+        StreamKind(
+            row.submodule or "", found.place, found.shapes, row.total_ns, d.role if d else ""
+        )
         for row, d, found in zip(rows, in_order, known_in_order, strict=True)
     ]
     return pl.DataFrame(

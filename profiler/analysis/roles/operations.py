@@ -79,7 +79,8 @@ _WORDS: Mapping[Sort, str] = {
         bias_add_gelu""",
     Sort.ARITHMETIC: """add sub mul div neg abs pow sqrt rsqrt reciprocal exp log sin cos mean sum
         reduce_mean reduce_sum reduce_max reduce_min square square_difference maximum minimum min
-        max where equal eq ne gt lt ge le greater less not and or clamp clamp_min clamp_max clip
+        max where equal eq ne gt lt ge le greater less greater_or_equal less_or_equal not and or xor
+        clamp clamp_min clamp_max clip
         outer floor ceil round mod remainder is_na_n isnan is_inf full full_like ones zeros
         ones_like zeros_like fill arange range argmax arg_max argmin cumsum cum_sum rand randn
         linalg_vector_norm norm lerp addcmul addcdiv lift_fresh is_nonzero empty sign atan2 polar

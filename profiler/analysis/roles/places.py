@@ -30,12 +30,14 @@ class Purpose(Enum):
     CONVOLUTION = "convolution"
     RESAMPLE = "resample"
     RESNET = "resnet"
+    HEAD = "head"  # from a language model's width to its vocabulary
     BLOCK = "block"  # adds what its parts compute to what came in
 
 
 _BY_CLASS: tuple[tuple[Purpose, str], ...] = (
     (Purpose.MODULATION, r"^(SD35)?Ada(Layer|Group)|NormZero|NormContinuous|Modulation"),
     (Purpose.NORM, r"[Nn]orm(\dd)?$"),
+    (Purpose.HEAD, r"LMHead|^LogitsProcessor$"),
     (Purpose.ROPE, r"[Rr]ope|Rotary|^FluxPosEmbed$|^EmbedND$"),
     (Purpose.EMBEDDING, r"Embed|^Timesteps?$|TimestepProj|TextProj|ImageProj|CaptionProj"),
     (Purpose.ATTENTION, r"AttentionBlock$"),
@@ -55,7 +57,7 @@ _EMBEDDED = (
 )
 _EMBEDDINGS = (
     "embeddings?|embed_tokens|wte|wpe|shared|(time|add_time)_proj|(img|txt|time|vector|guidance)_in|"
-    "(text|visual|caption)_projection|encoder_hid_proj|proj_(in|out)|lm_head|relative_attention_bias"
+    "(text|visual|caption)_projection|encoder_hid_proj|proj_(in|out)|relative_attention_bias"
 )
 _BY_NAME: tuple[tuple[Purpose, str], ...] = (
     (
@@ -64,6 +66,7 @@ _BY_NAME: tuple[tuple[Purpose, str], ...] = (
     ),
     (Purpose.NORM, r"(\w+_)?norm\d*(_\w+)?|(\w+_)?layer_?norm\d*|ln_\w+|(\w+_)?layernorm"),
     (Purpose.ROPE, r"rope|rotary_emb|rotary_pos_emb|rotary"),
+    (Purpose.HEAD, r"lm_head|logits_processor"),
     (Purpose.EMBEDDING, rf"({_EMBEDDED})_embed(der|ding|dings)?|{_EMBEDDINGS}"),
     (Purpose.ATTENTION, r"attn\d*|attention|self_?attn|cross_?attn|SelfAttention|EncDecAttention"),
     (

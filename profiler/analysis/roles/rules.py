@@ -12,13 +12,15 @@ shapes, the kernel's name. What belongs where:
   model's width.
 - `data_movement`: copies, reshapes, concatenations and casts, but not those that are part of a
   norm, a modulation, an embedding or rotary positions.
+- `matmul` and `elementwise`: a product, and arithmetic, of which nothing tells where it belongs.
 """
 
 from __future__ import annotations
 
 from profiler.analysis.roles.evidence import Decision, Evidence
-from profiler.analysis.roles.kernel_rules import of_fused, of_kernel
+from profiler.analysis.roles.kernel_rules import of_fused, of_kernel, role_of_name
 from profiler.analysis.roles.kernels import fused_kernel
+from profiler.analysis.roles.library_kernels import writes_cache
 from profiler.analysis.roles.norms import norm_kind
 from profiler.analysis.roles.operations import Sort
 from profiler.analysis.roles.places import Purpose
@@ -71,7 +73,9 @@ _PARTS = {  # modules whose arithmetic is for the same
     Purpose.CONVOLUTION: "convolution",
     Purpose.RESAMPLE: "resample",
 }
-_BY_CATEGORY = {"dma": "data_movement", "copy": "data_movement"}
+_BY_CATEGORY = {"dma": "data_movement", "copy": "data_movement", "collective": "collective"}
+_WITHOUT_PLACE = {Sort.MATMUL: "matmul", Sort.ARITHMETIC: "elementwise"}
+_FILLS = ("fill", "full", "full_like", "ones", "ones_like", "zeros", "zeros_like")  # as memset
 
 
 def decide(found: Evidence) -> Decision | None:
@@ -79,12 +83,19 @@ def decide(found: Evidence) -> Decision | None:
     if found.category in ("host", "sync"):
         return None
     if found.category in _BY_CATEGORY:
-        return Decision(_BY_CATEGORY[found.category], "category")
+        return _of_transfer(found)
     fused = fused_kernel(found.op_type)
     if fused is not None:
         return of_fused(found, fused)
     decision = _of_operation(found) or _of_place(found) or _of_chain(found)
     return decision or _of_shapes(found) or of_kernel(found) or _last(found)
+
+
+def _of_transfer(found: Evidence) -> Decision:
+    """Work on tracks that compute nothing: between ranks, or a copy."""
+    if role_of_name(found.op_type) == "collective":
+        return Decision("collective", "kernel")
+    return Decision(_BY_CATEGORY[found.category], "category")
 
 
 def _of_operation(found: Evidence) -> Decision | None:
@@ -93,6 +104,8 @@ def _of_operation(found: Evidence) -> Decision | None:
     if sort in _CERTAIN:
         kind = norm_kind(found) if sort is Sort.NORM else ""
         return Decision(_CERTAIN[sort], "op_type", kind)
+    if sort is Sort.UNKNOWN and writes_cache(found.op_type):
+        return Decision("data_movement", "op_type")
     special = (Purpose.ATTENTION, Purpose.EMBEDDING, Purpose.MODULATION)
     if sort is Sort.CONVOLUTION and found.place.purpose not in special:
         return Decision("convolution", "op_type")
@@ -115,6 +128,8 @@ def _of_place(found: Evidence) -> Decision | None:
         decision = _in_attention(found)
     elif sort in _MOVES:
         decision = Decision("data_movement", "op_type")
+    elif purpose is Purpose.HEAD:
+        return Decision("matmul", place.by) if sort is Sort.MATMUL else None
     elif purpose is Purpose.CONVOLUTION and _prepares_modulation(found):
         decision = Decision("modulation", "shapes")
     elif purpose in _PARTS:
@@ -203,8 +218,16 @@ def _shaped(found: Evidence, shapes: Shapes) -> str:
 
 
 def _last(found: Evidence) -> Decision:
-    """What is left: activations stand between products; the rest is other."""
+    """What is left: activations stand between products; products and arithmetic have no place;
+    the rest is other."""
     if found.operation.sort is not Sort.ACTIVATION:
-        return Decision("other", "")
+        return _without_place(found)
     images = found.shapes is not None and any(len(t.dims) == 4 for t in found.shapes.inputs)
     return Decision("convolution" if images else "mlp", "shapes" if images else "op_type")
+
+
+def _without_place(found: Evidence) -> Decision:
+    role = _WITHOUT_PLACE.get(found.operation.sort, "")
+    if found.operation.word in _FILLS:
+        role = "data_movement"
+    return Decision(role, "op_type") if role else Decision("other", "")

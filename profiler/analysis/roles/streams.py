@@ -1,4 +1,4 @@
-"""Image or context: which of the two streams of a joint transformer a kind works on.
+"""Image or text: which of the two streams of a joint transformer a kind works on.
 
 By names where the path has some (`ff_context`, `add_k_proj`, `txt_mlp`), else by the number of
 tokens: that of the image is what named image kinds have, or what the patch convolution gives.
@@ -50,12 +50,12 @@ class StreamKind:
     submodule: str
     place: Place
     shapes: Shapes | None
-    busy_ns: int
+    total_ns: int
     role: str
 
 
 def streams_of(kinds: Sequence[StreamKind]) -> list[str | None]:
-    """`image`, `context` or None for each kind."""
+    """`image`, `text` or None for each kind."""
     found: list[str | None] = [None] * len(kinds)
     members: dict[str, list[int]] = {}
     for number, kind in enumerate(kinds):
@@ -63,7 +63,7 @@ def streams_of(kinds: Sequence[StreamKind]) -> list[str | None]:
     for numbers in members.values():
         named = {number: _by_name(kinds[number].place) for number in numbers}
         lengths = _lengths([kinds[n] for n in numbers], [named[n] for n in numbers])
-        if "context" not in named.values() and "context" not in lengths.values():
+        if "text" not in named.values() and "text" not in lengths.values():
             continue
         for number in numbers:
             if kinds[number].role != "rope":  # positions of both
@@ -73,7 +73,7 @@ def streams_of(kinds: Sequence[StreamKind]) -> list[str | None]:
 
 def _by_name(place: Place) -> str | None:
     if place.context:
-        return "context"
+        return "text"
     if place.names and place.names[0].startswith("single"):
         return None
     inside = place.names[2:] if place.block else place.names[:1]
@@ -83,8 +83,8 @@ def _by_name(place: Place) -> str | None:
 
 def _lengths(kinds: Sequence[StreamKind], named: Sequence[str | None]) -> dict[int, str]:
     """Number of tokens, alone and times the batch → stream; those of both streams are left out.
-    The context of a prompt and of a negative prompt may differ in length."""
-    found: dict[str, set[int]] = {"image": set(), "context": set()}
+    The text of a prompt and of a negative prompt may differ in length."""
+    found: dict[str, set[int]] = {"image": set(), "text": set()}
     batches = {1}
     for kind, stream in zip(kinds, named, strict=True):
         dims = _tokens(kind.shapes)
@@ -92,19 +92,19 @@ def _lengths(kinds: Sequence[StreamKind], named: Sequence[str | None]) -> dict[i
             found[stream].add(dims[1])
             batches.add(dims[0])
     if not all(found.values()):
-        image, context, batch = _by_patches(kinds)
-        found = {"image": {image}, "context": {context}}
+        image, text, batch = _by_patches(kinds)
+        found = {"image": {image}, "text": {text}}
         batches.add(batch)
     wide = {
         stream: {batch * length for batch in batches for length in lengths if length > 1}
         for stream, lengths in found.items()
     }
-    both = wide["image"] & wide["context"]
+    both = wide["image"] & wide["text"]
     return {length: stream for stream, own in wide.items() for length in own - both}
 
 
 def _by_patches(kinds: Sequence[StreamKind]) -> tuple[int, int, int]:
-    """Image and context tokens and the batch, from the patch convolution and joint attention."""
+    """Image and text tokens and the batch, from the patch convolution and joint attention."""
     image = batch = 0
     for kind in kinds:
         if kind.role not in ("convolution", "embedding") or kind.shapes is None:
@@ -118,7 +118,7 @@ def _by_patches(kinds: Sequence[StreamKind]) -> tuple[int, int, int]:
     for kind in kinds:
         if kind.role == "attention" and kind.shapes and kind.shapes.inputs:
             joint.update(
-                {n - image: kind.busy_ns for n in kind.shapes.inputs[0].dims[1:3] if n > image}
+                {n - image: kind.total_ns for n in kind.shapes.inputs[0].dims[1:3] if n > image}
             )
     return image, joint.most_common(1)[0][0] if joint else 0, batch
 

@@ -5,12 +5,14 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.partials import Partials
 from profiler.analysis.roles.columns import BLOCKS, ROLES
 from profiler.analysis.roles.of_kinds import roles_of
+from profiler.analysis.roles.partials import Cells, cells_of
 from profiler.analysis.roles.times import block_table, role_table
-from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.table import Table
 
-__all__ = ["TABLES", "kind_roles"]
+__all__ = ["TABLES", "cell_partials", "kind_roles", "work_cells"]
 
 
 @shared
@@ -20,9 +22,27 @@ def kind_roles(of: Inputs) -> pl.DataFrame:
     return roles_of(of.run.info.submodules, of.kinds, of.commands.call, given)
 
 
+@shared
+def work_cells(of: Inputs) -> Cells:
+    """The selected commands by operator and role, call and device."""
+    return cells_of(
+        of, kind_roles(of), of.table("submodules").select("submodule", "overhead_ratio")
+    )
+
+
+@shared
+def cell_partials(of: Inputs) -> Partials:
+    """The same as partial results, for every table that is made of them."""
+    return work_cells(of).partials()
+
+
+def _partials(of: Inputs) -> tuple[Partials, ...]:
+    return (cell_partials(of),)
+
+
 def _roles(of: Inputs) -> pl.DataFrame:
-    calibration = of.table("submodules").select("submodule", "calibration")
-    return role_table(of.kinds, kind_roles(of), calibration)
+    overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
+    return role_table(of.kinds, kind_roles(of), overhead_ratio)
 
 
 def _blocks(of: Inputs) -> pl.DataFrame:
@@ -33,26 +53,25 @@ TABLES = (
     Table(
         name="roles",
         row="one role in a submodule",
-        section="time",
+        section="roofline",
         columns=ROLES,
         make=_roles,
         title="What the device time of each submodule is for",
         about="Rows are by submodule, longest first: what the time of its device commands is for. "
         "[roles.md](roles.md) says more.",
         reads=("submodules",),
-        rank=("submodule", "-busy_ns"),
-        figure=FigureSpec(
-            "bars", {"label": ("submodule",), "group": ("role",), "values": ("busy_ns",)}
-        ),
+        rank=("submodule", "-total_ns"),
+        partials=_partials,
     ),
     Table(
         name="blocks",
         row="one block of a submodule",
-        section="time",
+        section="roofline",
         columns=BLOCKS,
         make=_blocks,
         title="Norms and modulation in blocks",
         about="A block has a number: how much of it are norms and modulation. [roles.md](roles.md) "
         "says more.",
+        partials=_partials,
     ),
 )

@@ -19,6 +19,7 @@ __all__ = [
     "two_activations",
 ]
 
+_VOCABULARY = 20_000  # from this width on a product may be of a language model's vocabulary
 _VECTORS = 16  # rows up to which a product works on vectors of the batch, not on tokens
 
 
@@ -102,12 +103,15 @@ def projection_of(shapes: Shapes) -> str:
     """What a product [rows, k] by [k, n] is for in a transformer, "" where its sizes do not tell.
 
     Products of vectors project conditioning; of tokens, those that keep the width belong to
-    attention and those that widen it three times or more, or narrow it so, to the mlp.
+    attention and those that widen it three times or more, or narrow it so, to the mlp. From a
+    model's width to a vocabulary they are of the model's head, which is none of these.
     """
     product = _product(shapes)
     if product is None:
         return ""
     rows, k, n = product
+    if _of_vocabulary(rows, k, n):
+        return ""
     if rows <= _VECTORS:
         return "modulation" if n >= 2 * k and n % k == 0 else "embedding"
     if n in (k, 3 * k):
@@ -115,6 +119,14 @@ def projection_of(shapes: Shapes) -> str:
     if 2.5 * k <= n <= 8 * k or 2.5 * n <= k <= 8 * n:
         return "mlp"
     return "embedding"
+
+
+def _of_vocabulary(rows: int, k: int, n: int) -> bool:
+    """Whether one side is a vocabulary: wider than an mlp, and than all shifts, scales and gates
+    of a block (12 widths in HiDream)."""
+    narrow, wide = sorted((k, n))
+    modulates = rows <= _VECTORS and n % k == 0 and n <= 12 * k
+    return wide >= _VOCABULARY and wide > 8 * narrow and not modulates
 
 
 def _product(shapes: Shapes) -> tuple[int, int, int] | None:

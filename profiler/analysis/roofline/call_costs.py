@@ -3,9 +3,10 @@ another type.
 
 The time of a command is taken as a fixed part and the rest: `t = f + (t - f)`. The fixed part, of
 every command of the submodule, is what its shortest ones take (the mean of those kinds that make
-the first 5 % of its commands). The rest goes with the roof of its work, `max(FLOPs / peak, bytes /
-bandwidth)`, by the device's profile, else by the best rates that the submodule's own operators
-reached. Time of a call in which no command ran (between commands: launches, the host) stays.
+the first 5 % of its commands). The rest goes with the roofline of its work, `max(FLOPs / peak,
+bytes / bandwidth)`, by the device's profile, else by the best rates that the submodule's own
+operators reached. Time of a call in which no command ran (between commands: launches, the host)
+stays.
 
 Bounds are what remains when nothing is fixed and the rest goes with the smaller of FLOPs and bytes,
 and when it goes with the larger and what is not known stays.
@@ -48,7 +49,7 @@ class KindCost:
     """The commands of one kind: their number, their time, the work of one of them."""
 
     commands: int
-    busy_ns: float
+    total_ns: float
     work: Work | None
     shapes: Shapes | None
 
@@ -86,23 +87,23 @@ class Scaled:
 
 @dataclass(frozen=True, slots=True)
 class CallCosts:
-    """The traced calls of a submodule: `total_ns` in all of them, of it `outside_ns` in none of
+    """The traced calls of a submodule: `duration_ns` in all of them, of it `outside_ns` in none of
     the commands of `kinds`."""
 
     kinds: tuple[KindCost, ...]
-    total_ns: float
+    duration_ns: float
     outside_ns: float
     profile: DeviceProfile | None
 
     @property
     def on_device(self) -> CallCosts:
         """Without the time in which no command ran."""
-        return replace(self, total_ns=self.total_ns - self.outside_ns, outside_ns=0.0)
+        return replace(self, duration_ns=self.duration_ns - self.outside_ns, outside_ns=0.0)
 
     @property
     def fixed_ns(self) -> float:
         """The fixed part of a command's time."""
-        ordered = sorted((k.busy_ns / k.commands, k.commands) for k in self.kinds if k.commands)
+        ordered = sorted((k.total_ns / k.commands, k.commands) for k in self.kinds if k.commands)
         wanted = _SHORTEST * sum(count for _, count in ordered)
         time = number = 0.0
         for each, count in ordered:
@@ -113,11 +114,11 @@ class CallCosts:
         return time / number if number else 0.0
 
     def ratio(
-        self, scale: Callable[[KindCost], Scaled], calibration: float = 1.0, outside: float = 1.0
+        self, scale: Callable[[KindCost], Scaled], overhead_ratio: float = 1.0, outside: float = 1.0
     ) -> Ratio:
         """Time over time before, where each kind's work changes as `scale` says.
 
-        `calibration` is untraced over traced time: what tracing costs is in the fixed parts.
+        `overhead_ratio` is untraced over traced time: what tracing costs is in the fixed parts.
         `outside` is the least that the time outside of commands may become.
         """
         fixed = self.fixed_ns
@@ -126,8 +127,8 @@ class CallCosts:
         low *= outside
         fixed_total, known = self.outside_ns, 0.0
         for kind in self.kinds:
-            stays = min(fixed * kind.commands, kind.busy_ns)
-            moves = kind.busy_ns - stays
+            stays = min(fixed * kind.commands, kind.total_ns)
+            moves = kind.total_ns - stays
             scaled = scale(kind)
             compute = kind.flops * peak(kind)
             memory = kind.nbytes * bandwidth
@@ -138,15 +139,15 @@ class CallCosts:
             else:
                 factor = max(compute * scaled.flops, memory * scaled.nbytes) / most
             new += stays + moves * factor
-            low += kind.busy_ns * (min(both) if scaled.known else min(scaled.least, *both))
+            low += kind.total_ns * (min(both) if scaled.known else min(scaled.least, *both))
             high += stays + moves * (max(both) if scaled.known else 1.0)
             fixed_total += stays
-            known += kind.busy_ns if scaled.known else 0.0
-        tracing = min(max(1.0 - calibration, 0.0) * self.total_ns, 0.9 * fixed_total)
-        total = max(self.total_ns - tracing, 1.0)
+            known += kind.total_ns if scaled.known else 0.0
+        tracing = min(max(1.0 - overhead_ratio, 0.0) * self.duration_ns, 0.9 * fixed_total)
+        total = max(self.duration_ns - tracing, 1.0)
         value, least, largest = ((time - tracing) / total for time in (new, low, high))
         value = max(value, 0.0)
-        busy = sum(kind.busy_ns for kind in self.kinds)
+        busy = sum(kind.total_ns for kind in self.kinds)
         return Ratio(
             value=value,
             low=min(max(least, 0.0), value),
@@ -158,11 +159,11 @@ class CallCosts:
         """ns for a byte."""
         if self.profile is not None and self.profile.memory_bandwidth:
             return 1e9 / self.profile.memory_bandwidth
-        return _fastest((k.busy_ns / k.commands, k.nbytes) for k in self.kinds if k.commands)
+        return _fastest((k.total_ns / k.commands, k.nbytes) for k in self.kinds if k.commands)
 
     def _peak_time(self) -> Callable[[KindCost], float]:
         """ns for a FLOP of a kind."""
-        own = _fastest((k.busy_ns / k.commands, k.flops) for k in self.kinds if k.commands)
+        own = _fastest((k.total_ns / k.commands, k.flops) for k in self.kinds if k.commands)
 
         def of(kind: KindCost) -> float:
             peak = self.profile.peak(kind.work.dtype) if self.profile and kind.work else None
@@ -196,12 +197,12 @@ def call_costs(
     # A device that works through a queue is busy for longer than its calls take.
     total = float(calls.select(pl.max_horizontal("duration_ns", "busy_ns").sum()).item())
     union = float(calls["busy_ns"].sum())
-    busy = float(chosen["busy_ns"].sum())
+    busy = float(chosen["total_ns"].sum())
     if chosen.is_empty() or total <= 0 or busy <= 0:
         return None
     squeezed = min(union / busy, 1.0)  # commands at the same time
     found = []
-    rows = chosen.select("op_type", "shapes", "commands", "busy_ns").iter_rows()
+    rows = chosen.select("op_type", "shapes", "commands", "total_ns").iter_rows()
     for op_type, text, commands, time in rows:
         shapes = parse_shapes(text)
         found.append(KindCost(commands, time * squeezed, work_of(op_type, shapes), shapes))

@@ -14,7 +14,7 @@ _TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 _WORK: tuple[Column, ...] = (
     Column("device", _TEXT, "", "device that ran it", True, importance=5),
     Column("commands", _INT64, "", "its commands there, but host, sync and dma", importance=15),
-    Column("busy_ns", _INT64, "ns", "sum of their durations"),
+    Column("total_ns", _INT64, "ns", "sum of their durations"),
     Column(
         "wait_ns",
         _INT64,
@@ -57,18 +57,18 @@ _WORK: tuple[Column, ...] = (
     ),
     Column("unknown_ns", _INT64, "ns", "sum of the durations of these", importance=15),
     Column(
-        "attainable_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
+        "roofline_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
     ),
     Column(
-        "of_roof",
+        "of_roofline",
         _REAL,
         "ratio",
-        "attainable_ns / busy_ns, of what is known: half or more",
+        "roofline_ns / total_ns, of what is known: half or more",
         True,
         kind="share",
     ),
     Column(
-        "verdict",
+        "bound",
         _TEXT,
         "",
         "what bounds it: " + ", ".join(Bound),
@@ -132,7 +132,7 @@ FUSIONS: tuple[Column, ...] = (
     ),
     Column("op_types", _TEXT, "", "op types of its commands in order", kind="layer"),
     Column("chains", _INT64, "", "such chains in all traced calls", importance=1),
-    Column("busy_ns", _INT64, "ns", "sum of their commands' durations"),
+    Column("total_ns", _INT64, "ns", "sum of their commands' durations"),
     Column(
         "saved_bytes",
         _INT64,

@@ -1,6 +1,6 @@
 """How fast a device can be: peak rates by type, memory bandwidth, what a launch costs.
 
-A profile is measured (`profile-sd3 calibrate-device` writes a file of them) or published
+A profile is measured (`profile-sd3 benchmark-device` writes a file of them) or published
 (`PUBLISHED`). A measured one is what the device does on this machine, with the threads it has; a
 published one is what nothing can exceed, and less than it is reached in practice.
 """
@@ -30,7 +30,7 @@ __all__ = [
 FILE_NAME = "device_profiles.json"
 _FORMAT = 1
 _LONGEST = 1 << 20  # bytes
-_REMEDY = "measure it again with `profile-sd3 calibrate-device`"
+_RECOMMENDATION = "measure it again with `profile-sd3 benchmark-device`"
 _STANDS_IN = {  # a type without a rate of its own is computed at least as fast as
     "bfloat16": ("float16", "float32"),
     "float16": ("bfloat16", "float32"),
@@ -213,29 +213,31 @@ def read_profiles(path: Path) -> tuple[DeviceProfile, ...]:
     """Read what `profiles_text` wrote. Raises InputError where the file is not that."""
     try:
         if path.stat().st_size > _LONGEST:
-            raise InputError(f"{path} is too large for device profiles: {_REMEDY}")
+            raise InputError(f"{path} is too large for device profiles: {_RECOMMENDATION}")
         document = json.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         reason = error.strerror or str(error)
-        raise InputError(f"cannot read {path} ({reason}): {_REMEDY}") from error
+        raise InputError(f"cannot read {path} ({reason}): {_RECOMMENDATION}") from error
     except (ValueError, RecursionError) as error:
-        raise InputError(f"{path} is not JSON ({error}): {_REMEDY}") from error
+        raise InputError(f"{path} is not JSON ({error}): {_RECOMMENDATION}") from error
     version = document.get("device_profiles") if isinstance(document, dict) else None
     if version != _FORMAT:
-        raise InputError(f"{path} holds no device profiles that this version reads: {_REMEDY}")
+        raise InputError(
+            f"{path} holds no device profiles that this version reads: {_RECOMMENDATION}"
+        )
     entries = document.get("devices")
     if not isinstance(entries, list) or not entries:
-        raise InputError(f"{path} names no device: {_REMEDY}")
+        raise InputError(f"{path} names no device: {_RECOMMENDATION}")
     return tuple(_profile(path, entry) for entry in entries)
 
 
 def _profile(path: Path, entry: Any) -> DeviceProfile:
     if not isinstance(entry, dict) or not isinstance(entry.get("peak_flops"), dict):
-        raise InputError(f"a device in {path} has no peak_flops by type: {_REMEDY}")
+        raise InputError(f"a device in {path} has no peak_flops by type: {_RECOMMENDATION}")
     name = entry.get("device")
     texts = {key: entry.get(key, "") for key in ("device", "hardware", "source")}
     if not all(isinstance(text, str) for text in texts.values()):
-        raise InputError(f"device {name!r} in {path} has a name that is no text: {_REMEDY}")
+        raise InputError(f"device {name!r} in {path} has a name that is no text: {_RECOMMENDATION}")
     peaks = {str(dtype): _rate(path, name, value) for dtype, value in entry["peak_flops"].items()}
     return DeviceProfile(
         hardware=texts["hardware"],
@@ -252,7 +254,9 @@ def _profile(path: Path, entry: Any) -> DeviceProfile:
 def _cores(path: Path, device: object, value: Any) -> int | None:
     if value is None or (isinstance(value, int) and not isinstance(value, bool) and value > 0):
         return value
-    raise InputError(f"device {device!r} in {path} has a number of cores that is none: {_REMEDY}")
+    raise InputError(
+        f"device {device!r} in {path} has a number of cores that is none: {_RECOMMENDATION}"
+    )
 
 
 def _known_rate(path: Path, device: object, value: Any) -> float | None:
@@ -264,6 +268,6 @@ def _rate(path: Path, device: object, value: Any) -> float:
     is_number = isinstance(value, (int, float)) and not isinstance(value, bool)
     if not is_number or not 0 < value < 1e30 or not math.isfinite(value):
         raise InputError(
-            f"device {device!r} in {path} has a rate that is no number above 0: {_REMEDY}"
+            f"device {device!r} in {path} has a rate that is no number above 0: {_RECOMMENDATION}"
         )
     return float(value)

@@ -2,7 +2,7 @@
 
 One traced call of each submodule is looked at, the second where there are several, and stands for
 all of them. `saved_ns` is `saved_bytes` at the device's bandwidth and the launches that fall away,
-and no more than what the chain takes beyond the roof of what is left of it.
+and no more than what the chain takes beyond the roofline of what is left of it.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.kinds import Kinds
+from profiler.analysis.distinct_commands import Kinds
+from profiler.analysis.roofline.bounds import as_declared
 from profiler.analysis.roofline.codes import FusionKind
 from profiler.analysis.roofline.columns import FUSIONS
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.roofline.fusible_chains import Chain, find_chains
-from profiler.analysis.roofline.verdicts import as_declared
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.analysis.work.registry import Family, Work
 from profiler.events import CATEGORIES
@@ -45,7 +45,7 @@ def fusion_table(
     facts = kinds.table.select(
         "layer",
         pl.col("op_type").fill_null(""),
-        busy_ns=pl.col("busy_ns") / pl.col("commands"),
+        total_ns=pl.col("total_ns") / pl.col("commands"),
         role=pl.lit(None, pl.String) if roles is None else roles.cast(pl.String),
     ).rows()
     found = []
@@ -58,7 +58,7 @@ def fusion_table(
                 row = _row(chain, works, own, profiles.get(device))
                 found.append((submodule, device, number, *row))
     keys = ["submodule", "device", "what", "op_types"]
-    times = ["busy_ns", "saved_bytes", "saved_ns"]
+    times = ["total_ns", "saved_bytes", "saved_ns"]
     columns = ["submodule", "device", "chains", "what", "op_types", "layer", *times]
     types = schema(FUSIONS)
     frame = pl.DataFrame(
@@ -70,13 +70,13 @@ def fusion_table(
         frame.group_by(keys, maintain_order=True)
         .agg(
             pl.col("layer").first(),
-            (pl.col("busy_ns", "saved_bytes") * pl.col("chains")).sum(),
+            (pl.col("total_ns", "saved_bytes") * pl.col("chains")).sum(),
             saved_ns=pl.when(pl.col("saved_ns").is_not_null().all()).then(
                 (pl.col("saved_ns") * pl.col("chains")).sum()
             ),
             chains=pl.col("chains").sum(),
         )
-        .with_columns(pl.col("busy_ns").round())
+        .with_columns(pl.col("total_ns").round())
         .sort(["saved_bytes", *keys], descending=[True, *(False for _ in keys)])
         .select(as_declared(name, dtype) for name, dtype in types.items())
     )

@@ -1,4 +1,4 @@
-"""The tables of operators and roles against the roof of their device, and of fusions."""
+"""The tables of operators and roles against the roofline of their device, and of fusions."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.roles.tables import kind_roles
+from profiler.analysis.roofline.bounds import kind_roofline, operator_roofline, role_roofline
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
 from profiler.analysis.roofline.device_profiles import DeviceProfile, profiles_of
 from profiler.analysis.roofline.fusion import fusion_table
-from profiler.analysis.roofline.verdicts import kind_roof, operator_roofline, role_roofline
-from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.table import Table
 from profiler.analysis.work.of_kinds import KindWork, kind_work
 
 __all__ = ["TABLES", "profiles"]
@@ -29,8 +29,8 @@ def _work(of: Inputs) -> KindWork:
 
 
 @shared
-def _roof(of: Inputs) -> pl.DataFrame:
-    return kind_roof(of.kinds, _work(of), of.commands, profiles(of))
+def _roofline(of: Inputs) -> pl.DataFrame:
+    return kind_roofline(of.kinds, _work(of), of.commands, profiles(of))
 
 
 def _fusions(of: Inputs) -> pl.DataFrame:
@@ -41,35 +41,25 @@ def _fusions(of: Inputs) -> pl.DataFrame:
 TABLES = (
     Table(
         name="roofline",
-        row="one operator on a device, against its roof",
+        row="one operator on a device, against its roofline",
         section="roofline",
         columns=ROOFLINE,
-        make=lambda of: operator_roofline(_roof(of), of.kinds),
-        title="Operators against the roof",
-        about="Rows have the longest `busy_ns` first: what the operator computed and moved, and "
+        make=lambda of: operator_roofline(_roofline(of), of.kinds),
+        title="Operators against the roofline",
+        about="Rows have the longest `total_ns` first: what the operator computed and moved, and "
         "how fast the device could have done that. [roofline.md](roofline.md) has the formulas "
-        "and the rule of the verdict.",
-        rank=("-busy_ns",),
+        "and the rule of the bound.",
+        rank=("-total_ns",),
     ),
     Table(
         name="roofline_roles",
-        row="one role on a device, against its roof",
+        row="one role on a device, against its roofline",
         section="roofline",
         columns=ROOFLINE_ROLES,
-        make=lambda of: role_roofline(_roof(of), of.kinds, kind_roles(of)["role"]),
-        title="Roles against the roof",
+        make=lambda of: role_roofline(_roofline(of), of.kinds, kind_roles(of)["role"]),
+        title="Roles against the roofline",
         about="The same as [roofline](#roofline) by role; empty where no roles are known.",
-        rank=("-busy_ns",),
-        figure=FigureSpec(
-            "roofline",
-            {
-                "label": ("submodule", "role"),
-                "device": ("device",),
-                "x": ("intensity",),
-                "work": ("flops",),
-                "time": ("busy_ns", "unknown_ns"),
-            },
-        ),
+        rank=("-total_ns",),
     ),
     Table(
         name="fusions",

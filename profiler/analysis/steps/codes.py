@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from profiler.analysis.notes import NoteCode
+from profiler.notes import NoteCode
 
 __all__ = ["OutlierRule", "StepSource"]
 

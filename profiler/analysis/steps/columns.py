@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import Column
+from profiler.analysis.axis_columns import ON_AXIS
+from profiler.table.columns import DATA_ONLY, Column, column_of
 
 __all__ = ["STEPS"]
 
@@ -14,37 +15,52 @@ _INT32 = pl.Int32()
 _INT64 = pl.Int64()
 
 STEPS: tuple[Column, ...] = (
+    column_of(ON_AXIS, "pipeline"),
+    column_of(ON_AXIS, "step"),
+    Column("start_ns", _INT64, "ns", "begin of its first call's tile", importance=4),
     Column(
-        "pipeline",
-        _INT32,
-        "",
-        "number of the pipeline call in the run, from 0",
-        label="pipeline call",
-    ),
-    Column("step", _INT32, "", "denoising step from the scheduler", kind="step"),
-    Column("start_ns", _INT64, "ns", "begin of the step", importance=4),
-    Column("duration_ns", _INT64, "ns", "wall time of the step"),
-    Column("calls", _INT64, "", "calls in the step"),
-    Column("branches", _TEXT, "", 'branches of these calls in order of time: "cond, uncond"'),
-    Column(
-        "calls_ns", _INT64, "ns", "wall union of the step's calls", label="in calls", importance=1
-    ),
-    Column(
-        "host_ns",
+        "elapsed_ns",
         _INT64,
         "ns",
-        "wall union of the step's work in no call, less calls",
-        label="host work",
-        importance=2,
+        "from there to the end of its last call's tile, less what was not recorded",
     ),
     Column(
-        "idle_ns", _INT64, "ns", "time inside the step where nothing was recorded", importance=2
+        "between_ns",
+        _INT64,
+        "ns",
+        "from the end of the step before to its begin; null for the first of a pipeline call",
+        True,
+        label="after the step before",
+        importance=5,
     ),
+    Column(
+        "between_host_ns",
+        _INT64,
+        "ns",
+        "of between_ns: the host worked, waits for devices aside",
+        True,
+        label="host work before",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "duration_ns",
+        _INT64,
+        "ns",
+        "length of its span on the host, as recorded; null without one",
+        True,
+        label="host range",
+        importance=16,
+    ),
+    Column("calls", _INT64, "", "calls in the step"),
+    Column("branches", _TEXT, "", 'branches of these calls in order of time: "cond, uncond"'),
+    column_of(ON_AXIS, "calls_ns", importance=1),
+    column_of(ON_AXIS, "host_ns", importance=2),
+    column_of(ON_AXIS, "idle_ns", importance=2),
     Column(
         "busy_ns",
         _INT64,
         "ns",
-        "wall union of the step's commands that are not host",
+        "union of the step's commands that are not host",
         label="device time",
         importance=3,
     ),

@@ -6,28 +6,32 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, ends, positions
-from profiler.analysis.batches import Codes, Times
-from profiler.analysis.intervals import union_by
-from profiler.analysis.parts import Grouped, parts_of
+from profiler.analysis.axis import Axis
+from profiler.analysis.interval_groups import Grouped
 from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.analysis.steps.columns import STEPS
 from profiler.analysis.steps.summary import outliers
-from profiler.events import NO_CALL, NO_STEP
+from profiler.events import NO_STEP
+from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.intervals import union_by
 from profiler.table.run import Run
 
 __all__ = ["step_table"]
 
 
-def step_table(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> pl.DataFrame:
+def step_table(
+    run: Run, commands: CommandArrays, pipelines: PipelineCalls, axis: Axis
+) -> pl.DataFrame:
     """One row a step of each pipeline call (`STEPS`), in order of time.
 
-    `commands` are those of the whole run, `pipelines` its pipeline calls. A step of a run
-    without step spans lasts from the begin of its first call to the end of its last.
+    `commands` are those of the whole run, `pipelines` its pipeline calls, `axis` is its own. A step
+    without a call lasts as its span does; in a run without step spans every step has calls.
     """
     calls = run.calls
     spans = run.spans.filter(pl.col("kind") == "step")
-    if spans.is_empty():
+    recorded = len(spans) > 0
+    if not recorded:
         spans = _spans_of_calls(calls, pipelines)
     if spans.is_empty():
         return pl.DataFrame(schema=schema(STEPS))
@@ -35,34 +39,80 @@ def step_table(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> p
     values = np.unique(keys)
     groups = len(values)
     call_groups = positions(_keys(calls, pipelines), values)
-    of_no_call = (pl.col("call") == NO_CALL) & (pl.col("step") > NO_STEP)
-    times = run.commands.lazy().select("call", "pipeline", "step", "start_ns", "duration_ns")
-    host = times.filter(of_no_call).collect()
-    parts = parts_of(
-        Grouped.of(spans, positions(keys, values)),
-        Grouped.of(calls, call_groups),
-        Grouped.of(host, positions(_keys(host, pipelines), values)),
-        groups,
-    )
-    starts = np.full(groups, np.iinfo(np.int64).max)
-    np.minimum.at(starts, positions(keys, values), spans["start_ns"].to_numpy())
+    in_group = Grouped.of(spans, positions(keys, values))
+    number = (values >> 32).astype(np.int32)
+    begin, end = _extents(in_group, run.tiles.calls, call_groups, groups)
+    elapsed, in_calls, host, idle = _times(axis, pipelines, number, begin, end)
     table = pl.DataFrame(
         {
-            "pipeline": (values >> 32).astype(np.int32),
+            "pipeline": number,
             "step": (values & 0xFFFFFFFF).astype(np.int32),
-            "start_ns": starts,
-            "duration_ns": parts.duration,
+            "start_ns": begin,
+            "end_ns": end,
+            "elapsed_ns": elapsed,
+            "duration_ns": in_group.union(groups) if recorded else None,
             "calls": np.bincount(call_groups[call_groups >= 0], minlength=groups),
             "branches": _branches(calls, call_groups, groups),
-            "calls_ns": parts.calls,
-            "host_ns": parts.host,
-            "idle_ns": parts.idle,
+            "calls_ns": in_calls,
+            "host_ns": host,
+            "idle_ns": idle,
             "busy_ns": _busy(run, commands, call_groups, pipelines, values),
-            "outlier": outliers(parts.duration),
-        },
-        schema=schema(STEPS),
+            "outlier": outliers(elapsed),
+        }
     )
-    return table.sort("start_ns", "pipeline", "step")
+    before = pl.col("end_ns").shift().over("pipeline")
+    ordered = table.sort("start_ns", "pipeline", "step").with_columns(before=before)
+    ordered = _with_time_between(ordered, axis, pipelines)
+    return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(STEPS).items())
+
+
+def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls) -> pl.DataFrame:
+    """`steps` with the time since the end of the step before, and the host's work in it."""
+    begin = steps["start_ns"].to_numpy()
+    before = steps["before"].fill_null(steps["start_ns"]).to_numpy()
+    _, _, host, _ = _times(axis, pipelines, steps["pipeline"].to_numpy(), before, begin)
+    known = pl.col("before").is_not_null()
+    return steps.with_columns(
+        between_ns=pl.col("start_ns") - pl.col("before"),
+        between_host_ns=pl.when(known).then(pl.Series(host)),
+    )
+
+
+def _extents(
+    spans: Grouped, tiles: pl.DataFrame, call_groups: Codes, groups: int
+) -> tuple[Times, Times]:
+    """Begin and end of each step, int64 [groups] each: of its tiles; of its spans without any."""
+    first, last = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
+    kept = (call_groups >= 0) & (last > first)
+    begin, end = _extent(first[kept], last[kept], call_groups[kept], groups)
+    spanned = _extent(spans.start, spans.end, spans.group, groups)
+    without = end < begin
+    return np.where(without, spanned[0], begin), np.where(without, spanned[1], end)
+
+
+def _extent(start: Times, end: Times, group: Codes, groups: int) -> tuple[Times, Times]:
+    first = np.full(groups, np.iinfo(np.int64).max)
+    last = np.full(groups, np.iinfo(np.int64).min)
+    np.minimum.at(first, group, start)
+    np.maximum.at(last, group, end)
+    return first, last
+
+
+def _times(
+    axis: Axis, pipelines: PipelineCalls, number: Codes, begin: Times, end: Times
+) -> tuple[Times, ...]:
+    """Elapsed, in calls, host work and idle of each step: within its pipeline call, where the run
+    tells what belongs to which."""
+    if not pipelines.apart:
+        return axis.of_all().times(begin, end)
+    found = tuple(np.zeros(len(begin), dtype=np.int64) for _ in range(4))
+    code = positions(number, pipelines.numbers)
+    for own in np.unique(code).tolist():
+        rows = np.flatnonzero(code == own)
+        group = axis.of_pipeline(own) if own >= 0 else axis.of_all()
+        for column, values in zip(found, group.times(begin[rows], end[rows]), strict=True):
+            column[rows] = values
+    return found
 
 
 def _keys(frame: pl.DataFrame, pipelines: PipelineCalls) -> Times:
@@ -99,7 +149,7 @@ def _spans_of_calls(calls: pl.DataFrame, pipelines: PipelineCalls) -> pl.DataFra
 def _busy(
     run: Run, commands: CommandArrays, call_groups: Codes, pipelines: PipelineCalls, values: Times
 ) -> Times:
-    """Wall union of each step's commands of every category but host.
+    """Union of each step's commands of every category but host.
 
     A command is in the step of its call, `call_groups` by row of `run.calls`, or in its own.
     """

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.batches import Times
-from profiler.analysis.notes import Note
 from profiler.analysis.steps.codes import OutlierRule, StepSource
+from profiler.notes import Note
+from profiler.table.batches import Times
 
 __all__ = ["OUTLIER_RULE", "StepSummary", "outliers", "step_summary"]
 
@@ -31,9 +31,11 @@ OUTLIER_RULE = Note.of(
 class StepSummary:
     """Statistics over the rows of `steps`; times are 0 where there are none.
 
+    `median_ns` is that of the steady steps, in which no submodule is called for the first time; of
+    all where none is steady. `diff` compares these, too.
     `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
-    several) that `rule` singles out. `measured_by` is `step_spans`, or `calls` where the run
-    has no step spans and a step is taken to last from its first call's begin to its last's end.
+    several) that `rule` singles out. `measured_by` says what
+    told which steps there are: `step_spans`, or `calls` where the run has no such spans.
     """
 
     count: int
@@ -46,18 +48,23 @@ class StepSummary:
     measured_by: StepSource
 
 
-def step_summary(steps: pl.DataFrame, *, from_spans: bool) -> StepSummary:
-    """Statistics of the rows of `steps`; outliers as they are marked there."""
-    durations = steps["duration_ns"].to_numpy()
+def step_summary(
+    steps: pl.DataFrame, first: frozenset[tuple[int, int]], *, from_spans: bool
+) -> StepSummary:
+    """Statistics of the rows of `steps`, of which `first` (pipeline call, step) hold the first call
+    of a submodule; outliers as they are marked there."""
+    durations = steps["elapsed_ns"].to_numpy()
     measured_by = StepSource.STEP_SPANS if from_spans else StepSource.CALLS
     if not len(durations):
         return StepSummary(0, 0, 0, 0, 0, (), OUTLIER_RULE, measured_by)
+    keys = steps.select("pipeline", "step").rows()
+    steady = np.array([key not in first for key in keys])
     several = steps["pipeline"].n_unique() > 1
     found = steps.filter("outlier").select("pipeline", "step").iter_rows()
     return StepSummary(
         count=len(durations),
         min_ns=int(durations.min()),
-        median_ns=int(np.median(durations)),
+        median_ns=int(np.median(durations[steady] if steady.any() else durations)),
         max_ns=int(durations.max()),
         mean_ns=round(float(durations.mean())),
         outliers=tuple(f"{pipeline}:{step}" if several else str(step) for pipeline, step in found),

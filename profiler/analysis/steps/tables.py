@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.first_calls import first_calls
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.selection import steps_of
 from profiler.analysis.steps.columns import STEPS
 from profiler.analysis.steps.step_table import step_table
 from profiler.analysis.steps.summary import StepSummary, step_summary
-from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.table import Table
 
 __all__ = ["TABLES", "summary"]
 
@@ -17,12 +18,15 @@ __all__ = ["TABLES", "summary"]
 def summary(of: Inputs) -> StepSummary:
     """Statistics over the selected steps."""
     from_spans = bool((of.run.spans["kind"] == "step").any())
-    return step_summary(of.table("steps"), from_spans=from_spans)
+    calls = of.run.calls
+    rows = calls["call"].is_in(first_calls(calls).implode())
+    first = zip(of.pipelines.number_of(calls)[rows], calls["step"].filter(rows), strict=True)
+    return step_summary(of.table("steps"), frozenset(first), from_spans=from_spans)
 
 
 def _steps(of: Inputs) -> pl.DataFrame:
     """The steps that were selected, as they were in the whole run."""
-    steps = step_table(of.run, of.everything, of.pipelines)
+    steps = step_table(of.run, of.everything, of.pipelines, of.axis)
     if of.selection.stage and "denoise" not in of.selection.stage:
         return steps.clear()
     if of.selection.step:
@@ -41,9 +45,5 @@ TABLES = (
         title="Steps",
         about="There is one for each step of each pipeline call, in order of time; as the step was "
         "in the whole run.",
-        figure=FigureSpec(
-            "steps",
-            {"x": ("pipeline", "step"), "y": ("duration_ns",), "marked": ("outlier",)},
-        ),
     ),
 )

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from profiler import events
-from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.columns import DATA_ONLY, Column, column_of
+from profiler.table.tiles.columns import TILES
 
 __all__ = ["BRANCHES", "CALLS", "SUBMODULES"]
 
@@ -15,6 +18,13 @@ _INT32 = pl.Int32()
 _INT64 = pl.Int64()
 _REAL = pl.Float64()
 _OF_BRANCH = ", ".join(events.BRANCHES)
+
+
+def _sum(name: str, **changes: Any) -> Column:
+    """A column of tiles, summed over calls."""
+    whole = column_of(TILES, name).meaning
+    return column_of(TILES, name, meaning=f"sum over its calls: {whole}", **changes)
+
 
 SUBMODULES: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "named part of the pipeline, in order of its first call"),
@@ -28,29 +38,47 @@ SUBMODULES: tuple[Column, ...] = (
     ),
     Column("calls", _INT64, "", "calls of it"),
     Column("traced_calls", _INT64, "", "calls whose commands were recorded", importance=DATA_ONLY),
-    Column("total_ns", _INT64, "ns", "sum of its calls' durations"),
-    Column("first_ns", _INT64, "ns", "duration of its first call", label="first call"),
+    Column(
+        "elapsed_ns",
+        _INT64,
+        "ns",
+        "sum of its calls' elapsed_ns, on the device's axis",
+    ),
+    Column("first_ns", _INT64, "ns", "elapsed_ns of its first call", label="first call"),
     Column("min_ns", _INT64, "ns", "shortest steady call", label="shortest", importance=12),
     Column("median_ns", _INT64, "ns", "median of the steady calls"),
     Column("max_ns", _INT64, "ns", "longest steady call", label="longest", importance=2),
-    Column("share", _REAL, "ratio", "total_ns / end-to-end time", True, kind="share"),
+    Column(
+        "share", _REAL, "ratio", "union of its calls' tiles / end-to-end time", True, kind="share"
+    ),
     Column("commands", _INT64, "", "commands of its calls", importance=4),
     Column("operators", _INT64, "", "different operators in its calls", importance=15),
-    Column(
+    column_of(
+        TILES,
         "busy_ns",
-        _INT64,
-        "ns",
-        "device time: sum over its calls of their busy_ns",
-        label="device time",
+        meaning="device time: union of its calls' kernels and copies",
         importance=3,
     ),
+    _sum("idle_inside_ns", importance=16),
+    _sum("launch_bound_ns", importance=4),
+    column_of(TILES, "lead_ns", meaning="median lead_ns of its calls"),
+    _sum("hidden_ns"),
+    _sum("unrecorded_ns"),
     Column(
-        "calibration",
+        "duration_ns",
+        _INT64,
+        "ns",
+        "sum of its calls' host ranges: how long their caller waited",
+        label="host range",
+        importance=16,
+    ),
+    Column(
+        "overhead_ratio",
         _REAL,
         "ratio",
         "untraced / traced median of steady calls; 1 within noise, null below 3 of either kind",
         True,
-        kind="calibration",
+        kind="overhead_ratio",
         importance=13,
     ),
 )
@@ -59,24 +87,30 @@ BRANCHES: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "named part of the pipeline, in order of its first call"),
     Column("branch", _TEXT, "", _OF_BRANCH, True),
     Column("calls", _INT64, "", "calls of the submodule for this branch"),
-    Column("total_ns", _INT64, "ns", "sum of these calls' durations"),
-    Column("first_ns", _INT64, "ns", "duration of the first of them", label="first call"),
+    Column("elapsed_ns", _INT64, "ns", "sum of these calls' elapsed_ns"),
+    Column("first_ns", _INT64, "ns", "elapsed_ns of the first of them", label="first call"),
     Column("min_ns", _INT64, "ns", "shortest steady one", label="shortest", importance=12),
     Column("median_ns", _INT64, "ns", "median of the steady ones"),
     Column("max_ns", _INT64, "ns", "longest steady one", label="longest", importance=2),
-    Column(
+    column_of(
+        TILES,
         "busy_ns",
-        _INT64,
-        "ns",
-        "device time: sum of their busy_ns",
-        label="device time",
+        meaning="device time: union of their kernels and copies",
         importance=3,
     ),
-    Column("share", _REAL, "ratio", "total_ns / end-to-end time", True, kind="share"),
+    Column(
+        "duration_ns",
+        _INT64,
+        "ns",
+        "sum of these calls' host ranges",
+        label="host range",
+        importance=16,
+    ),
+    Column("share", _REAL, "ratio", "union of their tiles / end-to-end time", True, kind="share"),
 )
 
 CALLS: tuple[Column, ...] = (
-    Column("call", _INT32, "", "number of the call in its run"),
+    column_of(TILES, "call"),
     Column(
         "pipeline",
         _INT32,
@@ -92,17 +126,26 @@ CALLS: tuple[Column, ...] = (
     Column("step", _INT32, "", "denoising step; -1 outside denoise", kind="step"),
     Column("device", _TEXT, "", "where the submodule is placed", importance=2),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock", importance=3),
-    Column("duration_ns", _INT64, "ns", "wall time, as the caller saw it; 0 where it is not known"),
+    column_of(TILES, "elapsed_ns"),
+    Column("share", _REAL, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
     Column("commands", _INT64, "", "commands of the call", importance=4),
     Column("operators", _INT64, "", "operators of the call", importance=5),
+    column_of(TILES, "busy_ns"),
+    column_of(TILES, "idle_inside_ns"),
+    column_of(TILES, "launch_bound_ns"),
+    column_of(TILES, "lead_ns"),
+    column_of(TILES, "hidden_ns"),
+    column_of(TILES, "unrecorded_ns"),
     Column(
-        "busy_ns",
+        "duration_ns",
         _INT64,
         "ns",
-        "wall union of its commands of every category but host",
-        label="device time",
-        importance=1,
+        "wall time, as the caller saw it; 0 where it is not known",
+        label="host range",
+        importance=16,
     ),
+    column_of(TILES, "begin_ns"),
+    column_of(TILES, "end_ns"),
     Column(
         "first",
         _FLAG,

@@ -2,36 +2,71 @@
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from profiler.analysis.accounting.tables import accounting
+from profiler.analysis.arrays import positions
+from profiler.analysis.first_calls import first_calls
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.operators.tables import folds
 from profiler.analysis.submodules.calls import (
+    DeviceTime,
+    Share,
     branch_table,
-    calibration_factors,
     call_table,
-    first_calls,
+    overhead_ratios,
     submodule_table,
 )
 from profiler.analysis.submodules.columns import BRANCHES, CALLS, SUBMODULES
+from profiler.analysis.submodules.device_time import device_time
 from profiler.analysis.table import Table
+from profiler.table.batches import Codes
 
 __all__ = ["TABLES"]
 
 
 def _submodules(of: Inputs) -> pl.DataFrame:
     submodule = pl.DataFrame({"submodule": folds(of).submodules}, schema={"submodule": pl.String})
-    factors = calibration_factors(of.run.info.submodules)
-    return submodule_table(of.table("calls"), submodule, accounting(of).end_to_end_ns, factors)
+    factors = overhead_ratios(of.run.info.submodules)
+    return submodule_table(of.table("calls"), submodule, _share(of), _device_time(of), factors)
 
 
 def _branches(of: Inputs) -> pl.DataFrame:
-    return branch_table(of.table("calls"), accounting(of).end_to_end_ns)
+    return branch_table(of.table("calls"), _share(of), _device_time(of))
+
+
+def _share(of: Inputs) -> Share:
+    """The share of the end-to-end time that calls, by their rows in the table, take."""
+    axis, total = of.axis, accounting(of).end_to_end_ns
+    rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
+    told = of.pipelines.apart
+
+    def share(own: Codes) -> float | None:
+        return axis.taken(rows[own], told=told) / total if total else None
+
+    return share
+
+
+def _device_time(of: Inputs) -> DeviceTime:
+    """How long the work of calls, by their rows in the table, ran on devices."""
+    rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
+    tiles = of.run.tiles
+
+    def times(groups: list[Codes]) -> list[int]:
+        code = np.full(len(tiles.calls), -1)
+        for number, own in enumerate(groups):
+            code[rows[own]] = number
+        found: list[int] = device_time(of.everything, tiles, code, len(groups)).tolist()
+        return found
+
+    return times
 
 
 def _calls(of: Inputs) -> pl.DataFrame:
-    return call_table(of.calls, of.commands, folds(of).call, first_calls(of.run.calls))
+    first, total = first_calls(of.run.calls), accounting(of).end_to_end_ns
+    tiles, commands = of.run.tiles.calls, of.commands.call
+    return call_table(of.calls, tiles, commands, folds(of).call, first, total)
 
 
 TABLES = (
@@ -44,7 +79,7 @@ TABLES = (
         title="Submodules",
         about="Rows are in order of first calls. Steady calls are all but the first, where there "
         "are more than one: a first call pays for initialization and is told apart. So are "
-        "calls that another thread began while the first one ran. `calibration` is the factor "
+        "calls that another thread began while the first one ran. `overhead_ratio` is the factor "
         "in the manifest where capture measured one, and 1 where the interval that it "
         "measured holds 1: times then count as traced.",
         reads=("calls",),
@@ -67,7 +102,8 @@ TABLES = (
         columns=CALLS,
         make=_calls,
         title="Calls",
-        about="Rows are in order of calls.",
+        about="Rows are in order of calls. A call's time is its tile on its device's axis; "
+        "`duration_ns` is how long its caller waited.",
         shown=15,
     ),
 )

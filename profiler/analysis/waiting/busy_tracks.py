@@ -17,9 +17,9 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, ends
-from profiler.analysis.batches import Codes, Times, counts, is_sorted, order_by
 from profiler.analysis.call_kinds import rows_by_call
 from profiler.events import CALLS_TRACK
+from profiler.table.batches import Codes, Times, counts, is_sorted, order_by
 from profiler.table.run import Run
 
 __all__ = [

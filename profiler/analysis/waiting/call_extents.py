@@ -9,8 +9,8 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, ends, text_codes
-from profiler.analysis.batches import Times, batches
-from profiler.analysis.intervals import group_heads
+from profiler.table.batches import Times, batches
+from profiler.table.intervals import group_heads
 
 __all__ = ["CallExtents"]
 

@@ -18,10 +18,12 @@ class PathPart(StrEnum):
 
 
 class WaitCause(StrEnum):
-    """What a device that computes nothing waits for."""
+    """Why nothing runs on a device."""
 
-    LAUNCH = "launch"
-    QUEUE = "queue"
-    HOST = "host"
+    LAUNCH = "launch"  # the host launches too late, or has no more to launch
+    SYNC = "sync"  # so, because it had waited for a device
+    QUEUE = "queue"  # the next command was launched in time, and has not begun
     OTHER_DEVICE = "other_device"
+    HOST = "host"  # between calls
     DATA = "data"
+    UNRECORDED = "unrecorded"

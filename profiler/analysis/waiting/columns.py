@@ -7,7 +7,7 @@ import polars as pl
 from profiler.analysis.waiting.codes import PathPart
 from profiler.table.columns import DATA_ONLY, Column
 
-__all__ = ["BOUNDARIES", "CRITICAL_PATH", "IDLE", "STRANDED"]
+__all__ = ["CPU_FALLBACK", "CRITICAL_PATH", "DEVICE_TRANSITIONS", "IDLE"]
 
 _TEXT, _INT32, _INT64, _REAL = pl.String(), pl.Int32(), pl.Int64(), pl.Float64()
 
@@ -17,47 +17,102 @@ IDLE: tuple[Column, ...] = (
         "span_ns",
         _INT64,
         "ns",
-        "from its first command or call to the end of its last",
+        "from its first command or tile to the end of its last",
         importance=2,
     ),
     Column(
         "computing_ns",
         _INT64,
         "ns",
-        "wall union of its commands of category compute or other",
+        "union of its commands of category compute or other",
         importance=8,
     ),
-    Column("waiting_ns", _INT64, "ns", "span_ns - computing_ns: the sum of the next five"),
-    Column("data_ns", _INT64, "ns", "waiting for data: one of its transfers ran", label="for data"),
     Column(
-        "other_device_ns",
+        "waiting_ns",
         _INT64,
         "ns",
-        "waiting for another device, which ran",
-        label="for another device",
+        "span_ns - computing_ns - unrecorded_ns: idle_ns + data_ns",
+        importance=DATA_ONLY,
     ),
-    Column("host_ns", _INT64, "ns", "in its calls, waiting for the host", label="for the host"),
+    Column("idle_ns", _INT64, "ns", "nothing ran on it in its span: the sum of the next six"),
     Column(
-        "queued_ns",
+        "launch_ns",
         _INT64,
         "ns",
-        "in its calls, the next command launched but not begun",
+        "in tiles of its calls: the host launched too late, or had no more to launch",
+        label="launch-bound",
+    ),
+    Column(
+        "sync_ns",
+        _INT64,
+        "ns",
+        "the host launched too late, because it had waited for a device",
+        label="sync-bound",
         importance=1,
     ),
-    Column("between_ns", _INT64, "ns", "between calls", label="between calls"),
     Column(
-        "between_host_ns",
+        "queue_ns",
         _INT64,
         "ns",
-        "of between_ns: host work of no call ran",
+        "in tiles of its calls: launched in time, but not begun",
+        importance=1,
+    ),
+    Column("other_device_ns", _INT64, "ns", "waiting for another device, which ran"),
+    Column("host_ns", _INT64, "ns", "between calls", label="between calls", importance=1),
+    Column(
+        "outside_ns",
+        _INT64,
+        "ns",
+        "outside of the end-to-end time",
+        label="outside of end to end",
+        importance=16,
+    ),
+    Column(
+        "host_work_ns",
+        _INT64,
+        "ns",
+        "of host_ns: host work of no call ran",
         label="of it host work",
         importance=3,
+    ),
+    Column("data_ns", _INT64, "ns", "waiting for data: one of its transfers ran", importance=1),
+    Column(
+        "unrecorded_ns",
+        _INT64,
+        "ns",
+        "nothing was recorded though work or the host waited, or a drop says that it is missing",
+        label="not recorded",
+        importance=4,
+    ),
+    Column(
+        "idle_inside_ns",
+        _INT64,
+        "ns",
+        "of idle_ns: within tiles of its calls",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "unused_ns",
+        _INT64,
+        "ns",
+        "of the end-to-end time: outside of span_ns",
+        label="before and behind",
+        importance=16,
+    ),
+    Column(
+        "idle_share",
+        _REAL,
+        "ratio",
+        "of the end-to-end time: idle_ns - outside_ns + unused_ns",
+        True,
+        label="idle of run",
+        kind="share",
     ),
     Column(
         "transfer_ns",
         _INT64,
         "ns",
-        "wall union of its dma and copy commands",
+        "union of its dma and copy commands",
         label="transfers",
         importance=8,
     ),
@@ -65,7 +120,7 @@ IDLE: tuple[Column, ...] = (
         "overlapped_ns", _INT64, "ns", "of transfer_ns: it computed meanwhile", importance=DATA_ONLY
     ),
     Column(
-        "overlap",
+        "overlap_share",
         _REAL,
         "ratio",
         "overlapped_ns / transfer_ns; null without transfers",
@@ -78,14 +133,14 @@ IDLE: tuple[Column, ...] = (
         "long_gaps",
         _INT64,
         "",
-        "gaps of over 100 µs between its commands, in pipeline calls",
+        "gaps of which over 100 µs count, end to end",
         importance=15,
     ),
     Column(
         "long_gap_ns",
         _INT64,
         "ns",
-        "sum of these gaps, transfers in them included",
+        "sum of what counts of these",
         label="in these",
         importance=15,
     ),
@@ -112,7 +167,7 @@ CRITICAL_PATH: tuple[Column, ...] = (
     Column("share", _REAL, "ratio", "path_ns / wall_ns", kind="share"),
 )
 
-BOUNDARIES: tuple[Column, ...] = (
+DEVICE_TRANSITIONS: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule whose session has several providers"),
     Column("source", _TEXT, "", "provider of the node before", label="from provider"),
     Column("target", _TEXT, "", "provider of the node behind", label="to provider"),
@@ -124,11 +179,11 @@ BOUNDARIES: tuple[Column, ...] = (
     Column("gap_ns", _INT64, "ns", "time at the switches in which no node ran", label="gaps"),
 )
 
-STRANDED: tuple[Column, ...] = (
+CPU_FALLBACK: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "submodule whose session has several providers"),
     Column("layer", _TEXT, "", "tensor-level operation: module path or node name", kind="layer"),
     Column("op_type", _TEXT, "", "ONNX op type", True),
     Column("provider", _TEXT, "", "provider that ran it, on the host", importance=8),
     Column("nodes", _INT64, "", "executions, over all traced calls"),
-    Column("busy_ns", _INT64, "ns", "sum of their durations"),
+    Column("total_ns", _INT64, "ns", "sum of their durations"),
 )

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from profiler.analysis.batches import Codes, Times, batches, is_sorted
-from profiler.analysis.intervals import reaches
+from profiler.table.batches import Codes, Times, batches, is_sorted
+from profiler.table.intervals import reaches
 
 __all__ = ["Cover", "InOrder", "covered_before"]
 

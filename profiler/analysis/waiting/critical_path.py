@@ -33,7 +33,6 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays, ends, positions, text_codes
-from profiler.analysis.batches import Codes, Times
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.waiting.codes import PathPart
 from profiler.analysis.waiting.columns import CRITICAL_PATH
@@ -43,6 +42,7 @@ from profiler.analysis.waiting.launches import NOT_LAUNCHED
 from profiler.analysis.waiting.longest_chain import longest_chain
 from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES, NO_PIPELINE
+from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
 
 __all__ = ["critical_path_table"]

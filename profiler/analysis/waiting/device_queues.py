@@ -19,18 +19,17 @@ path is on a device. At all other times it is on the host.
 
 from __future__ import annotations
 
-import re
 from bisect import bisect_right
 from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, text_codes
-from profiler.analysis.batches import Codes, Times, batches, is_sorted, order_by
-from profiler.analysis.intervals import group_heads
+from profiler.analysis.arrays import HOST, CommandArrays, queue_codes
 from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES
+from profiler.table.batches import Codes, Times, batches, is_sorted, order_by
+from profiler.table.intervals import group_heads
 from profiler.table.run import Run
 
 __all__ = ["Queues", "Stretch"]
@@ -38,7 +37,6 @@ __all__ = ["Queues", "Stretch"]
 _TRANSFERS = tuple(CATEGORIES.index(name) for name in ("dma", "copy"))
 _SYNC = CATEGORIES.index("sync")
 _WAITS = "(?i)synchronize"
-_OF_STREAM = r" (memcpy|copy|collectives)$"
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,22 +130,12 @@ def _in_queues(timeline: RunTimeline) -> tuple[Times, Codes, Times]:
     if not is_sorted(start):
         order = np.argsort(start, kind="stable")
         row, launched = row[order], launched[order]
-    queue, queues = _queue_of(timeline.run.commands["track"].gather(row))
+    queue, queues = queue_codes(timeline.run.commands["track"].gather(row))
     queue += commands.device[row] * queues
     if (queue == queue[0]).all():
         return row, queue, launched
     order = order_by(queue, (len(commands.devices) + 1) * queues)
     return row[order], queue[order], launched[order]
-
-
-def _queue_of(track: pl.Series) -> tuple[Codes, int]:
-    """A number for the queue of each track, and how many numbers there are: kernels of a stream and
-    its copies are on tracks of their own, and in one queue."""
-    codes, names = text_codes(track)
-    queues = [re.sub(_OF_STREAM, "", name) for name in names]
-    number = {name: place for place, name in enumerate(dict.fromkeys(queues))}
-    table = np.array([*(number[name] for name in queues), len(number)], dtype=np.int32)
-    return table[codes], len(number) + 1
 
 
 def _waits(timeline: RunTimeline, row: Times, reach: Times, heads: Times) -> tuple[Times, Times]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.analysis.arrays import HOST, CommandArrays
-from profiler.analysis.batches import Times, batches
+from profiler.table.batches import Times, batches
 from profiler.table.run import Run
 
 __all__ = ["NOT_LAUNCHED", "Launches", "launches_of"]

@@ -5,10 +5,12 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
-from profiler.analysis.table import FigureSpec, Table
-from profiler.analysis.waiting.boundaries import boundary_tables
-from profiler.analysis.waiting.columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
+from profiler.analysis.table import Table
+from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
 from profiler.analysis.waiting.critical_path import critical_path_table
+from profiler.analysis.waiting.device_gaps import DeviceGaps, device_gaps
+from profiler.analysis.waiting.device_transitions import transition_tables
+from profiler.analysis.waiting.dropped_calls import dropped_calls
 from profiler.analysis.waiting.idle import idle_table
 from profiler.analysis.waiting.run_timeline import RunTimeline
 
@@ -21,8 +23,13 @@ def _timeline(of: Inputs) -> RunTimeline:
 
 
 @shared
-def _boundaries(of: Inputs) -> tuple[pl.DataFrame, pl.DataFrame]:
-    return boundary_tables(of.calls, of.frame, of.commands)
+def _gaps(of: Inputs) -> tuple[DeviceGaps, ...]:
+    return device_gaps(of.run, of.everything, of.axis, of.pipelines, dropped_calls(of.run))
+
+
+@shared
+def _transitions(of: Inputs) -> tuple[pl.DataFrame, pl.DataFrame]:
+    return transition_tables(of.calls, of.frame, of.commands)
 
 
 TABLES = (
@@ -31,24 +38,10 @@ TABLES = (
         row="one device, and what it waited for",
         section="idle",
         columns=IDLE,
-        make=lambda of: idle_table(_timeline(of)),
+        make=lambda of: idle_table(_gaps(of), of.everything),
         title="What devices waited for, whole run",
         about="There is one for each device that computed or transferred, by name, of the whole "
-        "run: what it waited for while it computed nothing. [idle.md](idle.md) has the rules.",
-        figure=FigureSpec(
-            "bars",
-            {
-                "label": ("device",),
-                "values": (
-                    "computing_ns",
-                    "data_ns",
-                    "other_device_ns",
-                    "host_ns",
-                    "queued_ns",
-                    "between_ns",
-                ),
-            },
-        ),
+        "run: what it waited for while nothing ran on it. [idle.md](idle.md) has the rules.",
     ),
     Table(
         name="critical_path",
@@ -61,29 +54,26 @@ TABLES = (
         "says what a path is and what its parts are.",
         rank=("pipeline", "-path_ns"),
         shown=30,
-        figure=FigureSpec(
-            "bars", {"label": ("submodule",), "group": ("part",), "values": ("path_ns",)}
-        ),
     ),
     Table(
-        name="boundaries",
+        name="device_transitions",
         row="one pair of providers that a session switches between",
         section="idle",
-        columns=BOUNDARIES,
-        make=lambda of: _boundaries(of)[0],
+        columns=DEVICE_TRANSITIONS,
+        make=lambda of: _transitions(of)[0],
         title="Switches between providers",
         about="They are providers of ONNX Runtime; rows have the longest copies and gaps first. "
         "[idle.md](idle.md) says more.",
     ),
     Table(
-        name="stranded",
+        name="cpu_fallback",
         row="one layer that fell back to another provider",
         section="idle",
-        columns=STRANDED,
-        make=lambda of: _boundaries(of)[1],
-        title="Stranded on the host between copies",
+        columns=CPU_FALLBACK,
+        make=lambda of: _transitions(of)[1],
+        title="CPU fallback between copies",
         about="Its nodes ran on the host between copies from and to a device; the longest are "
         "first. [idle.md](idle.md) says more.",
-        rank=("-busy_ns",),
+        rank=("-total_ns",),
     ),
 )

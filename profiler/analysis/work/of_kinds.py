@@ -7,11 +7,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.batches import Codes, Times, batches
-from profiler.analysis.kinds import Kinds
+from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.registry import Work
 from profiler.analysis.work.shapes import parse_shapes
+from profiler.table.batches import Codes, Times, batches
 
 __all__ = ["WORK", "KindWork", "kind_work"]
 

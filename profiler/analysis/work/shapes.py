@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import lru_cache
 from math import prod
 
 __all__ = ["Shapes", "Tensor", "broadcast", "parse_shapes"]
@@ -54,6 +55,7 @@ _NAMES = {
 _TENSOR = re.compile(r"([A-Za-z][\w<>():.]*)\[((?:\d+(?:,\d+)*)?)\]")
 _PART = re.compile(r" part (\d+)/(\d+)$")
 _LONGEST = 1 << 16  # characters; dims of a tensor are bounded too, so that products stay cheap
+_SHORT = 1 << 9  # characters of a text that is worth remembering
 _LARGEST = 1 << 62
 
 
@@ -100,6 +102,10 @@ def parse_shapes(text: str | None) -> Shapes | None:
     """Read a text; None where there is none or it is not of the grammar above."""
     if not text or len(text) > _LONGEST:
         return None
+    return _remembered(text) if len(text) <= _SHORT else _parsed(text)
+
+
+def _parsed(text: str) -> Shapes | None:
     part = _PART.search(text)
     number, parts = (int(part[1]), int(part[2])) if part and len(part[0]) < 24 else (1, 1)
     left, arrow, right = text[: part.start() if part else None].partition("->")
@@ -108,6 +114,9 @@ def parse_shapes(text: str | None) -> Shapes | None:
     if inputs is None or (arrow and outputs is None) or not 0 < number <= parts:
         return None
     return Shapes(inputs, outputs, number, parts)
+
+
+_remembered = lru_cache(4096)(_parsed)  # calls of a submodule, and analyses, see the same texts
 
 
 def broadcast(*shapes: tuple[int, ...]) -> tuple[int, ...] | None:

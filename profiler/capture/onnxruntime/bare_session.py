@@ -24,7 +24,7 @@ class BareSession:
         self.submodule = submodule
         self.device = device_of_session(session)
         self.refused = False  # it is not to be recorded
-        self.remedy = "give the session providers there"  # where that is another device
+        self.recommendation = "give the session providers there"  # where that is another device
         self.session: Any = self
         self.source: Any = None
         self.lock = threading.RLock()  # held while a source is told of a run that begins

@@ -84,6 +84,7 @@ def commands_of(
             origin_ns + node.start_ns,
             node.duration_ns,
             shapes=node.shapes,
+            module=layer if known else "",
             bytes_read=node.bytes_read,
             bytes_written=node.bytes_written,
             command_index=part.command_index if part is not None else UNKNOWN,

@@ -35,17 +35,15 @@ from profiler.capture.onnxruntime.weights import model_files_bytes
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.recorder import Invocation
 from profiler.capture.timeline import PipelineCall
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import UNKNOWN, DropKind, Loss
+from profiler.events import UNKNOWN, Drop, DropKind
+from profiler.notes import Note
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["ProfiledPart"]
 
 _EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
-_FULL = "ONNX Runtime's profile was full: trace fewer calls of this submodule"
-_NO_RUN = "no operator events: the call did not run its session, or ONNX Runtime's profile was full"
-_NO_SESSION = "its profiled session could not be renewed, and later calls were not traced"
-_MIXED = "runs of several calls overlapped in one session and cannot be told apart"
 
 
 @dataclass(slots=True, eq=False)
@@ -89,7 +87,7 @@ class ProfiledPart:
         self._open_calls: dict[Invocation, tuple[_Segment, NotedCall]] = {}
         self._lock = threading.RLock()
         self._layers: LayerMap | None = None
-        self._losses: list[Loss] = []
+        self._drops: list[Drop] = []
         self._attributed = Attributed()
         self._events = 0
         self._name = _name_of(request)
@@ -118,7 +116,8 @@ class ProfiledPart:
             try:
                 renewed = self._renew_in_time()
             except Exception as error:  # noqa: BLE001 - the pipeline's call must not fail of us
-                self._lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", f"{_NO_SESSION} ({error})")
+                detail = Note.of(DropReason.SESSION_NOT_RENEWED, error=str(error))
+                self._lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)
                 self.close()
                 return
             segment = self._segments[-1]
@@ -162,13 +161,13 @@ class ProfiledPart:
                 self._end(segment)
 
     def summary(self) -> SourceSummary:
-        """Events, attribution and losses of the whole run; after `traces`."""
+        """Events, attribution and drops of the whole run; after `traces`."""
         return SourceSummary(
             events=self._events,
             attributed_ns=self._attributed.attributed_ns,
             total_ns=self._attributed.total_ns,
             sessions=len(self._segments),
-            losses=tuple(self._losses),
+            drops=tuple(self._drops),
             backend="onnxruntime",
             known=Submodule(modules=known_modules(self._layers.classes if self._layers else {})),
         )
@@ -270,13 +269,13 @@ class ProfiledPart:
             segment.session = None
 
     def _cut(self, segment: _Segment, file: Path, layers: LayerMap) -> Iterator[OperatorTrace]:
-        lost = {_NO_RUN: 0, _MIXED: 0}
+        lost = {DropReason.NO_SESSION_RUN: 0, DropReason.RUNS_MIXED: 0}
         for call in place_runs(self._read(file), segment.noted):
             invocation = call.invocation
             if not call.traced or not invocation.recorded or invocation.index < 0:
                 continue
             if call.mixed or not call.runs:
-                lost[_MIXED if call.mixed else _NO_RUN] += 1
+                lost[DropReason.RUNS_MIXED if call.mixed else DropReason.NO_SESSION_RUN] += 1
                 continue
             for run in call.runs:
                 layers = layers.knowing(run.nodes)
@@ -288,18 +287,19 @@ class ProfiledPart:
             counters = arena_counters(nodes, origin_ns, self._placement, self._name)
             call.runs.clear()
             yield OperatorTrace(invocation, commands, counters)
-        for detail, count in lost.items():
+        for reason, count in lost.items():
             if count:
-                self._lose(DropKind.UNTRACED_CALL, count, "calls", detail)
+                self._lose(DropKind.UNTRACED_CALL, count, "calls", Note.of(reason))
 
     def _read(self, file: Path) -> Iterator[ProfiledRun]:
         for run in read_profile(file):
             if run.dropped:
-                self._lose(DropKind.DROPPED_EVENTS, run.dropped, "events", _FULL)
+                detail = Note.of(DropReason.PROFILE_FULL)
+                self._lose(DropKind.DROPPED_EVENTS, run.dropped, "events", detail)
             yield run
 
-    def _lose(self, kind: DropKind, count: int, unit: str, detail: str) -> None:
-        self._losses.append(Loss(kind, self._request.submodule, count, unit, detail))
+    def _lose(self, kind: DropKind, count: int, unit: str, detail: Note) -> None:
+        self._drops.append(Drop(kind, self._request.submodule, count, unit, detail))
 
 
 def _clock_of(start_ns: int) -> Callable[[], int]:

@@ -123,9 +123,9 @@ def _events(path: Path, containing: bytes = b"") -> Iterator[_Event]:
             try:
                 yield decoder.decode(text)
             except (msgspec.DecodeError, UnicodeDecodeError) as error:
-                remedy = "the profile was cut or is not ONNX Runtime's: run again"
+                advice = "the profile was cut or is not ONNX Runtime's: run again"
                 raise InputError(
-                    f"{path} line {number} is no profile event ({error}): {remedy}"
+                    f"{path} line {number} is no profile event ({error}): {advice}"
                 ) from error
 
 

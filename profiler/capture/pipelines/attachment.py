@@ -58,7 +58,7 @@ class Attachment:
 
     def _renew_sources(self, pipeline: Any) -> None:
         """Before a call of the pipeline: parts that were replaced get sources of their own. One
-        that can have none runs without, which is a loss."""
+        that can have none runs without, which is a drop."""
 
         def open_or_lose(entry: Entry, *of: Any) -> OperatorSource | None:
             try:

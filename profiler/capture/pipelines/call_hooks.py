@@ -1,6 +1,6 @@
 """One way into one submodule, hooked: an `Invocation` from its begin to its end.
 
-Whatever fails here is a loss of the run's, and never the caller's error.
+Whatever fails here is a drop of the run's, and never the caller's error.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class CallHook:
                 source.before(invocation)
             except Exception as error:  # noqa: BLE001 - a call without operators
                 recorder.lose(self._entry.submodule, error)
-                invocation.loss_told = True
+                invocation.drop_told = True
                 source = None
         thread = threading.get_ident()
         handling = sys.exc_info()[1]

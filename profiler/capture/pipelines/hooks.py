@@ -2,7 +2,7 @@
 
 The backend of an object knows how its calls are hooked; else reversible wraps do it. What the user
 replaces between two calls of the pipeline (a scheduler, a compiled transformer) is hooked
-anew when the next one begins. Where anything of ours fails, that is a loss of the run's, and the
+anew when the next one begins. Where anything of ours fails, that is a drop of the run's, and the
 user's call goes on.
 """
 
@@ -200,8 +200,8 @@ class PipelineHooks:
 
 
 def _forward_of(pipeline: Any, entry: Entry) -> Any:
-    """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of
-    optimum's VAE is `forward` of its decoder."""
+    """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of a
+    VAE may be `forward` of its decoder."""
     return getattr(part_of(pipeline, entry), "forward", None)
 
 

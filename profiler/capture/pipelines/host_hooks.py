@@ -1,6 +1,6 @@
 """What a pipeline does itself between its submodules' calls: host work, and encoding prompts.
 
-Whatever fails here is a loss of the run's, and never the caller's error.
+Whatever fails here is a drop of the run's, and never the caller's error.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def _has(pipeline: Any, entry: Entry) -> bool:
     owner = getattr(pipeline, entry.submodule, None)
     if owner is None or not callable(getattr(owner, entry.method, None)):
         return False
-    if entry.part and getattr(owner, entry.part, owner) is None:  # optimum's VAE without encoder
+    if entry.part and getattr(owner, entry.part, owner) is None:  # a VAE without encoder
         return backend_of(owner).whole
     return True
 

@@ -26,7 +26,9 @@ from profiler.capture.operator_source import OperatorTrace, SourceRequest, Sourc
 from profiler.capture.rbln.runtimes import Slot, slots_of, writes_shards
 from profiler.capture.recorder import Invocation, scope
 from profiler.capture.timeline import PipelineCall
-from profiler.events import NO_CALL, DropKind, Loss, Track
+from profiler.drop_reasons import DropReason
+from profiler.events import NO_CALL, Drop, DropKind, Track
+from profiler.notes import Note
 from profiler.trace.columns import CommandBuilder, CommandColumns
 from profiler.trace.manifest_fields import Submodule
 
@@ -152,21 +154,18 @@ class RblnRuntimes:
 
     def summary(self) -> SourceSummary:
         """With the numbers of all runtime calls, each with the index of its call or -1."""
-        losses: tuple[Loss, ...] = ()
+        drops: tuple[Drop, ...] = ()
         if self._misfits:
-            detail = (
-                "rebel.capture_reports() told of more time than the runtime call took, so the call "
-                "is shown as measured on the host"
-            )
-            losses = (
-                Loss(DropKind.DROPPED_EVENTS, self._submodule, self._misfits, "reports", detail),
+            detail = Note.of(DropReason.REPORTS_TOO_LONG)
+            drops = (
+                Drop(DropKind.DROPPED_EVENTS, self._submodule, self._misfits, "reports", detail),
             )
         numbered = tuple(
             (number, NO_CALL if invocation is None else invocation.index)
             for number, invocation in self._numbered
         )
         known = Submodule(runtime_calls=numbered, writes_shards=self._writes_shards)
-        return SourceSummary(events=self._commands, losses=losses, backend="rbln", known=known)
+        return SourceSummary(events=self._commands, drops=drops, backend="rbln", known=known)
 
 
 class _RuntimeProxy:

@@ -8,8 +8,9 @@
 - What torch.compile generated for the CPU runs between operators of a `CompiledFxGraph` range: the
   gaps are commands. A `Torch-Compiled Region` in which nothing finer was seen is one.
 
-The layer is the path of the innermost module; outside every module, the submodule's own name. Of
-host work, which is an invocation of no submodule, it is the operator's name.
+The layer is the path of the innermost module, which is the command's `module` as well; outside
+every module, the submodule's own name. Of host work, which is an invocation of no submodule, it is
+the operator's name. `kernel` is the full name of what a device ran.
 """
 
 from __future__ import annotations
@@ -172,6 +173,7 @@ class _Finder:
             row,
             self._track((device, f"stream {stream}{suffix}", category)),
             op_type,
+            kernel=name,
             shapes=shapes + self._parts.get(row, "") if shapes else "",
             bytes_read=nbytes if activity == Activity.MEMCPY else UNKNOWN,
             bytes_written=nbytes if activity != Activity.KERNEL else UNKNOWN,
@@ -233,7 +235,8 @@ class _Finder:
                 self._count(index, end - start)
                 builder = self._commands[self._ranges.call[index]].builder
                 layer = self._layer(index, "CompiledFxGraph")
-                builder.add(track, layer, "CompiledFxGraph", start, end - start)
+                module = self._ranges.module[index]
+                builder.add(track, layer, "CompiledFxGraph", start, end - start, module=module)
         elif not seen:
             self._add(index, row, track, "Torch-Compiled Region")
 
@@ -257,8 +260,9 @@ class _Finder:
         commands = self._commands[self._ranges.call[index]]
         commands.unfinished += row in self._events.unfinished
         self._count(index, max(duration, 0))
-        layer = self._layer(index, op_type)
-        return commands.builder.add(track, layer, op_type, start, duration, **known)  # type: ignore[arg-type]
+        layer, module = self._layer(index, op_type), self._ranges.module[index]
+        add = commands.builder.add
+        return add(track, layer, op_type, start, duration, module=module, **known)  # type: ignore[arg-type]
 
     def _count(self, index: int, duration_ns: int) -> None:
         commands = self._commands[self._ranges.call[index]]

@@ -15,16 +15,15 @@ from profiler.capture.clock import Clock
 from profiler.capture.torch.commands import CallCommands, find_commands
 from profiler.capture.torch.events import TorchEvents, session_events
 from profiler.capture.torch.memory import DeviceMemory, device_memory
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.kineto.trace_file import Scalar, read_kineto
+from profiler.notes import Note
 from profiler.trace.columns import CommandColumns, Counter
 
 __all__ = ["CutCall", "StoppedSession", "TracedCall", "misplaced_ns", "on_clock", "pair_clocks"]
 
 _SLACK_NS = 50_000  # by which a range may lie outside its invocation
-_NO_EVENTS = "no operators: another profiler took torch's over, or the session ended too early"
-_NOT_READ = "no operators: torch's trace could not be written and read in the temporary folder"
-_NOT_CUT = "no operators: torch's trace could not be cut into calls"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -42,10 +41,10 @@ class CutCall:
 class TracedCall:
     """One range of ours in a session: an invocation, or the host work around invocations. `layer`
     is what its operators outside all modules belong to, "" for each one's own name; `deliver` is
-    told what the session has of it, or in a sentence why it has nothing; `owner` is who asked."""
+    told what the session has of it, or why it has nothing (`DropReason`); `owner` is who asked."""
 
     layer: str
-    deliver: Callable[[CutCall | str], None]
+    deliver: Callable[[CutCall | Note], None]
     number: int = -1
     begin_ns: int = -1
     end_ns: int = -1
@@ -67,19 +66,20 @@ class StoppedSession:
     kind: str
 
     def cut(self, levels: Mapping[str, int]) -> dict[str, int]:
-        """Deliver what it has of each call: a sentence where it cannot be read, never an error.
+        """Deliver what it has of each call: why not where it cannot be read, never an error.
         `levels` are the bytes that the session before it left allocated, by device; returns those
         that it leaves."""
         after = {**levels, **self.allocated}
         found: dict[int, CutCall] = {}
-        failure = _NO_EVENTS
+        failure = Note.of(DropReason.NO_SESSION_EVENTS)
         try:
             if self.calls and self.results is not None and self.results.trace_start_ns():
                 found, after = self._read(after)
         except (OSError, InputError, RuntimeError):
-            failure = _NOT_READ
+            failure = Note.of(DropReason.SESSION_UNREADABLE)
         except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
-            failure = f"{_NOT_CUT} ({type(error).__name__}: {error})"
+            told = f"{type(error).__name__}: {error}"
+            failure = Note.of(DropReason.SESSION_NOT_CUT, error=told)
         self.results = None
         for call in self.calls:
             call.deliver(found.get(call.number, failure))

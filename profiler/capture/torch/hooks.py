@@ -104,12 +104,13 @@ def transparent(around: Around) -> Around:
 
 
 def execution_device(module: Any) -> str:
-    """Where a module runs: its offload hook's device, else that of its first weight."""
+    """Where a module runs: its offload hook's device, which may be an index, else that of its
+    first weight."""
     hook = getattr(module, "_hf_hook", None)  # accelerate's
     for candidate in (hook, *getattr(hook, "hooks", ())):
         device = getattr(candidate, "execution_device", None)
         if device is not None:
-            return device_name(device)
+            return device_name(f"cuda:{device}" if isinstance(device, int) else device)
     tensor = next(module.parameters(), None)
     if tensor is None:
         tensor = next(module.buffers(), None)

@@ -27,7 +27,9 @@ from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch.cut import CutCall, TracedCall
 from profiler.capture.torch.modules import ModuleRanges, class_name
 from profiler.capture.torch.session import EVENT_CAP, Tracing
-from profiler.events import DropKind, Loss
+from profiler.drop_reasons import DropReason
+from profiler.events import Drop, DropKind
+from profiler.notes import Note
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["TRACING", "TorchOperators", "TorchPause"]
@@ -41,12 +43,6 @@ _UNITS = {
     DropKind.DROPPED_EVENTS: "events",
     DropKind.UNCLOSED_SLICE: "events",
 }
-_ANOTHER = (
-    "no operators: torch has one profiler a process, and another thread's call or another "
-    "profiler was using it"
-)
-_NO_WORK = "launches of device work that torch.profiler did not record: its buffers were full"
-_NO_END = "operators that had not ended when the session was stopped"
 
 
 class TorchOperators:
@@ -76,7 +72,7 @@ class TorchOperators:
         self._pipelines: set[int] = set()  # ids of the pipeline calls that are running
         self._sessions: set[int] = set()  # numbers of those that record its invocations
         self._summary = SourceSummary(backend="torch")
-        self._lost: dict[tuple[DropKind, str], int] = {}  # by kind and detail
+        self._lost: dict[tuple[DropKind, Note], int] = {}  # by kind and detail
 
     @classmethod
     def of(cls, request: SourceRequest) -> TorchOperators:
@@ -111,7 +107,7 @@ class TorchOperators:
             self._open[id(invocation)] = call
             self._sessions.add(self._tracing.sessions)
         else:
-            self._lose(DropKind.UNTRACED_CALL, 1, _ANOTHER)
+            self._lose(DropKind.UNTRACED_CALL, 1, Note.of(DropReason.PROFILER_IN_USE))
         if self._tracing.sessions != sessions:
             self._recorder.add_host_work("profiler.start_session", begin, self._clock.now_ns())
 
@@ -143,15 +139,15 @@ class TorchOperators:
         yield from traces
 
     def summary(self) -> SourceSummary:
-        """Events, attribution to modules below the submodule, losses and classes of modules."""
-        losses = [
-            Loss(kind, self._submodule, count, _UNITS[kind], detail)
+        """Events, attribution to modules below the submodule, drops and classes of modules."""
+        drops = [
+            Drop(kind, self._submodule, count, _UNITS[kind], detail)
             for (kind, detail), count in self._lost.items()
         ]
         return replace(
             self._summary,
             sessions=len(self._sessions),
-            losses=tuple(losses),
+            drops=tuple(drops),
             known=Submodule(modules=known_modules(self._modules.classes)),
         )
 
@@ -159,17 +155,17 @@ class TorchOperators:
         """What is to become of operators between invocations."""
         return TracedCall("", lambda cut: self._keep_host(pipeline, cut), owner=self)
 
-    def _keep_host(self, pipeline: PipelineCall, cut: CutCall | str) -> None:
+    def _keep_host(self, pipeline: PipelineCall, cut: CutCall | Note) -> None:
         """Take what a session has of host work; where it has nothing, its calls say so."""
         if isinstance(cut, CutCall):
             self._recorder.host_commands.append(HostCommands(cut.commands, pipeline))
             known = self._summary
             self._summary = replace(known, host_events=known.host_events + cut.found.events)
-            self._lose(DropKind.DROPPED_EVENTS, cut.found.dropped, _NO_WORK)
+            self._lose(DropKind.DROPPED_EVENTS, cut.found.dropped, Note.of(DropReason.BUFFERS_FULL))
 
-    def _keep(self, invocation: Invocation, cut: CutCall | str) -> None:
+    def _keep(self, invocation: Invocation, cut: CutCall | Note) -> None:
         """Take what a session has of an invocation."""
-        if isinstance(cut, str):
+        if isinstance(cut, Note):
             if not invocation.failed:
                 self._lose(DropKind.UNTRACED_CALL, 1, cut)
             return
@@ -181,14 +177,15 @@ class TorchOperators:
             attributed_ns=known.attributed_ns + found.attributed_ns,
             total_ns=known.total_ns + found.total_ns,
         )
-        self._lose(DropKind.DROPPED_EVENTS, found.dropped, _NO_WORK)
-        self._lose(DropKind.UNCLOSED_SLICE, found.unfinished, _NO_END)
+        self._lose(DropKind.DROPPED_EVENTS, found.dropped, Note.of(DropReason.BUFFERS_FULL))
+        not_ended = Note.of(DropReason.OPERATORS_NOT_ENDED)
+        self._lose(DropKind.UNCLOSED_SLICE, found.unfinished, not_ended)
         if invocation.failed:
             return
         invocation.ops_traced = True
         self._traces.append(OperatorTrace(invocation, cut.commands, cut.counters))
 
-    def _lose(self, kind: DropKind, count: int, detail: str) -> None:
+    def _lose(self, kind: DropKind, count: int, detail: Note) -> None:
         if count:
             with self._lock:
                 self._lost[kind, detail] = self._lost.get((kind, detail), 0) + count

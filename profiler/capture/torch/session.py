@@ -36,7 +36,9 @@ from profiler.capture.torch.profiler import (
     started,
 )
 from profiler.capture.torch.ranges import CALL
+from profiler.drop_reasons import DropReason
 from profiler.kineto.trace_file import Scalar
+from profiler.notes import Note
 
 __all__ = ["EVENT_CAP", "Tracing"]
 
@@ -44,11 +46,6 @@ _NOTICE = (
     "the script's own torch.profiler is running, and torch has one a process: calls that run "
     "meanwhile are recorded without their operators"
 )
-_ELSEWHERE = (
-    "no operators: the run was closed on another thread while this one was being traced, and torch "
-    "stops its profiler on the thread that it records"
-)
-_THREAD_ENDED = "no operators: the thread that was being traced has ended"
 EVENT_CAP = 200_000  # host events that are not yet cut: 1.2 GB
 
 
@@ -83,7 +80,7 @@ class _Session:
         self.calls = [call for call in self.calls if call.owner is not owner]
         self.given_up = not self.calls
         for call in withdrawn:
-            call.deliver(_ELSEWHERE)
+            call.deliver(Note.of(DropReason.CLOSED_ON_OTHER_THREAD))
 
     def records(self, thread: int) -> bool:
         """Whether it records what a thread does."""
@@ -218,7 +215,7 @@ class Tracing:
         self._session = None
         say_running(ours=False)
         for call in session.calls:
-            call.deliver(_THREAD_ENDED)
+            call.deliver(Note.of(DropReason.THREAD_ENDED))
 
     def _only_here(self, session: _Session | None, thread: int) -> bool:
         """Whether no call is open, and no host work of another thread."""

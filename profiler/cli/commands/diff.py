@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -10,13 +10,14 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
-from profiler.cli.options import ImportOptions, import_options
+from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.progress import progress
+from profiler.cli.runs import left_out, load_whole, opened
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.trace_files import load_whole
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
+    from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.comparison.measure import Measurement
     from profiler.analysis.comparison.side_by_side import Compared
     from profiler.sources.imports import Imports
@@ -25,79 +26,76 @@ if TYPE_CHECKING:
 __all__ = ["SUBCOMMAND", "diff"]
 
 
+_Runs = Annotated[
+    list[Path],
+    typer.Argument(
+        metavar="BASE NEW...",
+        help="Bundles, .pb files, Parquet runs, what `import` takes, or folders of bundles, "
+        "all of which are taken. The first is the baseline; each further one is a column. With "
+        "--against all are new runs.",
+    ),
+]
+_Against = Annotated[
+    list[Path] | None,
+    typer.Option(metavar="BASE", help="A baseline, or a folder of them; may be repeated."),
+]
+_FailOver = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PERCENT",
+        help="Exit with 1 where a metric is slower by more than this, as in 5%, beyond noise.",
+    ),
+]
+_Metric = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="What --fail-over looks at: end_to_end, stage.denoise, denoise.step, "
+        "submodule.vae, submodule.transformer.role.norm, …; may be repeated.  "
+        "[default: end_to_end]",
+    ),
+]
+_Top = Annotated[int, typer.Option(metavar="N", min=0, help="Roles and modules to show; 0: none.")]
+_JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write all metrics as JSON; -: to stdout."),
+]
+_MarkdownFile = Annotated[
+    Path | None,
+    typer.Option("--markdown", metavar="FILE", help="Write the report as Markdown; -: likewise."),
+]
+
+
 def diff(
-    runs: Annotated[
-        list[Path],
-        typer.Argument(
-            metavar="BASE NEW...",
-            help="Bundles, .pb files, Parquet runs, what `import` takes, or folders of bundles, "
-            "all of which are taken. The first is the baseline; each further one is a column. With "
-            "--against all are new runs.",
-        ),
-    ],
-    against: Annotated[
-        list[Path] | None,
-        typer.Option(metavar="BASE", help="A baseline, or a folder of them; may be repeated."),
-    ] = None,
-    fail_over: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PERCENT",
-            help="Exit with 1 where a metric is slower by more than this, as in 5%, beyond noise.",
-        ),
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="What --fail-over looks at: end_to_end, stage.denoise, denoise.step, "
-            "submodule.vae, submodule.transformer.role.norm, …; may be repeated.  "
-            "[default: end_to_end]",
-        ),
-    ] = None,
+    runs: _Runs,
+    against: _Against = None,
+    fail_over: _FailOver = None,
+    metric: _Metric = None,
     importing: ImportOptions = None,
-    top: Annotated[
-        int, typer.Option(metavar="N", min=0, help="Roles and modules to show; 0: none.")
-    ] = 15,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write all metrics as JSON; -: to stdout."),
-    ] = None,
-    markdown_file: Annotated[
-        Path | None,
-        typer.Option(
-            "--markdown", metavar="FILE", help="Write the report as Markdown; -: likewise."
-        ),
-    ] = None,
+    out: KeptImport = None,
+    top: _Top = 15,
+    json_file: _JsonFile = None,
+    markdown_file: _MarkdownFile = None,
 ) -> None:
     """Compare runs, part by part.
 
     A difference is called one where it exceeds noise.
     """
-    from profiler.analysis.comparison.gate import check_gate, parse_limit
-    from profiler.analysis.comparison.side_by_side import Compared, compare_each
-    from profiler.sources.imports import Imports
-    from profiler.sources.resolve import resolve
+    from profiler.analysis.comparison.gate import parse_limit
 
     sides = _sides(runs, against or [])
     check_documents({"--json": json_file, "--markdown": markdown_file})
     if metric and fail_over is None:
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
     limit = None if fail_over is None else parse_limit(fail_over)
-    with Imports() as imports, progress("reading runs") as say:
-        paths = [[path] for side in sides.values() for path in side]
-        found = iter(resolve(paths, import_options(importing)))
-        resolved = [list(islice(found, len(side))) for side in sides.values()]
-        measured = [_measured(side, imports, say) for side in resolved]
-        say("comparing")
-        compared = compare_each(measured)
+    compared, lines = _compared([*sides.values()], importing, out)
     base, *names = sides
-    metrics = (metric or ["end_to_end"]) if limit is not None else []
-    gates = [[check_gate(each, name, limit or 0.0) for name in metrics] for each in compared]
-    columns = [Compared(*each) for each in zip(names, compared, gates, strict=True)]
+    columns = _columns(names, compared, metric or ["end_to_end"], limit)
     _write(base, columns, json_file, markdown_file, top)
     if STDOUT not in (json_file, markdown_file):
         _print(base, columns, top)
+    for line in lines:
+        typer.echo(line, err=True)
     if any(gate.failed for column in columns for gate in column.gates):
         raise typer.Exit(1)
 
@@ -120,6 +118,33 @@ def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
         twice = next(path for path in runs if runs.count(path) > 1)
         raise InputError(f"{twice} is given twice: name every run once")
     return {name: [path] for name, path in zip(names, runs, strict=True)}
+
+
+def _compared(
+    sides: list[list[Path]], importing: list[str] | None, out: Path | None
+) -> tuple[tuple[Comparison, ...], list[str]]:
+    """Each further side against the first, and lines about runs that were left out."""
+    from profiler.analysis.comparison.side_by_side import compare_each
+
+    paths = [path for side in sides for path in side]
+    with progress("reading runs") as say, opened(paths, importing, out) as (found, imports):
+        rest = iter(found)
+        resolved = [list(islice(rest, len(side))) for side in sides]
+        measured = [_measured(side, imports, say) for side in resolved]
+        say("comparing")
+        return compare_each(measured), [line for each in found for line in left_out(each)]
+
+
+def _columns(
+    names: list[str], compared: Sequence[Comparison], metrics: list[str], limit: float | None
+) -> list[Compared]:
+    """Each comparison under its name, with the gates of `metrics` where there is a `limit`."""
+    from profiler.analysis.comparison.gate import check_gate
+    from profiler.analysis.comparison.side_by_side import Compared
+
+    looked_at = [] if limit is None else metrics
+    gates = [[check_gate(each, name, limit or 0.0) for name in looked_at] for each in compared]
+    return [Compared(*each) for each in zip(names, compared, gates, strict=True)]
 
 
 def _measured(side: list[Found], imports: Imports, say: Callable[[str], None]) -> list[Measurement]:

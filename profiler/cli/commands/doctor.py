@@ -43,6 +43,10 @@ def doctor(json_file: ResultFile = None) -> None:
 def _lines(report: Report) -> Iterator[str]:
     yield "versions"
     yield from _pairs(report.versions)
+    for name, versions in report.requirements.needed.items():
+        yield f"  {name} {report.requirements.installed[name]} is not what is needed: {versions}"
+    if report.requirements.missing:
+        yield f"  missing: {', '.join(report.requirements.missing)}"
     for title, sets in (("extras", report.extras), ("backends", report.backends)):
         yield title
         yield from _pairs({each.name: _packages(each) for each in sets})
@@ -64,7 +68,10 @@ def _pairs(values: Mapping[str, str]) -> Iterator[str]:
 
 
 def _packages(given: Packages) -> str:
-    there = ", ".join(f"{name} {version}" for name, version in given.installed.items())
+    there = ", ".join(
+        f"{name} {version}" + (f" (needs {given.needed[name]})" if name in given.needed else "")
+        for name, version in given.installed.items()
+    )
     lacking = f"missing: {', '.join(given.missing)}" if given.missing else ""
     return "; ".join(part for part in (there, lacking) if part)
 

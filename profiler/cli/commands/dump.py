@@ -13,11 +13,15 @@ from profiler.cli.subcommands import Subcommand
 __all__ = ["SUBCOMMAND", "dump"]
 
 
+_File = Annotated[Path, typer.Argument(metavar="FILE", help="Any Perfetto trace (.pb).")]
+_Limit = Annotated[
+    int | None, typer.Option(metavar="N", min=0, help="Lines to print.  [default: all]")
+]
+
+
 def dump(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="Any Perfetto trace (.pb).")],
-    limit: Annotated[
-        int | None, typer.Option(metavar="N", min=0, help="Lines to print.  [default: all]")
-    ] = None,
+    file: _File,
+    limit: _Limit = None,
 ) -> None:
     """Print a trace as text, one line per event.
 

@@ -15,6 +15,7 @@ from typing import Annotated, Any
 
 import typer
 
+from profiler.cli.options import BundleFolder, Compress
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
@@ -58,29 +59,26 @@ def _annotation(name: str, found: Sequence[tuple[Importer, Option]]) -> Any:
     ]
 
 
+_Words = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="PATH",
+        help="A torch.profiler trace (Chrome JSON, .json or .json.gz), or a folder of RBLN's "
+        "rbln_<date>_<time>_<n>.pb; several where they are of one run.",
+    ),
+]
+_Name = Annotated[
+    str | None,
+    typer.Option(metavar="NAME", help="Name of the run.  [default: the file's name]"),
+]
+
+
 @_with_importers_options
 def import_(
-    words: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="PATH",
-            help="A torch.profiler trace (Chrome JSON, .json or .json.gz), or a folder of RBLN's "
-            "rbln_<date>_<time>_<n>.pb; several where they are of one run.",
-        ),
-    ],
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of bundles; the run gets its own.")
-    ] = Path("traces"),
-    name: Annotated[
-        str | None,
-        typer.Option(metavar="NAME", help="Name of the run.  [default: the file's name]"),
-    ] = None,
-    compress: Annotated[
-        str,
-        typer.Option(
-            metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."
-        ),
-    ] = "none",
+    words: _Words,
+    out: BundleFolder = Path("traces"),
+    name: _Name = None,
+    compress: Compress = "none",
     **options: str | None,
 ) -> None:
     """Import a trace that another profiler recorded.

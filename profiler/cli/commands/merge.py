@@ -16,19 +16,23 @@ __all__ = ["SUBCOMMAND", "merge"]
 _NAMED = 4  # finished runs that are named
 
 
+_Directory = Annotated[
+    Path,
+    typer.Argument(
+        metavar="DIR",
+        help="The folder of one run, or of several: the newest that was cut short is taken.",
+    ),
+]
+
+
 def merge(
-    directory: Annotated[
-        Path,
-        typer.Argument(
-            metavar="DIR",
-            help="The folder of one run, or of several: the newest that was cut short is taken.",
-        ),
-    ],
+    directory: _Directory,
 ) -> None:
     """Write merged.pb anew from the files of a run.
 
     And its manifest where that is missing: what a rebuilt run lacks is said on stderr.
     """
+    from profiler.report.sentences.worded import worded
     from profiler.trace.manifest import MANIFEST_NAME, read_manifest
     from profiler.trace.merge import merge_bundle
 
@@ -36,10 +40,10 @@ def merge(
     with progress(f"merging {directory}"):
         merged = merge_bundle(directory)
     typer.echo(f"{merged}: {merged.stat().st_size:,} bytes")
-    for loss in read_manifest(directory / MANIFEST_NAME).info.losses:
-        unit = loss.unit.removesuffix("s") if loss.count == 1 else loss.unit
-        count = f"{loss.count:,} {unit}" if loss.count >= 0 else unit
-        typer.echo(f"lost: {loss.where}: {loss.kind}, {count}: {loss.detail}", err=True)
+    for drop in read_manifest(directory / MANIFEST_NAME).info.drops:
+        unit = drop.unit.removesuffix("s") if drop.count == 1 else drop.unit
+        count = f"{drop.count:,} {unit}" if drop.count >= 0 else unit
+        typer.echo(f"dropped: {drop.where}: {drop.kind}, {count}: {worded(drop.detail)}", err=True)
 
 
 def _one_run(directory: Path) -> Path:

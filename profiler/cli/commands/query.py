@@ -13,15 +13,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents
-from profiler.cli.options import ImportOptions, import_options
+from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.progress import progress
+from profiler.cli.runs import damaged_files, left_out, opened, other_runs
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.trace_files import damaged_files, other_runs
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
     from polars import DataFrame
 
+    from profiler.report.query.database import Database
     from profiler.sources.imports import Imports
     from profiler.sources.resolve import Found, Source
     from profiler.table.run import Run
@@ -32,47 +33,58 @@ _ON_A_TERMINAL = 40  # rows
 _STDIN = Path("-")
 
 
+_Words = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[PATH...] SQL",
+        help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files, "
+        "Parquet runs, or what `import` takes), then the query.  [default: traces]",
+    ),
+]
+_File = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Read the query from there; -: from stdin."),
+]
+_Every = Annotated[
+    bool, typer.Option("--all", help="Take every bundle of a folder, not the newest only.")
+]
+_Rows = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Rows to print; 0: all.  [default: 40 on a terminal, all where piped]",
+    ),
+]
+_Csv = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Write CSV, over FILE if it exists; -: to stdout."),
+]
+_Parquet = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Write Parquet, over FILE if it exists.")
+]
+_Json = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="FILE", help="Write a JSON list of rows, over FILE if it exists; -: to stdout."
+    ),
+]
+_Tables = Annotated[
+    bool, typer.Option("--tables", help="List tables and columns with their meaning.")
+]
+
+
 def query(
-    words: Annotated[
-        list[str] | None,
-        typer.Argument(
-            metavar="[PATH...] SQL",
-            help="Runs (bundles, folders of bundles, of which the newest is taken, .pb files, "
-            "Parquet runs, or what `import` takes), then the query.  [default: traces]",
-        ),
-    ] = None,
-    file: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Read the query from there; -: from stdin."),
-    ] = None,
-    every: Annotated[
-        bool, typer.Option("--all", help="Take every bundle of a folder, not the newest only.")
-    ] = False,
-    rows: Annotated[
-        int | None,
-        typer.Option(
-            metavar="N",
-            min=0,
-            help="Rows to print; 0: all.  [default: 40 on a terminal, all where piped]",
-        ),
-    ] = None,
-    csv: Annotated[
-        Path | None,
-        typer.Option(metavar="FILE", help="Write CSV, over FILE if it exists; -: to stdout."),
-    ] = None,
-    parquet: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write Parquet, over FILE if it exists.")
-    ] = None,
-    json: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="FILE", help="Write a JSON list of rows, over FILE if it exists; -: to stdout."
-        ),
-    ] = None,
+    words: _Words = None,
+    file: _File = None,
+    every: _Every = False,
+    rows: _Rows = None,
+    csv: _Csv = None,
+    parquet: _Parquet = None,
+    json: _Json = None,
     importing: ImportOptions = None,
-    tables: Annotated[
-        bool, typer.Option("--tables", help="List tables and columns with their meaning.")
-    ] = False,
+    out: KeptImport = None,
+    tables: _Tables = False,
 ) -> None:
     """Ask a run, or several, in SQL (DuckDB's).
 
@@ -86,18 +98,27 @@ def query(
     wanted = {form: path for form, path in files.items() if path is not None}
     _check(wanted)
     paths, sql = _split(words or [], file)
-    from profiler.report.query.database import Database
-    from profiler.sources.imports import Imports
-    from profiler.sources.resolve import resolve
-
     notes: list[str] = []
-    with Imports() as imports, progress("reading runs"):
-        found = resolve([[path] for path in paths], import_options(importing))
+    with progress("reading runs"), opened(paths, importing, out) as (found, imports):
         sources = _sources(found, notes, every=every)
-        database = Database(dict(_runs(sources, imports, notes)))
+        database = _database(dict(_runs(sources, imports, notes)))
     for note in notes:
         typer.echo(note, err=True)
     with database:
+        _answer(database, sql, wanted, rows)
+
+
+def _database(runs: dict[str, Run]) -> Database:
+    from profiler.report.query.database import Database
+
+    return Database(runs)
+
+
+def _answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:
+    """Write the answer to the files, or print it."""
+    from profiler.report.query.ctrl_c import at_ctrl_c
+
+    with at_ctrl_c(database.interrupt):
         # No share of it: query_progress() may wait for the query, and Ctrl-C with it.
         with progress("asking"):
             batches = database.ask(sql).batches()
@@ -140,6 +161,7 @@ def _check(files: dict[str, Path]) -> None:
 def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator[tuple[str, Run]]:
     """The runs by name; of runs with one name, all but the first are called by their path. What
     is to be said of them is added to `notes`."""
+    from profiler.report.sentences.worded import worded
     from profiler.sources.load import load_source
 
     taken: set[str | Path] = set()
@@ -150,17 +172,18 @@ def _runs(sources: list[Source], imports: Imports, notes: list[str]) -> Iterator
         run = load_source(imports.ready(source))
         name = str(place) if run.run_id in taken else run.run_id
         taken.update((place.resolve(), name))
-        notes.extend(
-            f"not whole: {place}: {loss.where}: {loss.detail}" for loss in damaged_files(run)
-        )
+        damaged = damaged_files(run)
+        notes.extend(f"not whole: {place}: {d.where}: {worded(d.detail)}" for d in damaged)
         yield name, run
 
 
 def _sources(found: list[Found], notes: list[str], *, every: bool) -> list[Source]:
     if every:
+        notes += [line for each in found for line in left_out(each)]
         return [source for each in found for source in each.sources]
     if sys.stderr.isatty():
-        notes += [f"{line}; --all takes all" for each in found for line in other_runs(each)]
+        notes += [line for each in found for line in other_runs(each)]
+        notes += ["--all takes all"] if any(each.others for each in found) else []
     return [each.newest for each in found]
 
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profiler.cli.options import MeasureOverhead, RunName
 from profiler.cli.subcommands import Subcommand
 
 if TYPE_CHECKING:
@@ -19,50 +20,43 @@ if TYPE_CHECKING:
 __all__ = ["SUBCOMMAND", "record"]
 
 
+_Command = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="-- COMMAND",
+        help="What to run: `python inference.py …`, or `inference.py …`, or `-m module …`.",
+    ),
+]
+_Out = Annotated[
+    Path | None,
+    typer.Option(metavar="DIR", help="Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]"),
+]
+_Ops = Annotated[
+    str | None,
+    typer.Option(
+        metavar="[SUBMODULE=]CALLS",
+        help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
+        "or several with commas or spaces.  [default: all]",
+    ),
+]
+_Config = Annotated[
+    str | None,
+    typer.Option(metavar="JSON", help="Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG."),
+]
+_Compress = Annotated[
+    str | None,
+    typer.Option(metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."),
+]
+
+
 def record(
-    command: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="-- COMMAND",
-            help="What to run: `python inference.py …`, or `inference.py …`, or `-m module …`.",
-        ),
-    ],
-    out: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR", help="Folder of bundles.  [default: RBLN_PROFILER_DIR or traces]"
-        ),
-    ] = None,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the run.  [default: its time]")
-    ] = None,
-    ops: Annotated[
-        str | None,
-        typer.Option(
-            metavar="[SUBMODULE=]CALLS",
-            help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
-            "or several with commas or spaces.  [default: all]",
-        ),
-    ] = None,
-    calibrate: Annotated[
-        bool,
-        typer.Option(
-            "--calibrate",
-            help="Leave every fourth step untraced, to measure what tracing costs.",
-        ),
-    ] = False,
-    config: Annotated[
-        str | None,
-        typer.Option(
-            metavar="JSON", help="Settings as JSON, or a JSON file, as RBLN_PROFILER_CONFIG."
-        ),
-    ] = None,
-    compress: Annotated[
-        str | None,
-        typer.Option(
-            metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."
-        ),
-    ] = None,
+    command: _Command,
+    out: _Out = None,
+    name: RunName = None,
+    ops: _Ops = None,
+    measure_overhead: MeasureOverhead = False,
+    config: _Config = None,
+    compress: _Compress = None,
 ) -> None:
     """Run a command and profile the pipelines in it.
 
@@ -83,8 +77,8 @@ def record(
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         journal = Path(folder) / "journal"
         settings = Settings.of({**inherited, **given, "journal": journal})
-        if calibrate:
-            settings = Settings.of({**settings.given(), "ops": f"{settings.ops} calibrate"})
+        if measure_overhead:
+            settings = Settings.of({**settings.given(), "ops": f"{settings.ops} measure-overhead"})
         _check_folder(settings.out)
         settings.write_environment(environment)
         code = _run(_with_interpreter(command), environment)
@@ -185,8 +179,8 @@ def _say_where(journal: Path, settings: Settings) -> None:
     if opened or any("failed" in event for event in events):
         return  # what failed the process has said itself
     if not any("process" in event for event in events):
-        remedy = "install profile-sd3 in the environment whose Python it runs"
-        _say(f"nothing was recorded, for no process of the command was switched on: {remedy}")
+        advice = "install profile-sd3 in the environment whose Python it runs"
+        _say(f"nothing was recorded, for no process of the command was switched on: {advice}")
     else:
         _say(f"nothing was recorded in {settings.out}: no pipeline or ONNX Runtime session ran")
 

@@ -10,121 +10,122 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from profiler.cli.options import BundleFolder, Compress, MeasureOverhead, RunName
 from profiler.cli.progress import note
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import is_drawn_on
 
 if TYPE_CHECKING:
-    from profiler.pipelines.onnx_pipeline import OnnxPipeline
+    from profiler.pipelines.onnx_pipeline import OnnxPipeline, PipelineOutput
 
 __all__ = ["SUBCOMMAND", "run"]
 
 
-def run(
-    model: Annotated[
-        Path | None,
-        typer.Option(
-            metavar="DIR",
-            help="Folder in the diffusers/optimum ONNX layout: SD3, SD3.5, FLUX or Qwen-Image.  "
-            "[default: the embedded tiny SD3]",
-        ),
-    ] = None,
-    prompt: Annotated[str, typer.Option(metavar="TEXT", help="What the image shall show.")] = (
-        "a photograph of an astronaut riding a horse"
+_Model = Annotated[
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="Folder in the diffusers/optimum ONNX layout: SD3, SD3.5, FLUX or Qwen-Image.  "
+        "[default: the embedded tiny SD3]",
     ),
-    negative_prompt: Annotated[
-        str, typer.Option(metavar="TEXT", help="What it shall not show.")
-    ] = "",
-    steps: Annotated[int, typer.Option(metavar="N", min=1, help="Denoising steps.")] = 28,
-    height: Annotated[
-        int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")
-    ] = None,
-    width: Annotated[
-        int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")
-    ] = None,
-    guidance: Annotated[
-        float | None,
-        typer.Option(
-            metavar="SCALE",
-            help="Guidance scale; 1 or less: none.  [default: 7; FLUX 3.5, Qwen-Image 4]",
-        ),
-    ] = None,
-    seed: Annotated[int, typer.Option(metavar="N", help="Seed of the noise.")] = 0,
-    device: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="SUBMODULE=DEVICE",
-            help="Where it runs, such as text_encoder_3=cpu:1; may be repeated.  [default: cpu:0]",
-        ),
-    ] = None,
-    ops: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="[SUBMODULE=]CALLS",
-            help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
-            "or several with commas; may be repeated.  [default: all]",
-        ),
-    ] = None,
-    calibrate: Annotated[
-        bool,
-        typer.Option(
-            "--calibrate",
-            help="Leave every fourth step untraced, to measure what tracing costs.",
-        ),
-    ] = False,
-    out: Annotated[
-        Path, typer.Option(metavar="DIR", help="Folder of bundles; the run gets its own.")
-    ] = Path("traces"),
-    image: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Write the image here, as PNG.")
-    ] = None,
-    warmup: Annotated[
-        int,
-        typer.Option(metavar="N", min=0, help="Steps to run first, kept out of the run; 0: none."),
-    ] = 2,
-    name: Annotated[
-        str | None, typer.Option(metavar="NAME", help="Name of the run.  [default: its time]")
-    ] = None,
-    compress: Annotated[
-        str,
-        typer.Option(
-            metavar="METHOD", help="Pack the packets of all files: none, deflate or zstd."
-        ),
-    ] = "none",
+]
+_Prompt = Annotated[str, typer.Option(metavar="TEXT", help="What the image shall show.")]
+_NegativePrompt = Annotated[str, typer.Option(metavar="TEXT", help="What it shall not show.")]
+_Steps = Annotated[int, typer.Option(metavar="N", min=1, help="Denoising steps.")]
+_Height = Annotated[int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")]
+_Width = Annotated[int | None, typer.Option(metavar="N", help="Pixels.  [default: the model's]")]
+_Guidance = Annotated[
+    float | None,
+    typer.Option(
+        metavar="SCALE",
+        help="Guidance scale; 1 or less: none.  [default: 7; FLUX 3.5, Qwen-Image 4]",
+    ),
+]
+_Seed = Annotated[int, typer.Option(metavar="N", help="Seed of the noise.")]
+_Device = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="SUBMODULE=DEVICE",
+        help="Where it runs, such as text_encoder_3=cpu:1; may be repeated.  [default: cpu:0]",
+    ),
+]
+_Ops = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="[SUBMODULE=]CALLS",
+        help="Calls whose operators are traced: all, none, first, last, every:N, steps:A-B, "
+        "or several with commas; may be repeated.  [default: all]",
+    ),
+]
+_Image = Annotated[Path | None, typer.Option(metavar="FILE", help="Write the image here, as PNG.")]
+_Warmup = Annotated[
+    int,
+    typer.Option(metavar="N", min=0, help="Steps to run first, kept out of the run; 0: none."),
+]
+
+
+def run(
+    model: _Model = None,
+    prompt: _Prompt = "a photograph of an astronaut riding a horse",
+    negative_prompt: _NegativePrompt = "",
+    steps: _Steps = 28,
+    height: _Height = None,
+    width: _Width = None,
+    guidance: _Guidance = None,
+    seed: _Seed = 0,
+    device: _Device = None,
+    ops: _Ops = None,
+    measure_overhead: MeasureOverhead = False,
+    out: BundleFolder = Path("traces"),
+    image: _Image = None,
+    warmup: _Warmup = 2,
+    name: RunName = None,
+    compress: Compress = "none",
 ) -> None:
     """Run a pipeline on ONNX Runtime and profile it.
 
     Stable Diffusion 3, FLUX or Qwen-Image. Writes one trace per submodule call, and ends with the
     report, its HTML page beside the traces.
     """
-    from profiler.capture.profile import profile
     from profiler.trace.compression import check_compression
 
     packing = check_compression(compress)
     _check_text(prompt=prompt, negative_prompt=negative_prompt, out=str(out), name=name or "")
     _check_image(image)
     pipeline = _pipeline(model, device or [])
-    arguments: dict[str, Any] = {
-        "prompt": prompt,
-        **pipeline.guidance_arguments(guidance, negative_prompt),
-        "height": height,
-        "width": width,
-        "seed": seed,
-    }
-    chosen = " ".join([*(ops or []), *(["calibrate"] if calibrate else [])]) or "all"
-    run_profile = profile(pipeline, ops=chosen, out=out, name=name, compress=packing)
+    guided = pipeline.guidance_arguments(guidance, negative_prompt)
+    scales = {key: value for key, value in guided.items() if isinstance(value, float)}
+    pipeline.check(height=height, width=width, seed=seed, **scales)
+    arguments = {"prompt": prompt, **guided, "height": height, "width": width, "seed": seed}
+    selected = (
+        " ".join([*(ops or []), *(["measure-overhead"] if measure_overhead else [])]) or "all"
+    )
+    options = {"ops": selected, "out": out, "name": name, "compress": packing}
+    bundle, result = _profiled(pipeline, options, arguments, steps, warmup)
+    _write_image(result.images[0], image)
+    _report(bundle)
+
+
+def _profiled(
+    pipeline: OnnxPipeline,
+    options: dict[str, Any],
+    arguments: dict[str, Any],
+    steps: int,
+    warmup: int,
+) -> tuple[Path, PipelineOutput]:
+    """Run the pipeline under `profile` with these options; the bundle, and what the run made."""
+    from profiler.capture.profile import profile
+
     with _ended_by_sigterm(), ExitStack() as stack:
-        profiled = stack.enter_context(run_profile)
+        profiled = stack.enter_context(profile(pipeline, **options))
         if warmup:
             with note("loading and warming up"), profiled.warmup():
                 pipeline(**arguments, num_inference_steps=warmup)
         result = _with_progress(pipeline, arguments, steps)
         with note("writing the traces"):
             stack.close()
-    if image is not None:
-        _write_image(result.images[0], image)
     assert profiled.path is not None
-    _report(profiled.path)
+    return profiled.path, result
 
 
 @contextmanager
@@ -204,9 +205,11 @@ def _check_image(image: Path | None) -> None:
         raise OutputError(f"--image {image}: the folder {image.parent} does not exist: create it")
 
 
-def _write_image(image: Any, path: Path) -> None:
+def _write_image(image: Any, path: Path | None) -> None:
     from profiler.files import appearing
 
+    if path is None:
+        return
     with appearing(path) as file:
         image.save(file, format="PNG")
 

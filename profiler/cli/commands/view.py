@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from profiler.cli.options import ImportOptions, import_options
+from profiler.cli.options import ImportOptions, KeptImport
+from profiler.cli.runs import opened, other_runs
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.trace_files import other_runs
 from profiler.errors import InputError, MissingPackageError
 
 if TYPE_CHECKING:
@@ -22,22 +22,28 @@ if TYPE_CHECKING:
 __all__ = ["SUBCOMMAND", "view"]
 
 
+_Path = Annotated[
+    Path,
+    typer.Argument(
+        metavar="PATH",
+        help="A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
+        "what `import` takes.",
+    ),
+]
+_Port = Annotated[
+    int, typer.Option(metavar="N", min=0, max=65535, help="Port to serve from; 0: any.")
+]
+_NoBrowser = Annotated[
+    bool, typer.Option("--no-browser", help="Open no browser: print the address.")
+]
+
+
 def view(
-    path: Annotated[
-        Path,
-        typer.Argument(
-            metavar="PATH",
-            help="A bundle, a folder of bundles (the newest is taken), one .pb, also packed, or "
-            "what `import` takes.",
-        ),
-    ] = Path("traces"),
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="Port to serve from; 0: any.")
-    ] = 9001,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Open no browser: print the address.")
-    ] = False,
+    path: _Path = Path("traces"),
+    port: _Port = 9001,
+    no_browser: _NoBrowser = False,
     importing: ImportOptions = None,
+    out: KeptImport = None,
 ) -> None:
     """Open the merged trace in the Perfetto UI, offline.
 
@@ -45,11 +51,11 @@ def view(
     """
     from profiler.report.perfetto.server import TraceServer
     from profiler.report.perfetto.web_files import find_ui
-    from profiler.sources.imports import Imports
-    from profiler.sources.resolve import resolve
 
-    (found,) = resolve([[path]], import_options(importing))
-    with Imports() as imports, _served(imports.ready(found.newest)) as trace:
+    with (
+        opened([path], importing, out) as ((found,), imports),
+        _served(imports.ready(found.newest)) as trace,
+    ):
         folder = find_ui()
         if folder is None:
             made = (

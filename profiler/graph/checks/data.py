@@ -15,4 +15,4 @@ def missing_data(checked: CheckedModel) -> Iterator[GraphFinding]:
     """A tensor's data cannot be used."""
     for fault in data_faults(checked.model):
         evidence = f"the tensor {fault.reason}"
-        yield GraphFinding("missing_data", "error", fault.tensor, evidence, fault.remedy)
+        yield GraphFinding("missing_data", "error", fault.tensor, evidence, fault.recommendation)

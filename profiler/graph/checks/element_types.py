@@ -72,5 +72,7 @@ def float64_tensor(checked: CheckedModel) -> Iterator[GraphFinding]:
 
 
 def _float64(name: str, evidence: str) -> GraphFinding:
-    remedy = "compute in float32: a Python number or numpy array of the module brought float64 in"
-    return GraphFinding("float64_tensor", "warning", name, evidence, remedy)
+    recommendation = (
+        "compute in float32: a Python number or numpy array of the module brought float64 in"
+    )
+    return GraphFinding("float64_tensor", "warning", name, evidence, recommendation)

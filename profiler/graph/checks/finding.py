@@ -18,20 +18,21 @@ Severity = Literal["error", "warning", "note"]
 class GraphFinding:
     """One fault of a graph.
 
-    `node` is the name of the node, input or tensor; `evidence` says what is there, `remedy` what to
-    do about it; `fix` whether `--fix` repairs it. `error`: a compiler stops there; `warning`: it
-    costs time or stops some; `note`: it may cost time. Names of more than 1000 letters are cut.
+    `node` is the name of the node, input or tensor; `evidence` says what is there, `recommendation`
+    what to do about it; `fix` whether `--fix` repairs it. `error`: a compiler stops there;
+    `warning`: it costs time or stops some; `note`: it may cost time. Names of more than 1000
+    letters are cut.
     """
 
     rule: str
     severity: Severity
     node: str
     evidence: str
-    remedy: str
+    recommendation: str
     fix: bool = False
 
     def __post_init__(self) -> None:
-        for name in ("node", "evidence", "remedy"):
+        for name in ("node", "evidence", "recommendation"):
             text = getattr(self, name)
             if len(text) > _MOST_LETTERS:
                 object.__setattr__(self, name, f"{text[:_MOST_LETTERS]}…")

@@ -34,7 +34,7 @@ def empty_input(checked: CheckedModel) -> Iterator[GraphFinding]:
                 "error",
                 place(node),
                 f"{node.op_type}: input {index} ({meaning}) has the empty name",
-                _remedy(node, meaning),
+                _recommendation(node, meaning),
                 fix=_can_fill(node, index),
             )
 
@@ -90,7 +90,7 @@ def neutral_value(node: ir.Node, index: int) -> Any:
     return fill(sizes, dtype=value.dtype.numpy())
 
 
-def _remedy(node: ir.Node, meaning: str) -> str:
+def _recommendation(node: ir.Node, meaning: str) -> str:
     if "Normalization" in node.op_type:
         neutral = "bias of zeros" if meaning.lower() in ("b", "bias") else f"{meaning} of ones"
         return (

@@ -140,7 +140,7 @@ def _run(optimizer: Optimizer, request: dict[str, Any], source: Path, model: ir.
     if not reason:
         crash = _CRASHES.get(-finished.returncode, f"exit code {finished.returncode}")
         reason = f"it ended early, {crash}"
-    remedy = "choose another optimizer by --with"
+    advice = "choose another optimizer by --with"
     if sum(tensor.nbytes for tensor in all_tensors(model)) > _PROTOBUF_BYTES:
-        remedy = "for more than 2 GB of weights take --with ort, or ort-transformers of type mmdit"
-    raise InputError(f"{source}: {optimizer.name} cannot optimize it ({reason}): {remedy}")
+        advice = "for more than 2 GB of weights take --with ort, or ort-transformers of type mmdit"
+    raise InputError(f"{source}: {optimizer.name} cannot optimize it ({reason}): {advice}")

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import onnx_ir as ir
 
 from profiler.graph.split.operands import dims_of, ranges_of
-from profiler.graph.split.parts import Parts
+from profiler.graph.split.operation_parts import Parts
 from profiler.graph.split.portions import CannotSplitError, Way
 from profiler.graph.split.rewriter import Rewriter
 from profiler.graph.values import is_constant

@@ -9,7 +9,7 @@ from __future__ import annotations
 import onnx_ir as ir
 
 from profiler.graph.split.operands import dims_of
-from profiler.graph.split.parts import Parts
+from profiler.graph.split.operation_parts import Parts
 from profiler.graph.split.portions import CannotSplitError
 from profiler.graph.values import is_constant
 

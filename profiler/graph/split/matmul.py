@@ -15,7 +15,7 @@ import onnx_ir as ir
 
 from profiler.graph.split.epilogue import join
 from profiler.graph.split.operands import dims_of, is_weight
-from profiler.graph.split.parts import Parts
+from profiler.graph.split.operation_parts import Parts
 from profiler.graph.split.portions import CannotSplitError, Way
 from profiler.graph.split.rewriter import Rewriter
 

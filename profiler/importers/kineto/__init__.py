@@ -32,5 +32,5 @@ IMPORTER = Importer(
     accepts=_ACCEPTS,
     recognises=_recognises,
     read=_read,
-    capabilities=frozenset({"timeline", "launches", "shapes"}),
+    capabilities=frozenset({"timeline", "launches", "shapes", "memory"}),
 )

@@ -261,16 +261,19 @@ def _marked(trace: KinetoTrace, steps: Ranges) -> list[Section]:
 
 
 def _whole(trace: KinetoTrace, calls: list[CallRange], steps: Ranges) -> Section:
-    """The smallest annotation around all calls and steps; without one, what they span."""
+    """The smallest annotation around all calls and steps, a profiler's step aside; without one,
+    what they span."""
     start = min([call.start_ns for call in calls] + steps.start_ns.tolist())
     end = max([call.end_ns for call in calls] + steps.end_ns.tolist())
     best = Section("trace", calls[0].thread, start, end)
     smallest = _FOREVER_NS
     for row in trace.rows_of("user_annotation").tolist():
         begin, length = int(trace.start_ns[row]), int(trace.duration_ns[row])
-        if begin <= start and end <= begin + length and length < smallest:
+        name = trace.events[row].name
+        around = begin <= start and end <= begin + length and not _STEP_MARK.fullmatch(name)
+        if around and length < smallest:
             smallest = length
-            best = Section(trace.events[row].name, calls[0].thread, begin, begin + length)
+            best = Section(name, calls[0].thread, begin, begin + length)
     return best
 
 

@@ -2,11 +2,14 @@
 
 Tracks follow the trace: `stream 7` for kernels, `stream 7 memcpy` for copies from and to the
 host, `stream 7 copy` for those on a device or between devices and for memset, `stream 7
-collectives` for NCCL and RCCL kernels. Host threads are tracks of `cpu:0`.
+collectives` for NCCL and RCCL kernels. Host threads are tracks of `cpu:0`, what they wait for
+devices on ` sync`.
 
 - `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
 - `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
   where one graph launch ran many kernels, and for Triton kernels; `Memcpy HtoD` and the like.
+- `module`: the path of the module that launched it, "" directly in the submodule.
+- `kernel`: the full name of the kernel; of copies and memset as the trace has it.
 - `shapes`: the launching operator's tensor inputs, and the result of a convolution; with
   ` part 2/5` where the operator launched five kernels and this is its second.
 """
@@ -29,6 +32,7 @@ from profiler.trace.columns import CommandBuilder, Int64s
 
 __all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name", "whole"]
 
+_HOST_TRACKS = {"operators": "compute", "host": "host", "waits": "sync"}
 PlaceAt = Callable[[int], tuple[str, int]]  # time in ns → stage and step
 
 
@@ -77,6 +81,7 @@ class CommandWriter:
     _shared: frozenset[int] = field(init=False)  # launches of several pieces of work
     _parts: dict[int, str] = field(init=False)  # of launches of operators that have several
     _by_call: Int64s = field(init=False)
+    _waits: dict[int, list[int]] = field(init=False)  # by call
     devices: tuple[str, ...] = field(init=False)  # of each launch
 
     def __post_init__(self) -> None:
@@ -90,6 +95,9 @@ class CommandWriter:
         self._shared = frozenset(launch for launch, count in counts.items() if count > 1)
         self._parts = self._parts_of_operators()
         self._by_call = np.argsort(self.launches.call, kind="stable")
+        self._waits = {}
+        for row, call in zip(*(c.tolist() for c in self.launches.waits), strict=True):
+            self._waits.setdefault(call, []).append(row)
 
     def _parts_of_operators(self) -> dict[int, str]:
         """Which of its operator's kernels each kernel is, where there are several."""
@@ -119,6 +127,13 @@ class CommandWriter:
             if launch not in commands:
                 commands[launch] = self._launch(launch, builder, stage, step)
             builder.link(commands[launch], target)
+
+        for row in self._waits.get(call, ()):
+            if place_at is not None:
+                stage, step = place_at(int(self.trace.start_ns[row]))
+            track = self._track(("waits", int(self.trace.thread[row])), row)
+            name = self.trace.events[row].name
+            builder.add(track, name, "", *self._times(row), stage=stage, step=step)
 
     def device_of(self, call: int) -> str:
         """The device on which most of a call's work ran, the root device where none did."""
@@ -150,12 +165,15 @@ class CommandWriter:
         if operator is not None and event.cat != "kernel":
             label = operator.name
         size = whole(event.args.bytes) if event.args and event.cat.startswith("gpu_") else UNKNOWN
+        module = int(self.launches.module[member])
         return builder.add(
             self._work_track(event, row),
-            self.paths.layer(int(self.launches.module[member]), label),
+            self.paths.layer(module, label),
             op_type,
             *self._times(row),
             shapes=self._shapes_of(operator, member),
+            kernel=event.name if event.cat in DEVICE_WORK else "",
+            module=self.paths.path(module),
             stage=stage,
             step=step,
             bytes_read=size if event.cat == "gpu_memcpy" else UNKNOWN,
@@ -188,11 +206,12 @@ class CommandWriter:
             self._shapes[key] = text
         return text + self._parts.get(member, "") if text else ""
 
-    def _track(self, key: tuple[object, ...], row: int) -> Track:
+    def _track(self, key: tuple[str, int], row: int) -> Track:
         track = self._tracks.get(key)
         if track is None:
-            category = "compute" if key[0] == "operators" else "host"
-            track = Track(ROOT_DEVICE, thread_name(self.trace, row), category)
+            category = _HOST_TRACKS[key[0]]
+            suffix = " sync" if category == "sync" else ""
+            track = Track(ROOT_DEVICE, thread_name(self.trace, row) + suffix, category)
             self._tracks[key] = track
         return track
 

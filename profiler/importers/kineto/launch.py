@@ -2,13 +2,17 @@
 
 A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
 call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
-time to the ranges around it. Where that finds no call, by `External id` to the operator.
+time to the ranges around it. A thread that never has calls (autograd's) works for the one call
+that is open elsewhere. Where that finds no call, by `External id` to the operator. Work without a
+launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of all
+launched work of its stream was launched before the recording began, and belongs to none.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -32,6 +36,8 @@ RUNTIME = (
     "privateuse1_driver",
 )
 OPERATORS = "cpu_op"
+_WAIT = re.compile("synchronize", re.IGNORECASE)
+_NOTHING = np.zeros(0, dtype=np.int64)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +47,8 @@ class Launches:
     `row` is the event that did the work, `launch` the runtime call's, `operator` the innermost
     operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
     is when it was launched, its own start where nobody knows. Wrappers that torch.compile and the
-    profiler record among operators are none.
+    profiler record among operators are none. `waits` are the rows of the runtime calls in which
+    the host waited for a device, and the call in which each was made.
     """
 
     row: Int64s
@@ -50,6 +57,7 @@ class Launches:
     module: Int64s
     call: Int64s
     time_ns: Int64s
+    waits: tuple[Int64s, Int64s] = field(default_factory=lambda: (_NOTHING, _NOTHING))
 
     def __len__(self) -> int:
         return len(self.row)
@@ -70,9 +78,11 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     external = _matching(trace, work, annotated, lambda event: _key(event, "external_id"))
     origin = np.where(launch >= 0, launch, external)
     call = _around(trace, around, origin)
+    _lend(trace, around, origin, call)
     strayed = (call < 0) & (external >= 0)
     origin = np.where(strayed, external, origin)
     call[strayed] = _around(trace, around, external[strayed])
+    _between(trace, work, launch, call)
     operator = _at(operators.row, _around(trace, operators, origin))
     named = np.where(np.isin(external, operators.row), external, -1)
     return Launches(
@@ -82,7 +92,54 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
         module=_module_in_call(trace, frames, around, origin, call),
         call=_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
+        waits=_waits(trace, around, launch),
     )
+
+
+def _waits(trace: KinetoTrace, around: Ranges, launch: Int64s) -> tuple[Int64s, Int64s]:
+    """Runtime calls that launched nothing and wait, and the call in which each was made."""
+    runtime = trace.rows_of(*RUNTIME)
+    waits = [row for row in runtime.tolist() if _WAIT.search(trace.events[row].name)]
+    rows = np.setdiff1d(np.array(waits, dtype=np.int64), launch)
+    return rows, _at(around.row, _around(trace, around, rows))
+
+
+def _lend(trace: KinetoTrace, around: Ranges, origin: Int64s, call: Int64s) -> None:
+    """Give what threads without calls of their own launched to the one call open at that time."""
+    rows = np.flatnonzero((call < 0) & (origin >= 0))
+    rows = rows[~np.isin(trace.thread[origin[rows]], np.unique(around.thread))]
+    if not len(rows):
+        return
+    time_ns = trace.start_ns[origin[rows]]
+    outermost = around.parent < 0
+    start, end = np.sort(around.start_ns[outermost]), np.sort(around.end_ns[outermost])
+    begun = np.searchsorted(start, time_ns, side="right")
+    single = begun - np.searchsorted(end, time_ns, side="right") == 1
+    for thread in np.unique(around.thread).tolist():
+        of_thread = np.full(len(rows), thread, dtype=around.thread.dtype)
+        found = around.innermost(of_thread, time_ns)
+        kept = single & (found >= 0)
+        call[rows[kept]] = found[kept]
+
+
+def _between(trace: KinetoTrace, work: Int64s, launch: Int64s, call: Int64s) -> None:
+    """Give work whose launch is lost to the call of the work on both sides of it, if it is one."""
+    lost = (launch < 0) & (call < 0)
+    if not lost.any():
+        return
+    args = [trace.events[row].args for row in work.tolist()]
+    device = np.array([str(a.device if a else None) for a in args])
+    for name in np.unique(device[lost]).tolist():
+        here = np.flatnonzero(device == name)
+        here = here[np.argsort(trace.start_ns[work[here]], kind="stable")]
+        known = np.flatnonzero(launch[here] >= 0)
+        if not len(known):
+            continue
+        place = np.searchsorted(known, np.arange(len(here)))
+        before = call[here[known[np.maximum(place - 1, 0)]]]
+        behind = call[here[known[np.minimum(place, len(known) - 1)]]]
+        inside = (place > 0) & (place < len(known)) & (before == behind) & lost[here]
+        call[here[inside]] = before[inside]
 
 
 def _at(values: Int64s, indices: Int64s) -> Int64s:

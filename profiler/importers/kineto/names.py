@@ -2,7 +2,8 @@
 
 Classes are hints only. They choose between names that the structure leaves open (`transformer` or
 `unet`, `text_encoder` or `image_encoder`); what is a call, and in which stage, they decide only
-where the trace shows no denoising loop at all.
+where the trace shows no denoising loop at all. Where nothing tells of diffusion, a submodule has
+the name of its class.
 """
 
 from __future__ import annotations
@@ -11,7 +12,14 @@ import re
 
 from profiler.importers.kineto.calls import CallRange
 
-__all__ = ["SubmoduleNames", "is_controlnet", "is_decoder", "is_denoiser", "is_encoder"]
+__all__ = [
+    "SubmoduleNames",
+    "is_controlnet",
+    "is_decoder",
+    "is_denoiser",
+    "is_encoder",
+    "tells_of_diffusion",
+]
 
 _HINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("vae", re.compile(r"Autoencoder|VAE|Vae|VQ|^Decoder\w*$")),
@@ -22,6 +30,7 @@ _HINTS: tuple[tuple[str, re.Pattern[str]], ...] = (
     ("unet", re.compile(r"UNet|Unet")),
     ("transformer", re.compile(r"Transformer|DiT|Flux")),
 )
+_DIFFUSION = re.compile(r"Autoencoder|UNet|Unet|DiT|Flux|Transformer\w*[23]D")  # of no other model
 _WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|\d+")
 
 
@@ -51,6 +60,11 @@ def is_controlnet(call: CallRange) -> bool:
     return _hint(call) == "controlnet"
 
 
+def tells_of_diffusion(call: CallRange) -> bool:
+    """Whether only a diffusion pipeline has such a part: a denoiser, or an image's autoencoder."""
+    return call.is_autoencoder or bool(_DIFFUSION.search(call.class_name))
+
+
 class SubmoduleNames:
     """Gives every module instance of a trace one name, that of its first call.
 
@@ -64,11 +78,12 @@ class SubmoduleNames:
 
     def name(self, call: CallRange, role: str) -> str:
         """The submodule's name. `role` is what its place in the pipeline says it is:
-        `text_encoder`, `denoiser`, `vae`, or "" where that says nothing."""
+        `text_encoder`, `denoiser`, `vae`, "" where that says nothing, or `class` where it is no
+        diffusion pipeline."""
         known = self._of_instance.get(call.instance)
         if known is not None:
             return known
-        base = _base_name(call, role)
+        base = call.class_name if role == "class" else _base_name(call, role)
         count = self._counts[base] = self._counts.get(base, 0) + 1
         name = base if count == 1 else f"{base}_{count}"
         self._of_instance[call.instance] = name

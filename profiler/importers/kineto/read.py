@@ -10,7 +10,7 @@ its caller saw it: kernels that a device ran later are still the call's commands
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter as Counted
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,11 +27,12 @@ from profiler.importers.kineto.frames import Frames
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.launch import Launches, batch_size, find_launches
 from profiler.importers.kineto.layers import ModulePaths
+from profiler.importers.kineto.memory import MemoryLevels, memory_levels
 from profiler.importers.kineto.names import SubmoduleNames
 from profiler.importers.kineto.stages import PlacedCall, Staging, stage_section
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder
+from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     AttributedTo,
@@ -70,6 +71,7 @@ class KinetoRun:
     stagings: tuple[Staging, ...]
     calls: tuple[PlacedCall, ...]
     writer: CommandWriter
+    memory: tuple[MemoryLevels, ...]
 
     @property
     def name(self) -> str:
@@ -80,15 +82,23 @@ class KinetoRun:
     def capabilities(self) -> set[str]:
         """The timeline, and what the profiler was asked to record."""
         launched = bool((self.writer.launches.launch >= 0).any())
-        known = {"launches": launched, "shapes": bool(self.trace.header.record_shapes)}
+        known = {
+            "launches": launched,
+            "shapes": bool(self.trace.header.record_shapes),
+            "memory": bool(self.memory),
+        }
         return {"timeline", *(name for name, there in known.items() if there)}
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, and what ran in no call as host work."""
         calls = [
-            _write_call(bundle, self.writer, number, call) for number, call in enumerate(self.calls)
+            _write_call(bundle, self.writer, number, call, self.memory)
+            for number, call in enumerate(self.calls)
         ]
-        _write_host(bundle, self.writer, self.frames, self.stagings)
+        ranges = [(call.range.start_ns, call.range.end_ns) for call in self.calls]
+        counters = [one.outside(ranges) for one in self.memory]
+        free = [counter for counter in counters if counter is not None]
+        _write_host(bundle, self.writer, self.frames, self.stagings, free)
         return _info(self.path, self.trace, calls, self.stagings, self.writer)
 
 
@@ -111,11 +121,16 @@ def read_run(path: Path) -> KinetoRun:
     writer = CommandWriter(trace, launches, paths, device_kind(trace))
     position = {id(call): number for number, call in enumerate(ranges)}
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
-    return KinetoRun(path, trace, frames, stagings, tuple(placed), writer)
+    memory = memory_levels(trace, writer.kind, set(writer.devices))
+    return KinetoRun(path, trace, frames, stagings, tuple(placed), writer, memory)
 
 
 def _write_call(
-    bundle: BundleWriter, writer: CommandWriter, number: int, placed: PlacedCall
+    bundle: BundleWriter,
+    writer: CommandWriter,
+    number: int,
+    placed: PlacedCall,
+    memory: Sequence[MemoryLevels],
 ) -> Call:
     builder = CommandBuilder()
     writer.write(number, builder)
@@ -131,12 +146,17 @@ def _write_call(
         duration_ns=placed.range.end_ns - placed.range.start_ns,
         ops_traced=len(commands) > 0,
     )
-    bundle.write_call(call, commands)
+    found = [one.between(call.start_ns, call.end_ns) for one in memory]
+    bundle.write_call(call, commands, [counter for counter in found if counter is not None])
     return call
 
 
 def _write_host(
-    bundle: BundleWriter, writer: CommandWriter, frames: Frames, stagings: Sequence[Staging]
+    bundle: BundleWriter,
+    writer: CommandWriter,
+    frames: Frames,
+    stagings: Sequence[Staging],
+    counters: Sequence[Counter],
 ) -> None:
     def place_at(time_ns: int) -> tuple[str, int]:
         for staging in stagings:
@@ -150,7 +170,7 @@ def _write_host(
         add_host_work(frames, staging, builder)
     writer.write(NO_CALL, builder, place_at)
     spans = [span for staging in stagings for span in staging.spans()]
-    bundle.write_host(spans, builder.build(), ROOT_DEVICE)
+    bundle.write_host(spans, builder.build(), ROOT_DEVICE, counters)
 
 
 def _info(
@@ -210,9 +230,9 @@ def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
 
 def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, Submodule]:
     placed = [call for staging in stagings for call in staging.calls]
-    devices: dict[str, Counter[str]] = {}
+    devices: dict[str, Counted[str]] = {}
     for call in calls:
-        devices.setdefault(call.submodule, Counter())[call.device] += 1
+        devices.setdefault(call.submodule, Counted())[call.device] += 1
     return {
         submodule: Submodule(
             device=found.most_common(1)[0][0],

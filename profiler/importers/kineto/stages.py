@@ -6,7 +6,7 @@
 - the step of a call is the number of scheduler steps that have ended before it.
 
 Without scheduler frames the module called most often is the denoiser and each of its calls one
-step; `Staging.steps_from` says so.
+step; `Staging.steps_from` says so. What is no diffusion has one stage, `run`, and no steps.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 
-from profiler.events import NO_STEP, Span
+from profiler.events import NO_STEP, RUN_STAGE, Span
 from profiler.importers.kineto.branches import BatchOf, branches_of
 from profiler.importers.kineto.calls import CallRange, Section
 from profiler.importers.kineto.names import (
@@ -24,6 +24,7 @@ from profiler.importers.kineto.names import (
     is_decoder,
     is_denoiser,
     is_encoder,
+    tells_of_diffusion,
 )
 
 __all__ = ["PlacedCall", "Staging", "stage_section"]
@@ -82,6 +83,8 @@ class Staging:
 
 def stage_section(section: Section, names: SubmoduleNames, batch_of: BatchOf) -> Staging:
     """Part a section into stages and steps and place its calls in them."""
+    if not _is_diffusion(section):
+        return _one_stage(section, names)
     calls = section.calls
     loop = _loop_instances(section)
     first = next((i for i, call in enumerate(calls) if call.instance in loop), len(calls))
@@ -101,6 +104,18 @@ def stage_section(section: Section, names: SubmoduleNames, batch_of: BatchOf) ->
         loop_start_ns=calls[first].start_ns if loop else -1,
         step_ends_ns=tuple(step_ends),
     )
+
+
+def _is_diffusion(section: Section) -> bool:
+    """Whether anything in it tells of diffusion: a noise scheduler, prompts, a class."""
+    return bool(section.steps or section.prompts) or any(map(tells_of_diffusion, section.calls))
+
+
+def _one_stage(section: Section, names: SubmoduleNames) -> Staging:
+    """A section that is no diffusion."""
+    placed = [PlacedCall(c, names.name(c, "class"), RUN_STAGE, NO_STEP, "") for c in section.calls]
+    stages = ((RUN_STAGE, section.start_ns, section.end_ns),)
+    return Staging(section, tuple(placed), "", stages, loop_start_ns=-1, step_ends_ns=())
 
 
 def _loop_instances(section: Section) -> set[str]:

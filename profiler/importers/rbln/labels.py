@@ -10,27 +10,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.events import NO_STEP, Span
 from profiler.importers.rbln.files import Capture, Shard, missing_numbers
 from profiler.importers.rbln.pipeline import BUILT_IN, Description, ExpectedCall
+from profiler.notes import Note
 
-__all__ = ["UNLABELLED", "Labels", "label_shards", "spans_of"]
+__all__ = ["UNLABELLED", "Labels", "files_found", "label_shards", "spans_of"]
 
 UNLABELLED = ExpectedCall("unlabelled", "", "", NO_STEP, "")
-_SHOWN = 5  # numbers named in a sentence
+_SHOWN = 5  # numbers that are named
 
 
 @dataclass(frozen=True, slots=True)
 class Labels:
-    """What each shard of the run is. `why_not` is one sentence where nothing was labelled, ""
-    otherwise; `skipped` are the shards that are not the run's. `pipeline` is what ran, and
+    """What each shard of the run is. `why_not` says why nothing was labelled, None where it was;
+    `skipped` are the shards that are not the run's. `pipeline` is what ran, and
     `described_as` the description or the recorded run by which it is known, "" for none."""
 
     skipped: tuple[Shard, ...]
     shards: tuple[Shard, ...]
     calls: tuple[ExpectedCall, ...]
-    why_not: str
+    why_not: Note | None
     pipeline: str = ""
     described_as: str = ""
 
@@ -61,38 +63,40 @@ def _why_not(
     expected: Sequence[ExpectedCall],
     shards: Sequence[Shard],
     skip: int,
-) -> str:
+) -> Note | None:
     if description is None:
-        return (
-            "no pipeline was named, so no call is labelled: give --pipeline sd3 --steps N to "
-            "`import`, to other commands --import pipeline=sd3 --import steps=N, or a .yaml "
-            "description of the pipeline"
-        )
-    found = _files(len(shards)) + (f" behind the {skip} skipped" if skip else "")
-    makes = f"{description.name} with {_steps(expected)} makes {len(expected):,} calls"
+        return Note.of(DropReason.NO_PIPELINE_NAMED)
     missing = missing_numbers(shards)
     if len(expected) != len(shards):
-        alone = "" if shards[0].number >= 0 or len(shards) > 1 else ", perhaps an aggregate alone"
-        lost = f", and {_listed(missing)} missing between them" if missing else ""
-        return (
-            f"{found}{alone}{lost}, but {makes}, so no call is labelled: "
-            f"{_remedy(description, expected, len(shards))}"
-        )
-    if missing and not description.allow_gaps:
-        return (
-            f"{found} and {makes}, but {_listed(missing)} missing between them, so no call is "
-            "labelled: copy them, or leave unprofiled submodules out of a .yaml description with "
-            "allow_gaps: true"
-        )
-    return ""
+        advice = _advice(description, expected, len(shards))
+    elif missing and not description.allow_gaps:
+        advice = Note.of(DropReason.COPY_OR_DESCRIBE)
+    else:
+        return None
+    found = files_found(len(shards), skip)
+    if shards[0].number < 0 and len(shards) == 1:
+        found.append(Note.of(DropReason.PERHAPS_AGGREGATE))
+    if missing:
+        found.append(_listed(missing))
+    makes = {"steps": _steps(expected), "calls": len(expected)}
+    found.append(Note.of(DropReason.PIPELINE_MAKES, pipeline=description.name, **makes))
+    return Note.of(DropReason.NOT_LABELLED, found=tuple(found), advice=advice)
 
 
-def _remedy(description: Description, expected: Sequence[ExpectedCall], files: int) -> str:
+def files_found(files: int, skipped: int) -> list[Note]:
+    """How many files there are, behind how many that were skipped."""
+    found = [Note.of(DropReason.FILES_FOUND, files=files)]
+    if skipped:
+        found.append(Note.of(DropReason.FILES_SKIPPED, skipped=skipped))
+    return found
+
+
+def _advice(description: Description, expected: Sequence[ExpectedCall], files: int) -> Note:
     """What else would fit the number of files."""
     steps = 1 + max((call.step for call in expected), default=-1)
     fitting = []
     if files > len(expected):
-        fitting.append(f"--skip {files - len(expected)} for leading warm-up calls")
+        fitting.append(f"--skip {files - len(expected)}")
     per_step = sum(pattern.repeat for pattern in description.denoise)
     if per_step and all(pattern.steps is None for pattern in description.denoise):
         rest = files - (len(expected) - steps * per_step)
@@ -101,24 +105,24 @@ def _remedy(description: Description, expected: Sequence[ExpectedCall], files: i
     for name, other in BUILT_IN.items():
         if name != description.name and steps and len(other.calls(steps)) == files:
             fitting.append(f"--pipeline {name}")
-    return (
-        f"what would fit is {' or '.join(fitting)}" if fitting else "check --pipeline and --steps"
-    )
+    if not fitting:
+        return Note.of(DropReason.CHECK_OPTIONS)
+    return Note.of(DropReason.FITTING, options=tuple(fitting))
 
 
-def _steps(expected: Sequence[ExpectedCall]) -> str:
-    steps = 1 + max((call.step for call in expected), default=-1)
-    return f"{steps:,} step{'' if steps == 1 else 's'}"
+def _steps(expected: Sequence[ExpectedCall]) -> int:
+    return 1 + max((call.step for call in expected), default=-1)
 
 
 def _files(count: int) -> str:
     return f"{count:,} file{'' if count == 1 else 's'}"
 
 
-def _listed(missing: Sequence[int]) -> str:
-    more = f" and {len(missing) - _SHOWN:,} more" if len(missing) > _SHOWN else ""
-    named = f"{', '.join(map(str, missing[:_SHOWN]))}{more}"
-    return f"number {named} is" if len(missing) == 1 else f"numbers {named} are"
+def _listed(missing: Sequence[int]) -> Note:
+    numbers, more = tuple(missing[:_SHOWN]), len(missing) - _SHOWN
+    if more > 0:
+        return Note.of(DropReason.MORE_FILES_MISSING, numbers=numbers, more=more)
+    return Note.of(DropReason.FILES_MISSING, numbers=numbers)
 
 
 @dataclass(slots=True)

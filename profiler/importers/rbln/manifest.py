@@ -1,4 +1,4 @@
-"""What the manifest of an imported RBLN run says: devices, clocks, submodules and losses."""
+"""What the manifest of an imported RBLN run says: devices, clocks, submodules and drops."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from profiler.events import ROOT_DEVICE, DropKind, Loss
+from profiler.drop_reasons import DropReason
+from profiler.events import ROOT_DEVICE, Drop, DropKind
 from profiler.importers.rbln.clocks import Clocks, Placement
 from profiler.importers.rbln.commands import RblnCommands
 from profiler.importers.rbln.files import Capture, Shard
 from profiler.importers.rbln.labels import Labels
 from profiler.importers.rbln.pipeline import ExpectedCall
+from profiler.notes import Note
 from profiler.trace import manifest_fields
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
@@ -28,7 +30,7 @@ from profiler.trace.manifest_fields import (
     WhyUnknown,
 )
 
-__all__ = ["PlacedCall", "PlacedRun", "clock_losses", "label_losses", "run_info"]
+__all__ = ["PlacedCall", "PlacedRun", "clock_drops", "label_drops", "run_info"]
 
 _RECORDED = re.compile(r"rbln_(\d{4})(\d\d)(\d\d)_(\d\d)(\d\d)(\d\d)")
 
@@ -55,11 +57,11 @@ class PlacedRun:
     clocks: Clocks
 
 
-def label_losses(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) -> Iterator[Loss]:
+def label_drops(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) -> Iterator[Drop]:
     """Why calls are not labelled, or which labels the calls' layers speak against."""
     if labels.why_not:
         where = capture.source.name or capture.stem
-        yield Loss(DropKind.UNLABELLED_CALL, where, len(calls), "calls", labels.why_not)
+        yield Drop(DropKind.UNLABELLED_CALL, where, len(calls), "calls", labels.why_not)
         return
     first: dict[str, frozenset[str]] = {}
     doubtful: Counter[str] = Counter()
@@ -70,45 +72,37 @@ def label_losses(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) 
             doubtful[call.label.submodule] += 2 * shared < all_of_both
     for submodule, count in doubtful.items():
         if count:
-            detail = (
-                "they share less than half of their layers with the submodule's first call: check "
-                "--pipeline, --steps and --skip, or --run"
-            )
-            yield Loss(DropKind.DOUBTFUL_LABEL, submodule, count, "calls", detail)
+            detail = Note.of(DropReason.LAYERS_DIFFER)
+            yield Drop(DropKind.DOUBTFUL_LABEL, submodule, count, "calls", detail)
 
 
-def clock_losses(clocks: Clocks) -> Iterator[Loss]:
+def clock_drops(clocks: Clocks) -> Iterator[Drop]:
     """Which devices' times do not compare with the others'."""
     for device, placement in clocks.placements.items():
         if placement.by == PlacedBy.END_TO_END:
-            detail = (
-                f"the clock of {device} starts anew in each file: calls are placed end to end, and "
-                "the time between them is unknown"
-            )
-            yield Loss(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
+            detail = Note.of(DropReason.CLOCK_RESTARTS, device=device)
+            yield Drop(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
         elif device != clocks.reference:
-            detail = (
-                f"the clock of {device} is unaligned, nothing relates it to that of "
-                f"{clocks.reference}: {_how(placement)}, so times do not compare across devices"
-            )
-            yield Loss(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
+            values = {"device": device, "reference": clocks.reference}
+            detail = Note.of(DropReason.CLOCK_UNALIGNED, **values, how=_how(placement))
+            yield Drop(DropKind.UNALIGNED_CLOCK, device, 1, "clocks", detail)
 
 
-def _how(placement: Placement) -> str:
+def _how(placement: Placement) -> Note:
     if placement.by == PlacedBy.SHARED_CALL:
-        return "it is placed by the begin of a call that ran on both"
+        return Note.of(DropReason.BY_SHARED_CALL)
     if placement.by == PlacedBy.RUN_START:
-        return "no order of calls fits it, and its first command is placed at the run's start"
+        return Note.of(DropReason.AT_RUN_START)
     if placement.uncertainty_ns < 0:
-        return "it is placed by the order of calls, how far apart they were is unknown"
-    return f"it is placed by the order of calls, to within {placement.uncertainty_ns / 1e6:,.3f} ms"
+        return Note.of(DropReason.BY_ORDER)
+    return Note.of(DropReason.BY_ORDER_WITHIN, uncertainty_ns=placement.uncertainty_ns)
 
 
 def run_info(
     capture: Capture,
     labels: Labels,
     placed: PlacedRun,
-    losses: tuple[Loss, ...],
+    drops: tuple[Drop, ...],
 ) -> RunInfo:
     """Everything that the manifest says beside the calls."""
     return RunInfo(
@@ -121,7 +115,7 @@ def run_info(
         clocks=_clocks(placed.clocks),
         overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
         warmup=Warmup(calls=len(labels.skipped)) if labels.skipped else None,
-        losses=losses,
+        drops=drops,
     )
 
 

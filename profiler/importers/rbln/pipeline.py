@@ -283,5 +283,5 @@ class _Schema:
             raise self._wrong(f"{what} is neither true nor false", "write one of them")
         return value
 
-    def _wrong(self, what: str, remedy: str) -> InputError:
-        return InputError(f"{self.path}: {what}: {remedy} (docs/rbln.md)")
+    def _wrong(self, what: str, advice: str) -> InputError:
+        return InputError(f"{self.path}: {what}: {advice} (docs/rbln.md)")

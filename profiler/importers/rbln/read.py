@@ -18,8 +18,9 @@ from pathlib import Path
 
 import numpy as np
 
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.events import ROOT_DEVICE, UNKNOWN, Call, DropKind, Loss, Track
+from profiler.events import ROOT_DEVICE, UNKNOWN, Call, Drop, DropKind, Track
 from profiler.importers.rbln.clocks import Clocks, Extent, place
 from profiler.importers.rbln.commands import RblnCommands, commands_of
 from profiler.importers.rbln.files import Capture, Shard, find_capture
@@ -27,14 +28,15 @@ from profiler.importers.rbln.labels import Labels, label_shards, spans_of
 from profiler.importers.rbln.manifest import (
     PlacedCall,
     PlacedRun,
-    clock_losses,
-    label_losses,
+    clock_drops,
+    label_drops,
     run_info,
 )
 from profiler.importers.rbln.pipeline import ExpectedCall, describe
 from profiler.importers.rbln.recorded import label_by_run
 from profiler.importers.rbln.trace import RblnTrace, read_rbln
 from profiler.importers.rbln.tracks import DEVICE_KIND, tracks_of
+from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
 from profiler.trace.manifest import RunInfo
@@ -51,7 +53,7 @@ class RblnRun:
     capture: Capture
     labels: Labels
     calls: PlacedRun
-    losses: tuple[Loss, ...]
+    drops: tuple[Drop, ...]
 
     @property
     def name(self) -> str:
@@ -71,14 +73,14 @@ class RblnRun:
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, and the spans around them."""
         capture, labels, calls = self.capture, self.labels, self.calls
-        losses = [*self.losses]
-        entries = [_write(bundle, call, losses) for call in calls.calls]
-        losses += label_losses(capture, labels, calls.calls)
-        losses += clock_losses(calls.clocks)
+        drops = [*self.drops]
+        entries = [_write(bundle, call, drops) for call in calls.calls]
+        drops += label_drops(capture, labels, calls.calls)
+        drops += clock_drops(calls.clocks)
         title = capture.stem if labels.why_not or not labels.pipeline else labels.pipeline
         spans = spans_of(title, labels.calls, [(call.start_ns, call.end_ns) for call in entries])
         bundle.write_host(spans, CommandBuilder().build(), ROOT_DEVICE)
-        return run_info(capture, labels, calls, tuple(losses))
+        return run_info(capture, labels, calls, tuple(drops))
 
 
 def read_run(
@@ -94,13 +96,13 @@ def read_run(
     `path` is the folder of numbered files, or one file; `pipeline` the name of a built-in
     description or a `.yaml` file; `steps` the denoising steps; `skip` how many leading calls are
     warm-up. `run`, instead of `pipeline` and `steps`, is the bundle of the same run as we recorded
-    it. Where the number of files does not fit, calls stay unlabelled and the bundle's losses say
+    it. Where the number of files does not fit, calls stay unlabelled and the bundle's drops say
     why. Raises InputError where nothing can be read.
     """
     capture = find_capture(path)
     labels = _labels(capture, pipeline, steps, skip, run)
     reading = _read(capture, labels)
-    return RblnRun(capture, labels, _placed(labels, reading), tuple(reading.losses))
+    return RblnRun(capture, labels, _placed(labels, reading), tuple(reading.drops))
 
 
 def _labels(
@@ -123,7 +125,7 @@ class _Reading:
     """The run's traces in order, None for a file that holds none."""
 
     traces: list[RblnTrace | None] = field(default_factory=list)
-    losses: list[Loss] = field(default_factory=list)
+    drops: list[Drop] = field(default_factory=list)
 
 
 def _read(capture: Capture, labels: Labels) -> _Reading:
@@ -132,47 +134,51 @@ def _read(capture: Capture, labels: Labels) -> _Reading:
     slices = flows = 0
     run = set(labels.shards)
     for shard in capture.shards if capture.aggregate is not None else labels.shards:
-        trace, losses = _read_shard(shard, alone=len(capture.shards) == 1)
+        trace, drops = _read_shard(shard, alone=len(capture.shards) == 1)
         slices += len(trace) if trace is not None else 0
         flows += len(trace.flows) if trace is not None else 0
         if shard in run:
             reading.traces.append(trace)
-            reading.losses += losses
+            reading.drops += drops
     if all(trace is None for trace in reading.traces):
         raise InputError(f"no file in {capture.source} holds a command: record it again")
     if capture.aggregate is not None:
-        reading.losses += _aggregate_losses(capture.aggregate, len(capture.shards), slices, flows)
+        reading.drops += _aggregate_drops(capture.aggregate, len(capture.shards), slices, flows)
     return reading
 
 
-def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequence[Loss]]:
-    """A shard, or why there is none: raised where it is `alone`, else as a loss."""
+def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequence[Drop]]:
+    """A shard, or why there is none: raised where it is `alone`, else as a drop."""
     try:
         trace = read_rbln(shard.path)
     except InputError as error:
         if alone:
             raise
-        return None, [Loss(DropKind.UNTRACED_CALL, shard.path.name, 1, "calls", str(error))]
+        detail = Note.of(DropReason.ERROR, error=str(error))
+        return None, [Drop(DropKind.UNTRACED_CALL, shard.path.name, 1, "calls", detail)]
     if len(trace):
-        return trace, trace.losses
-    loss = Loss(DropKind.UNTRACED_CALL, shard.path.name, 1, "calls", "the file holds no command")
-    return None, [*trace.losses, loss]
+        return trace, trace.drops
+    detail = Note.of(DropReason.NO_COMMAND)
+    drop = Drop(DropKind.UNTRACED_CALL, shard.path.name, 1, "calls", detail)
+    return None, [*trace.drops, drop]
 
 
-def _aggregate_losses(path: Path, shards: int, slices: int, flows: int) -> Iterator[Loss]:
+def _aggregate_drops(path: Path, shards: int, slices: int, flows: int) -> Iterator[Drop]:
     """Whether the aggregate holds what its shards hold."""
     try:
         aggregate = read_rbln(path)
     except InputError as error:
-        yield Loss(DropKind.AGGREGATE_MISMATCH, path.name, UNKNOWN, "slices", str(error))
+        detail = Note.of(DropReason.ERROR, error=str(error))
+        yield Drop(DropKind.AGGREGATE_MISMATCH, path.name, UNKNOWN, "slices", detail)
         return
     for unit, whole, parts in (
         ("slices", len(aggregate), slices),
         ("flows", len(aggregate.flows), flows),
     ):
         if whole != parts:
-            detail = f"the aggregate holds {whole:,} {unit}, its {shards:,} files {parts:,}"
-            yield Loss(DropKind.AGGREGATE_MISMATCH, path.name, abs(whole - parts), unit, detail)
+            counts = {"whole": whole, "parts": parts, "files": shards}
+            detail = Note.of(DropReason.AGGREGATE_DIFFERS, what=unit, **counts)
+            yield Drop(DropKind.AGGREGATE_MISMATCH, path.name, abs(whole - parts), unit, detail)
 
 
 def _placed(labels: Labels, reading: _Reading) -> PlacedRun:
@@ -248,7 +254,7 @@ def _device_of(commands: RblnCommands) -> str:
     return min(by_device, key=lambda device: (-by_device[device], len(device), device))
 
 
-def _write(bundle: BundleWriter, placed: PlacedCall, losses: list[Loss]) -> Call:
+def _write(bundle: BundleWriter, placed: PlacedCall, drops: list[Drop]) -> Call:
     label, commands = placed.label, placed.commands
     call = Call(
         index=placed.index,
@@ -266,7 +272,7 @@ def _write(bundle: BundleWriter, placed: PlacedCall, losses: list[Loss]) -> Call
         return call
     bundle.write_call(call, commands.columns, commands.counters)
     if commands.malformed:
-        detail = "their Slice Arguments are not of the known form: bytes and cycles are unknown"
+        detail = Note.of(DropReason.ARGUMENTS_UNKNOWN)
         where, count = placed.shard.path.name, commands.malformed
-        losses.append(Loss(DropKind.DROPPED_EVENTS, where, count, "arguments", detail))
+        drops.append(Drop(DropKind.DROPPED_EVENTS, where, count, "arguments", detail))
     return call

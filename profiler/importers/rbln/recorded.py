@@ -13,11 +13,13 @@ from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
 
+from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.events import NO_CALL, Call
 from profiler.importers.rbln.files import Capture, Shard, missing_numbers
-from profiler.importers.rbln.labels import UNLABELLED, Labels
+from profiler.importers.rbln.labels import UNLABELLED, Labels, files_found
 from profiler.importers.rbln.pipeline import ExpectedCall
+from profiler.notes import Note
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
 from profiler.trace.manifest_fields import Submodule
 from profiler.trace.search import find_bundles
@@ -63,7 +65,7 @@ def label_by_run(capture: Capture, run: Path, skip: int) -> Labels:
         (*leading, *apart),
         tuple(shard for shard, _ in kept),
         tuple(_expected(call) for _, call in kept),
-        "",
+        None,
         name,
         manifest.run_id,
     )
@@ -103,19 +105,16 @@ def _why_not(
     profiled: Sequence[_RuntimeCall],
     run_id: str,
     skip: int,
-) -> str:
-    behind = f" behind the {skip} skipped" if skip else ""
-    found = f"{_counted(len(shards), 'file')}{behind}"
-    runtime_calls = f"{run_id} made {_counted(len(profiled), 'profiled runtime call')}"
+) -> Note | None:
+    made = Note.of(DropReason.RUN_MADE, run=run_id, calls=len(profiled))
+    found = (*files_found(len(shards), skip), made)
     if len(shards) != len(profiled):
-        return f"{found}, but {runtime_calls}, so no call is labelled: {_remedy(shards, profiled)}"
+        advice = _advice(shards, profiled)
+        return Note.of(DropReason.NOT_LABELLED, found=found, advice=advice)
     if missing_numbers(shards) and not _same_gaps(shards, profiled):
-        return (
-            f"{found} and {runtime_calls}, but the numbers that are missing between the files are "
-            "not those of runtime calls that were not profiled, so no call is labelled: copy all "
-            "files, and give the run in which they were written"
-        )
-    return ""
+        found = (*found, Note.of(DropReason.OTHER_NUMBERS))
+        return Note.of(DropReason.NOT_LABELLED, found=found, advice=Note.of(DropReason.COPY_ALL))
+    return None
 
 
 def _same_gaps(shards: Sequence[Shard], profiled: Sequence[_RuntimeCall]) -> bool:
@@ -124,14 +123,10 @@ def _same_gaps(shards: Sequence[Shard], profiled: Sequence[_RuntimeCall]) -> boo
     return len(apart) == 1
 
 
-def _remedy(shards: Sequence[Shard], profiled: Sequence[_RuntimeCall]) -> str:
+def _advice(shards: Sequence[Shard], profiled: Sequence[_RuntimeCall]) -> Note:
     more = len(shards) - len(profiled)
     if not profiled:
-        return "none of its submodules had activate_profiler"
+        return Note.of(DropReason.NOTHING_PROFILED)
     if more > 0:
-        return f"--skip {more} where the runtimes were called {_counted(more, 'time')} before it"
-    return "copy all files, and give the run in which they were written"
-
-
-def _counted(count: int, what: str) -> str:
-    return f"{count:,} {what}{'' if count == 1 else 's'}"
+        return Note.of(DropReason.SKIP_EARLIER, files=more)
+    return Note.of(DropReason.COPY_ALL)

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import numpy as np
 
-from profiler.events import DropKind, Loss
+from profiler.drop_reasons import DropReason
+from profiler.events import Drop, DropKind
 from profiler.importers.rbln.tracks import Row
+from profiler.notes import Note
 from profiler.trace.columns import ARG_KINDS, Int32s, Int64s, TraceColumns, TrackRow
 from profiler.trace.reader import read_trace
 
@@ -37,7 +39,7 @@ class RblnTrace:
     start_ns: Int64s
     duration_ns: Int64s
     flows: Int64s
-    losses: tuple[Loss, ...]
+    drops: tuple[Drop, ...]
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -57,7 +59,7 @@ def read_rbln(path: Path) -> RblnTrace:
         start_ns=trace.slices.start_ns,
         duration_ns=trace.slices.duration_ns,
         flows=trace.flows,
-        losses=(*trace.losses, *_samples(trace, path.name)),
+        drops=(*trace.drops, *_samples(trace, path.name)),
     )
 
 
@@ -72,11 +74,11 @@ def _arguments(trace: TraceColumns) -> Int32s:
     return texts
 
 
-def _samples(trace: TraceColumns, file: str) -> Iterator[Loss]:
+def _samples(trace: TraceColumns, file: str) -> Iterator[Drop]:
     count = len(trace.counters.time_ns)
     if count:
-        detail = "counters are not documented for this producer"
-        yield Loss(DropKind.DROPPED_EVENTS, file, count, "samples", detail)
+        detail = Note.of(DropReason.COUNTERS_UNDOCUMENTED)
+        yield Drop(DropKind.DROPPED_EVENTS, file, count, "samples", detail)
 
 
 def _rows(tracks: Sequence[TrackRow], used: Sequence[int]) -> Iterator[Row]:

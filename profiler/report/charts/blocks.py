@@ -6,8 +6,6 @@ import re
 
 import polars as pl
 
-from profiler.analysis.result import Analysis
-from profiler.analysis.roles.times import block_roles
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking, unit_for
 from profiler.report.palette import ROLE_COLOURS, SURFACE, TEXT, Theme
@@ -19,26 +17,24 @@ _HEIGHT = 300  # px
 _NUMBER = re.compile(r"[0-9]+$")
 
 
-def submodule_of_blocks(analysis: Analysis) -> str:
+def submodule_of_blocks(blocks: pl.DataFrame) -> str:
     """The submodule whose repeated blocks took most device time, "" where none has two."""
-    found = analysis.blocks.drop_nulls("submodule").filter(pl.col("busy_ns") > 0)
-    sums = found.group_by("submodule").agg(pl.col("busy_ns").sum(), pl.len())
-    several = sums.filter(pl.col("len") > 1).sort("busy_ns", "submodule", descending=[True, False])
+    found = blocks.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
+    sums = found.group_by("submodule").agg(pl.col("total_ns").sum(), pl.len())
+    several = sums.filter(pl.col("len") > 1).sort("total_ns", "submodule", descending=[True, False])
     return str(several["submodule"][0]) if len(several) else ""
 
 
-def blocks(analysis: Analysis, theme: Theme = "light") -> Chart:
-    """One bar a block of that submodule, in order, divided by role."""
-    submodule = submodule_of_blocks(analysis)
-    found = block_roles(analysis.kinds, analysis.kind_roles)
-    rows = found.filter(pl.col("submodule") == submodule)
+def blocks(rows: pl.DataFrame, theme: Theme = "light") -> Chart:
+    """One bar a block, in order, divided by role; `rows` are of one submodule (`block_roles`)."""
     names = rows["block"].unique(maintain_order=True).to_list()
-    totals = dict(rows.group_by("block").agg(pl.col("busy_ns").sum()).iter_rows())
+    totals = dict(rows.group_by("block").agg(pl.col("total_ns").sum()).iter_rows())
     unit = unit_for(max(totals.values(), default=0))
     place = {name: number for number, name in enumerate(names)}
     data = []
     for role, colour in ROLE_COLOURS.items():
-        parts = rows.filter(pl.col("role") == role).select("block", "busy_ns").rows()
+        of_role = rows.filter(pl.col("role") == role)
+        parts = of_role.select("block", "total_ns").rows()
         if not parts:
             continue
         texts = (
@@ -63,7 +59,9 @@ def blocks(analysis: Analysis, theme: Theme = "light") -> Chart:
             "customdata": [escaped(text) for text in texts],
             "hovertemplate": HOVER,
         }
-        data.append(picking(trace, ({"submodule": submodule, "role": role} for _ in parts)))
+        data.append(
+            picking(trace, ({"submodule": name, "role": role} for name in of_role["submodule"]))
+        )
     return {"data": data, "layout": _layout(names, unit.name, theme)}
 
 

@@ -24,6 +24,7 @@ _VERDICTS = {
     Verdict.SLOWER: (PAGE["alert"], "triangle-right"),
     Verdict.FASTER: (ROLE_COLOURS["convolution"], "triangle-left"),
     Verdict.WITHIN_NOISE: (HOST, "circle"),
+    Verdict.UNCLEAR: (HOST, "diamond-open"),
     Verdict.MEASURED_ONCE: (HOST, "circle-open"),
 }
 

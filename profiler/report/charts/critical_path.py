@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from profiler.analysis.result import Analysis
+from collections.abc import Sequence
+
+import polars as pl
+
 from profiler.analysis.waiting.codes import PathPart
 from profiler.messages import Said, joined, said
 from profiler.report.charts.style import (
@@ -29,10 +32,11 @@ __all__ = ["critical_path"]
 _ROWS = 12  # of the critical path
 
 
-def critical_path(analysis: Analysis, theme: Theme = "light") -> Chart:
-    """What the critical path consists of: a bar for each part of a submodule, the longest first."""
-    rows = list(path_by_part(analysis.critical_path, _ROWS).iter_rows(named=True))
-    colours = submodule_colours(part.submodule for part in analysis.accounting.submodules)
+def critical_path(path: pl.DataFrame, submodules: Sequence[str], theme: Theme = "light") -> Chart:
+    """What the critical path consists of: a bar for each part of a submodule, the longest first,
+    in the colours that `submodules`, all of the run, have."""
+    rows = list(path_by_part(path, _ROWS).iter_rows(named=True))
+    colours = submodule_colours(submodules)
     fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
     values = {str(number): row["path_ns"] for number, row in enumerate(rows)}
     names = [_name(row["submodule"], row["part"]) for row in rows]

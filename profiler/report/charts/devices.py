@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.analysis.result import Analysis
+import polars as pl
+
 from profiler.events import CATEGORIES
 from profiler.messages import said
 from profiler.report.charts.style import (
@@ -22,9 +23,9 @@ from profiler.report.units import duration, percent
 __all__ = ["devices"]
 
 
-def devices(analysis: Analysis, theme: Theme = "light") -> Chart:
-    """For each device how long its commands of each category ran, as wall unions."""
-    rows = list(analysis.devices.iter_rows(named=True))
+def devices(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
+    """For each device how long its commands of each category ran, as unions."""
+    rows = list(frame.iter_rows(named=True))
     data, values, notes, devices_of = [], {}, {}, {}
     for row in rows:
         for category in CATEGORIES:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from profiler.analysis.result import Analysis
+import polars as pl
+
 from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
@@ -27,20 +28,23 @@ __all__ = ["idle"]
 
 _CAUSES = (  # column, what it is called, its colour
     ("computing_ns", said("computing"), CATEGORY_COLOURS["compute"]),
-    ("data_ns", said("for data"), CATEGORY_COLOURS["dma"]),
-    ("other_device_ns", said("for another device"), SERIES[3]),
-    ("host_ns", said("for the host"), HOST),
-    ("queued_ns", said("queued"), SERIES[5]),
-    ("between_host_ns", said("between calls, host work"), SERIES[7]),
-    ("between_ns", said("between calls, nothing"), IDLE),
+    ("data_ns", said("data"), CATEGORY_COLOURS["dma"]),
+    ("other_device_ns", said("other device"), SERIES[3]),
+    ("launch_ns", said("launch"), HOST),
+    ("sync_ns", said("sync"), SERIES[6]),
+    ("queue_ns", said("queued"), SERIES[5]),
+    ("host_work_ns", said("between calls, host work"), SERIES[7]),
+    ("host_ns", said("between calls, nothing"), IDLE),
+    ("outside_ns", said("outside of end to end"), IDLE),
+    ("unrecorded_ns", said("not recorded"), SERIES[4]),
 )
 
 
-def idle(analysis: Analysis, theme: Theme = "light") -> Chart:
+def idle(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     """One bar a device: the time it computed, and what it waited for in the rest of its span."""
-    rows = {str(number): row for number, row in enumerate(analysis.idle.iter_rows(named=True))}
+    rows = {str(number): row for number, row in enumerate(frame.iter_rows(named=True))}
     for row in rows.values():
-        row["between_ns"] -= row["between_host_ns"]
+        row["host_ns"] -= row["host_work_ns"]
     spans = {key: row["span_ns"] for key, row in rows.items()}
     unit = unit_for(max(spans.values(), default=0))
     data = []
@@ -62,7 +66,7 @@ def idle(analysis: Analysis, theme: Theme = "light") -> Chart:
     made = bars_layout(theme, [*spans], max(spans.values(), default=0))
     labels = [escaped(shortened(row["device"], 24)) for row in rows.values()]
     made["yaxis"] |= {"tickvals": [*spans], "ticktext": labels}
-    waiting = {key: row["waiting_ns"] / max(row["span_ns"], 1) for key, row in rows.items()}
-    notes = {key: said("{share} waiting", share=percent(share)) for key, share in waiting.items()}
+    shares = {key: row["idle_ns"] / max(row["span_ns"], 1) for key, row in rows.items()}
+    notes = {key: said("{share} idle", share=percent(share)) for key, share in shares.items()}
     made["annotations"] = end_labels(spans, unit, notes)
     return {"data": data, "layout": made}

@@ -6,7 +6,6 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, unit_for
 from profiler.report.palette import SERIES, Theme
@@ -17,16 +16,17 @@ __all__ = ["memory"]
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
-def memory(analysis: Analysis, theme: Theme = "light") -> Chart:
-    """A line a device: the most that its counters held in each interval, the peak with a mark."""
-    course = analysis.memory_timeline
-    begin, end = _extent(analysis)
+def memory(
+    course: pl.DataFrame, devices: pl.DataFrame, calls: pl.DataFrame, theme: Theme = "light"
+) -> Chart:
+    """A line a device: the most that its counters held in each interval of `course`
+    (`memory_timeline`), with a mark at the peak (`devices`); `calls` say where the first began."""
+    begin, end = _extent(course, calls)
     unit = unit_for(end - begin)
     most = max(course["bytes"], default=0)
     power = next((p for p in range(4, 0, -1) if most >= 1024**p), 0)
-    devices = course["device"].unique(maintain_order=True)
     data: list[dict[str, Any]] = []
-    for number, device in enumerate(devices):
+    for number, device in enumerate(course["device"].unique(maintain_order=True)):
         rows = course.filter(pl.col("device") == device)
         colour = SERIES[number % len(SERIES)].on(theme)
         data.append(
@@ -49,14 +49,14 @@ def memory(analysis: Analysis, theme: Theme = "light") -> Chart:
     }
     made["yaxis"] |= {"rangemode": "tozero", "showgrid": True}
     made["yaxis"]["title"] = made["yaxis"]["title"] | {"text": _UNITS[power]}
-    made["annotations"] = _peaks(analysis, (begin, end), unit.per_ns, 1024**power)
+    made["annotations"] = _peaks(devices, (begin, end), unit.per_ns, 1024**power)
     return {"data": data, "layout": made | {"height": 280, "showlegend": len(data) > 1}}
 
 
-def _extent(analysis: Analysis) -> tuple[int, int]:
+def _extent(course: pl.DataFrame, calls: pl.DataFrame) -> tuple[int, int]:
     """From the first call, or from what counters say before it, to the last sample."""
-    times = analysis.memory_timeline["time_ns"].to_list()
-    starts = analysis.calls["start_ns"].head(1).to_list() if times else []
+    times = course["time_ns"].to_list()
+    starts = calls["start_ns"].head(1).to_list() if times else []
     return min([*times, *starts], default=0), max(times, default=0)
 
 
@@ -73,10 +73,10 @@ def _text(row: dict[str, Any], begin: int) -> str:
 
 
 def _peaks(
-    analysis: Analysis, extent: tuple[int, int], per_ns: float, of: int
+    devices: pl.DataFrame, extent: tuple[int, int], per_ns: float, of: int
 ) -> list[dict[str, Any]]:
     """Where the most was held: how much, and in whose call."""
-    known = analysis.memory_devices.drop_nulls(["peak_bytes", "peak_ns"])
+    known = devices.drop_nulls(["peak_bytes", "peak_ns"])
     return [
         {
             "x": (row["peak_ns"] - extent[0]) * per_ns,

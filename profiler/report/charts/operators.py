@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import polars as pl
 
-from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
@@ -28,17 +29,23 @@ __all__ = ["operators"]
 
 
 def operators(
-    analysis: Analysis, top: int = 15, theme: Theme = "light", *, patterns: bool = True
+    frame: pl.DataFrame,
+    submodules: Sequence[str],
+    top: int = 15,
+    theme: Theme = "light",
+    *,
+    patterns: bool = True,
 ) -> Chart:
-    """The `top` operators by busy sum, in the colour of their submodule.
+    """The `top` operators by total, in the colour of their submodule of `submodules`, all of
+    the run.
 
     With `patterns`, the equal layers of repeated blocks are one bar.
     """
-    table = by_pattern(analysis.operators) if patterns else analysis.operators
+    table = by_pattern(frame) if patterns else frame
     rows = list(table.filter(~pl.col("host")).head(top).iter_rows(named=True))
-    colours = submodule_colours(part.submodule for part in analysis.accounting.submodules)
+    colours = submodule_colours(submodules)
     fills = [colours.get(row["submodule"], HOST).on(theme) for row in rows]
-    values = {str(number): row["busy_sum_ns"] for number, row in enumerate(rows)}
+    values = {str(number): row["total_ns"] for number, row in enumerate(rows)}
     texts = [
         said(
             "{submodule}: {layer}\n{op_types}\n{commands} commands, busy {busy}, wall {wall}",
@@ -46,8 +53,8 @@ def operators(
             layer=shortened(row["layer"], 120),
             op_types=shortened(row["op_types"], 120),
             commands=count(row["commands"]),
-            busy=duration(row["busy_sum_ns"]),
-            wall=duration(row["wall_union_ns"]),
+            busy=duration(row["total_ns"]),
+            wall=duration(row["wall_ns"]),
         )
         for row in rows
     ]
@@ -58,6 +65,6 @@ def operators(
     made["yaxis"] |= {"tickvals": [*values], "ticktext": labels}
     made |= {"annotations": end_labels(values, unit, shares), "showlegend": False}
     made["margin"] |= {"t": 8}
-    trace = bars(said("busy sum"), values, unit, fills, texts, theme)
+    trace = bars(said("total"), values, unit, fills, texts, theme)
     picks = ({"submodule": row["submodule"], "operator": row["layer"]} for row in rows)
     return {"data": [picking(trace, picks)], "layout": made}

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.charts.style import HOVER, Chart, bars_layout, escaped, picking, shortened
 from profiler.report.palette import ROLE_COLOURS, SURFACE, Theme
@@ -13,11 +12,11 @@ from profiler.report.units import duration, percent
 __all__ = ["roles"]
 
 
-def roles(analysis: Analysis, theme: Theme = "light") -> Chart:
+def roles(frame: pl.DataFrame, theme: Theme = "light") -> Chart:
     """One bar a submodule, the most device time first: the share of each role in it."""
-    found = analysis.roles.drop_nulls("submodule").filter(pl.col("busy_ns") > 0)
-    sums = found.group_by("submodule", maintain_order=True).agg(pl.col("busy_ns").sum())
-    totals = dict(sums.sort("busy_ns", descending=True, maintain_order=True).iter_rows())
+    found = frame.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
+    sums = found.group_by("submodule", maintain_order=True).agg(pl.col("total_ns").sum())
+    totals = dict(sums.sort("total_ns", descending=True, maintain_order=True).iter_rows())
     number = {name: str(i) for i, name in enumerate(totals)}
     data = []
     for role, colour in ROLE_COLOURS.items():
@@ -29,8 +28,8 @@ def roles(analysis: Analysis, theme: Theme = "light") -> Chart:
                 "{submodule}, {role}: {busy}, {share} of its device time",
                 submodule=row["submodule"],
                 role=role,
-                busy=duration(row["busy_ns"]),
-                share=percent(row["busy_ns"] / totals[row["submodule"]]),
+                busy=duration(row["total_ns"]),
+                share=percent(row["total_ns"] / totals[row["submodule"]]),
             )
             for row in rows
         ]
@@ -39,7 +38,7 @@ def roles(analysis: Analysis, theme: Theme = "light") -> Chart:
             "orientation": "h",
             "name": role,
             "y": [number[row["submodule"]] for row in rows],
-            "x": [round(100 * row["busy_ns"] / totals[row["submodule"]], 3) for row in rows],
+            "x": [round(100 * row["total_ns"] / totals[row["submodule"]], 3) for row in rows],
             "marker": {
                 "color": colour.on(theme),
                 "line": {"color": SURFACE.on(theme), "width": 1},

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import polars as pl
 
-from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.messages import joined, said
@@ -27,15 +26,16 @@ _DEVICES = 4
 _DASHES = ("solid", "dash", "dot", "dashdot")
 
 
-def roofline(analysis: Analysis, theme: Theme = "light") -> Chart:
+def roofline(
+    roles: pl.DataFrame,
+    profiles: Mapping[str, DeviceProfile],
+    devices: Sequence[str],
+    theme: Theme = "light",
+) -> Chart:
     """A point for each role of a submodule with known FLOPs and bytes, the larger the more time it
-    took, and the roofs of the devices whose profile is known; both axes are logarithmic."""
-    rows = (
-        with_rates(analysis.roofline_roles)
-        .filter(pl.col("rate") > 0, pl.col("intensity") > 0)
-        .rows(named=True)
-    )
-    longest = max((row["busy_ns"] for row in rows), default=0)
+    took, and the rooflines of those of `devices` that have a profile; both axes are logarithmic."""
+    rows = with_rates(roles).filter(pl.col("rate") > 0, pl.col("intensity") > 0).rows(named=True)
+    longest = max((row["total_ns"] for row in rows), default=0)
     data: list[dict[str, Any]] = []
     for role, colour in ROLE_COLOURS.items():
         of_role = [row for row in rows if row["role"] == role]
@@ -44,7 +44,7 @@ def roofline(analysis: Analysis, theme: Theme = "light") -> Chart:
             named = ({"submodule": row["submodule"], "role": role} for row in of_role)
             data.append(picking(points, named))
     if data:
-        data += _roofs(analysis, [row["intensity"] for row in rows], theme)
+        data += _rooflines(profiles, devices, [row["intensity"] for row in rows], theme)
     made = layout(theme)
     axis = {"type": "log", "showgrid": True, "dtick": 1, "exponentformat": "none"}
     for name, title in (("xaxis", "FLOPs/byte"), ("yaxis", "GFLOP/s")):
@@ -68,7 +68,7 @@ def _points(
             "opacity": 0.85,
             "line": {"color": SURFACE.on(theme), "width": 1},
             "size": [
-                round(max(_LARGEST * math.sqrt(row["busy_ns"] / longest), _SMALLEST), 1)
+                round(max(_LARGEST * math.sqrt(row["total_ns"] / longest), _SMALLEST), 1)
                 for row in rows
             ],
         },
@@ -84,25 +84,29 @@ def _text(row: Mapping[str, Any]) -> str:
         role=row["role"],
         device=row["device"],
     )
-    if row["verdict"]:
-        title = joined(", ", [title, label(Bound(row["verdict"]))])
+    if row["bound"]:
+        title = joined(", ", [title, label(Bound(row["bound"]))])
     return said(
         "{title}\nbusy {busy}, {rate} GFLOP/s, {intensity} FLOPs/byte",
         title=title,
-        busy=duration(row["busy_ns"]),
+        busy=duration(row["total_ns"]),
         rate=f"{row['rate']:,.3g}",
         intensity=f"{row['intensity']:.3g}",
     )
 
 
-def _roofs(analysis: Analysis, intensities: list[float], theme: Theme) -> list[dict[str, Any]]:
+def _rooflines(
+    profiles: Mapping[str, DeviceProfile],
+    devices: Sequence[str],
+    intensities: list[float],
+    theme: Theme,
+) -> list[dict[str, Any]]:
     """A line for each peak rate of each device: memory bandwidth up to its ridge, then flat."""
-    used = analysis.roofline["device"].unique().drop_nulls().sort()
-    known = [device for device in used if device in analysis.device_profiles][:_DEVICES]
+    known = [device for device in devices if device in profiles][:_DEVICES]
     low, high = min(intensities) / 2, max(intensities) * 4
     lines = []
     for number, device in enumerate(known):
-        profile = analysis.device_profiles[device]
+        profile = profiles[device]
         if not profile.memory_bandwidth:
             continue
         for names, peak in _peaks(profile).items():
@@ -113,7 +117,9 @@ def _roofs(analysis: Analysis, intensities: list[float], theme: Theme) -> list[d
                 {
                     "type": "scatter",
                     "mode": "lines",
-                    "name": escaped(said("roof of {device}, {names}", device=device, names=names)),
+                    "name": escaped(
+                        said("roofline of {device}, {names}", device=device, names=names)
+                    ),
                     "x": [float(f"{x:.4g}") for x in ends],
                     "y": [float(f"{rate:.4g}") for rate in rates],
                     "line": {

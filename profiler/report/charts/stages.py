@@ -7,7 +7,7 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.result import Analysis
+from profiler.analysis.accounting.identity import Accounting
 from profiler.messages import said
 from profiler.report.charts.style import (
     Chart,
@@ -34,14 +34,19 @@ _HOST_WORK, _NOTHING = said("host work"), said("idle")
 _FIXED: dict[str, Colour] = {_CALLS: SERIES[0], _HOST_WORK: HOST, _NOTHING: IDLE}
 
 
-def stages(analysis: Analysis, theme: Theme = "light") -> Chart:
+def stages(
+    frame: pl.DataFrame, calls: pl.DataFrame, account: Accounting, theme: Theme = "light"
+) -> Chart:
     """One bar a stage: its submodules' calls, the host work between them, and idle time.
 
     Submodules show as such where their calls do not overlap; otherwise the calls are one part.
     """
-    rows = list(analysis.stages.iter_rows(named=True))
-    colours = {**_colours(analysis), **_FIXED}
-    of_stage = {row["stage"]: _stage_parts(analysis, row) for row in rows}
+    rows = list(frame.iter_rows(named=True))
+    if account.calls_outside:
+        calls = calls.filter(pl.col("pipeline") >= 0)
+    # Colours of all submodules of the run, so that a selection does not change any.
+    colours = {**submodule_colours(part.submodule for part in account.submodules), **_FIXED}
+    of_stage = {row["stage"]: _stage_parts(calls, row) for row in rows}
     present = dict.fromkeys(name for parts in of_stage.values() for name in parts)
     ordered = sorted(present, key=lambda name: [*_FIXED].index(name) if name in _FIXED else -1)
     totals = {stage: sum(parts.values()) for stage, parts in of_stage.items()}
@@ -66,17 +71,10 @@ def stages(analysis: Analysis, theme: Theme = "light") -> Chart:
     return {"data": data, "layout": made}
 
 
-def _colours(analysis: Analysis) -> dict[str, Colour]:
-    """Colours of all submodules of the run, so that a selection does not change any."""
-    return submodule_colours(part.submodule for part in analysis.accounting.submodules)
-
-
-def _stage_parts(analysis: Analysis, row: Mapping[str, Any]) -> dict[str, int]:
+def _stage_parts(calls: pl.DataFrame, row: Mapping[str, Any]) -> dict[str, int]:
     """Time of one stage by part; adds up to its duration where the accounting is possible."""
-    of_stage = analysis.calls.filter(pl.col("stage") == row["stage"])
-    if analysis.accounting.calls_outside:
-        of_stage = of_stage.filter(pl.col("pipeline") >= 0)
-    sums = of_stage.group_by("submodule", maintain_order=True).agg(pl.col("duration_ns").sum())
+    of_stage = calls.filter(pl.col("stage") == row["stage"])
+    sums = of_stage.group_by("submodule", maintain_order=True).agg(pl.col("elapsed_ns").sum())
     by_submodule = dict(sums.iter_rows())
     complete = sum(by_submodule.values()) == row["calls_ns"]
     parts = by_submodule if complete else {_CALLS: row["calls_ns"]}

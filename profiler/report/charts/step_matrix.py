@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.result import Analysis
 from profiler.messages import Said, joined, said
 from profiler.report.charts.style import Chart, Pick, escaped, layout, shortened
 from profiler.report.palette import IDLE, SERIES, TEXT, Theme
@@ -77,21 +76,22 @@ class Matrix:
         return joined(" ", [first, *rest, gaps])
 
 
-def matrix_of(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
-    """The step matrix of `analysis`, None where operators of fewer than two steps were traced.
+def matrix_of(
+    step_table: pl.DataFrame, times: pl.DataFrame, *, patterns: bool = True
+) -> Matrix | None:
+    """The matrix of `times` (`step_times`) over the steps of `step_table` (`steps`), None where
+    operators of fewer than two steps were traced.
 
     With `patterns`, equal layers of repeated blocks are one part.
     """
-    steps = analysis.steps.select("pipeline", "step").unique(maintain_order=True)
-    cells = analysis.step_times.join(
-        steps.with_row_index("column"), on=["pipeline", "step"], how="inner"
-    )
+    steps = step_table.select("pipeline", "step").unique(maintain_order=True)
+    cells = times.join(steps.with_row_index("column"), on=["pipeline", "step"], how="inner")
     if cells.filter(_of_level("parts"))["column"].n_unique() < 2:
         return None
     if patterns:
         cells = cells.with_columns(pattern(pl.col("layer")))
     whole, submodules, parts = (_dense(cells, level, len(steps)) for level in _LEVELS)
-    count_before = _number(analysis.step_times, "parts")
+    count_before = _number(times, "parts")
     own = parts[:_ROWS]
     rest = [part.time for part in parts[_ROWS:]]
     rows = [_Row(said("step"), {}, row.time) for row in whole[:1]]
@@ -139,14 +139,14 @@ def _number(cells: pl.DataFrame, level: str) -> int:
 def _dense(cells: pl.DataFrame, level: str, columns: int) -> list[_Row]:
     """The parts of a level, those with most time first."""
     found = cells.filter(_of_level(level))
-    summed = found.group_by(*_KEYS, "column", maintain_order=True).agg(pl.col("busy_ns").sum())
+    summed = found.group_by(*_KEYS, "column", maintain_order=True).agg(pl.col("total_ns").sum())
     rows = summed.group_by(*_KEYS, maintain_order=True).agg(
-        "column", "busy_ns", total=pl.col("busy_ns").sum()
+        "column", "total_ns", total=pl.col("total_ns").sum()
     )
     made = []
     for row in rows.sort("total", descending=True, maintain_order=True).iter_rows(named=True):
         time = np.full(columns, np.nan)
-        time[row["column"]] = row["busy_ns"]
+        time[row["column"]] = row["total_ns"]
         named = [row[key] for key in ("layer", "role") if row[key]]
         name = " ".join(named) or row["submodule"] or said("step")
         given = {"submodule": row["submodule"], "operator": row["layer"]}

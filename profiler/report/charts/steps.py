@@ -5,7 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from profiler.analysis.result import Analysis
+import polars as pl
+
+from profiler.analysis.steps.summary import StepSummary
 from profiler.messages import said
 from profiler.report.charts.style import (
     HOVER,
@@ -26,12 +28,12 @@ from profiler.report.units import duration
 __all__ = ["steps"]
 
 
-def steps(analysis: Analysis, theme: Theme = "light") -> Chart:
+def steps(frame: pl.DataFrame, summary: StepSummary, theme: Theme = "light") -> Chart:
     """Duration of each step from 0, the median as a line, outliers in another colour."""
-    rows = list(analysis.steps.iter_rows(named=True))
+    rows = list(frame.iter_rows(named=True))
     several = len({row["pipeline"] for row in rows}) > 1
     names = [f"{row['pipeline']}:{row['step']}" if several else str(row["step"]) for row in rows]
-    unit = unit_for(analysis.step_summary.max_ns)
+    unit = unit_for(summary.max_ns)
     data = []
     for label, outlier, colour in (
         (said("step"), False, SERIES[0]),
@@ -42,7 +44,7 @@ def steps(analysis: Analysis, theme: Theme = "light") -> Chart:
             "type": "bar",
             "name": label,
             "x": kept,
-            "y": [rows[i]["duration_ns"] * unit.per_ns for i in kept],
+            "y": [rows[i]["elapsed_ns"] * unit.per_ns for i in kept],
             "width": 0.76 if len(rows) > 8 else 0.4,
             "marker": {"color": colour.on(theme), "line": {"width": 0}},
             "customdata": [escaped(_step_text(names[i], rows[i])) for i in kept],
@@ -51,7 +53,7 @@ def steps(analysis: Analysis, theme: Theme = "light") -> Chart:
         if kept:
             data.append(picking(trace, ({"step": rows[i]["step"]} for i in kept)))
     if rows:
-        data.append(_median_line(analysis, unit, theme))
+        data.append(_median_line(len(rows), summary.median_ns, unit, theme))
     shown = range(0, len(rows), max(1, -(-len(rows) // 28)))
     made = layout(theme)
     made["xaxis"] |= {"tickvals": [*shown], "ticktext": [names[i] for i in shown]}
@@ -61,13 +63,12 @@ def steps(analysis: Analysis, theme: Theme = "light") -> Chart:
     return {"data": data, "layout": made | {"height": 290}}
 
 
-def _median_line(analysis: Analysis, unit: Unit, theme: Theme) -> dict[str, Any]:
-    median_ns = analysis.step_summary.median_ns
+def _median_line(count: int, median_ns: int, unit: Unit, theme: Theme) -> dict[str, Any]:
     return {
         "type": "scatter",
         "mode": "lines",
         "name": said("median {median}", median=duration(median_ns)),
-        "x": [-0.5, len(analysis.steps) - 0.5],
+        "x": [-0.5, count - 0.5],
         "y": [median_ns * unit.per_ns] * 2,
         "line": {"color": TEXT.on(theme), "width": 1.5, "dash": "dot"},
         "hoverinfo": "skip",
@@ -85,7 +86,7 @@ def _step_text(name: str, row: Mapping[str, Any]) -> str:
     if row["outlier"]:
         title = said("step {step} (outlier)", step=name)
     branches = f"\n{row['branches']}" if "," in row["branches"] else ""
-    took = duration(row["duration_ns"])
+    took = duration(row["elapsed_ns"])
     return said(
         "{step}: {took}\n{split}{branches}", step=title, took=took, split=split, branches=branches
     )

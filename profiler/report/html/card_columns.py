@@ -3,15 +3,18 @@ of the table of operators unfolds to."""
 
 from __future__ import annotations
 
+from typing import Any
+
 import polars as pl
 
 from profiler.analysis.operators.columns import OPERATORS
-from profiler.report.html.table_json import described
+from profiler.report.html.table_json import described, folding_json
 from profiler.report.sections.operators import LAYERS
 from profiler.report.views import columns_of, renamed
 from profiler.table.columns import COMMANDS, Column
+from profiler.table.combining import Names, Share, Sum
 
-__all__ = ["call_columns", "command_columns"]
+__all__ = ["call_columns", "command_columns", "tally_columns"]
 
 _IN_CALL = (
     "layer",
@@ -23,19 +26,31 @@ _IN_CALL = (
         "what the operator is for in a diffusion model",
         label="role",
         kind="text",
+        combine=Names("role", by="total_ns"),
     ),
     LAYERS,
-    renamed(OPERATORS, "tracks", kind="list"),
+    "devices",
     "commands",
-    "wall_union_ns",
-    "busy_sum_ns",
-    renamed(OPERATORS, "share", label="share of the call"),
+    "wall_ns",
+    "total_ns",
+    renamed(OPERATORS, "share", label="share of the call", combine=Share("total_ns")),
+)
+_RANKED = "total_ns"
+_TALLY = (
+    Column("commands", pl.Int64(), "", "commands", combine=Sum(("commands",))),
+    Column(
+        "time",
+        pl.Int64(),
+        "ns",
+        "their time on devices",
+        combine=Sum(("total_ns",), where=("host", False)),
+    ),
 )
 _LAYERS_OF = (
     "layer",
     "commands",
     "calls",
-    "busy_sum_ns",
+    "total_ns",
 )
 _COMMANDS = (
     renamed(COMMANDS, "start_ns", kind="instant"),
@@ -51,15 +66,22 @@ _COMMANDS = (
 )
 
 
-def call_columns() -> list[dict[str, object]]:
-    """Columns of the table of one call's operators."""
-    return described(columns_of(_IN_CALL, OPERATORS))
+def call_columns() -> dict[str, Any]:
+    """Columns of the table of one call's operators, the one that ranks them, how they fold."""
+    columns = columns_of(_IN_CALL, OPERATORS)
+    return {"columns": described(columns), "ranked": _RANKED, "folding": folding_json(columns)}
 
 
-def command_columns() -> dict[str, list[dict[str, object]]]:
-    """Columns of the layers that a row of the table of operators stands for, and of the commands of
-    one of them."""
+def command_columns() -> dict[str, Any]:
+    """Columns of the layers that a row of the table of operators stands for, with the one that
+    ranks them, and of the commands of one of them."""
     return {
         "layers": described(columns_of(_LAYERS_OF, OPERATORS)),
+        "ranked": _RANKED,
         "commands": described(columns_of(_COMMANDS, COMMANDS)),
     }
+
+
+def tally_columns() -> list[dict[str, Any]]:
+    """Columns of what is said of all that matches a choice: commands, and their time on devices."""
+    return described(_TALLY)

@@ -26,7 +26,7 @@ def finding_html(finding: Finding) -> str:
     cost, said_of = finding.cost_ns, words(finding)
     saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
     head = (
-        f'<p class="verdict"><span class="severity">{spoken(_SEVERITIES[finding.severity])}</span>'
+        f'<p class="headline"><span class="severity">{spoken(_SEVERITIES[finding.severity])}</span>'
         f"<strong>{spoken(said_of.title)}</strong>"
         + (f'<span class="saves">{spoken(saves)}</span>' if saves else "")
         + "</p>"
@@ -40,8 +40,8 @@ def finding_html(finding: Finding) -> str:
         f'<article class="finding {escape(finding.severity)}" data-rule="{escape(finding.rule)}"'
         f"{_about(finding.where)}>"
         f'{head}<dl class="evidence">{evidence}</dl>'
-        f'<p class="remedy">{spoken(said_of.remedy)}</p>'
-        f'<p class="help"><b>{spoken(said("Beware:"))}</b> {spoken(said_of.hazard)}</p>'
+        f'<p class="recommendation">{spoken(said_of.recommendation)}</p>'
+        f'<p class="help"><b>{spoken(said("Beware:"))}</b> {spoken(said_of.caveat)}</p>'
         + (f'<p class="where">{links}</p>' if links else "")
         + "</article>"
     )

@@ -18,7 +18,7 @@ def header_html(summary: Summary) -> dict[str, str]:
     return {
         "subject": " · ".join(names),
         "selection": _paragraph("notice", summary.selection),
-        "losses": _missing(summary.missing),
+        "drops": _missing(summary.missing),
         "against": _against(summary.against),
         "facts": _facts(summary) + _paragraph("accounting", summary.accounting),
     }
@@ -35,7 +35,7 @@ def _missing(lines: tuple[str, ...]) -> str:
     opening = said("This report does not hold everything that was executed.")
     items = "".join(f"<li>{spoken(line)}</li>" for line in lines)
     return (
-        f'<div class="notice losses" role="alert"><strong>{spoken(opening)}</strong>'
+        f'<div class="notice drops" role="alert"><strong>{spoken(opening)}</strong>'
         f"<ul>{items}</ul></div>"
     )
 

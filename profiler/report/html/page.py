@@ -9,10 +9,7 @@ runs nothing but the scripts whose hashes it lists and loads nothing from anywhe
 
 from __future__ import annotations
 
-import base64
-import hashlib
 import json
-from concurrent.futures import ThreadPoolExecutor
 from html import escape
 from importlib import resources
 from pathlib import Path
@@ -20,6 +17,7 @@ from string import Template
 from typing import Any
 
 from profiler._version import __version__
+from profiler.analysis.assembly import partials_of
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis
 from profiler.files import write_atomically
@@ -28,8 +26,10 @@ from profiler.report.build import build_report
 from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
 from profiler.report.html.body import Body, body_of
-from profiler.report.html.card_columns import call_columns, command_columns
+from profiler.report.html.card_columns import call_columns, command_columns, tally_columns
 from profiler.report.html.header import header_html
+from profiler.report.html.packing import Packing, script_hash
+from profiler.report.html.partials import packed_partials
 from profiler.report.html.timeline import timeline_of
 from profiler.report.language import (
     OTHERS,
@@ -39,8 +39,8 @@ from profiler.report.language import (
     titled,
     translations,
 )
-from profiler.report.model import ReportInput
-from profiler.report.pack import deflated, pack
+from profiler.report.model import Report, ReportInput
+from profiler.report.pack import pack
 from profiler.report.palette import (
     CATEGORY_COLOURS,
     HOST,
@@ -51,7 +51,8 @@ from profiler.report.palette import (
     Theme,
     submodule_colours,
 )
-from profiler.report.provenance import EmbeddedTrace, embedded_trace
+from profiler.report.provenance import EmbeddedTrace
+from profiler.report.sections.time import submodule_names
 from profiler.table.run import Run
 
 __all__ = ["embedded", "html_page", "write_html"]
@@ -59,7 +60,7 @@ __all__ = ["embedded", "html_page", "write_html"]
 _SCRIPTS = (
     "format.js",
     "data.js",
-    "say.js",
+    "language.js",
     "pyramid.js",
     "lanes.js",
     "paint.js",
@@ -73,9 +74,10 @@ _SCRIPTS = (
     "contents.js",
     "findings.js",
     "fold.js",
-    "choice.js",
-    "chosen.js",
-    "recount.js",
+    "selection.js",
+    "selection_bar.js",
+    "partials.js",
+    "combine.js",
     "linked.js",
     "keys.js",
     "address.js",
@@ -93,10 +95,14 @@ def write_html(
     *,
     against: Comparison | None = None,
     source: Path | None = None,
+    report: Report | None = None,
+    packing: Packing | None = None,
 ) -> None:
     """Write the page of `run` to `path`; arguments as in `html_page`. Raises OutputError where
     that is not possible."""
-    page = html_page(run, analysis, language, against=against, source=source)
+    page = html_page(
+        run, analysis, language, against=against, source=source, report=report, packing=packing
+    )
     write_atomically(path, page.encode("utf-8", "replace"))
 
 
@@ -107,35 +113,35 @@ def html_page(
     *,
     against: Comparison | None = None,
     source: Path | None = None,
+    report: Report | None = None,
+    packing: Packing | None = None,
 ) -> str:
     """The whole page as text.
 
     It opens in `language` (`en`, `ko`), with `auto` in its reader's. `against` compares the run
     with a baseline. `source` is the bundle or the file of the run: its files are named, and where
-    it is small the page holds its merged trace for the Perfetto UI.
+    it is small the page holds its merged trace for the Perfetto UI. `report` and `packing` are what
+    was made of all these already.
     """
-    with ThreadPoolExecutor(1) as packing:  # deflating leaves the interpreter to others
-        plotly = packing.submit(_plotly)
-        packed = packing.submit(embedded_trace, source)
-        begin, end = extent(run)
-        timeline = timeline_of(run)
-        tables, columns = pack(timeline.tables)
-        report = build_report(ReportInput(analysis, begin, end, against, source))
-        body, sentence = body_of(report), report.summary.headline
-        trace = packed.result()
-        lanes = timeline.document["lanes"]
-        data = _data(run, analysis, body, lanes, trace) | {
-            "timeline": timeline.document,
-            "tables": tables,
-            "selected": _selected(analysis),
-            "language": language,
-        }
-        library, deflated_library = plotly.result()
+    packing = packing or Packing(source)
+    timeline = timeline_of(run)
+    partials, parts = packed_partials(partials_of(run, analysis), timeline.strings)
+    tables, columns = pack(timeline.tables | parts, after={"commands": {"start": "duration"}})
+    report = report or build_report(ReportInput(analysis, *extent(run), against, source))
+    body, sentence = body_of(report), report.summary.headline
+    trace, library = packing.trace, packing.library
+    lanes = timeline.document["lanes"]
+    data = _data(run, analysis, body, lanes, trace) | {
+        "timeline": timeline.document,
+        "tables": tables,
+        "partials": partials,
+        "language": language,
+    }
     script, late = _scripts()
     return Template(spoken_template(_template("report.html"))).substitute(
         header_html(report.summary),
         headline=spoken(sentence),
-        policy=_policy(script, late, library),
+        policy=_policy(*(script_hash(text.encode()) for text in (script, late)), library.hash),
         version=escape(__version__),
         title=titled(joined(" - ", [sentence, analysis.run.run_id])),
         css=_css(),
@@ -148,7 +154,7 @@ def html_page(
         columns=columns,
         trace=trace.packed if trace else "",
         script=script,
-        plotly=deflated_library,
+        plotly=library.packed,
         figures=late,
     )
 
@@ -169,6 +175,7 @@ def _data(
         "tables_shown": body.tables,
         "call_columns": of_call,
         "command_columns": of_command,
+        "tally_columns": tally_columns(),
         "font": FONT,
         "spoken": _spoken(body.figures["light"]),
         "messages": page_messages(scripts, [body.tables, of_call, of_command, lanes]),
@@ -193,38 +200,14 @@ def embedded(data: Any) -> str:
     return text.replace("<", "\\u003c").replace(">", "\\u003e").replace("&", "\\u0026")
 
 
-def _selected(analysis: Analysis) -> dict[str, list[Any]]:
-    """What the tables are about, by dimension of the page's choice; empty for the whole run."""
-    selection = analysis.run.selection
-    if not selection:
-        return {}
-    steps = analysis.calls["step"].unique().sort().to_list() if selection.step else []
-    return {
-        "stage": [*selection.stage],
-        "submodule": [*selection.submodule],
-        "device": [*selection.device],
-        "step": [step for step in steps if step >= 0],
-    }
-
-
-def _plotly() -> tuple[str, str]:
-    """The library that the installed plotly ships, and the same packed; reading the file spares
-    importing plotly."""
-    place = resources.files("plotly") / "package_data" / "plotly.min.js"
-    text = place.read_text(encoding="utf-8")
-    return text, deflated(text.encode(), level=4)  # 6 takes twice as long for 4 % less
-
-
 def _template(name: str) -> str:
     place = resources.files("profiler.report.html") / "templates" / name
     return place.read_text(encoding="utf-8")
 
 
-def _policy(*scripts: str) -> str:
-    """Only these scripts run, and nothing is loaded: not an image, not a font, not a byte."""
-    hashes = (
-        base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts
-    )
+def _policy(*hashes: str) -> str:
+    """Only scripts of these hashes run, and nothing is loaded: not an image, not a font, not a
+    byte."""
     rules = (
         "default-src 'none'",
         "script-src " + " ".join(f"'sha256-{value}'" for value in hashes),
@@ -241,12 +224,12 @@ def _css() -> str:
         " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
         for theme in _THEMES
     )
-    sheet = _template("report.css") + _template("choice.css")
+    sheet = _template("report.css") + _template("selection.css")
     return Template(sheet).substitute(light=light, dark=dark, font=FONT)
 
 
 def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
-    names = {*run.calls["submodule"].unique().to_list(), *analysis.submodules["submodule"]}
+    names = {*run.calls["submodule"].unique().to_list(), *submodule_names(analysis)}
     return {
         "submodules": _pairs(submodule_colours(names)),
         "roles": _pairs(ROLE_COLOURS),

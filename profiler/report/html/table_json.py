@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import Any
 
 import polars as pl
 
 from profiler.messages import said
+from profiler.report.html.partials import rule_json
 from profiler.report.model import TableView
+from profiler.report.patterns import WEIGHT, folding
 from profiler.report.views import worded
 from profiler.table.columns import MINOR, Column
 
-__all__ = ["described", "table_json"]
+__all__ = ["described", "folding_json", "table_json"]
 
-# Columns by which the page's choice filters rows, shown or not (`templates/choice.js`).
+# Columns by which the page's choice filters rows, shown or not (`templates/selection.js`).
 _DIMENSIONS = {
     "stage": "stage",
     "submodule": "submodule",
@@ -54,6 +57,12 @@ def table_json(view: TableView) -> dict[str, Any]:
         words += map(said, view.totals[view.columns[0].name])
     if words:
         document["words"] = words
+    if view.selected is not None:
+        document["selected"] = asdict(view.selected)
+    if view.opens:
+        document["opens"] = view.opens.value
+    if view.folded:
+        document["folding"] = folding_json(view.columns)
     if view.variants:
         document["variants"] = [
             {"label": said(label), "values": _values(view, rows)}
@@ -71,9 +80,16 @@ def described(columns: Sequence[Column]) -> list[dict[str, Any]]:
             "kind": column.kind,
             "meaning": said(column.meaning),
             "minor": column.importance >= MINOR,
+            "nullable": column.nullable,
+            "combine": rule_json(column.combine),
         }
         for column in columns
     ]
+
+
+def folding_json(columns: Sequence[Column]) -> dict[str, Any]:
+    """How the scripts fold rows of repeated blocks."""
+    return {"columns": folding(column.name for column in columns), "weight": WEIGHT}
 
 
 def _values(view: TableView, frame: pl.DataFrame) -> dict[str, list[Any]]:

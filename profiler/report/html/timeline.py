@@ -46,10 +46,12 @@ class Timeline:
     A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
     of a lane of commands names all that its commands have. Text columns hold indices into
     `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
+    `strings` adds others to the same list.
     """
 
     document: dict[str, Any]
     tables: dict[str, Table]
+    strings: Strings
 
 
 def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
@@ -68,10 +70,11 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
         "commands": len(run.commands),
         "devices": {name: _hardware(run, name) for name in {lane["device"] for lane in lanes}},
         "lanes": lanes,
+        "tables": [*tables],
         "strings": strings.values,
         "categories": [*CATEGORIES],
     }
-    return Timeline(document, tables)
+    return Timeline(document, tables, strings)
 
 
 def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:

@@ -166,7 +166,7 @@ GROUP BY device, counter ORDER BY device, counter""",
         general=True,
     ),
     Query(
-        "losses",
+        "drops",
         "What Perfetto could not read of the trace; no row is good news.",
         """\
 SELECT name, severity, value, description FROM stats

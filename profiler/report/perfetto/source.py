@@ -80,7 +80,7 @@ def _file(path: Path) -> ServedTrace:
 
 def _bundle(bundle: Path) -> ServedTrace:
     merged = bundle / MERGED_NAME
-    files = [merged] if merged.is_file() else [*call_files(bundle), *host_file(bundle)]
+    files = [merged] if merged.is_file() else [*host_file(bundle), *call_files(bundle)]
     if not files:
         raise InputError(f"{bundle} holds {MANIFEST_NAME} but no trace: copy its .pb files back")
     return ServedTrace(_shown(f"{bundle.resolve().name}.pb"), tuple(files), merged, True)

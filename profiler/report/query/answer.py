@@ -38,6 +38,8 @@ class Answer:
             for batch in reader:
                 if batch.num_rows:
                     yield self._frame(pa.Table.from_batches([batch]))
+        except duckdb.InterruptException as error:
+            raise KeyboardInterrupt from error
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise self._failed(error) from error
         except RuntimeError as error:

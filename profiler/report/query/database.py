@@ -20,8 +20,8 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.annotation import annotated_commands
 from profiler.analysis.result import Analysis
-from profiler.analysis.roles.of_commands import with_roles
 from profiler.errors import InputError, MissingPackageError
 from profiler.report.query.answer import Answer
 from profiler.report.query.tables import tables_of_sql, with_run
@@ -55,7 +55,7 @@ class Database:
         self._duckdb = _duckdb()
         self._runs = runs
         self._made: set[str] = set()
-        self._with_roles = False
+        self._annotated = False
         self._connection: Any = self._duckdb.connect(
             ":memory:",
             config={
@@ -79,11 +79,15 @@ class Database:
     def __exit__(self, *_: object) -> None:
         self._connection.close()
 
+    def interrupt(self) -> None:
+        """End the query that runs now; from any thread."""
+        self._connection.interrupt()
+
     def ask(self, sql: str) -> Answer:
         """Run one query. Raises InputError with DuckDB's message and the place in `sql`."""
         self._check(sql)
-        if not self._with_roles and _asks_for_roles(sql):
-            self._fill_roles()
+        if not self._annotated and _asks_for_derived(sql):
+            self._annotate()
         while True:
             try:
                 return Answer(self._connection.sql(sql), self._failed)
@@ -160,14 +164,12 @@ class Database:
         frames = {run: getattr(of, name) for run, of in self._runs.items()}
         return with_run(_numbered(frames) if name == "commands" else frames)
 
-    def _fill_roles(self) -> None:
-        """Give commands the roles that the analysis finds, where their producer gave none."""
-        filled = {
-            name: with_roles(self._runs[name], found.kinds, found.kind_roles).commands
-            for name, found in self._analyses.items()
-        }
+    def _annotate(self) -> None:
+        """Give commands role, FLOPs and bytes as the analysis knows them, where their producer told
+        none."""
+        filled = {name: annotated_commands(run) for name, run in self._runs.items()}
         self._register("frame_commands", with_run(_numbered(filled)))
-        self._with_roles = True
+        self._annotated = True
 
     @cached_property
     def _analyses(self) -> dict[str, Analysis]:
@@ -180,10 +182,11 @@ def _numbered(frames: Mapping[str, pl.DataFrame]) -> dict[str, pl.DataFrame]:
     return {name: frame.select(row, pl.all()) for name, frame in frames.items()}
 
 
-def _asks_for_roles(sql: str) -> bool:
-    """Whether the answer may hold the roles of commands: they take an analysis to find."""
+def _asks_for_derived(sql: str) -> bool:
+    """Whether the answer may hold what takes an analysis to find of commands."""
     text = _COUNT.sub("", sql.lower())
-    return "commands" in text and ("role" in text or "*" in text or not _SELECTS.search(text))
+    named = any(word in text for word in ("role", "flops", "bytes_", "*"))
+    return "commands" in text and (named or not _SELECTS.search(text))
 
 
 def _place(excerpt: re.Match[str]) -> str:

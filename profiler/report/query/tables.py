@@ -12,7 +12,7 @@ from types import MappingProxyType
 import polars as pl
 
 from profiler.analysis.registry import tables
-from profiler.report.sentences.findings.frame import WORDED_FINDINGS
+from profiler.report.tables import worded_columns
 from profiler.table.columns import ARGS, TABLES, TEXT, Column
 
 __all__ = ["SqlTable", "tables_of_sql", "with_run"]
@@ -76,7 +76,7 @@ def tables_of_sql() -> Mapping[str, SqlTable]:
     found = [SqlTable(name, _ROWS[name], (*columns, _RUN)) for name, columns in of_run.items()]
     for table in tables():
         known = f"analysis.{table.name}" if table.name in TABLES else table.name
-        columns = WORDED_FINDINGS if table.name == "findings" else table.columns
+        columns = worded_columns(table)
         found.append(SqlTable(known, table.row, (*columns, _RUN), table.name))
     return MappingProxyType({table.name: table for table in found})
 

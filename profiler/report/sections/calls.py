@@ -9,7 +9,7 @@ import polars as pl
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.submodules.columns import CALLS
 from profiler.messages import said
-from profiler.report.model import Part, ReportInput, SectionKind
+from profiler.report.model import Opens, Part, ReportInput, SectionKind, Selected
 from profiler.report.patterns import by_pattern
 from profiler.report.views import renamed, table
 
@@ -24,8 +24,15 @@ _CALLS = (
     "step",
     "device",
     "start_ns",
-    "duration_ns",
+    "elapsed_ns",
+    "share",
     "busy_ns",
+    "idle_inside_ns",
+    "launch_bound_ns",
+    "hidden_ns",
+    "unrecorded_ns",
+    "lead_ns",
+    "duration_ns",
     "commands",
     "operators",
     "first",
@@ -35,9 +42,9 @@ _HOST_WORK = (
     renamed(OPERATORS, "layer", label="work"),
     "submodule",
     renamed(OPERATORS, "commands", label="times"),
-    "busy_sum_ns",
+    "total_ns",
     renamed(OPERATORS, "share", label="share of host work"),
-    "wall_union_ns",
+    "wall_ns",
     renamed(OPERATORS, "median_ns", label="median", importance=1),
 )
 
@@ -48,7 +55,9 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     calls = analysis.calls.with_columns(pl.col("start_ns") - of.begin_ns)
     several = len(analysis.pipelines) > 1
     shown = _CALLS if several else [c for c in _CALLS if c != "pipeline"]
-    yield Part(table=table("calls", "calls", shown, CALLS, calls, shown=15, search=True))
+    yield Part(
+        table=table("calls", "calls", shown, CALLS, calls, shown=15, search=True, opens=Opens.CALL)
+    )
     yield Part(
         said("Host work"),
         table=table(
@@ -59,7 +68,10 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             by_pattern(analysis.operators.filter(pl.col("host"))),
             shown=of.rows(10),
             search=True,
-            sort="busy_sum_ns",
+            sort="total_ns",
+            selected=Selected("operators", where={"host": True}),
+            opens=Opens.HOST_LAYERS,
+            folded=True,
         ),
     )
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from profiler.analysis.devices.columns import DEVICES
+from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.charts.devices import devices
 from profiler.report.model import Figure, Part, ReportInput, SectionKind
 from profiler.report.views import renamed, table
 
-__all__ = ["SECTION"]
+__all__ = ["SECTION", "devices_figure"]
 
 _DEVICES = (
     "device",
@@ -30,6 +33,11 @@ _DEVICES = (
 )
 
 
+def devices_figure(analysis: Analysis) -> Figure:
+    """How long commands of each category ran on each device."""
+    return Figure("devices", partial(devices, analysis.devices))
+
+
 def _parts(of: ReportInput) -> tuple[Part, ...]:
     analysis = of.analysis
     if analysis.devices.is_empty():
@@ -37,7 +45,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     return (
         Part(
             said("Time by category of work"),
-            figure=Figure("devices", lambda theme: devices(analysis, theme)),
+            figure=devices_figure(analysis),
             table=table("devices", "devices", _DEVICES, DEVICES, analysis.devices, shown=20),
         ),
     )

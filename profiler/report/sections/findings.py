@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import RULES
 from profiler.messages import said
 from profiler.report.model import Part, ReportInput, SectionKind
 from profiler.report.units import counted
 
-__all__ = ["SECTION"]
+__all__ = ["SECTION", "findings_part"]
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
     """All findings, or that no rule has evidence."""
-    found = of.analysis.findings
+    return (findings_part(of.analysis.findings),)
+
+
+def findings_part(found: tuple[Finding, ...]) -> Part:
+    """The findings, worst first, and how many there are."""
     lead = said("{findings}.", findings=counted(len(found), "finding"))
     if len(found) > 1:
         lead = said(
@@ -21,7 +26,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
         )
     elif not found:
         lead = said("None: {rules} found no evidence.", rules=counted(len(RULES), "rule"))
-    return (Part(lead=lead, findings=found, always=True),)
+    return Part(lead=lead, findings=found, always=True)
 
 
 SECTION = SectionKind(

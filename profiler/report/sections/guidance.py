@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from profiler.analysis.denoise.columns import GUIDANCE, INVARIANTS
+import polars as pl
+
+from profiler.analysis.denoise.columns import GUIDANCE, REDUNDANT_WORK
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said, sentence
 from profiler.report.model import Part, ReportInput, SectionKind
@@ -12,6 +14,7 @@ from profiler.report.views import table
 __all__ = ["SECTION"]
 
 _HELD = 100  # rows of a table
+_LAUNCH_BOUND = 0.05  # of the elapsed time: with less, half a batch is as much faster as computed
 _HALF_OF_BATCH = said(
     "estimated: what batched calls would save with half the batch, by their operators where these "
     "were traced, else half of them"
@@ -25,21 +28,21 @@ _GUIDANCE = (
     "submodule",
     "branch",
     "calls",
-    "wall_ns",
-    "calibrated_ns",
+    "elapsed_ns",
+    "corrected_ns",
     "busy_ns",
     "share",
     "estimated",
     "evidence",
 )
-_INVARIANTS = (
+_REDUNDANT_WORK = (
     "layer",
     "submodule",
     "rule",
     "same_over",
     "calls",
-    "needed",
-    "busy_ns",
+    "minimum_executions",
+    "total_ns",
     "saved_ns",
     "estimated",
     "evidence",
@@ -47,12 +50,12 @@ _INVARIANTS = (
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
-    guidance, again = of.analysis.guidance, of.analysis.invariants
+    guidance, again = of.analysis.guidance, of.analysis.redundant_work
     return (
         Part(
             said("What guidance costs"),
             table=table("guidance", "guidance", _GUIDANCE, GUIDANCE, guidance, shown=of.rows(10)),
-            notes=(sentence(_HALF_OF_BATCH),) * bool(guidance["estimated"].any()),
+            notes=_estimated(of.analysis),
         ),
         Part(
             said("Computed again, by what hoisting would save"),
@@ -60,8 +63,8 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             table=table(
                 "again",
                 "computed again",
-                _INVARIANTS,
-                INVARIANTS,
+                _REDUNDANT_WORK,
+                REDUNDANT_WORK,
                 again,
                 shown=of.rows(10),
                 held=_HELD,
@@ -71,9 +74,36 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     )
 
 
+def _estimated(analysis: Analysis) -> tuple[str, ...]:
+    """How half a batch was estimated, and of what the estimate knows nothing."""
+    rows = analysis.guidance.filter("estimated")
+    if rows.is_empty():
+        return ()
+    of_submodules = analysis.submodules.filter(
+        pl.col("submodule").is_in(rows["submodule"].implode())
+    )
+    late = of_submodules.filter(pl.col("launch_bound_ns") > _LAUNCH_BOUND * pl.col("elapsed_ns"))
+    return (
+        sentence(_HALF_OF_BATCH),
+        *(
+            sentence(
+                said(
+                    "{share} of {submodule} is launch-bound: half the batch takes as many "
+                    "launches, so it saves less than the estimate, or nothing",
+                    share=percent(bound / elapsed),
+                    submodule=submodule,
+                )
+            )
+            for submodule, bound, elapsed in late.select(
+                "submodule", "launch_bound_ns", "elapsed_ns"
+            ).iter_rows()
+        ),
+    )
+
+
 def _savings(analysis: Analysis) -> str:
     """What hoisting all that is computed again would save."""
-    again = analysis.invariants
+    again = analysis.redundant_work
     measured = int(again.filter(~again["estimated"])["saved_ns"].sum())
     ahead = int(again.filter("estimated")["saved_ns"].sum())
     busy = int(analysis.submodules["busy_ns"].sum())
@@ -94,5 +124,5 @@ SECTION = SectionKind(
     said("Guidance and redundancy"),
     _parts,
     contents=said("Guidance"),
-    tables=("guidance", "invariants"),
+    tables=("guidance", "redundant_work"),
 )

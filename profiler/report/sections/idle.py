@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
-from profiler.analysis.waiting.columns import BOUNDARIES, CRITICAL_PATH, IDLE, STRANDED
+from profiler.analysis.result import Analysis
+from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
 from profiler.messages import said, sentence
 from profiler.report.charts.critical_path import critical_path
 from profiler.report.charts.idle import idle
@@ -14,26 +16,31 @@ from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
 from profiler.report.model import Figure, Part, ReportInput, SectionKind
 from profiler.report.views import renamed, table
 
-__all__ = ["SECTION"]
+__all__ = ["SECTION", "idle_figure", "path_figure"]
 
 _PATH_ROWS = 30
-_STRANDED = 100
+_CPU_FALLBACK = 100
 _SUFFIX = "ExecutionProvider"
 _IDLE = (
     "device",
     "span_ns",
     "computing_ns",
-    "waiting_ns",
-    "data_ns",
+    "idle_ns",
+    "idle_share",
+    "launch_ns",
+    "sync_ns",
+    "queue_ns",
     "other_device_ns",
     "host_ns",
-    "queued_ns",
-    "between_ns",
-    "between_host_ns",
+    "host_work_ns",
+    "outside_ns",
+    "unused_ns",
+    "data_ns",
+    "unrecorded_ns",
     "long_gaps",
     "long_gap_ns",
     "transfer_ns",
-    "overlap",
+    "overlap_share",
 )
 _PATH = (
     "part",
@@ -43,7 +50,7 @@ _PATH = (
     "path_ns",
     renamed(CRITICAL_PATH, "share", meaning="path_ns / wall time of the pipeline calls"),
 )
-_BOUNDARIES = (
+_DEVICE_TRANSITIONS = (
     "submodule",
     "source",
     "target",
@@ -54,13 +61,13 @@ _BOUNDARIES = (
     "copy_ns",
     "gap_ns",
 )
-_STRANDED_NODES = (
+_FALLBACK_NODES = (
     "layer",
     "submodule",
     "op_type",
     "provider",
     "nodes",
-    "busy_ns",
+    "total_ns",
 )
 
 
@@ -69,15 +76,29 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     return (*_idle(of), *_path(of), *_providers(of))
 
 
+def idle_figure(analysis: Analysis) -> Figure:
+    """What each device did, and what it waited for otherwise."""
+    return Figure("idle", partial(idle, analysis.idle))
+
+
+def path_figure(analysis: Analysis) -> Figure:
+    """What the critical path consists of."""
+    names = [part.submodule for part in analysis.accounting.submodules]
+    return Figure("path", partial(critical_path, analysis.critical_path, names))
+
+
 def _idle(of: ReportInput) -> Iterator[Part]:
     analysis = of.analysis
-    title, why = said("What devices waited for, whole run"), why_no_waits(analysis)
+    title, why = (
+        said("What devices waited for, whole run"),
+        why_no_waits(analysis.idle, analysis.run),
+    )
     if why:
         yield Part(title, lead=sentence(why), always=True)
         return
     if analysis.idle.is_empty():
         return
-    figure = Figure("idle", lambda theme: idle(analysis, theme))
+    figure = idle_figure(analysis)
     made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle, shown=20)
     yield Part(title, figure=figure, table=made)
 
@@ -87,28 +108,29 @@ def _path(of: ReportInput) -> Iterator[Part]:
     if analysis.critical_path.is_empty():
         return
     rows = path_by_part(analysis.critical_path, _PATH_ROWS)
-    figure = Figure("path", lambda theme: critical_path(analysis, theme))
     made = table("path", "critical path", _PATH, CRITICAL_PATH, rows)
-    yield Part(path_sentence(analysis), figure=figure, table=made)
+    yield Part(path_sentence(analysis.critical_path), figure=path_figure(analysis), table=made)
 
 
 def _providers(of: ReportInput) -> Iterator[Part]:
     short = pl.col("source", "target").str.strip_suffix(_SUFFIX)
-    edges = of.analysis.boundaries.with_columns(short)
+    edges = of.analysis.device_transitions.with_columns(short)
     yield Part(
         said("Switches between providers"),
-        table=table("boundaries", "switches", _BOUNDARIES, BOUNDARIES, edges),
+        table=table(
+            "device_transitions", "switches", _DEVICE_TRANSITIONS, DEVICE_TRANSITIONS, edges
+        ),
     )
     yield Part(
-        said("Stranded on the host between copies, by busy time"),
+        said("CPU fallback between copies, by total time"),
         table=table(
-            "stranded",
-            "stranded nodes",
-            _STRANDED_NODES,
-            STRANDED,
-            of.analysis.stranded,
+            "cpu_fallback",
+            "CPU fallback nodes",
+            _FALLBACK_NODES,
+            CPU_FALLBACK,
+            of.analysis.cpu_fallback,
             shown=of.rows(10),
-            held=_STRANDED,
+            held=_CPU_FALLBACK,
         ),
     )
 
@@ -119,5 +141,5 @@ SECTION = SectionKind(
     said("Idle time and critical path"),
     _parts,
     contents=said("Idle"),
-    tables=("idle", "critical_path", "boundaries", "stranded"),
+    tables=("idle", "critical_path", "device_transitions", "cpu_fallback"),
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import polars as pl
 
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES
@@ -11,7 +13,7 @@ from profiler.report.charts.memory import memory
 from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
 from profiler.report.views import table
 
-__all__ = ["SECTION"]
+__all__ = ["SECTION", "memory_figure"]
 
 _UNCOUNTED_WEIGHTS = said("needed: the peak, and weights, which the counters leave out")
 _DEVICES = (
@@ -52,7 +54,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     return (
         Part(
             said("Peak and head-room, whole run"),
-            figure=Figure("memory", lambda theme: memory(analysis, theme), _course(analysis)),
+            figure=memory_figure(analysis),
             table=table("memory_devices", "memory", _DEVICES, MEMORY_DEVICES, relative, shown=20),
             notes=() if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS),),
         ),
@@ -61,6 +63,12 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             table=table("memory", "holders", _HOLDERS, MEMORY, holders, shown=20),
         ),
     )
+
+
+def memory_figure(analysis: Analysis) -> Figure:
+    """What the counters of each device held over the run."""
+    frames = (analysis.memory_timeline, analysis.memory_devices, analysis.calls)
+    return Figure("memory", partial(memory, *frames), _course(analysis))
 
 
 def _course(analysis: Analysis) -> tuple[Bars, ...]:

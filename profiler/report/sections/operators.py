@@ -6,17 +6,21 @@ from collections.abc import Iterator
 
 import polars as pl
 
-from profiler.analysis.operators.columns import GEOMETRY, OPERATORS
+from profiler.analysis.operators.columns import OPERATORS, PARTITIONING
+from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
 from profiler.report.charts.operators import operators as chart
+from profiler.report.charts.style import Chart
 from profiler.report.excerpts import split_operators
-from profiler.report.model import Figure, Part, ReportInput, TableView
+from profiler.report.model import TOP, Figure, Opens, Part, ReportInput, Selected, TableView
+from profiler.report.palette import Theme
 from profiler.report.patterns import by_pattern
 from profiler.report.units import count, counted
 from profiler.report.views import renamed, table
 from profiler.table.columns import Column
+from profiler.table.combining import Distinct
 
-__all__ = ["LAYERS", "operator_parts"]
+__all__ = ["LAYERS", "operator_parts", "operators_figure"]
 
 _SPLIT = 50  # operators that a page holds
 LAYERS = Column(
@@ -26,6 +30,7 @@ LAYERS = Column(
     "layers of repeated blocks that this row stands for",
     label="layers",
     kind="count",
+    combine=Distinct("layer"),
 )
 _OPERATORS = (
     "layer",
@@ -34,13 +39,13 @@ _OPERATORS = (
     LAYERS,
     renamed(OPERATORS, "commands", importance=3),
     "calls",
-    "busy_sum_ns",
+    "total_ns",
     "share",
-    renamed(OPERATORS, "wall_union_ns", importance=2),
-    renamed(OPERATORS, "parallel_efficiency", importance=4),
+    renamed(OPERATORS, "wall_ns", importance=2),
+    renamed(OPERATORS, "parallel_utilization", importance=4),
     renamed(OPERATORS, "imbalance", label="imbal."),
     "devices",
-    "calibrated_ns",
+    "corrected_ns",
     "median_ns",
     "tracks",
 )
@@ -52,13 +57,24 @@ _SPLIT_PARTS = (
     "calls",
     "commands",
     "tracks",
-    "wall_union_ns",
-    "busy_sum_ns",
+    "wall_ns",
+    "total_ns",
     "gap_ns",
-    "parallel_efficiency",
-    renamed(GEOMETRY, "imbalance", label="imbal."),
+    "parallelism",
+    "parallel_utilization",
+    renamed(PARTITIONING, "imbalance", label="imbal."),
     "device_imbalance",
 )
+
+
+def operators_figure(analysis: Analysis, top: int = TOP, *, patterns: bool = True) -> Figure:
+    """The `top` operators by time; with `patterns`, equal layers of repeated blocks are one."""
+    names = [part.submodule for part in analysis.accounting.submodules]
+
+    def draw(theme: Theme) -> Chart:
+        return chart(analysis.operators, names, top, theme, patterns=patterns)
+
+    return Figure("operators", draw)
 
 
 def operator_parts(of: ReportInput) -> Iterator[Part]:
@@ -71,13 +87,13 @@ def operator_parts(of: ReportInput) -> Iterator[Part]:
         "{operators}, by the sum of their commands' time on devices.",
         operators=counted(len(operators), "operator"),
     )
-    if (operators["calibrated_ns"] != operators["busy_sum_ns"]).any():
-        calibrated = said("Calibrated: scaled to calls that ran without tracing operators.")
-        lead = joined(" ", [lead, calibrated])
+    if (operators["corrected_ns"] != operators["total_ns"]).any():
+        corrected = said("Corrected: scaled to calls that ran without tracing operators.")
+        lead = joined(" ", [lead, corrected])
     yield Part(
         said("Operators"),
         lead=lead,
-        figure=Figure("operators", lambda theme: chart(analysis, theme=theme)),
+        figure=operators_figure(analysis),
         table=_operators(operators, of.top),
         anchor="operators",
     )
@@ -98,27 +114,30 @@ def _operators(operators: pl.DataFrame, top: int) -> TableView | None:
         folded,
         shown=top,
         search=True,
-        sort="busy_sum_ns",
+        sort="total_ns",
         label=said("operation, blocks folded"),
         variants=(every,) if together else (),
+        selected=Selected("operators", where={"host": False}),
+        opens=Opens.LAYERS,
+        folded=together,
     )
 
 
 def _split(of: ReportInput) -> Part:
-    rows, number = split_operators(of.analysis.geometry, _SPLIT)
+    rows, number = split_operators(of.analysis.partitioning, _SPLIT)
     left = said(
-        "The {shown} of {total} split operators with most busy time.",
+        "The {shown} of {total} split operators with the most total time.",
         shown=count(_SPLIT),
         total=count(number),
     )
     return Part(
-        said("Split operators, by busy time"),
+        said("Split operators, by total time"),
         said("Operators that ran on several tracks or devices, or moved data beside computing."),
         table=table(
             "split",
             "split operators",
             _SPLIT_PARTS,
-            GEOMETRY,
+            PARTITIONING,
             rows,
             shown=of.rows(10),
             search=True,

@@ -8,8 +8,8 @@ from typing import Any
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
 from profiler.report.facts import attributed_to, grouped, grouped_by_name
-from profiler.report.headline import asynchronous
 from profiler.report.model import Part, ReportInput, SectionKind
+from profiler.report.sections.headline import asynchronous
 from profiler.report.tracing_cost import how_known, method, share_of
 from profiler.report.units import count, duration, percent
 from profiler.trace.manifest_fields import Attribution, Overhead, stated
@@ -41,11 +41,11 @@ def _sentences(analysis: Analysis) -> Iterator[str]:
     yield said("Cost of tracing: {cost}.", cost=_cost(run.overhead))
     if run.attribution:
         yield _attribution(run.attribution)
-    for name, total_ns, busy_ns in asynchronous(analysis):
+    for name, duration_ns, busy_ns in asynchronous(analysis):
         yield said(
             "{name} returns before its device is done: {calls} in calls, {device} of device time.",
             name=name,
-            calls=duration(total_ns),
+            calls=duration(duration_ns),
             device=duration(busy_ns),
         )
 

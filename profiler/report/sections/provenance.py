@@ -6,10 +6,9 @@ from collections.abc import Iterator
 
 from profiler.analysis.result import RunSummary
 from profiler.messages import said
-from profiler.report.facts import grouped, grouped_by_name, missing_lines
+from profiler.report.facts import grouped, grouped_by_name, missing_rows
 from profiler.report.model import Group, Part, ReportInput, SectionKind
 from profiler.report.provenance import TraceFile, trace_files
-from profiler.report.sentences.worded import label
 from profiler.report.units import count, counted, size
 from profiler.trace.manifest_fields import stated
 
@@ -30,10 +29,9 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     yield grouped(said("Hardware"), stated(run.hardware))
     yield grouped(said("Versions"), run.versions)
     yield Group(said("Files"), tuple(map(_file, trace_files(of.source) if of.source else ())))
-    losses = of.analysis.losses
+    drops = of.analysis.drops
     nothing = ((said("nothing"), said("all that was executed is in this report")),)
-    lost = zip((label(loss.kind) for loss in losses), missing_lines(losses), strict=True)
-    yield Group(said("Lost"), tuple(lost) or nothing)
+    yield Group(said("Dropped"), tuple(missing_rows(drops)) or nothing)
 
 
 def _run(run: RunSummary) -> Group:
@@ -72,8 +70,8 @@ def _file(file: TraceFile) -> tuple[str, str]:
 SECTION = SectionKind(
     "provenance",
     130,
-    said("Provenance and losses"),
+    said("Provenance and drops"),
     _parts,
     contents=said("Provenance"),
-    tables=("losses",),
+    tables=("drops",),
 )

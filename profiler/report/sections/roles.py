@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
+from profiler.analysis.result import Analysis
 from profiler.analysis.roles.columns import BLOCKS, ROLES
+from profiler.analysis.roles.times import block_roles
 from profiler.messages import said, sentence
 from profiler.report.charts.blocks import blocks as block_chart
 from profiler.report.charts.blocks import submodule_of_blocks
 from profiler.report.charts.roles import roles as role_chart
-from profiler.report.model import Figure, Part, ReportInput
+from profiler.report.model import Figure, Part, ReportInput, Selected
 from profiler.report.views import table
 
-__all__ = ["role_parts"]
+__all__ = ["blocks_figure", "role_parts", "roles_figure"]
 
 _HELD = 200  # blocks
 _WITHOUT_CLASSES = said(
@@ -24,11 +27,11 @@ _ROLES = (
     "submodule",
     "role",
     "commands",
-    "busy_ns",
+    "total_ns",
     "share",
-    "calibrated_ns",
-    "image_ns",
-    "context_ns",
+    "corrected_ns",
+    "image_stream_ns",
+    "text_stream_ns",
     "norm_kinds",
     "decided_by",
 )
@@ -36,39 +39,61 @@ _OF_BLOCKS = (
     "block",
     "submodule",
     "commands",
-    "busy_ns",
+    "total_ns",
     "norm_ns",
     "norm_share",
     "modulation_ns",
     "modulation_share",
-    "image_ns",
-    "context_ns",
+    "image_stream_ns",
+    "text_stream_ns",
 )
+
+
+def roles_figure(analysis: Analysis) -> Figure:
+    """The share of each role in the device time of each submodule."""
+    return Figure("roles", partial(role_chart, analysis.roles))
+
+
+def blocks_figure(analysis: Analysis, submodule: str) -> Figure:
+    """What the device time of each block of that submodule is for."""
+    found = block_roles(analysis.kinds, analysis.kind_roles)
+    rows = found.filter(pl.col("submodule") == submodule)
+    return Figure("blocks", partial(block_chart, rows))
 
 
 def role_parts(of: ReportInput) -> Iterator[Part]:
     """Roles of each submodule, image against context stream, and the blocks."""
     analysis = of.analysis
-    roles = analysis.roles.drop_nulls("submodule").filter(pl.col("busy_ns") > 0)
+    roles = analysis.roles.drop_nulls("submodule").filter(pl.col("total_ns") > 0)
     if roles.is_empty():
         return
     known = any("class" in by for by in roles["decided_by"])
-    of_submodule = pl.col("busy_ns").sum().over("submodule")
-    blocks = analysis.blocks.filter(pl.col("busy_ns") > 0).sort(
+    of_submodule = pl.col("total_ns").sum().over("submodule")
+    blocks = analysis.blocks.filter(pl.col("total_ns") > 0).sort(
         of_submodule, descending=True, maintain_order=True
     )
     yield Part(
         said("What the device time is for"),
-        figure=Figure("roles", lambda theme: role_chart(analysis, theme)),
-        table=table("roles", "roles", _ROLES, ROLES, roles, shown=15, search=True, sort="busy_ns"),
+        figure=roles_figure(analysis),
+        table=table(
+            "roles",
+            "roles",
+            _ROLES,
+            ROLES,
+            roles,
+            shown=15,
+            search=True,
+            sort="total_ns",
+            selected=Selected("roles", known=("submodule",), positive="total_ns"),
+        ),
         notes=() if known else (sentence(_WITHOUT_CLASSES),),
         anchor="roles",
     )
-    largest = submodule_of_blocks(analysis)
+    largest = submodule_of_blocks(analysis.blocks)
     if largest:
         yield Part(
             said("Roles by block of {submodule}", submodule=largest),
-            figure=Figure("blocks", lambda theme: block_chart(analysis, theme)),
+            figure=blocks_figure(analysis, largest),
         )
     yield Part(
         said("Norms and modulation in blocks"),
@@ -81,6 +106,7 @@ def role_parts(of: ReportInput) -> Iterator[Part]:
             shown=of.rows(10),
             held=_HELD,
             search=True,
+            selected=Selected("blocks", positive="total_ns"),
         ),
         folded=True,
     )

@@ -1,30 +1,33 @@
-"""Operators, what they are for, how they stand against the roof of their device, and fusions."""
+"""Operators, what they are for, how they stand against the roofline of their device, and
+fusions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
+from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
 from profiler.messages import said, sentence
 from profiler.report.charts.roofline import roofline
-from profiler.report.excerpts import roof_sentence, with_rates
+from profiler.report.excerpts import roofline_sentence, with_rates
 from profiler.report.model import Figure, Part, ReportInput, SectionKind
 from profiler.report.sections.operators import operator_parts
 from profiler.report.sections.roles import role_parts
 from profiler.report.views import table
 from profiler.table.columns import Column
 
-__all__ = ["SECTION"]
+__all__ = ["SECTION", "roofline_figure"]
 
 _HELD = 100  # rows of a table
 _RATES = (
     "device",
-    "busy_ns",
-    "attainable_ns",
-    "of_roof",
-    "verdict",
+    "total_ns",
+    "roofline_ns",
+    "of_roofline",
+    "bound",
     Column(
         "rate",
         pl.Float64(),
@@ -61,7 +64,7 @@ _FUSIONS = (
     "submodule",
     "device",
     "chains",
-    "busy_ns",
+    "total_ns",
     "saved_bytes",
     "saved_ns",
     "layer",
@@ -69,12 +72,12 @@ _FUSIONS = (
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
-    """Operators, roles, and verdicts where any FLOP or byte of the run is known."""
+    """Operators, roles, and bounds where any FLOP or byte of the run is known."""
     yield from operator_parts(of)
     yield from role_parts(of)
     rows = of.analysis.roofline
     if (rows["flops"].is_not_null() | rows["bytes"].is_not_null()).any():
-        yield from _verdicts(of)
+        yield from _bounds(of)
     yield Part(
         said("What fusing would save at most, by bytes"),
         table=table(
@@ -91,16 +94,17 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     )
 
 
-def _verdicts(of: ReportInput) -> Iterator[Part]:
+def _bounds(of: ReportInput) -> Iterator[Part]:
     analysis = of.analysis
     roles, operators = with_rates(analysis.roofline_roles), with_rates(analysis.roofline)
+    known = roofline_sentence(operators, roles, analysis.device_profiles)
     yield Part(
-        said("Roles against the roof, by busy time"),
-        lead=sentence(roof_sentence(analysis).changed(_without_ticks)),
-        figure=Figure("roofline", lambda theme: roofline(analysis, theme)),
+        said("Roles against the roofline, by total time"),
+        lead=sentence(known.changed(_without_ticks)),
+        figure=roofline_figure(analysis),
         table=table(
             "roofline_roles",
-            "roles against the roof",
+            "roles against the roofline",
             _ROLES,
             ROOFLINE_ROLES,
             roles,
@@ -109,10 +113,10 @@ def _verdicts(of: ReportInput) -> Iterator[Part]:
         ),
     )
     yield Part(
-        said("Operators against the roof, by busy time"),
+        said("Operators against the roofline, by total time"),
         table=table(
             "roofline",
-            "operators against the roof",
+            "operators against the roofline",
             _OPERATORS,
             ROOFLINE,
             operators,
@@ -122,6 +126,13 @@ def _verdicts(of: ReportInput) -> Iterator[Part]:
         ),
         folded=True,
     )
+
+
+def roofline_figure(analysis: Analysis) -> Figure:
+    """Roles by FLOPs a byte and rate, below the roofs of their devices."""
+    used = analysis.roofline["device"].unique().drop_nulls().sort().to_list()
+    draw = partial(roofline, analysis.roofline_roles, analysis.device_profiles, used)
+    return Figure("roofline", draw)
 
 
 def _without_ticks(text: str) -> str:
@@ -134,5 +145,13 @@ SECTION = SectionKind(
     said("Operators, roles and roofline"),
     _parts,
     contents=said("Operators"),
-    tables=("operators", "geometry", "roles", "blocks", "roofline", "roofline_roles", "fusions"),
+    tables=(
+        "operators",
+        "partitioning",
+        "roles",
+        "blocks",
+        "roofline",
+        "roofline_roles",
+        "fusions",
+    ),
 )

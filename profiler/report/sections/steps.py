@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 
 import polars as pl
 
@@ -10,16 +12,18 @@ from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_OUTLIERS
 from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.charts.step_bars import step_bars
-from profiler.report.charts.step_matrix import matrix_chart, matrix_of
+from profiler.report.charts.step_matrix import Matrix, matrix_chart, matrix_of
 from profiler.report.charts.steps import steps
-from profiler.report.excerpts import changing_parts, explained_outliers, outlier_count
+from profiler.report.excerpts import changing_parts, explained_outliers
 from profiler.report.model import Figure, Part, ReportInput
 from profiler.report.sentences.worded import label, worded
 from profiler.report.units import count, counted, duration
 from profiler.report.views import table
 from profiler.table.columns import Column
 
-__all__ = ["step_parts"]
+__all__ = ["outlier_count", "selected_steps", "step_matrix", "step_parts", "steps_figure"]
+
+_WORTH = 0.05  # of a step
 
 _HELD = 100  # rows of a table
 _PART = Column(
@@ -68,7 +72,7 @@ _OUTLIERS = (
     "pipeline",
     "step",
     "submodule",
-    "busy_ns",
+    "total_ns",
     "excess_ns",
     "cause",
     "cause_ns",
@@ -95,6 +99,16 @@ def step_parts(of: ReportInput) -> Iterator[Part]:
         yield _outliers(of)
 
 
+def outlier_count(analysis: Analysis) -> int:
+    """How many outliers there are; `step_outliers` holds those that cost most."""
+    return max(int(analysis.step_operators["outliers"].sum()), len(analysis.step_outliers))
+
+
+def selected_steps(analysis: Analysis) -> list[int]:
+    """The steps that the selection left, in order."""
+    return [step for step in analysis.calls["step"].unique().sort().to_list() if step >= 0]
+
+
 def _durations(analysis: Analysis) -> Part:
     summary = analysis.step_summary
     found = said("No outliers")
@@ -110,16 +124,53 @@ def _durations(analysis: Analysis) -> Part:
         outliers=found,
     )
     rule = said(
-        "Measured by {measured_by}. An outlier is {rule}.",
+        "A step lasts from its calls' first tile to the last; {measured_by} tell which there are. "
+        "The median is of steady steps, in which no submodule is called for the first time. An "
+        "outlier is {rule}.",
         measured_by=label(summary.measured_by),
         rule=worded(summary.rule),
     )
-    figure = Figure("steps", lambda theme: steps(analysis, theme), step_bars(analysis))
-    return Part(said("Steps"), lead=lead, figure=figure, notes=(rule,), anchor="steps")
+    bars = step_bars(analysis.steps, analysis.calls)
+    figure = replace(steps_figure(analysis), bars=bars)
+    return Part(
+        said("Steps"),
+        lead=lead,
+        figure=figure,
+        notes=(*_launch_bound(analysis), rule),
+        anchor="steps",
+    )
+
+
+def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
+    """How much of each step the device waited for launches; nothing where that is little."""
+    calls = analysis.calls.filter(pl.col("step") >= 0)
+    sums = calls.group_by("pipeline", "step").agg(pl.col("launch_bound_ns").sum())
+    low, high = (sums["launch_bound_ns"].quantile(at, "lower") or 0 for at in (0.0, 1.0))
+    if high < _WORTH * analysis.step_summary.median_ns:
+        return ()
+    return (
+        said(
+            "{low} to {high} of each step are launch-bound: "
+            "the device waits for the host to launch.",
+            low=duration(int(low)),
+            high=duration(int(high)),
+        ),
+    )
+
+
+def steps_figure(analysis: Analysis) -> Figure:
+    """How long each step took."""
+    return Figure("steps", partial(steps, analysis.steps, analysis.step_summary))
+
+
+def step_matrix(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
+    """The time of parts in each step; None where fewer than two steps have operators. With
+    `patterns`, equal layers of repeated blocks are one part."""
+    return matrix_of(analysis.steps, analysis.step_times, patterns=patterns)
 
 
 def _matrix(analysis: Analysis) -> Iterator[Part]:
-    matrix = matrix_of(analysis)
+    matrix = step_matrix(analysis)
     title = said("Operators by step")
     if matrix is not None:
         figure = Figure("matrix", lambda theme: matrix_chart(matrix, theme))

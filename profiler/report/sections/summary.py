@@ -10,8 +10,8 @@ from profiler.analysis.result import Analysis, RunSummary
 from profiler.messages import joined, said, sentence
 from profiler.report.diff_text import headline as difference
 from profiler.report.facts import key_facts, missing_lines
-from profiler.report.headline import at_once, headline
 from profiler.report.model import ReportInput, SectionKind, Summary
+from profiler.report.sections.headline import at_once, headline
 from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import Device
@@ -30,7 +30,7 @@ def summary_of(of: ReportInput) -> Summary:
         facts=key_facts(analysis, of.span_ns),
         accounting=joined(" ", _accounting(analysis.accounting)),
         selection=_selection(analysis.run),
-        missing=tuple(missing_lines(analysis.losses)),
+        missing=tuple(missing_lines(analysis.drops)),
         against=_against(of.against),
     )
 
@@ -118,9 +118,8 @@ def _identity(account: Accounting) -> Iterator[str]:
     causes = [
         said(template, time=duration(ns))
         for template, ns in (
-            (said("{time} between stages"), account.gap_ns),
-            (said("{time} outside its stage"), account.outside_ns),
-            (said("{time} in several stages"), account.overlap_ns),
+            (said("{time} in no stage"), account.residual_ns),
+            (said("{time} outside of the pipeline call"), account.outside_ns),
         )
         if ns
     ]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 import polars as pl
 
@@ -15,48 +16,54 @@ from profiler.report.model import Figure, Part, ReportInput, SectionKind, TableV
 from profiler.report.sections.steps import step_parts
 from profiler.report.views import table
 
-__all__ = ["SECTION"]
+__all__ = ["SECTION", "stages_figure", "submodule_names", "submodules_part"]
 
 _STAGES = (
     "stage",
-    "duration_ns",
+    "elapsed_ns",
     "share",
     "calls",
     "calls_ns",
     "host_ns",
     "idle_ns",
+    "duration_ns",
 )
 _PIPELINES = (
     "pipeline",
     "name",
     "start_ns",
-    "duration_ns",
+    "elapsed_ns",
     "overlapping",
     "steps",
     "calls",
     "calls_ns",
     "host_ns",
     "idle_ns",
+    "unrecorded_ns",
+    "duration_ns",
     "residual_share",
 )
 _CALL_TIMES = (
     "calls",
-    "total_ns",
+    "elapsed_ns",
     "share",
     "first_ns",
     "min_ns",
     "median_ns",
     "max_ns",
     "busy_ns",
+    "duration_ns",
 )
+_ON_DEVICE = ("idle_inside_ns", "launch_bound_ns", "hidden_ns", "unrecorded_ns", "lead_ns")
 _SUBMODULES = (
     "submodule",
     "stage",
     "device",
     *_CALL_TIMES,
+    *_ON_DEVICE,
     "commands",
     "operators",
-    "calibration",
+    "overhead_ratio",
 )
 _BRANCHES = (
     "submodule",
@@ -69,13 +76,10 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     """Stages and their sum, pipeline calls where there are several, submodules, steps."""
     analysis = of.analysis
     branches = analysis.branches.filter(pl.len().over("submodule") > 1)
-    submodules = table(
-        "submodules", "submodules", _SUBMODULES, SUBMODULES, analysis.submodules, shown=20
-    )
     return (
         *_stages(analysis),
         *_pipelines(of),
-        Part(said("Submodules"), table=submodules),
+        submodules_part(analysis),
         Part(
             said("Submodules by branch"),
             table=table("branches", "branches", _BRANCHES, BRANCHES, branches, shown=20),
@@ -85,11 +89,30 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     )
 
 
+def submodule_names(analysis: Analysis) -> list[str]:
+    """The submodules of the table, in order of first calls."""
+    return analysis.submodules["submodule"].to_list()
+
+
+def submodules_part(analysis: Analysis) -> Part:
+    """The submodules, in order of first calls."""
+    submodules = table(
+        "submodules", "submodules", _SUBMODULES, SUBMODULES, analysis.submodules, shown=20
+    )
+    return Part(said("Submodules"), table=submodules)
+
+
+def stages_figure(analysis: Analysis) -> Figure:
+    """Calls, host work and idle time of each stage."""
+    draw = partial(stages, analysis.stages, analysis.calls, analysis.accounting)
+    return Figure("stages", draw)
+
+
 def _stages(analysis: Analysis) -> Iterator[Part]:
     if len(analysis.stages):
         yield Part(
             said("Stages: calls, host work, idle; whole run"),
-            figure=Figure("stages", lambda theme: stages(analysis, theme)),
+            figure=stages_figure(analysis),
             table=_stage_table(analysis),
         )
 
@@ -103,7 +126,7 @@ def _stage_table(analysis: Analysis) -> TableView | None:
         totals = pl.DataFrame(
             {
                 "stage": [said("residual"), said("end to end")],
-                "duration_ns": [account.residual_ns, account.end_to_end_ns],
+                "elapsed_ns": [account.residual_ns, account.end_to_end_ns],
                 "share": [account.residual_share, 1.0],
                 **sums,
             },
@@ -112,7 +135,7 @@ def _stage_table(analysis: Analysis) -> TableView | None:
     return table("stages", "stages", _STAGES, STAGES, found, shown=20, totals=totals)
 
 
-_SUMMED = ("calls_ns", "host_ns", "idle_ns")
+_SUMMED = ("calls_ns", "host_ns", "idle_ns", "duration_ns")
 
 
 def _pipelines(of: ReportInput) -> Iterator[Part]:

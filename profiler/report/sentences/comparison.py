@@ -13,6 +13,7 @@ SENTENCES: Sentences = {
         Verdict.SLOWER: said("slower"),
         Verdict.FASTER: said("faster"),
         Verdict.WITHIN_NOISE: said("within noise"),
+        Verdict.UNCLEAR: said("unclear"),
         Verdict.MEASURED_ONCE: said("measured once"),
         Verdict.ONLY_IN_BASE: said("only in base"),
         Verdict.ONLY_IN_NEW: said("only in new"),
@@ -45,7 +46,7 @@ SENTENCES: Sentences = {
         ComparisonNote.FEW_RUNS: said(
             "{runs} runs hardly tell noise from difference: record {fewest} or more a side"
         ),
-        ComparisonNote.CALIBRATED: said("calibrated to untraced calls: {submodules}"),
+        ComparisonNote.CORRECTED: said("corrected to untraced calls: {submodules}"),
         ComparisonNote.COST_WITHIN_NOISE: said(
             "as traced, for what tracing costs is within noise in some of the runs: {submodules}"
         ),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from profiler.analysis.denoise.codes import (
     GuidanceEvidence,
     GuidanceKind,
-    InvariantEvidence,
-    InvariantKind,
     OutlierCause,
     Over,
     PartLevel,
+    RedundancyEvidence,
+    RedundancyKind,
 )
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
@@ -50,13 +50,13 @@ SENTENCES: Sentences = {
             "half of batched calls, none of which was traced with operators"
         ),
     },
-    InvariantKind: {
-        InvariantKind.CONDITIONING: said("conditioning"),
-        InvariantKind.POSITION: said("position"),
-        InvariantKind.CROSS_ATTENTION: said("cross-attention"),
-        InvariantKind.SHAPE_ARITHMETIC: said("shape arithmetic"),
-        InvariantKind.TIMESTEP: said("timestep"),
-        InvariantKind.MODULATION: said("modulation"),
+    RedundancyKind: {
+        RedundancyKind.CONDITIONING: said("conditioning"),
+        RedundancyKind.POSITION: said("position"),
+        RedundancyKind.CROSS_ATTENTION: said("cross-attention"),
+        RedundancyKind.SHAPE_ARITHMETIC: said("shape arithmetic"),
+        RedundancyKind.TIMESTEP: said("timestep"),
+        RedundancyKind.MODULATION: said("modulation"),
     },
     Over: {
         Over.STEPS: said("steps"),
@@ -65,17 +65,17 @@ SENTENCES: Sentences = {
         Over.AHEAD: said("known ahead"),
         Over.AHEAD_AND_BRANCHES: said("known ahead, branches"),
     },
-    InvariantEvidence: {
-        InvariantEvidence.PATH: said("path {name}"),
-        InvariantEvidence.CLASS: said("class {name}"),
-        InvariantEvidence.TOKENS: said("{tokens} tokens where to_q has {others}"),
-        InvariantEvidence.ROLE_ROPE: said("role rope"),
-        InvariantEvidence.NO_BLOCK: said("in no block"),
-        InvariantEvidence.ROLE_MODULATION: said("role modulation"),
-        InvariantEvidence.ONE_VECTOR: said("one vector a sample"),
-        InvariantEvidence.INTEGERS: said("integers"),
-        InvariantEvidence.NO_DATA: said("no data"),
-        InvariantEvidence.EQUAL_SHAPES: said("equal shapes"),
-        InvariantEvidence.NO_SHAPES: said("no shapes"),
+    RedundancyEvidence: {
+        RedundancyEvidence.PATH: said("path {name}"),
+        RedundancyEvidence.CLASS: said("class {name}"),
+        RedundancyEvidence.TOKENS: said("{tokens} tokens where to_q has {others}"),
+        RedundancyEvidence.ROLE_ROPE: said("role rope"),
+        RedundancyEvidence.NO_BLOCK: said("in no block"),
+        RedundancyEvidence.ROLE_MODULATION: said("role modulation"),
+        RedundancyEvidence.ONE_VECTOR: said("one vector a sample"),
+        RedundancyEvidence.INTEGERS: said("integers"),
+        RedundancyEvidence.NO_DATA: said("no data"),
+        RedundancyEvidence.EQUAL_SHAPES: said("equal shapes"),
+        RedundancyEvidence.NO_SHAPES: said("no shapes"),
     },
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from profiler.drop_reasons import DropReason
 from profiler.events import DropKind
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
@@ -16,10 +17,170 @@ SENTENCES: Sentences = {
         DropKind.UNCLOSED_SLICE: said("unclosed slice"),
         DropKind.MISSING_FILE: said("missing file"),
         DropKind.CHANGED_FILE: said("changed file"),
+        DropKind.DAMAGED_COPY: said("damaged copy"),
         DropKind.ABORTED_RUN: said("aborted run"),
         DropKind.UNLABELLED_CALL: said("unlabelled call"),
         DropKind.DOUBTFUL_LABEL: said("doubtful label"),
         DropKind.AGGREGATE_MISMATCH: said("aggregate mismatch"),
         DropKind.UNALIGNED_CLOCK: said("unaligned clock"),
-    }
+    },
+    DropReason: {
+        DropReason.ERROR: said("{error}"),
+        DropReason.CUT_OR_DAMAGED: said("cut or damaged at byte {at} of {size}"),
+        DropReason.CUT_SHORT: said("ends at byte {at} of {size}: copy it again"),
+        DropReason.LARGER_THAN_RECORDED: said(
+            "has {size} bytes where the manifest knows {recorded}: not as it was recorded"
+        ),
+        DropReason.COPY_DIFFERS: said(
+            "has {size} of {recorded} bytes; calls were read from their own files: `profile-sd3 "
+            "merge` makes it anew"
+        ),
+        DropReason.GZIP_CUT: said(
+            "the .gz file ends early ({error}): {unpacked} bytes were unpacked"
+        ),
+        DropReason.NOT_THERE: said(
+            "{file} is named in the manifest but is not there: copy it back or run again"
+        ),
+        DropReason.CALLS_NOT_THERE: said("no readable file of call {calls}"),
+        DropReason.CALLS_TWICE: said(
+            "calls that stand more than once in the file: give the files of one run"
+        ),
+        DropReason.OMITTED: said("left out to keep the sample small: {what}"),
+        DropReason.CLOCK_UNRELATED_IN_FILE: said(
+            "on a clock that no snapshot relates to the trace's"
+        ),
+        DropReason.NO_TIME: said("without time, or before the epoch"),
+        DropReason.NO_SEQUENCE: said("of no packet sequence"),
+        DropReason.STATE_MISSING: said("need interned data or times that are not in the file"),
+        DropReason.NO_TRACK: said("on tracks that cannot be found"),
+        DropReason.NO_COUNTER: said("counter samples without value or counter"),
+        DropReason.UNKNOWN_TYPE: said("of no known type, or without their thread"),
+        DropReason.NOT_NESTED: said("overlap another one of their track without nesting"),
+        DropReason.TOO_DEEP: said("nested more than 512 deep"),
+        DropReason.DAMAGED: said("damaged"),
+        DropReason.BAD_ARGUMENTS: said("arguments that cannot be resolved"),
+        DropReason.BAD_DESCRIPTORS: said(
+            "track descriptors that are damaged or contradict earlier ones"
+        ),
+        DropReason.BAD_SNAPSHOTS: said("clock snapshots that contradict earlier ones"),
+        DropReason.BAD_COMPRESSED: said("packed packets that are damaged"),
+        DropReason.NO_BEGIN: said("end what did not begin in the file"),
+        DropReason.NO_END: said("begun, never ended"),
+        DropReason.NOT_ENDED: said("the run did not end: it was killed, or its machine went down"),
+        DropReason.ENDED_WITH: said("the run ended with {failure}"),
+        DropReason.HOST_NOT_WRITTEN: said(
+            "the run ended before it was written: accounting is not possible"
+        ),
+        DropReason.KILLED_BEFORE_READ: said(
+            "the run was killed before what was traced of them was read"
+        ),
+        DropReason.CALL_NOT_RETURNED: said("the call did not return, so it has no file"),
+        DropReason.STEP_NOT_RETURNED: said(
+            "the call of step {step} did not return, so it has no file"
+        ),
+        DropReason.NOT_RECORDED: said(
+            "no operators: what was recorded of the calls was interrupted or is not there"
+        ),
+        DropReason.PROFILER_FAILED: said("profile-sd3 failed: {error}"),
+        DropReason.OPERATORS_UNREADABLE: said("operators could not be read: {error}"),
+        DropReason.PROFILE_FULL: said(
+            "ONNX Runtime's profile was full: trace fewer calls of this submodule"
+        ),
+        DropReason.NO_SESSION_RUN: said(
+            "no operator events: the call did not run its session, or ONNX Runtime's profile was "
+            "full"
+        ),
+        DropReason.SESSION_NOT_RENEWED: said(
+            "its profiled session could not be renewed, and later calls were not traced ({error})"
+        ),
+        DropReason.RUNS_MIXED: said(
+            "runs of several calls overlapped in one session and cannot be told apart"
+        ),
+        DropReason.PROFILER_IN_USE: said(
+            "no operators: torch has one profiler a process, and another thread's call or another "
+            "profiler was using it"
+        ),
+        DropReason.BUFFERS_FULL: said(
+            "launches of device work that torch.profiler did not record: its buffers were full"
+        ),
+        DropReason.OPERATORS_NOT_ENDED: said(
+            "operators that had not ended when the session was stopped"
+        ),
+        DropReason.NO_SESSION_EVENTS: said(
+            "no operators: another profiler took torch's over, or the session ended too early"
+        ),
+        DropReason.SESSION_UNREADABLE: said(
+            "no operators: torch's trace could not be written and read in the temporary folder"
+        ),
+        DropReason.SESSION_NOT_CUT: said(
+            "no operators: torch's trace could not be cut into calls ({error})"
+        ),
+        DropReason.CLOSED_ON_OTHER_THREAD: said(
+            "no operators: the run was closed on another thread while this one was being traced, "
+            "and torch stops its profiler on the thread that it records"
+        ),
+        DropReason.THREAD_ENDED: said("no operators: the thread that was being traced has ended"),
+        DropReason.REPORTS_TOO_LONG: said(
+            "rebel.capture_reports() told of more time than the runtime call took, so the call is "
+            "shown as measured on the host"
+        ),
+        DropReason.NO_COMMAND: said("the file holds no command"),
+        DropReason.COUNTERS_UNDOCUMENTED: said("counters are not documented for this producer"),
+        DropReason.ARGUMENTS_UNKNOWN: said(
+            "their Slice Arguments are not of the known form: bytes and cycles are unknown"
+        ),
+        DropReason.AGGREGATE_DIFFERS: said(
+            "the aggregate holds {whole} {what}, its {files} files {parts}"
+        ),
+        DropReason.LAYERS_DIFFER: said(
+            "they share less than half of their layers with the submodule's first call: check "
+            "--pipeline, --steps and --skip, or --run"
+        ),
+        DropReason.CLOCK_RESTARTS: said(
+            "the clock of {device} starts anew in each file: calls are placed end to end, and the "
+            "time between them is unknown"
+        ),
+        DropReason.CLOCK_UNALIGNED: said(
+            "the clock of {device} is unaligned, nothing relates it to that of {reference}: {how}, "
+            "so times do not compare across devices"
+        ),
+        DropReason.BY_SHARED_CALL: said("it is placed by the begin of a call that ran on both"),
+        DropReason.AT_RUN_START: said(
+            "no order of calls fits it, and its first command is placed at the run's start"
+        ),
+        DropReason.BY_ORDER: said(
+            "it is placed by the order of calls, how far apart they were is unknown"
+        ),
+        DropReason.BY_ORDER_WITHIN: said(
+            "it is placed by the order of calls, to within {uncertainty_ns}"
+        ),
+        DropReason.NO_PIPELINE_NAMED: said(
+            "no pipeline was named, so no call is labelled: give --pipeline sd3 --steps N to "
+            "`import`, to other commands --import pipeline=sd3 --import steps=N, or a .yaml "
+            "description of the pipeline"
+        ),
+        DropReason.NOT_LABELLED: said("no call is labelled ({found}): {advice}"),
+        DropReason.FILES_FOUND: said("files: {files}"),
+        DropReason.FILES_SKIPPED: said("skipped before them: {skipped}"),
+        DropReason.FILES_MISSING: said("missing between them: {numbers}"),
+        DropReason.MORE_FILES_MISSING: said("missing between them: {numbers} and {more} more"),
+        DropReason.PERHAPS_AGGREGATE: said("perhaps an aggregate alone"),
+        DropReason.PIPELINE_MAKES: said("calls of {pipeline} (steps: {steps}): {calls}"),
+        DropReason.RUN_MADE: said("profiled runtime calls of {run}: {calls}"),
+        DropReason.OTHER_NUMBERS: said(
+            "the numbers missing between the files are not those of runtime calls that were not "
+            "profiled"
+        ),
+        DropReason.FITTING: said("what would fit: {options}"),
+        DropReason.CHECK_OPTIONS: said("check --pipeline and --steps"),
+        DropReason.COPY_OR_DESCRIBE: said(
+            "copy them, or leave unprofiled submodules out of a .yaml description with "
+            "allow_gaps: true"
+        ),
+        DropReason.NOTHING_PROFILED: said("none of its submodules had activate_profiler"),
+        DropReason.SKIP_EARLIER: said(
+            "--skip {files}, where the runtimes were called so often before it"
+        ),
+        DropReason.COPY_ALL: said("copy all files, and give the run in which they were written"),
+    },
 }

@@ -19,9 +19,11 @@ SENTENCES: Sentences = {
     },
     WaitCause: {
         WaitCause.LAUNCH: said("the host, in calls"),
+        WaitCause.SYNC: said("the host, which had waited for it"),
         WaitCause.QUEUE: said("launched commands to begin"),
         WaitCause.HOST: said("the next call"),
         WaitCause.OTHER_DEVICE: said("another device"),
         WaitCause.DATA: said("data"),
+        WaitCause.UNRECORDED: said("work that was not recorded"),
     },
 }

@@ -1,7 +1,7 @@
 """Labels of codes and sentences of notes: what every report says of the values of an analysis.
 
     label(Bound.COMPUTE)                                  == "compute-bound"
-    worded(Note.of(InvariantEvidence.PATH, name="rope"))  == "path rope"
+    worded(Note.of(RedundancyEvidence.PATH, name="rope"))  == "path rope"
 
 Each module of this package says some of it in `SENTENCES`: by enum and code a template with a place
 for each value of the note; in `NULLS` what stands in a column of an enum for no code. It is found
@@ -10,15 +10,15 @@ by being here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from enum import StrEnum
 from functools import lru_cache
 from importlib import import_module
 from pkgutil import iter_modules
 from typing import Any
 
-from profiler.analysis.notes import Note, NoteCode, Value, notes_from
 from profiler.messages import Said, joined, said
+from profiler.notes import Note, NoteCode, Value, notes_from
 from profiler.report import sentences
 from profiler.report.units import count, duration, percent, size
 
@@ -35,7 +35,12 @@ __all__ = [
 
 Sentences = Mapping[type[StrEnum], Mapping[Any, Said]]
 
-_OF_UNIT = (("_ns", duration), ("_bytes", size), ("share", percent))
+_OF_UNIT: tuple[tuple[str, Callable[[Any], str]], ...] = (
+    ("_ns", duration),
+    ("_bytes", size),
+    ("share", percent),
+    ("ratio", "{:.2f}".format),
+)
 
 
 @lru_cache

@@ -12,7 +12,7 @@ from profiler.report.terminal.layout import shorten, wrapped
 
 __all__ = ["evidence_text", "finding_texts"]
 
-_WHOLE = 5  # findings with evidence and remedy; of the others the title
+_WHOLE = 5  # findings with evidence and recommendation; of the others the title
 _NUMBERS = 5  # of the evidence
 _TEXT = 48  # characters of a text in it
 _INDENT = 8
@@ -43,8 +43,8 @@ def _title(finding: Finding, width: int) -> Iterator[Text]:
 
 
 def _reasons(finding: Finding, width: int) -> Iterator[Text]:
-    """Evidence and remedy."""
+    """Evidence and recommendation."""
     for part in wrapped(evidence_text(finding, _NUMBERS), width):
         yield Text(" " * _INDENT + part, style="dim")
-    for part in wrapped(f"→ {words(finding).remedy}", width):
+    for part in wrapped(f"→ {words(finding).recommendation}", width):
         yield Text(" " * _INDENT + part)

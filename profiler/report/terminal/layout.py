@@ -8,18 +8,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from textwrap import wrap
-from typing import Literal
 
 from rich.cells import cell_len, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
-from rich.table import Table
 from rich.text import Text
 
 from profiler.report.units import size
 
 __all__ = [
     "Drawn",
+    "Grid",
     "clean",
     "numbers",
     "percents",
@@ -141,43 +140,50 @@ def _fixed(value: float, digits: int) -> str:
     return text
 
 
-class _Grid(Table):
-    """A table that names the columns that had to go; its lines end where their text does."""
+@dataclass(frozen=True, slots=True, eq=False)
+class Grid:
+    """A table that fits: its columns with the width of each, the `strong` rows, which are bold, and
+    the headers of columns that had to go, named below it. Lines end where their text does."""
 
-    gone: Sequence[str] = ()
+    columns: tuple[Drawn, ...]
+    widths: tuple[int, ...]
+    strong: frozenset[int] = frozenset()
+    gone: tuple[str, ...] = ()
+
+    @property
+    def row_count(self) -> int:
+        """Rows below the header."""
+        return len(self.columns[0].cells) if self.columns else 0
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        parts = super().__rich_console__(console, options)
-        drawn = (part for part in parts if isinstance(part, Segment))
-        for line in Segment.split_lines(drawn):
-            while line and not line[-1].text.strip():
-                line.pop()
-            if line:
-                last = line.pop()
-                line.append(Segment(last.text.rstrip(), last.style))
-            yield from line
+        texts = [
+            [_placed(text, width, column) for text in (column.header, *column.cells)]
+            for column, width in zip(self.columns, self.widths, strict=True)
+        ]
+        dim, bold = console.get_style("dim"), console.get_style("bold")
+        for number, cells in enumerate(zip(*texts, strict=True), -1):
+            style = dim if number < 0 else bold if number in self.strong else None
+            yield Segment((" " * _GAP).join(cells).rstrip(), style)
             yield Segment.line()
         if self.gone:
             names = ", ".join(shorten(name, _HEADER) for name in self.gone if name)
             yield Text(f"not shown: {names}", style="dim")
 
 
-def table(columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = ()) -> Table:
+def table(columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = ()) -> Grid:
     """The columns as a table of at most `width` characters; `strong` rows bold. Columns that had to
     go are named below it."""
-    given = columns
-    columns, limits = _fit(list(given), width)
-    grid = _Grid(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim")
-    grid.gone = [one.header for one in given if one not in columns]
-    for column, limit in zip(columns, limits, strict=True):
-        header = Text(shorten(column.header, limit))
-        side: Literal["left", "right"] = "right" if column.right else "left"
-        grid.add_column(header, justify=side, no_wrap=True, min_width=min(limit, column.width))
-    marked = set(strong)
-    for number, row in enumerate(zip(*(column.cells for column in columns), strict=True)):
-        cells = [Text(shorten(text, limit)) for text, limit in zip(row, limits, strict=True)]
-        grid.add_row(*cells, style="bold" if number in marked else None)
-    return grid
+    drawn, limits = _fit(list(columns), width)
+    widths = tuple(min(limit, one.width) for limit, one in zip(limits, drawn, strict=True))
+    gone = tuple(column.header for column in columns if column not in drawn)
+    return Grid(tuple(drawn), widths, frozenset(strong), gone)
+
+
+def _placed(text: str, width: int, column: Drawn) -> str:
+    """A cell of `width` characters, shortened or filled up with blanks."""
+    text = shorten(text, width)
+    blanks = " " * (width - cell_len(text))
+    return blanks + text if column.right else text + blanks
 
 
 def _fit(columns: list[Drawn], width: int) -> tuple[list[Drawn], list[int]]:

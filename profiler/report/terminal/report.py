@@ -18,7 +18,7 @@ from profiler.report.terminal.findings import finding_texts
 from profiler.report.terminal.layout import clean, shorten, sparkline, wrapped
 from profiler.report.terminal.tables import table_texts
 
-__all__ = ["print_report"]
+__all__ = ["print_report", "report_texts"]
 
 _ALERT = "bold red"
 _LABEL = 22  # characters at most
@@ -30,39 +30,57 @@ _BARS = 16  # characters of the label of a line of bars
 def print_report(console: Console, report: Report, *, notes: Sequence[str] = ()) -> None:
     """Print the summary and all sections; `notes` are lines about how the run was chosen."""
     width = console.width
-    for line in wrapped(report.summary.headline, width):
-        console.print(Text(line, style="bold"))
+    for line in _headline(report.summary, width):
+        console.print(line)
     for note in notes:
         console.print(Text(clean(note), style="dim"), soft_wrap=True)  # paths stay whole
-    console.print()
-    for text in _summary(report.summary, width):
+    for text in _below_headline(report, width):
         console.print(text)
+
+
+def report_texts(report: Report, width: int) -> Iterator[RenderableType]:
+    """What `print_report` prints, a line or table after the other."""
+    yield from _headline(report.summary, width)
+    yield from _below_headline(report, width)
+
+
+def _headline(summary: Summary, width: int) -> Iterator[Text]:
+    for line in wrapped(summary.headline, width):
+        yield Text(line, style="bold")
+
+
+def _below_headline(report: Report, width: int) -> Iterator[RenderableType]:
+    summary = [*_summary(report.summary, width)]
+    if summary:
+        yield Text()
+    yield from summary
     for section in report.sections:
         parts = [(part, [*_content(part, width)]) for part in section.parts]
         shown = [(part, content) for part, content in parts if content]
         if shown:
-            _print_section(console, section, shown)
+            yield Text()
+            yield from _section(section, shown, width)
 
 
-def _print_section(
-    console: Console, section: Section, parts: Sequence[tuple[Part, list[RenderableType]]]
-) -> None:
+def _section(
+    section: Section, parts: Sequence[tuple[Part, list[RenderableType]]], width: int
+) -> Iterator[RenderableType]:
     """A heading with a rule, and the parts with a blank line between each other."""
     title = clean(section.title)
-    console.print()
-    rule = "─" * max(console.width - len(title) - 1, 0)
-    console.print(Text(title, style="bold").append(f" {rule}", style="dim not bold"))
+    if title:
+        rule = "─" * max(width - len(title) - 1, 0)
+        yield Text(title, style="bold").append(f" {rule}", style="dim not bold")
     for number, (part, content) in enumerate(parts):
         if number:
-            console.print()
-        for line in wrapped(part.title, console.width):
-            console.print(Text(line, style="bold"))
-        for piece in content:
-            console.print(piece)
+            yield Text()
+        for line in wrapped(part.title, width):
+            yield Text(line, style="bold")
+        yield from content
 
 
 def _summary(summary: Summary, width: int) -> Iterator[Text]:
-    yield _paragraph(" · ".join(summary.subject), width)
+    if summary.subject:
+        yield _paragraph(" · ".join(summary.subject), width)
     if summary.selection:
         yield _paragraph(summary.selection, width, "yellow")
     if summary.missing:
@@ -71,8 +89,10 @@ def _summary(summary: Summary, width: int) -> Iterator[Text]:
             yield _paragraph(line, width, _ALERT)
     if summary.against:
         yield _paragraph(summary.against, width)
-    yield _facts(summary.facts, width)
-    yield _paragraph(summary.accounting, width)
+    if summary.facts:
+        yield _facts(summary.facts, width)
+    if summary.accounting:
+        yield _paragraph(summary.accounting, width)
 
 
 def _facts(facts: Sequence[Fact], width: int) -> Text:

@@ -26,7 +26,7 @@ from profiler.report.units import count
 from profiler.report.views import worded
 from profiler.table.columns import Column
 
-__all__ = ["table_texts"]
+__all__ = ["drawn", "table_texts"]
 
 _SHRUNK = {"layer": 30, "text": 12, "list": 12, "word": 24}  # characters that a column must keep
 
@@ -42,15 +42,20 @@ def table_texts(view: TableView, width: int) -> Iterator[RenderableType]:
 
 
 def _grid(view: TableView, frame: pl.DataFrame, width: int) -> RenderableType:
+    last = min(len(frame), view.shown) + (0 if view.totals is None else len(view.totals)) - 1
+    return table(drawn(view, frame), width, strong=() if view.totals is None else (last,))
+
+
+def drawn(view: TableView, frame: pl.DataFrame) -> list[Drawn]:
+    """The columns of a table with the cells of its first rows and its totals, `frame` its own or
+    that of a variant; times are in one unit, which the headers name."""
     rows = frame.head(view.shown)
     values = {
         column.name: [*worded(column, rows[column.name]), *_of_totals(view, column)]
         for column in view.columns
     }
     longest = max((_most(values[c.name]) for c in view.columns if c.kind == "ns"), default=0)
-    columns = [_column(column, values[column.name], longest) for column in view.columns]
-    strong = range(len(rows), len(rows) + (0 if view.totals is None else len(view.totals)))
-    return table(columns, width, strong=[*strong][-1:])
+    return [_column(column, values[column.name], longest) for column in view.columns]
 
 
 def _of_totals(view: TableView, column: Column) -> list[Any]:
@@ -97,7 +102,7 @@ _WRITERS: dict[str, Callable[[str, list[Any], int], Drawn]] = {
     "count": lambda label, values, rank: numbers(label, values, rank=rank),
     "number": lambda label, values, rank: rates(label, values, rank=rank),
     "factor": lambda label, values, rank: ratios(label, values, rank=rank),
-    "calibration": _factors,
+    "overhead_ratio": _factors,
     "flag": _flags,
     "step": _steps,
 }

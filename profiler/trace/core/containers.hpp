@@ -110,6 +110,7 @@ class Column {
   const T& operator[](size_t index) const { return data_[index]; }
   T* data() { return data_; }
   size_t size() const { return size_; }
+  bool empty() const { return size_ == 0; }
   T* begin() { return data_; }
   T* end() { return data_ + size_; }
 

@@ -52,7 +52,9 @@ bool Descriptors::spend(size_t bytes) {
 int32_t Descriptors::describe(const std::string& name) {
   const auto known = by_name_.find(name);
   if (known != by_name_.end()) return known->second;
-  return spend(kMessageBytes + 2 * name.size()) ? find_or_add(name) : -1;
+  if (!spend(kMessageBytes + 2 * name.size())) return -1;
+  changed_ = true;
+  return find_or_add(name);
 }
 
 const FieldDescriptor* Descriptors::field(int32_t message, uint32_t number) {
@@ -77,6 +79,7 @@ int32_t Descriptors::resolve(const std::string& scope, std::string_view name) co
 bool Descriptors::add(Bytes set, uint32_t sequence) {
   const std::string_view bytes(reinterpret_cast<const char*>(set.data), set.size);
   const uint64_t hash = combine(sequence, std::hash<std::string_view>()(bytes));
+  changed_ = false;
   if (!seen_.emplace(hash, true).second) return true;
   sequence_ = sequence;
   spent_ = false;
@@ -142,7 +145,7 @@ void Descriptors::add_enum(const Field& message, const std::string& scope) {
       *texts_.insert(key, kEmpty).first = id;
       *own_texts_.insert(uint64_t{sequence_} << 32 | key, kEmpty).first = id;
     } else if (spend(kValueBytes)) {
-      values.insert(static_cast<uint32_t>(number), text);
+      changed_ |= values.insert(static_cast<uint32_t>(number), text).second;
     }
   }
 }
@@ -186,6 +189,7 @@ void Descriptors::add_field(const Field& message, const std::string& scope, int3
   const FieldDescriptor* known = fields.find(number);
   if (number == 0 || (known != nullptr && known->type != result.type)) return;
   if (known == nullptr && !spend(kFieldBytes)) return;
+  changed_ |= known == nullptr || !known->same(result);
   *fields.insert(number, result).first = result;
   if (parent == track_event_ && number >= 9900 && number <= 9902) {
     ours_[number - 9900] = result.type_name.substr(0, sizeof kOurs - 1) == kOurs;

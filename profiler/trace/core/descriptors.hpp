@@ -46,6 +46,12 @@ struct FieldDescriptor {
   bool repeated = false;
   bool packed = false;
   bool extension = false;
+
+  // Whether both mean the same; `message` is only looked up.
+  bool same(const FieldDescriptor& other) const {
+    return name == other.name && type_name == other.type_name && type == other.type &&
+           repeated == other.repeated && packed == other.packed && extension == other.extension;
+  }
 };
 
 struct MessageDescriptor {
@@ -63,6 +69,8 @@ class Descriptors {
   // Reads a FileDescriptorSet of a packet sequence, whose bytes must stay. Types known already are
   // added to. False where the budget is spent: the rest stays unknown.
   bool add(Bytes file_descriptor_set, uint32_t sequence);
+  // Whether the last set said of any type what was not known before; numbered texts are not meant.
+  bool changed() const { return changed_; }
 
   // Makes the types known that Perfetto's TrackEvent itself has.
   void add_known();
@@ -110,6 +118,7 @@ class Descriptors {
   bool knows_all_ = false;
   size_t budget_;
   bool spent_ = false;  // something did not fit
+  bool changed_ = false;
 };
 
 }  // namespace profiler::trace

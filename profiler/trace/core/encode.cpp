@@ -1,11 +1,13 @@
 // Columns → packets: what Python sees of the encoder.
 #include <nanobind/nanobind.h>
 #include <nanobind/ndarray.h>
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <memory>
+#include <optional>
 #include <stdexcept>
 
 #include "core.hpp"
@@ -54,17 +56,22 @@ class TraceEncoder {
       : sequence_(sequence), categories_(std::move(categories)) {}
 
   void set_commands(nb::tuple strings, std::vector<Array<int32_t>> codes,
+                    std::vector<std::optional<Array<int32_t>>> optional,
                     std::vector<Array<int64_t>> numbers, Pairs flows) {
     check_not_placed();
-    if (codes.size() < 8 || codes.size() > 9 || numbers.size() != 5) {
-      throw std::invalid_argument("8 or 9 columns of int32 and 5 of int64 are needed");
+    if (codes.size() != 8 || optional.size() != 3 || numbers.size() != 5) {
+      throw std::invalid_argument("8 columns of int32, 3 that may be none, 5 of int64 are needed");
     }
     const size_t rows = codes[0].size();
     Commands to;
     to.rows = rows;
-    const int32_t** narrow[] = {&to.track,  &to.layer, &to.command_index, &to.op_type, &to.role,
-                                &to.shapes, &to.stage, &to.step,          &to.pipeline};
+    const int32_t** narrow[] = {&to.track, &to.layer,  &to.command_index, &to.op_type,
+                                &to.role,  &to.shapes, &to.stage,         &to.step};
     for (size_t at = 0; at < codes.size(); ++at) *narrow[at] = column(codes[at], rows);
+    const int32_t** sometimes[] = {&to.pipeline, &to.kernel, &to.module};
+    for (size_t at = 0; at < optional.size(); ++at) {
+      if (optional[at]) *sometimes[at] = column(*optional[at], rows);
+    }
     const int64_t** wide[] = {&to.start_ns, &to.duration_ns, &to.bytes_read, &to.bytes_written,
                               &to.flops};
     for (size_t at = 0; at < numbers.size(); ++at) *wide[at] = column(numbers[at], rows);
@@ -75,6 +82,7 @@ class TraceEncoder {
     slices_.commands = to;  // columns of one length, which are kept alive here
     strings_ = std::move(strings);
     codes_ = std::move(codes);
+    optional_ = std::move(optional);
     numbers_ = std::move(numbers);
   }
 
@@ -161,6 +169,7 @@ class TraceEncoder {
   std::vector<std::string> categories_;
   nb::tuple strings_;
   std::vector<Array<int32_t>> codes_;
+  std::vector<std::optional<Array<int32_t>>> optional_;
   std::vector<Array<int64_t>> numbers_;
   std::vector<Dependency> flows_;
   Slices slices_;
@@ -184,8 +193,8 @@ void register_encode(nb::module_& module) {
       .def(nb::init<uint32_t, std::vector<std::string>>(), nb::arg("sequence"),
            nb::arg("categories"))
       .def("set_commands", &TraceEncoder::set_commands, nb::arg("strings"),
-           nb::arg("codes").noconvert(), nb::arg("numbers").noconvert(),
-           nb::arg("flows").noconvert())
+           nb::arg("codes").noconvert(), nb::arg("optional").noconvert(),
+           nb::arg("numbers").noconvert(), nb::arg("flows").noconvert())
       .def("add_slice", &TraceEncoder::add_slice, nb::arg("track"), nb::arg("name"),
            nb::arg("start_ns"), nb::arg("end_ns"), nb::arg("event"))
       .def("add_counter", &TraceEncoder::add_counter, nb::arg("track_uuid"),

@@ -21,7 +21,9 @@ struct Commands {
   const int32_t* shapes = nullptr;
   const int32_t* stage = nullptr;
   const int32_t* step = nullptr;
-  const int32_t* pipeline = nullptr;  // null where no command names one
+  const int32_t* pipeline = nullptr;  // these are null where no command has one
+  const int32_t* kernel = nullptr;
+  const int32_t* module = nullptr;
   const int64_t* start_ns = nullptr;
   const int64_t* duration_ns = nullptr;
   const int64_t* bytes_read = nullptr;

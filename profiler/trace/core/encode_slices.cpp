@@ -33,10 +33,12 @@ constexpr uint8_t kRoleTag = tag(13, kVarint);
 constexpr uint8_t kShapesTag = tag(14, kVarint);
 constexpr uint8_t kStageTag = tag(15, kVarint);
 constexpr uint32_t kPipelineTag = tag(16, kVarint);
+constexpr uint32_t kKernelTag = tag(17, kVarint);
+constexpr uint32_t kModuleTag = tag(18, kVarint);
 
 enum : uint8_t { kSliceBegin = 1, kSliceEnd = 2, kCounter = 4 };
 
-constexpr size_t kMaxCommand = 112;  // 5 texts of 6 bytes, 5 numbers of 11, 1 of 12, a snippet
+constexpr size_t kMaxCommand = 120;  // 5 texts of 6 bytes, 2 of 7, 5 numbers of 11, 1 of 12, a snippet
 constexpr size_t kMaxEvent = kMaxCommand + 64;
 constexpr size_t kFlowBytes = 10;
 constexpr int32_t kNoStep = -1;
@@ -199,6 +201,12 @@ uint8_t* Encoder::put_command(uint8_t* at, uint32_t row) const {
   if (commands.flops[row] >= 0) at = put_number(at, kFlopsTag, commands.flops[row]);
   if (commands.pipeline != nullptr && commands.pipeline[row] >= 0) {
     at = put_varint(put_varint(at, kPipelineTag), static_cast<uint64_t>(commands.pipeline[row]));
+  }
+  for (const auto& [text_tag, column] :
+       {std::pair{kKernelTag, commands.kernel}, std::pair{kModuleTag, commands.module}}) {
+    if (column == nullptr || column[row] == 0) continue;
+    at = put_varint(at, text_tag);
+    at = strings_.numbers.at(static_cast<size_t>(column[row])).put(at);
   }
   *size = static_cast<uint8_t>(at - size - 1);  // below 128: see kMaxCommand
   return at;

@@ -131,9 +131,9 @@ Usage count_usage(const Commands& commands, size_t strings, size_t tracks) {
     ++usage.names[layer];
     usage.texts[layer] = 1;
   }
-  for (const int32_t* column :
-       {commands.op_type, commands.role, commands.shapes, commands.stage}) {
-    for (size_t row = 0; row < commands.rows; ++row) {
+  for (const int32_t* column : {commands.op_type, commands.role, commands.shapes, commands.stage,
+                                commands.kernel, commands.module}) {
+    for (size_t row = 0; column != nullptr && row < commands.rows; ++row) {
       const auto code = static_cast<uint32_t>(column[row]);
       check(code < strings, "a text is no index into the strings");
       usage.texts[code] |= code != 0;  // no text is not written, but for a layer

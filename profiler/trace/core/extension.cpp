@@ -23,6 +23,8 @@ enum CommandField : uint32_t {
   kShapesText = 14,
   kStageText = 15,
   kPipeline = 16,
+  kKernelText = 17,
+  kModuleText = 18,
 };
 
 }  // namespace
@@ -69,6 +71,8 @@ PROFILER_INLINE void Importer::command_number(size_t row, uint32_t field, uint64
     case kRoleText: return text(slices.role);
     case kShapesText: return text(slices.shapes);
     case kStageText: return text(slices.stage);
+    case kKernelText: return text(slices.kernel);
+    case kModuleText: return text(slices.module);
     default: return;
   }
 }
@@ -100,17 +104,19 @@ void Importer::command_fields(size_t row, const Bytes& bytes) {
 }
 
 // The same, where `kLookahead` bytes behind the command may be looked at. What is not a number
-// under a tag of one byte is left to `command_fields`.
+// under a tag of one or two bytes is left to `command_fields`.
 void Importer::command_numbers(size_t row, const Bytes& bytes) {
   const uint8_t* at = bytes.data;
   const uint8_t* const end = at + bytes.size;
   while (at < end) {
+    const bool wide = *at >= 0x80;
+    const uint32_t key = wide ? (*at & 0x7Fu) | static_cast<uint32_t>(at[1]) << 7 : *at;
     uint64_t value;
-    const uint8_t* const next = read_varint_ahead(at + 1, end, value);
-    if ((*at & 0x87) != kVarint || *at < 8 || next > end) {
+    const uint8_t* const next = read_varint_ahead(at + 1 + wide, end, value);
+    if ((key & 7) != kVarint || key < 8 || key >= 1u << 14 || next > end) {
       return command_fields(row, {at, static_cast<size_t>(end - at)});
     }
-    command_number(row, *at >> 3, value);
+    command_number(row, key >> 3, value);
     at = next;
   }
 }

@@ -44,9 +44,9 @@ void TraceReader::push(uint8_t kind, Bytes bytes, int64_t time, uint32_t sequenc
   if (bytes.size >= 1u << 28 || records_.size() >= UINT32_MAX) {
     return output_.drop(Drop::kMalformed);
   }
-  keys_.push_back({time, static_cast<uint32_t>(records_.size())});
+  keys_.push({time, static_cast<uint32_t>(records_.size())});
   if (mode_ == Mode::kWindowed) plain_.emplace_back();
-  records_.push_back(
+  records_.push(
       {bytes.data, kind, false, static_cast<uint32_t>(bytes.size), generation, sequence, extra});
   if (mode_ != Mode::kWindowed) return;
   flush_if_full();
@@ -79,20 +79,25 @@ void TraceReader::in_turn() {
   const auto is_event = [this](const Key& key) {
     return records_[key.record].kind == kEventRecord;
   };
-  spare_ = keys_;
-  const auto middle = std::stable_partition(spare_.begin(), spare_.end(),
-                                            [&](const Key& key) { return !is_event(key); });
-  auto descriptor = spare_.begin(), event = middle;
-  auto out = keys_.begin();
-  const auto take = [&out](auto& from, auto end, const auto& other, auto other_end) {
+  size_t others = 0;
+  for (const Key& key : keys_) others += !is_event(key);
+  spare_.reserve(keys_.size());
+  spare_.set_size(keys_.size());
+  const Key *descriptor = spare_.data(), *const middle = descriptor + others, *event = middle;
+  Key *to_descriptor = spare_.data(), *to_event = to_descriptor + others;
+  for (const Key& key : keys_) *(is_event(key) ? to_event : to_descriptor)++ = key;
+  Key* out = keys_.begin();
+  const auto take = [&out](const Key*& from, const Key* end, const Key* other,
+                           const Key* other_end) {
     const int64_t until = other == other_end ? INT64_MAX : other->time;
     while (from != end && from->time <= until) *out++ = *from++;
   };
-  while (descriptor != middle || event != spare_.end()) {
-    if (event == spare_.end() || (descriptor != middle && descriptor->time <= event->time)) {
-      take(descriptor, middle, event, spare_.end());
+  const Key* const end = spare_.end();
+  while (descriptor != middle || event != end) {
+    if (event == end || (descriptor != middle && descriptor->time <= event->time)) {
+      take(descriptor, middle, event, end);
     } else {
-      take(event, spare_.end(), descriptor, middle);
+      take(event, end, descriptor, middle);
     }
   }
 }
@@ -117,7 +122,8 @@ void TraceReader::sort_keys() {
   }
   runs.push_back(keys_.size());
   while (runs.size() > 2) {
-    spare_.resize(keys_.size());
+    spare_.reserve(keys_.size());
+    spare_.set_size(keys_.size());
     std::vector<size_t> merged;
     size_t run = 0;
     for (; run + 2 < runs.size(); run += 2) {
@@ -138,7 +144,7 @@ void TraceReader::sort_keys() {
                 spare_.begin() + static_cast<ptrdiff_t>(runs[run]));
     }
     merged.push_back(keys_.size());
-    keys_.swap(spare_);
+    std::swap(keys_, spare_);
     runs.swap(merged);
   }
 }
@@ -179,28 +185,25 @@ void TraceReader::flush(bool everything) {
     }
   }
   if (count > 0) imported_ns_ = std::max(imported_ns_, keys_[count - 1].time);
-  std::vector<Record> left;
-  std::vector<PlainEvent> plain;
   std::vector<Extra> extras;
-  if (!everything) {
-    left.reserve(kWindow);
-    plain.reserve(kWindow);
-  }
+  left_.clear();
+  left_plain_.clear();
   for (size_t at = count; at < keys_.size(); ++at) {
-    left.push_back(records_[keys_[at].record]);
-    plain.push_back(plain_[keys_[at].record]);
-    keys_[at - count] = {keys_[at].time, static_cast<uint32_t>(left.size() - 1)};
-    uint32_t& extra = left.back().extra;
-    if (extra == 0) continue;
-    if (extras.empty()) extras.emplace_back();
-    extras.push_back(std::move(extras_[extra]));
-    extra = static_cast<uint32_t>(extras.size() - 1);
+    Record record = records_[keys_[at].record];
+    left_plain_.push_back(plain_[keys_[at].record]);
+    keys_[at - count] = {keys_[at].time, static_cast<uint32_t>(left_.size())};
+    if (record.extra != 0) {
+      if (extras.empty()) extras.emplace_back();
+      extras.push_back(std::move(extras_[record.extra]));
+      record.extra = static_cast<uint32_t>(extras.size() - 1);
+    }
+    left_.push(record);
   }
   extras_.swap(extras);
-  keys_.resize(left.size());
+  keys_.set_size(left_.size());
   sorted_ = keys_.size();
-  records_.swap(left);
-  plain_.swap(plain);
+  std::swap(records_, left_);
+  plain_.swap(left_plain_);
 }
 
 }  // namespace profiler::trace

@@ -22,6 +22,7 @@ struct SliceTable {
   Column<int32_t> track, call, name, category;
   Column<int64_t> start_ns, duration_ns;
   Column<int32_t> depth, parent, command_index, op_type, role, shapes, stage, step, pipeline;
+  Column<int32_t> kernel, module;
   Column<int64_t> bytes_read, bytes_written, flops;
   Column<int32_t> layer;     // empty while all are called as their slices
   Column<int32_t> instants;  // rows that are moments, not slices
@@ -39,7 +40,7 @@ struct SliceTable {
   std::array<std::pair<const char*, Column<int32_t>*>, 4> always() {
     return {{{"track", &track}, {"call", &call}, {"name", &name}, {"category", &category}}};
   }
-  std::array<Narrow, 9> sometimes() {
+  std::array<Narrow, 11> sometimes() {
     return {{{"depth", &depth, 0},
              {"parent", &parent, kNone},
              {"command_index", &command_index, -1},
@@ -48,7 +49,9 @@ struct SliceTable {
              {"shapes", &shapes, kEmpty},
              {"stage", &stage, kEmpty},
              {"step", &step, -1},
-             {"pipeline", &pipeline, -1}}};
+             {"pipeline", &pipeline, -1},
+             {"kernel", &kernel, kEmpty},
+             {"module", &module, kEmpty}}};
   }
   std::array<Wide, 3> amounts() {  // -1 where unknown
     return {{{"bytes_read", &bytes_read}, {"bytes_written", &bytes_written}, {"flops", &flops}}};

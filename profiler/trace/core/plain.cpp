@@ -41,8 +41,8 @@ void TraceReader::push_plain(const PlainPacket& packet, int64_t time, uint32_t s
     return import_plain(packet.event, packet.whole, time, sequence, generation);
   }
   if (records_.size() >= UINT32_MAX) return output_.drop(Drop::kMalformed);
-  keys_.push_back({time, static_cast<uint32_t>(records_.size())});
-  records_.push_back({packet.whole.data, kEventRecord, true,
+  keys_.push({time, static_cast<uint32_t>(records_.size())});
+  records_.push({packet.whole.data, kEventRecord, true,
                       static_cast<uint32_t>(packet.whole.size), generation, sequence, 0});
   if (mode_ == Mode::kSorted) return;
   plain_.push_back(packet.event);

@@ -1,6 +1,7 @@
 #include "read_trace.hpp"
 
 #include "finish.hpp"
+#include "tail.hpp"
 
 namespace profiler::trace {
 
@@ -11,7 +12,7 @@ constexpr size_t kBytesASlice = 44;  // rather few: room that is not used costs 
 }  // namespace
 
 std::unique_ptr<Output> read_trace(Bytes trace, const Decompress& decompress, Mode first) {
-  for (Mode mode = first;;) {
+  for (Mode mode = ends_early(trace) ? Mode::kSorted : first;;) {
     auto output = std::make_unique<Output>(kBudgetFactor * trace.size + kLeastBudget);
     output->slices.expect(trace.size / kBytesASlice);
     try {

@@ -251,8 +251,9 @@ bool TraceReader::update_state(const Packet& packet, uint32_t index) {
   Field field;
   for (Reader reader(packet.extension_set); reader.next(field);) {
     if (field.number != 1 || !field.is(kBytes)) continue;
-    if (importer_.met_typed_fields() && mode_ != Mode::kSorted) throw NeedsSorting();
     if (!descriptors_.add({field.data, field.size}, index)) output_.drop(Drop::kArgument);
+    const bool late = descriptors_.changed() && importer_.met_typed_fields();
+    if (late && mode_ != Mode::kSorted) throw NeedsSorting();
     importer_.forget_texts();
   }
   return false;

@@ -173,9 +173,9 @@ class TraceReader {
   int64_t horizon_ns_ = 0;   // nothing earlier is expected
   int64_t imported_ns_ = 0;  // and of what has been imported
   std::vector<Bytes> deferred_;
-  std::vector<Record> records_;
-  std::vector<PlainEvent> plain_;  // beside `records_`, as long as few wait
-  std::vector<Key> keys_, spare_;
+  Column<Record> records_, left_;
+  std::vector<PlainEvent> plain_, left_plain_;  // beside `records_`, as long as few wait
+  Column<Key> keys_, spare_;
   size_t sorted_ = 0;  // keys in order at the front
   std::vector<Extra> extras_;
   Event event_;  // the event at hand, and its extra values

@@ -83,14 +83,14 @@ def analyzed(
     written: Sequence[int | None] | None = None,
     samples: Sequence[tuple[int, str, str, int, int]] = (),
     profile: DeviceProfile | None = None,
-    losses: tuple[Any, ...] = (),
+    drops: tuple[Any, ...] = (),
     **info: Any,
 ) -> Analysis:
     """A run that lasts `end` ns, analyzed; `shapes` and `written` are by command, `samples` are
     call, device, counter, time in ns and bytes, `info` is the manifest's."""
     whole = [make_span("pipeline", "P", 0, end)] if end else []
     known = make_info(producer="test", **info)
-    run = make_run(calls, commands, [*whole, *spans], info=known, losses=losses)
+    run = make_run(calls, commands, [*whole, *spans], info=known, drops=drops)
     frame = run.commands
     if shapes is not None:
         frame = frame.with_columns(pl.Series("shapes", shapes, dtype=pl.Categorical()))

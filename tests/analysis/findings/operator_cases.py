@@ -1,4 +1,5 @@
-"""Runs for the rules about operators: split, fused, moved, against the roof, between providers."""
+"""Runs for the rules about operators: split, fused, moved, against the roofline, between
+providers."""
 
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
@@ -86,7 +87,7 @@ def _profile(bandwidth=1e9, launch=None, peak=1e12, half=1e12):
     return DeviceProfile("unit", peaks, bandwidth, launch, "", True, device="cuda:0")
 
 
-@triggers("unfused_attention", chains=1, busy_ns=60, longest_chain="MatMul → Softmax → MatMul")
+@triggers("unfused_attention", chains=1, total_ns=60, longest_chain="MatMul → Softmax → MatMul")
 def attention_of_6_percent():
     return _chain(ATTENTION, 20)
 
@@ -107,7 +108,7 @@ def attention_that_saves_less_than_1_percent():
     return _chain(ATTENTION, 2000, _profile(), 204_900)
 
 
-@triggers("norm_chains", chains=1, busy_ns=54)
+@triggers("norm_chains", chains=1, total_ns=54)
 def a_norm_by_hand():
     return _chain(NORM, 9)
 
@@ -117,7 +118,7 @@ def a_short_norm_by_hand():
     return _chain(NORM, 8)
 
 
-@triggers("elementwise_chains", chains=1, busy_ns=50, longest_chain="Add → Tanh")
+@triggers("elementwise_chains", chains=1, total_ns=50, longest_chain="Add → Tanh")
 def two_elementwise_operators():
     return _chain(ELEMENTWISE, 25)
 
@@ -140,7 +141,7 @@ def _transposed(transposes, others, end=1000):
     return analyzed([gpu_call(0, 0, end)], commands, end=end)
 
 
-@triggers("data_movement", busy_ns=100, compute_time_share=0.1, op_types="Transpose")
+@triggers("data_movement", total_ns=100, compute_time_share=0.1, op_types="Transpose")
 def a_tenth_of_transposes():
     return _transposed(100, 900)
 
@@ -169,7 +170,7 @@ def _adds(count, end=1000):
     return _chain(operations, 10, _profile(1e12, launch=10.0), end)
 
 
-@triggers("launch_bound", busy_ns=50, device_time_share=1.0, commands=5)
+@triggers("launch_bound", total_ns=50, device_time_share=1.0, commands=5)
 def five_short_commands():
     return _adds(5)
 
@@ -197,7 +198,7 @@ def _product(duration, attainable, shapes=DIMS, **profile):
     return analyzed([CALL], [product], shapes=[shapes], profile=profile)
 
 
-@triggers("slow_products", busy_ns=100, attainable_ns=24, of_roof_share=0.24)
+@triggers("slow_products", total_ns=100, roofline_ns=24, of_roofline_share=0.24)
 def a_product_below_a_quarter_of_the_roof():
     return _product(100, 24)
 
@@ -217,7 +218,7 @@ def _in_type(shapes, duration, half):
     return analyzed([CALL], [product], shapes=[shapes], profile=_profile(peak=1e12, half=half))
 
 
-@triggers("single_precision", busy_ns=50, commands=1, roles="mlp", peak_ratio=2.0)
+@triggers("single_precision", total_ns=50, commands=1, roles="mlp", peak_ratio=2.0)
 def products_in_float32():
     return _in_type(SINGLE, 50, 2e12)
 
@@ -261,18 +262,18 @@ def _islands(count, end, copied=True):
     return analyzed([gpu_call(0, 0, min(end, 400))], [*commands, node], end=end)
 
 
-@triggers("stranded_nodes", layers=1, nodes=1, nodes_ns=5, copies_and_gaps_ns=15)
+@triggers("cpu_fallback", layers=1, nodes=1, nodes_ns=5, copies_and_gaps_ns=15)
 def a_node_on_the_host():
     """Of 20 ns: the node's 5, copies of 3 and 5, gaps of 2 and 5."""
     return _islands(1, 2000)
 
 
-@misses("stranded_nodes")
+@misses("cpu_fallback")
 def a_node_on_the_host_of_a_long_run():
     return _islands(1, 2001)
 
 
-@misses("stranded_nodes")
+@misses("cpu_fallback")
 def nodes_that_need_no_copies():
     return _islands(4, 400, copied=False)
 

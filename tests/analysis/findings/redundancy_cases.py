@@ -1,6 +1,6 @@
 """Runs for the rules about what is computed again."""
 
-from profiler.analysis.denoise.codes import InvariantKind
+from profiler.analysis.denoise.codes import RedundancyKind
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
 
 MODULES = {
@@ -27,7 +27,7 @@ TIMESTEP = ("transformer_blocks.0.norm1.linear", "float[2,32] float[192,32]")
 
 
 @triggers(
-    "recomputed", saved_ns=10, saved_share=0.01, operators=1, what=(InvariantKind.CONDITIONING,)
+    "recomputed", saved_ns=10, saved_share=0.01, operators=1, what=(RedundancyKind.CONDITIONING,)
 )
 def text_projected_twice():
     return _again(*TEXT, 10)
@@ -55,7 +55,7 @@ def timesteps_are_known_ahead_not_the_same():
     return _again(*TIMESTEP, 90)
 
 
-@triggers("known_ahead", saved_ns=20, what=(InvariantKind.MODULATION,))
+@triggers("known_ahead", saved_ns=20, what=(RedundancyKind.MODULATION,))
 def modulation_in_each_step():
     return _again(*TIMESTEP, 20)
 

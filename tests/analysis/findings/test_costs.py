@@ -1,4 +1,5 @@
-"""What findings say that their remedies save at most: what was measured less what is left."""
+"""What findings say that their recommendations save at most: what was measured less what is
+left."""
 
 from profiler.analysis.findings.rules import find
 from profiler.analysis.roofline.device_profiles import DeviceProfile
@@ -39,7 +40,7 @@ def test_launches_cost_what_the_work_does_not_take():
 def test_commands_are_those_of_all_calls():
     """One of two calls was traced: commands count twice, as their time does."""
     found = _only(_adds(_calls(traced=False)), "launch_bound")
-    assert (found.evidence["busy_ns"], found.evidence["commands"], found.cost_ns) == (100, 10, 60)
+    assert (found.evidence["total_ns"], found.evidence["commands"], found.cost_ns) == (100, 10, 60)
 
 
 def test_products_cost_nothing_for_what_is_not_known():
@@ -51,18 +52,18 @@ def test_products_cost_nothing_for_what_is_not_known():
     profile = _profile(1e15, peak=8192e9 / 24)
     run = analyzed([gpu_call(0, 0, 1000)], products, shapes=[PRODUCT, None], profile=profile)
     found = _only(run, "slow_products")
-    assert (found.evidence["busy_ns"], found.evidence["attainable_ns"]) == (120, 24)
+    assert (found.evidence["total_ns"], found.evidence["roofline_ns"]) == (120, 24)
     assert found.cost_ns == 76
 
 
 def test_moved_data_costs_all_of_it():
-    """An upper bound, which the hazard says; commands are those of all calls."""
+    """An upper bound, which the caveat says; commands are those of all calls."""
     transposes = [
         command(0, i, i + 50, op_type="Transpose", layer="attn/Transpose") for i in (0, 50)
     ]
     found = _only(analyzed(_calls(traced=False), transposes), "data_movement")
-    assert (found.evidence["busy_ns"], found.evidence["commands"], found.cost_ns) == (200, 4, 200)
-    assert "upper bound" in words(found).hazard
+    assert (found.evidence["total_ns"], found.evidence["commands"], found.cost_ns) == (200, 4, 200)
+    assert "upper bound" in words(found).caveat
 
 
 def test_what_an_encoder_saves_depends_on_other_runs():

@@ -30,10 +30,10 @@ def _title(*pipelines):
     ],
 )
 def test_some_first_steps_are_not_each(pipelines, steps):
-    """Steps are named with their pipeline call, and the remedy is not about every one."""
+    """Steps are named with their pipeline call, and the recommendation is not about every one."""
     found = _found(*pipelines)
     assert sorted(found.evidence["steps"].split(", ")) == sorted(steps.split(", "))
-    assert EACH not in words(found).remedy
+    assert EACH not in words(found).recommendation
 
 
 def test_one_step_of_several_calls_is_named_with_its_call():
@@ -46,4 +46,4 @@ def test_all_first_steps_and_no_other():
     """Only then each pays; the first of the run, which is its warm-up, is one of them."""
     found = _found(SLOW_FIRST, SLOW_FIRST, SLOW_FIRST)
     assert found.evidence["pattern"] == "each_first_step"
-    assert words(found).remedy.startswith(EACH)
+    assert words(found).recommendation.startswith(EACH)

@@ -12,7 +12,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.findings import trust
 from profiler.analysis.findings.finding import SEVERITIES, Finding
 from profiler.analysis.findings.rules import RULES, find
-from profiler.analysis.notes import Note
+from profiler.notes import Note
 from profiler.report.sentences.findings.words import all_words, words
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     memory_cases,
@@ -106,25 +106,25 @@ def test_findings_are_plain_values():
                 if key.endswith(("_ns", "_bytes"))
             )
             said = words(finding)
-            for text in (said.hazard, said.remedy):
+            for text in (said.caveat, said.recommendation):
                 assert text.endswith((".", "?")), text
             assert not said.title.endswith("."), said.title
 
 
 @pytest.mark.parametrize(
-    ("build", "cause", "remedy"),
+    ("build", "cause", "recommendation"),
     [
         (waiting_cases.one_long_gap, "the host, in calls", ".item()"),
         (waiting_cases.one_long_gap_for_another_device, "another device", "compares placements"),
     ],
 )
-def test_idle_gaps_say_what_the_device_waits_for(build, cause, remedy):
-    """Title and remedy follow the largest cause; one gap is once."""
+def test_idle_gaps_say_what_the_device_waits_for(build, cause, recommendation):
+    """Title and recommendation follow the largest cause; one gap is once."""
     (finding,) = [f for f in find(build()) if f.rule == "idle_gaps" and f.where.device == "cuda:0"]
     said = words(finding)
     assert " once, " in said.title
     assert said.title.endswith(f"it waits most for {cause}")
-    assert remedy in said.remedy
+    assert recommendation in said.recommendation
 
 
 def test_worst_comes_first():

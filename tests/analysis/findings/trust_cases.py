@@ -1,22 +1,22 @@
 """Runs for the rules about the trace itself."""
 
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from tests.analysis.findings.cases import analyzed, misses, triggers
-from tests.runs import make_call, make_span
+from tests.runs import make_call, make_span, why
 
-LOST = Loss(DropKind.DROPPED_EVENTS, "vae.pb", 7, "events", "the buffer was full")
-UNTRACED = Loss(DropKind.UNTRACED_CALL, "vae", -1, "calls", "nobody knows")
+LOST = Drop(DropKind.DROPPED_EVENTS, "vae.pb", 7, "events", why("the buffer was full"))
+UNTRACED = Drop(DropKind.UNTRACED_CALL, "vae", -1, "calls", why("nobody knows"))
 
 
 @triggers(
     "incomplete_trace",
-    losses=2,
+    drops=2,
     kinds="untraced_call, dropped_events",
     lost_events=7,
-    worst="the buffer was full",
+    worst=LOST.detail,
 )
 def lost_events():
-    return analyzed(losses=(UNTRACED, LOST))
+    return analyzed(drops=(UNTRACED, LOST))
 
 
 @misses("incomplete_trace")
@@ -59,17 +59,16 @@ def overhead_not_measured():
     return analyzed(overhead={"unknown": [{"why": "not told"}]})
 
 
-def _gap_between_stages(gap):
-    spans = [make_span("stage", "encode", 0, 100), make_span("stage", "denoise", 100 + gap, 1000)]
-    calls = [make_call(0, "text_encoder", 0, 100, stage="encode")]
-    return analyzed(calls, spans=spans)
+def _begun_before_its_pipeline_call(early):
+    calls = [make_call(0, "text_encoder", -early, 100, stage="encode")]
+    return analyzed(calls, spans=[make_span("stage", "encode", 0, 1000)])
 
 
-@triggers("unaccounted_time", between_stages_ns=11, residual_share=0.011)
-def eleven_in_no_stage():
-    return _gap_between_stages(11)
+@triggers("unaccounted_time", outside_pipeline_ns=11, residual_share=0.011)
+def eleven_in_no_pipeline_call():
+    return _begun_before_its_pipeline_call(11)
 
 
 @misses("unaccounted_time")
 def ten_in_no_stage():
-    return _gap_between_stages(10)
+    return _begun_before_its_pipeline_call(10)

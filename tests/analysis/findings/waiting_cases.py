@@ -1,17 +1,19 @@
 """Runs for the rules about devices that wait."""
 
-from profiler.events import DropKind, Loss
+from profiler.events import Drop, DropKind
 from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
-from tests.runs import Command, make_call, make_span
+from tests.runs import Command, make_call, make_span, why
 
-UNALIGNED = (Loss(DropKind.UNALIGNED_CLOCK, "cuda:1", 1, "clocks", "placed by the order of calls"),)
+UNALIGNED = (
+    Drop(DropKind.UNALIGNED_CLOCK, "cuda:1", 1, "clocks", why("placed by the order of calls")),
+)
 
 
-def _two_commands(first, second, end=1000, losses=(), **more):
+def _two_commands(first, second, end=1000, drops=(), **more):
     """One call from 0 to `end`; commands from 0 to `first` and from `second` to `end`."""
     commands = [command(0, 0, first, **more), command(0, second, end, **more)]
     device = more.get("device", "cuda:0")
-    return analyzed([gpu_call(0, 0, end, device=device)], commands, end=end, losses=losses)
+    return analyzed([gpu_call(0, 0, end, device=device)], commands, end=end, drops=drops)
 
 
 @triggers("host_bound", host_wait_ns=100, host_wait_share=0.1, commands=2, mean_command_ns=450)
@@ -22,7 +24,7 @@ def a_tenth_of_the_span():
 @misses("host_bound")
 def a_tenth_of_the_span_on_another_clock():
     """Nothing relates the device's clock to the host's."""
-    return _two_commands(450, 550, losses=UNALIGNED)
+    return _two_commands(450, 550, drops=UNALIGNED)
 
 
 @misses("host_bound")
@@ -42,12 +44,12 @@ def work_of_no_call():
     return analyzed([], commands, end=1_000_010)
 
 
-@triggers("idle_gaps", gaps=1, gap_ns=200_001, waits_most_for="launch")
+@triggers("idle_gaps", gaps=1, gap_ns=200_001, cause="launch")
 def one_long_gap():
     return _two_commands(1_000_000, 1_200_001, 4_000_000)
 
 
-@triggers("idle_gaps", gaps=1, waits_most_for="other_device", waits_most_ns=200_001)
+@triggers("idle_gaps", gaps=1, cause="other_device", waits_most_ns=200_001)
 def one_long_gap_for_another_device():
     """cuda:1 computes in the gap, of another call."""
     return _by_turns()
@@ -59,13 +61,13 @@ def one_long_gap_between_clocks():
     return _by_turns(*UNALIGNED)
 
 
-def _by_turns(*losses):
+def _by_turns(*drops):
     ends = (0, 1_000_000, 1_200_001, 4_000_000)
     devices = ("cuda:0", "cuda:1", "cuda:0")
     places = [*zip(ends, ends[1:], devices, strict=False)]
     calls = [gpu_call(i, a, b, device=d) for i, (a, b, d) in enumerate(places)]
     work = [command(i, a, b, device=d) for i, (a, b, d) in enumerate(places)]
-    return analyzed(calls, work, end=4_000_000, losses=losses)
+    return analyzed(calls, work, end=4_000_000, drops=drops)
 
 
 @misses("idle_gaps")
@@ -81,7 +83,7 @@ def one_long_gap_in_a_long_run():
     return _two_commands(1_000_000, 1_199_999, 4_000_000)
 
 
-def _steps_of(call_ns, device="cpu:0", busy_ns=0, losses=()):
+def _steps_of(call_ns, device="cpu:0", busy_ns=0, drops=()):
     """Two steps of 500 ns, each with a call that its caller has back after `call_ns`, while its
     device computes for `busy_ns`."""
     spans = [make_span("step", f"step {i}", 500 * i, 500 * (i + 1), i) for i in range(2)]
@@ -93,29 +95,29 @@ def _steps_of(call_ns, device="cpu:0", busy_ns=0, losses=()):
         for i in range(2)
     ]
     busy = [command(i, 500 * i, 500 * i + busy_ns, device=device) for i in range(2)]
-    return analyzed(calls, [*host, *(busy if busy_ns else ())], spans=spans, losses=losses)
+    return analyzed(calls, [*host, *(busy if busy_ns else ())], spans=spans, drops=drops)
 
 
 @triggers(
     "host_between_steps",
-    between_ns=50,
-    host_work_ns=40,
-    not_recorded_ns=10,
+    between_ns=48,
+    host_work_ns=20,
+    not_recorded_ns=28,
     longest_host_work="scheduler.step",
 )
 def a_twentieth_between_calls():
-    return _steps_of(475)
+    return _steps_of(452)
 
 
 @misses("host_between_steps")
 def a_twentieth_between_calls_on_other_clocks():
     """The last step ends where a call of another device begins, wherever that was placed."""
-    return _steps_of(475, losses=UNALIGNED)
+    return _steps_of(452, drops=UNALIGNED)
 
 
 @misses("host_between_steps")
 def less_than_a_twentieth_between_calls():
-    return _steps_of(476)
+    return _steps_of(453)
 
 
 @misses("host_between_steps")
@@ -124,7 +126,7 @@ def a_device_that_works_on():
     return _steps_of(120, "cuda:0", 500)
 
 
-def _waits(steps, losses=()):
+def _waits(steps, drops=()):
     """Four steps of a GPU that computes 90 of 100 ns; in `steps` of them the host waits for it."""
     spans = [make_span("step", f"step {i}", 100 * i, 100 * (i + 1), i) for i in range(4)]
     calls = [gpu_call(i, 100 * i, 100 * i + 50) for i in range(4)]
@@ -135,7 +137,7 @@ def _waits(steps, losses=()):
         )
         for i in range(steps)
     ]
-    return analyzed(calls, [*work, *waits], spans=spans, end=400, losses=losses)
+    return analyzed(calls, [*work, *waits], spans=spans, end=400, drops=drops)
 
 
 @triggers("scheduler_sync", operation="cudaStreamSynchronize", waits=4, host_ns=180)
@@ -145,7 +147,7 @@ def a_wait_in_every_step():
 
 @misses("scheduler_sync")
 def a_wait_in_every_step_on_another_clock():
-    return _waits(4, losses=UNALIGNED)
+    return _waits(4, drops=UNALIGNED)
 
 
 @misses("scheduler_sync")
@@ -176,14 +178,14 @@ def a_transfer_half_of_which_is_hidden():
     return _transfer(100, 50)
 
 
-def _turns(border, *, shared=False, kinds=("cuda:0", "cuda:1"), losses=()):
+def _turns(border, *, shared=False, kinds=("cuda:0", "cuda:1"), drops=()):
     first, second = kinds
     calls = [
         gpu_call(0, 0, border, device=first),
         make_call(1, "vae", border, 1000, stage="decode", device=second),
     ]
     sharing = ["cpu:0"] if shared else []
-    return analyzed(calls, devices={second: {"shared_with": sharing}}, losses=losses)
+    return analyzed(calls, devices={second: {"shared_with": sharing}}, drops=drops)
 
 
 @triggers("idle_device", devices=2, idle_device_calls_ns=100, idle_device_share=0.1)
@@ -194,7 +196,7 @@ def a_device_for_a_tenth_of_the_run():
 @misses("idle_device")
 def a_device_for_a_tenth_of_a_run_of_two_clocks():
     """Where its call was placed decides how long the run took."""
-    return _turns(900, losses=UNALIGNED)
+    return _turns(900, drops=UNALIGNED)
 
 
 @misses("idle_device")

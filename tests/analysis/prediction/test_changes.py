@@ -7,12 +7,15 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.codes import Assumption, Unknown
 from profiler.analysis.prediction.precision import at_precision, precision
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario, parse_places
 from profiler.analysis.roofline.call_costs import call_costs
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
+from profiler.notes import Note
+from profiler.report.sentences.worded import worded
 from profiler.trace.manifest_fields import Device
 from tests.analysis.prediction.requested import WARM, guided_run, stepped_run
 from tests.runs import Command, tiny_run
@@ -82,7 +85,7 @@ def test_a_dropped_submodule_takes_its_tokenizer_with_it():
     found = _predict(tiny_run(), drop=("text_encoder",))
     assert found.request.ns == 900
     assert _parts(found.submodules)["text_encoder"] == (90, 0)
-    assert "text_encoder" in found.assumes[-1]
+    assert found.assumes[-1] == Note.of(Assumption.WITHOUT_SUBMODULES, submodules=("text_encoder",))
 
 
 def test_what_a_phase_begins_with_stays_when_its_first_call_goes():
@@ -123,7 +126,11 @@ def test_a_batched_call_is_halved_operator_by_operator():
     found = _predict(run, guidance=False)
     call = 200 + 10 + 1 + 789 / 2
     assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
-    assert "transformer takes 61 % (50 % to 61 %) of a batched call" in " ".join(found.assumes)
+    (note,) = [n for n in found.assumes if n.code == Assumption.HALF_BATCH_ESTIMATED]
+    assert worded(note).replace("\N{NO-BREAK SPACE}", " ") == (
+        "transformer takes 61 % (50 % to 61 %) of a batched call, by halving the batch of each "
+        "operator"
+    )
     assert "text_encoder" in _parts(found.submodules)
 
 
@@ -146,7 +153,8 @@ def test_calls_for_the_prompt_alone_tell_what_half_a_batch_takes():
     steps = [[("transformer", "batched", 1000)]] * 4 + [[("transformer", "cond", 600)]] * 3
     found = _predict(stepped_run([steps]), guidance=False)
     assert _parts(found.submodules)["transformer"] == (5800, pytest.approx(7 * 600))
-    assert "as measured in its cond calls" in " ".join(found.assumes)
+    (note,) = [n for n in found.assumes if n.code == Assumption.HALF_BATCH_MEASURED]
+    assert note.values == {"submodule": "transformer", "share": pytest.approx(0.6)}
 
 
 def test_half_a_batch_of_calls_without_operators_is_a_guess_that_says_so():
@@ -154,7 +162,7 @@ def test_half_a_batch_of_calls_without_operators_is_a_guess_that_says_so():
     steps = [[("transformer", "batched", 1000)]] * 4
     found = _predict(stepped_run([steps]), guidance=False)
     assert _parts(found.submodules)["transformer"] == (4000, 2000)
-    assert any("half a batch" in sentence for sentence in found.unknown)
+    assert Note.of(Unknown.HALF_BATCH_GUESSED, submodule="transformer") in found.unknown
     assert found.request.high > 2800
 
 
@@ -176,7 +184,7 @@ def test_guidance_costs_what_a_prediction_without_it_saves(run, estimated):
     (row,) = analyze(run).guidance.rows(named=True)
     before, after = _parts(_predict(run, guidance=False).submodules)["transformer"]
     assert row["estimated"] is estimated
-    assert row["wall_ns"] == pytest.approx(before - after, abs=3)
+    assert row["elapsed_ns"] == pytest.approx(before - after, abs=3)
 
 
 def test_precision_goes_by_the_rates_of_both_types():
@@ -188,7 +196,7 @@ def test_precision_goes_by_the_rates_of_both_types():
     found = _predict(run, (_PROFILE,), precision="fp16")
     call = 200 + 10 + 1 + 789 / 2
     assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
-    assert any("float16 does to vae" in sentence for sentence in found.unknown)
+    assert Note.of(Unknown.PRECISION_OF, submodule="vae", dtype="float16") in found.unknown
     same = _predict(run, (_PROFILE,), precision="fp32")
     assert same.request.ns == same.measured.ns
 
@@ -235,19 +243,19 @@ def test_fp8_is_the_type_of_eight_bits_that_the_device_has(name):
 
 
 @pytest.mark.parametrize(
-    ("device", "dtype", "remedy"),
+    ("device", "dtype", "recommendation"),
     [
-        ("cuda:0", "fp16", "measure it with `profile-sd3 calibrate-device`"),
+        ("cuda:0", "fp16", "measure it with `profile-sd3 benchmark-device`"),
         ("cpu:0", "fp16", "give a --device-profile whose peak_flops has float32 and float16"),
         ("cuda:0", "fp8", "give a --device-profile whose peak_flops has float32 and float8e4m3fn"),
     ],
 )
-def test_rates_that_nobody_measures_are_to_be_given(device, dtype, remedy):
-    """calibrate-device measures float32 of CPUs and three types of GPUs: only then it is named."""
+def test_rates_that_nobody_measures_are_to_be_given(device, dtype, recommendation):
+    """benchmark-device measures float32 of CPUs and three types of GPUs: only then it is named."""
     run = _shaped(_batched(), {"mlp": "float[2,4096,64] -> float[2,4096,64]"})
     found = analyze(run)
     costs = call_costs(found.calls, found.kinds.table, {}, "transformer")
-    with pytest.raises(InputError, match=remedy):
+    with pytest.raises(InputError, match=recommendation):
         at_precision(costs, device, precision(dtype), 1.0)
 
 

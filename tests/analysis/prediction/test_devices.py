@@ -8,15 +8,17 @@ import pytest
 from msgspec import structs
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
+from profiler.notes import Note
 from profiler.report.predict_document import prediction_document
 from profiler.sources.load import load
 from profiler.trace.manifest_fields import Device, Submodule
 from tests.analysis.prediction.requested import WARM, stepped_run
-from tests.report.test_predict_text import _text
+from tests.report.test_prediction_report import _text
 
 SAMPLE = Path(__file__).resolve().parents[3] / "sample_traces" / "tiny_two_devices"
 _STEPS = [[("transformer", "cond", 300)]] * 3
@@ -98,7 +100,7 @@ def test_memory_alone_is_a_question():
     """What fits is simulated as it is; what does not is refused on the only device."""
     run = _run({"transformer": 1000})
     assert _predict(run, memory={"": 2000}).simulation is not None
-    with pytest.raises(InputError, match=r"need 1000 bytes on rbln:0 .* which has 900 bytes"):
+    with pytest.raises(InputError, match=r"need 1000 bytes on rbln:0, which has 900 bytes; name"):
         _predict(run, memory={"": 900})
 
 
@@ -109,13 +111,25 @@ def test_what_does_not_fit_as_placed_has_a_best_placement_that_does():
     asked = {"memory": {"": 1000}, "devices": ("rbln:0", "rbln:1")}
     found = _predict(run, **asked)
     assert found.simulation is None
-    assert found.too_large.startswith("text_encoder, transformer, vae need 1.2 KiB on rbln:0")
+    assert found.too_large == Note.of(
+        PlacementNote.TOO_LARGE,
+        submodules=("text_encoder", "transformer", "vae"),
+        device="rbln:0",
+        needed_bytes=1200,
+        weights_bytes=1200,
+        activations_bytes=0,
+        memory_bytes=1000,
+    )
     assert found.best.placement["transformer"] != found.best.placement["vae"]
     text = _text(found)
-    assert "as placed: does not fit" in text
+    assert "As placed: does not fit" in text
     assert "best placement" in text
     document = json.loads(json.dumps(prediction_document(found)))
-    assert document["too_large"] == found.too_large
+    assert document["too_large"].replace("\N{NO-BREAK SPACE}", " ") == (
+        "text_encoder, transformer, vae need 1.17 KiB on rbln:0 (1.17 KiB of weights, 0 B of "
+        "activations), which has 1000 B"
+    )
+    assert document["too_large_code"] == found.too_large.as_json()
     assert document["simulation"] is None
     with pytest.raises(InputError, match="fits into memory"):
         _predict(_run({"transformer": 1001}), **asked)

@@ -11,14 +11,17 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.prediction import placement as placement_module
+from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.memory_limits import fits, memory_by_device, too_large
 from profiler.analysis.prediction.placement import best_placement
 from profiler.analysis.prediction.simulation import simulate
 from profiler.analysis.prediction.targets import TargetDevice, placed, placement_of, target_devices
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError
+from profiler.notes import Note
 from profiler.trace.manifest_fields import Device
 from tests.analysis.prediction.served import call, host, workload, workloads
+from tests.examples import examples
 
 TWO = {f"cpu:{core}": Device(hardware="EPYC", cores=(core,)) for core in range(2)}
 
@@ -66,8 +69,8 @@ def test_other_hardware_goes_by_the_rates_of_what_bounds_each_operator():
         {
             "submodule": ["transformer"] * 4,
             "device": ["cpu:0"] * 4,
-            "verdict": ["compute", "memory", "launch", None],
-            "busy_ns": [40, 10, 10, 99],
+            "bound": ["compute", "memory", "launch", None],
+            "total_ns": [40, 10, 10, 99],
         }
     )
     devices = {**TWO, "cuda:0": Device(hardware="H100")}
@@ -87,7 +90,8 @@ def test_other_hardware_without_rates_is_refused():
         placed(made, {"vae": "cpu:1"}, there)
     found = best_placement(made, there, 2)
     assert set(found.placement.values()) == {"cpu:0"}
-    assert any("other hardware" in note for note in found.notes)
+    other = Note.of(PlacementNote.OTHER_HARDWARE, device="cpu:1", measured_on="cpu:0")
+    assert other in found.notes
 
 
 def test_a_device_that_did_not_run_is_like_the_first_of_its_kind():
@@ -96,8 +100,7 @@ def test_a_device_that_did_not_run_is_like_the_first_of_its_kind():
     one = {"cpu:0": TWO["cpu:0"]}
     second = targets(made, one)[1]
     assert second.factors == dict.fromkeys(("text_encoder_3", "transformer", "vae"), 1.0)
-    assert "cpu:1 is not in the run and taken to be like cpu:0" in second.notes[0]
-    assert "takes cores away" in second.notes[0]
+    assert second.notes == (Note.of(PlacementNote.LIKE_OTHER_CPU, device="cpu:1", other="cpu:0"),)
     with pytest.raises(InputError, match="nothing is known of cuda:0, only of cpu:0"):
         targets(made, one, ("cuda:0",))
 
@@ -131,10 +134,18 @@ def test_weights_and_the_largest_activations_must_fit():
     there = targets(made, memory={"cpu:1": 2048})
     both = {"text_encoder_3": "cpu:1", "transformer": "cpu:0", "vae": "cpu:1"}
     assert fits(made, both, there)
-    assert too_large(made, both, there) == ""
+    assert too_large(made, both, there) is None
     there = targets(made, memory={"cpu:1": 2047})
-    words = "text_encoder_3, vae need 2.0 KiB on cpu:1 (1.0 KiB of weights, 1.0 KiB of activations)"
-    assert too_large(made, both, there) == f"{words}, which has 2.0 KiB"
+    found = too_large(made, both, there)
+    assert found.note.values == {
+        "submodules": ("text_encoder_3", "vae"),
+        "device": "cpu:1",
+        "needed_bytes": 2048,
+        "weights_bytes": 1024,
+        "activations_bytes": 1024,
+        "memory_bytes": 2047,
+    }
+    assert found.error == "text_encoder_3, vae need 2.0 KiB on cpu:1, which has 2.0 KiB"
 
 
 def test_what_others_keep_counts_beside_what_runs():
@@ -200,7 +211,9 @@ def test_the_search_heeds_memory():
     made = everything_on_one(weights=weights)
     found = best_placement(made, targets(made, memory={"cpu:1": 200}), 4)
     assert found.placement == {"text_encoder_3": "cpu:1", "transformer": "cpu:0", "vae": "cpu:0"}
-    assert "activations of text_encoder_3, transformer, vae are not known" in found.notes[0]
+    assert found.notes[0] == Note.of(
+        PlacementNote.ACTIVATIONS_UNKNOWN, submodules=("text_encoder_3", "transformer", "vae")
+    )
     with pytest.raises(InputError, match="no placement on cpu:0, cpu:1 found that fits"):
         best_placement(made, targets(made, memory={"cpu:0": 200, "cpu:1": 200}), 4)
 
@@ -225,7 +238,7 @@ def test_many_submodules_on_many_devices():
     assert found.simulation.throughput == pytest.approx(1e9 / 40, rel=0.05)
 
 
-@settings(max_examples=25, deadline=None, phases=[Phase.generate])
+@settings(max_examples=examples(25), deadline=None, phases=[Phase.generate])
 @given(workloads(), st.integers(1, 3))
 def test_no_assignment_is_better_than_the_best(made, concurrency):
     """Every assignment to two devices is simulated: none has a higher throughput, but for what

@@ -6,11 +6,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.codes import Unknown
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.request import request_time
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.workload import Task, Workload
 from tests.analysis.prediction.requested import stepped_run, workload
+from tests.examples import examples
 
 _NONE = np.zeros(0, dtype=np.int64)
 _TRIALS = 150
@@ -30,7 +32,7 @@ def _workload(first, steady, once, steps=None):
 def test_what_was_measured_once_has_no_interval():
     """One pipeline call of two steps: nothing repeats."""
     found = request_time(_workload([100], [[90]], [50]), {})
-    assert (found.ns, found.low, found.high, found.resampled) == (240, None, None, "")
+    assert (found.ns, found.low, found.high, found.resampled) == (240, None, None, None)
     assert found.once_ns == 240
 
 
@@ -62,7 +64,7 @@ def test_pipeline_calls_are_drawn_from_two_on():
     for times in ([50, 60], [50, 60, 70]):
         steady = [[time, time] for time in times]
         found = request_time(_workload([10] * len(times), steady, times), {})
-        assert (found.resampled, found.once_ns) == ("pipeline calls", 0)
+        assert (found.resampled, found.once_ns) == ("pipeline_calls", 0)
         assert found.low < found.ns == 10 + 3 * sum(times) / len(times) < found.high
 
 
@@ -120,7 +122,7 @@ def test_bounds_of_an_estimate_are_an_interval_without_anything_that_repeats():
     """One step of 100 ns and an encoder of 50, each measured once; a denoiser of half to 1.5 of
     its time."""
     found = request_time(_workload([100], [[90]], [50]), {"transformer": (0.5, 1.5)})
-    assert (found.ns, found.resampled, found.once_ns) == (240, "", 240)
+    assert (found.ns, found.resampled, found.once_ns) == (240, None, 240)
     assert 50 + 0.5 * 190 < found.low < 190
     assert 290 < found.high < 50 + 1.5 * 190
 
@@ -141,7 +143,7 @@ _steps = st.integers(2, 4).flatmap(
 
 
 @given(_steps)
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_nothing_changed_is_always_what_was_measured(pipelines):
     """For any times of steps in any number of pipeline calls: the mean of the pipeline calls, and
     parts that add up to it."""
@@ -157,7 +159,7 @@ def test_nothing_changed_is_always_what_was_measured(pipelines):
 
 
 @given(_TIMES, st.integers(1, 40))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=examples(25), deadline=None)
 def test_more_steps_never_take_less(times, steps):
     """Monotone in steps; without guidance or a submodule it never takes more."""
     run = stepped_run([[[("transformer", "cond", t), ("transformer", "uncond", t)] for t in times]])
@@ -173,15 +175,16 @@ def test_more_steps_never_take_less(times, steps):
 
 def test_what_the_interval_does_not_have_is_said():
     """Of one pipeline call that others may differ, where nothing repeats that it is the estimate's
-    alone; several pipeline calls need neither sentence."""
+    alone; several pipeline calls need neither note."""
     batched = [[("transformer", "batched", 1000)]] * 2
 
     def unknown(pipelines, **scenario):
         run = stepped_run(pipelines)
-        return " ".join(predict(run, analyze(run), Scenario(**scenario)).unknown)
+        found = predict(run, analyze(run), Scenario(**scenario)).unknown
+        return {note.code for note in found} - {Unknown.HALF_BATCH_GUESSED}
 
     one = unknown([[*batched, *batched]])
-    assert "how much one pipeline call differs from the next" in one
-    assert "so no interval is given" in unknown([batched])
-    assert "the bounds of what was estimated alone" in unknown([batched], guidance=False)
-    assert "how much" not in unknown([batched, batched])
+    assert Unknown.SCATTER_OF_CALLS in one
+    assert unknown([batched]) == {Unknown.SCATTER}
+    assert Unknown.SCATTER_BEYOND_ESTIMATES in unknown([batched], guidance=False)
+    assert unknown([batched, batched]) == set()

@@ -13,6 +13,7 @@ from profiler.analysis.prediction.request_graph import ORDERS, request_graph
 from profiler.analysis.prediction.simulation import mean_durations, simulate
 from profiler.errors import InputError
 from tests.analysis.prediction.served import call, host, workload, workloads
+from tests.examples import examples
 
 BOTH = pytest.mark.parametrize("order", ORDERS)
 
@@ -173,7 +174,7 @@ def test_refuses_in_a_sentence(made, options, words):
         simulate(made, **options)
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(workloads(), st.integers(1, 5), st.sampled_from(ORDERS))
 def test_laws_of_closed_loops(made, concurrency, order):
     """Throughput lies between one request after another and the busiest resource, no request is
@@ -195,7 +196,7 @@ def test_laws_of_closed_loops(made, concurrency, order):
     assert abs(in_flight - concurrency) <= most + 1e-6
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=examples(30), deadline=None)
 @given(workloads())
 def test_alone_a_request_takes_what_it_was_measured_to_take(made):
     """One request in flight in the pipeline's order: the sum of its parts."""

@@ -12,8 +12,9 @@ from msgspec import structs
 from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.workload import workload_of
 from profiler.errors import InputError
-from profiler.trace.manifest_fields import Calibration, Submodule
+from profiler.trace.manifest_fields import OverheadRatio, Submodule
 from tests.analysis.prediction.requested import WARM, by_name, stepped_run, workload
+from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, make_span, tiny_run
 
 _ONE = [("transformer", "cond", 300)]
@@ -104,48 +105,50 @@ def test_two_calls_of_a_name_in_a_step_are_two_tasks():
     assert times == [([300], [[200]]), ([200], [[200]])]
 
 
-def test_traced_calls_are_calibrated_where_capture_measured_it():
+def test_traced_calls_are_corrected_where_capture_measured_it():
     """A factor of 0.9 in the manifest: 300 ns count as 270."""
     info = structs.replace(
-        WARM, submodules={"transformer": Submodule(calibration=Calibration(factor=0.9))}
+        WARM, submodules={"transformer": Submodule(overhead_ratio=OverheadRatio(factor=0.9))}
     )
     run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
     found = workload_of(run, analyze(run))
     assert by_name(found.step)[1] == ("transformer.cond", [270], [[180]])
-    assert found.calibration == {"transformer": 0.9}
+    assert found.overhead_ratio == {"transformer": 0.9}
     assert found.recorded_ns is not None
     assert (found.recorded_ns - found.measured_ns).tolist() == [50]
 
 
-def test_a_calibration_within_noise_is_none():
+def test_an_overhead_ratio_within_noise_is_none():
     """Between 0.8 and 1.1 nobody knows whether tracing cost anything: 300 ns stay 300."""
     measured = {"factor": 0.9, "low": 0.8, "high": 1.1}
-    info = make_info(warmup={"runs": 1}, submodules={"transformer": {"calibration": measured}})
+    info = make_info(warmup={"runs": 1}, submodules={"transformer": {"overhead_ratio": measured}})
     run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
     found = workload_of(run, analyze(run))
-    assert found.calibration == {}
+    assert found.overhead_ratio == {}
     assert by_name(found.step)[1] == ("transformer.cond", [300], [[200]])
 
 
-def test_analysis_and_prediction_take_the_same_calibration():
+def test_analysis_and_prediction_take_the_same_overhead_ratio():
     """What `analyze` shows for a submodule is what a prediction counts with, within noise too."""
     for low, high in ((0.8, 1.1), (0.8, 0.95)):
         measured = {"factor": 0.9, "low": low, "high": high}
-        info = make_info(warmup={"runs": 1}, submodules={"transformer": {"calibration": measured}})
+        info = make_info(
+            warmup={"runs": 1}, submodules={"transformer": {"overhead_ratio": measured}}
+        )
         run = stepped_run([[_ONE, _TWO]], traced=True, info=info)
         analysis = analyze(run)
-        shown = dict(analysis.submodules.select("submodule", "calibration").drop_nulls().rows())
+        shown = dict(analysis.submodules.select("submodule", "overhead_ratio").drop_nulls().rows())
         found = workload_of(run, analysis)
-        assert {name: f for name, f in shown.items() if f != 1} == found.calibration
+        assert {name: f for name, f in shown.items() if f != 1} == found.overhead_ratio
         assert shown == {"transformer": 1.0 if high > 1 else 0.9}
 
 
-def test_few_traced_and_untraced_calls_calibrate_nothing():
+def test_few_traced_and_untraced_calls_correct_nothing():
     """Two of a kind differ by chance."""
     run = stepped_run([[_ONE, _TWO, _ONE, _TWO]])
     traced = run.calls["call"].is_in([1, 2])
     found = workload(replace(run, calls=run.calls.with_columns(ops_traced=traced)))
-    assert found.calibration == {}
+    assert found.overhead_ratio == {}
 
 
 @pytest.mark.parametrize(
@@ -225,7 +228,7 @@ _CALLS = st.lists(
 
 
 @given(_CALLS, st.lists(_MOMENTS, max_size=4, unique=True), st.lists(_MOMENTS, max_size=3))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_no_time_is_left_out_or_counted_twice(some, steps, work):
     """Calls that overlap, return before their device is done, or stick out of the pipeline call;
     steps anywhere: tasks always add up to it, and none is negative."""

@@ -11,7 +11,7 @@ from pathlib import Path
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.kinds import kinds_of
+from profiler.analysis.distinct_commands import kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
 
 HERE = Path(__file__).parent
@@ -118,7 +118,7 @@ def write_reference(run, path: Path) -> None:
     rows = (
         found_roles(run)
         .group_by("submodule", "path", "op")
-        .agg((pl.col("busy_ns").sum() / 1000).round().cast(pl.Int64).alias("us"))
+        .agg((pl.col("total_ns").sum() / 1000).round().cast(pl.Int64).alias("us"))
         .sort("submodule", "path", "op")
     )
     path.write_text(rows.write_csv(separator="\t"), encoding="utf-8")

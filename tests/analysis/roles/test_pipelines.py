@@ -131,12 +131,12 @@ def test_streams_of_joint_transformers(on_torch):
         return
     by_path = dict(streams.select("path", "stream").unique(maintain_order=True).rows())
     expected = (
-        {"txt_in": "context", "transformer_blocks.N.img_mlp.net.N": "image"}
+        {"txt_in": "text", "transformer_blocks.N.img_mlp.net.N": "image"}
         if name == "qwen"
         else {
-            "context_embedder": "context",
+            "context_embedder": "text",
             "transformer_blocks.N.ff.net.N": "image",
-            "transformer_blocks.N.ff_context.net.N": "context",
+            "transformer_blocks.N.ff_context.net.N": "text",
         }
     )
     assert {path: by_path[path] for path in expected} == expected
@@ -148,7 +148,7 @@ def test_streams_of_joint_transformers(on_torch):
     residual = streams.filter(
         (pl.col("path") == "transformer_blocks.N") & (pl.col("role") == "residual")
     )
-    assert set(residual["stream"]) == {"image", "context"}
+    assert set(residual["stream"]) == {"image", "text"}
 
 
 @pytest.mark.parametrize("name", [*PIPELINES, "ort"])

@@ -7,6 +7,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.examples import examples
+from tests.runs import Command, make_call, make_run
+
 from .small import kinds_and_roles, one_call, roles
 
 X, V = "float[2,64,32]", "float[2,1,32]"
@@ -55,7 +58,7 @@ def test_attention_by_hand():
     )
     assert [role for role, _, _ in found] == [
         "attention",
-        "other",
+        "elementwise",
         "attention",
         "attention",
         "attention",
@@ -206,6 +209,40 @@ def test_products_by_their_sizes(shapes, role):
 
 
 @pytest.mark.parametrize(
+    ("shapes", "role"),
+    [
+        ("in: bf16[15,4096] bf16[4096,151936]", "matmul"),  # Qwen3's, of 15 requests
+        ("in: bf16[15360,4096] bf16[4096,151936]", "matmul"),
+        ("in: bf16[15360,151936] bf16[151936,4096]", "matmul"),  # its gradient
+        ("in: bf16[32,8192] bf16[8192,57344]", "mlp"),  # gate and up of a 70 B model
+        ("in: bf16[2,2560] bf16[2560,30720]", "modulation"),  # 12 widths
+    ],
+)
+def test_a_product_with_a_vocabulary_is_no_embedding(shapes, role):
+    """A language model's head has no role in the list, so it is a product of no place."""
+    assert roles(("aten::mm", "aten::mm", shapes))[0][0] == role
+
+
+def test_the_head_of_a_language_model_by_its_place():
+    """`lm_head` of a small model, whose sizes say mlp: its name and its class decide first."""
+    small = "in: bf16[64,16] bf16[16,64]"
+    (named,) = roles(("lm_head", "aten::mm", small))
+    (by_class,) = roles(("Qwen2ForCausalLM.ParallelLMHead", "aten::mm", small))
+    assert (named, by_class) == (("matmul", None, "path"), ("matmul", None, "class"))
+
+
+@pytest.mark.parametrize(
+    "op_type",
+    ["sglang::store_cache", "vllm::reshape_and_cache_flash", "_C_cache_ops::concat_and_cache_mla"],
+)
+def test_writing_a_cache_in_attention_moves_data(op_type):
+    """What an attention module puts into its cache it does not compute; what reads it, it does."""
+    layer = "Qwen3DecoderLayer_0.Qwen3Attention.RadixAttention"
+    found = roles((layer, op_type), (layer, "aiter::mha_batch_prefill"))
+    assert found == [("data_movement", None, "op_type"), ("attention", None, "class")]
+
+
+@pytest.mark.parametrize(
     ("name", "shapes", "role", "kind"),
     [
         (
@@ -240,6 +277,77 @@ def test_products_by_their_sizes(shapes, role):
 def test_fused_kernels(name, shapes, role, kind):
     """torch.compile's kernels by the rarest of what they fuse."""
     assert roles((name, name, shapes)) == [(role, kind, "kernel")]
+
+
+def test_a_place_decides_before_a_name():
+    """One kernel of cuBLAS projects where an attention's module launched it, has a size where its
+    operator has one, and is a product without either; the same of arithmetic."""
+    gemm, add = "ampere_sgemm_128x64_nn", "at::native::vectorized_elementwise_kernel"
+    found = roles(
+        ("transformer_blocks.0.attn.to_q", gemm),
+        ("node", gemm, "float[64,32] float[32,128]"),
+        ("node", gemm),
+        ("transformer_blocks.0.ff.net.0", add),
+        ("node", add),
+        submodule="transformer",
+    )
+    assert [(role, by) for role, _, by in found] == [
+        ("qkv_projection", "path"),
+        ("mlp", "kernel"),
+        ("matmul", "kernel"),
+        ("mlp", "path"),
+        ("elementwise", "kernel"),
+    ]
+
+
+def test_products_and_arithmetic_of_no_place():
+    """Operators that nothing places say what they compute."""
+    names = ("aten::mm", "aten::pow", "GreaterOrEqual", "aten::fill_", "Unheard")
+    assert roles(*((name, name) for name in names)) == [
+        ("matmul", None, "op_type"),
+        ("elementwise", None, "op_type"),
+        ("elementwise", None, "op_type"),
+        ("data_movement", None, "op_type"),
+        ("other", None, None),
+    ]
+
+
+def test_operators_of_training():
+    """Gradients have the role of what they are of; a foreach operator is the optimizer's."""
+    names = (
+        "aten::cudnn_convolution_backward_input",
+        "aten::native_layer_norm_backward",
+        "aten::threshold_backward",
+        "aten::_foreach_add_",
+        "aten::nll_loss_forward",
+        "aten::max_pool2d_with_indices_backward",
+    )
+    assert [role for role, _, _ in roles(*((name, name) for name in names))] == [
+        "convolution",
+        "norm",
+        "elementwise",
+        "optimizer",
+        "elementwise",
+        "resample",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("name", "role"),
+    [
+        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ("collective", "kernel")),
+        ("nccl:all_reduce", ("collective", "kernel")),
+        ("record_param_comms", ("collective", "kernel")),
+        ("Memcpy DtoD", ("data_movement", "category")),
+        ("Memset", ("data_movement", "category")),
+    ],
+)
+def test_transfers_between_ranks_are_collectives(name, role):
+    """Other work on tracks that copy moves data."""
+    call = make_call(0, "transformer", 0, 10, step=0, device="cuda:0")
+    command = Command(0, "cuda:0", "stream 7 collectives", "copy", name, 0, 10, name)
+    found = kinds_and_roles(make_run([call], [command]))[1]
+    assert found.select("role", "role_by").row(0) == role
 
 
 def test_pairs_are_turned_whoever_writes_it():
@@ -312,7 +420,7 @@ _texts = st.one_of(
 )
 
 
-@settings(deadline=None, max_examples=150)
+@settings(deadline=None, max_examples=examples(150))
 @given(st.lists(st.tuples(_texts, _texts, _texts), min_size=1, max_size=8))
 def test_every_name_has_a_role(commands):
     """Whatever a foreign trace holds, each command gets one role of the list."""

@@ -10,7 +10,8 @@ import pytest
 import profiler
 from profiler.trace.manifest_fields import stated
 from tests.capture.onnx_pipelines import gathering, ran, weighted
-from tests.capture.switched_on import labels, losses, whole
+from tests.capture.switched_on import drops, labels, whole
+from tests.runs import told
 
 SESSION = """
     import threading
@@ -78,9 +79,9 @@ def test_failing_runs(scripts):
     expected = ["InvalidArgument", "InvalidArgument", "ValueError", "Fail"]
     assert ended.out.split() == expected, ended.err
     assert ran(ended.bundle) == [call(1), call(2), call(5)]
-    (loss,) = whole(ended.bundle).info.losses
-    assert (loss.kind, loss.count) == ("untraced_call", len(expected))
-    assert loss.detail == "the call did not return, so it has no file"
+    (drop,) = whole(ended.bundle).info.drops
+    assert (drop.kind, drop.count) == ("untraced_call", len(expected))
+    assert told(drop) == "the call did not return, so it has no file"
 
 
 def test_asynchronous_runs_that_overlap(scripts):
@@ -99,14 +100,14 @@ def test_asynchronous_runs_that_overlap(scripts):
     ended = scripts.run(SESSION + script)
     assert ended.code == 0, ended.err
     assert sorted(ran(ended.bundle)) == sorted(call(rows) for rows in [*range(1, 21), 30])
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 def test_threads_share_a_session(scripts):
     """Runs in three threads of one session each have their own operators."""
     ended = scripts.run(SESSION + THREADS)
     assert sorted(ran(ended.bundle)) == sorted(call(rows) for rows in range(1, 31))
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 def test_sessions_of_every_make(scripts):
@@ -290,7 +291,7 @@ def test_a_selection_that_bare_sessions_never_meet(scripts, ops):
     known = whole(ended.bundle).info.submodules
     assert [known[name].profiled_sessions for name in ("gather", "gathering")] == [0, 0]
     assert ended.err.count("this chooses steps of a pipeline alone") == 1
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 def test_opening_a_profiled_session_is_our_overhead(scripts):
@@ -333,7 +334,7 @@ def test_sessions_before_and_after_a_pipeline(scripts):
     own = [row for row in ran(ended.bundle) if row[0].startswith("gather")]
     assert own == [call(1), call(2, "gather_2"), call(3)]
     assert profiler.load(ended.bundle).calls["ops_traced"].all()
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 def test_some_runs_of_a_session_in_threads(scripts):
@@ -346,7 +347,7 @@ def test_some_runs_of_a_session_in_threads(scripts):
     traced = [row for row in found if row[2]]
     assert len(traced) == 15
     assert [row for row in whole_calls if row in traced] == traced
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
 
 
 def test_a_model_in_ort_format(scripts):
@@ -364,4 +365,4 @@ def test_a_model_in_ort_format(scripts):
     """
     ended = scripts.run(SESSION + script)
     assert ran(ended.bundle) == [call(1), call(2), call(3), call(4, "model")]
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []

@@ -16,6 +16,7 @@ from profiler.capture.onnxruntime.profile import ProfiledRun, read_profile
 from profiler.capture.onnxruntime.runs import NotedCall, place_runs
 from profiler.capture.recorder import Invocation
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
+from tests.runs import told
 
 RUN = ways()["run"]
 
@@ -60,14 +61,14 @@ FAILURES = [wrong_dims, missing_input, beyond_the_rows, terminated, raises]
 @pytest.mark.parametrize("failing", FAILURES)
 def test_a_failing_run_shifts_no_operators(tmp_path, failing):
     """Calls after a failed one have the operators of their own run, and the failed one is the
-    only loss."""
+    only drop."""
     pipe = Pipeline(text_encoder=Part(opened(gathering())))
     with profiler.profile(pipe, out=tmp_path) as run:
         names = [("text_encoder", rows, failing if rows == 2 else RUN) for rows in (1, 2, 3, 4)]
         assert [y is None for y in pipe(*names)] == [False, True, False, False]
     assert ran(run.path) == [call_on("text_encoder", rows) for rows in (1, 3, 4)]
-    losses = profiler.load(run.path).losses
-    assert [(loss.kind, loss.where, loss.count) for loss in losses] == [
+    drops = profiler.load(run.path).drops
+    assert [(drop.kind, drop.where, drop.count) for drop in drops] == [
         ("untraced_call", "text_encoder", 1)
     ]
 
@@ -82,11 +83,11 @@ def test_every_way_to_run_inside_a_part(tmp_path, way):
         profiled = pipe(*runs)
     assert ran(run.path) == [call_on("text_encoder", 2), call_on("transformer", 3)]
     assert [y.tolist() for y in profiled] == [y.tolist() for y in plain]
-    assert profiler.load(run.path).losses == ()
+    assert profiler.load(run.path).drops == ()
 
 
 def test_a_call_of_several_runs_or_none(tmp_path):
-    """A call has the operators of all runs within it; one without a run is a loss."""
+    """A call has the operators of all runs within it; one without a run is a drop."""
 
     def twice(session, x):
         RUN(session, x)
@@ -105,9 +106,9 @@ def test_a_call_of_several_runs_or_none(tmp_path):
         ("text_encoder", "x: float32[2,3]", []),
         three,
     ]
-    (loss,) = profiler.load(run.path).losses
-    assert (loss.kind, loss.count) == ("untraced_call", 1)
-    assert loss.detail.startswith("no operator events: the call did not run its session")
+    (drop,) = profiler.load(run.path).drops
+    assert (drop.kind, drop.count) == ("untraced_call", 1)
+    assert told(drop).startswith("no operator events: the call did not run its session")
 
 
 def in_threads(*targets):
@@ -144,7 +145,7 @@ def test_threads_in_one_session(tmp_path):
         in_threads(lambda: work(1, 2, 3), lambda: work(11, 12, 13))
     expected = [call_on("text_encoder", rows) for rows in (1, 2, 3, 11, 12, 13)]
     assert sorted(ran(run.path)) == sorted(expected)
-    assert profiler.load(run.path).losses == ()
+    assert profiler.load(run.path).drops == ()
 
 
 def test_threads_that_fail(tmp_path):
@@ -187,7 +188,7 @@ def test_sessions_are_renewed_while_runs_overlap(tmp_path):
     expected = [call_on("text_encoder", rows) for rows in (1, 2, 3, 11, 12, 13)]
     assert sorted(ran(run.path)) == sorted(expected)
     assert loaded.info.submodules["text_encoder"].profiled_sessions == 3
-    assert loaded.losses == ()
+    assert loaded.drops == ()
 
 
 def test_calls_that_overlap_in_parallel_execution(tmp_path):
@@ -210,7 +211,7 @@ def test_calls_that_overlap_in_parallel_execution(tmp_path):
     with profiler.profile(pipe, out=tmp_path) as run:
         in_threads(lambda: pipe(("text_encoder", 1, late)), second)
     assert sorted(ran(run.path)) == [call_on("text_encoder", rows) for rows in (1, 2)]
-    assert profiler.load(run.path).losses == ()
+    assert profiler.load(run.path).drops == ()
 
 
 PARALLEL = [

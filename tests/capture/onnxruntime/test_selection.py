@@ -67,29 +67,29 @@ def test_untraced_calls_hold_no_commands(run):
 
 
 def test_what_is_left_out_by_choice_is_not_lost(run):
-    """Neither the manifest nor the report calls an unselected call a loss."""
-    assert run.losses == ()
+    """Neither the manifest nor the report calls an unselected call a drop."""
+    assert run.drops == ()
     analysis = analyze(run)
-    assert analysis.losses == ()
+    assert analysis.drops == ()
     facts = {fact.label: fact for fact in key_facts(analysis, 0)}
-    assert facts["Lost"].value == "nothing"
+    assert facts["Dropped"].value == "nothing"
     assert "without commands" in facts["Commands"].note
 
 
 def test_both_kinds_measure_the_cost_of_tracing(run):
     """The transformer's cost is measured on its three steady calls of either kind, and its
-    operators are calibrated by the very factor that the manifest states, unless that is noise."""
+    operators are corrected by the very factor that the manifest states, unless that is noise."""
     measured = run.info.overhead.measured
     assert set(measured) == {"transformer"}
     cost = measured["transformer"]
     assert (cost.traced_calls, cost.untraced_calls) == (3, 3)
     assert cost.call_low_ns <= cost.call_ns <= cost.call_high_ns
-    calibration = run.info.submodules["transformer"].calibration
-    assert calibration.low <= calibration.factor <= calibration.high
+    overhead_ratio = run.info.submodules["transformer"].overhead_ratio
+    assert overhead_ratio.low <= overhead_ratio.factor <= overhead_ratio.high
     analysis = analyze(run)
     row = analysis.submodules.row(by_predicate=pl.col("submodule") == "transformer", named=True)
-    noise = calibration.low <= 1 <= calibration.high
-    assert row["calibration"] == (1 if noise else calibration.factor)
+    noise = overhead_ratio.low <= 1 <= overhead_ratio.high
+    assert row["overhead_ratio"] == (1 if noise else overhead_ratio.factor)
     facts = {fact.label: fact for fact in key_facts(analysis, 0)}
     note = facts["Cost of tracing"].note
     assert note.startswith("of end to end, measured: transformer ")
@@ -122,9 +122,9 @@ def test_a_session_that_was_not_open_is_not_left_open(tmp_path):
     assert fresh.transformer.opened_session is None
 
 
-def test_calibrate_leaves_out_every_fourth_step(pipeline, tmp_path):
-    """`calibrate` makes steps 3 and 7 untraced; encoders and VAE stay traced."""
-    run = profiled(pipeline, tmp_path, "all calibrate")
+def test_measure_overhead_leaves_out_every_fourth_step(pipeline, tmp_path):
+    """`measure-overhead` makes steps 3 and 7 untraced; encoders and VAE stay traced."""
+    run = profiled(pipeline, tmp_path, "all measure-overhead")
     assert traced(run, "transformer") == [True, True, True, False] * 2
     assert traced(run, "text_encoder") == [True, True]
 
@@ -136,9 +136,10 @@ def test_a_submodule_that_is_not_there_is_refused(pipeline, tmp_path):
     assert list(tmp_path.iterdir()) == []
 
 
-def test_run_takes_several_ops_and_calibrate(tmp_path):
-    """`profile-sd3 run` joins its --ops, and --calibrate leaves out every fourth step of them."""
-    options = ("--ops", "none", "--ops", "transformer=all", "--calibrate", "--steps", 4)
+def test_run_takes_several_ops_and_measure_overhead(tmp_path):
+    """`profile-sd3 run` joins its --ops, and --measure-overhead leaves out every fourth step of
+    them."""
+    options = ("--ops", "none", "--ops", "transformer=all", "--measure-overhead", "--steps", 4)
     size = ("--height", 64, "--width", 64, "--warmup", 0)
     assert run_command("run", *options, *size, "--out", tmp_path) == 0
     run = profiler.load(next(tmp_path.iterdir()))

@@ -11,6 +11,7 @@ from profiler.capture.event_cost import EventCost
 from profiler.capture.onnxruntime import cost
 from profiler.errors import InputError
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
+from tests.runs import told
 
 RUN = ways()["run"]
 
@@ -97,14 +98,14 @@ def test_submodules_that_share_a_session(tmp_path):
         for (name, rows, _), own in zip(runs, left_out, strict=True)
     ]
     loaded = profiler.load(run.path)
-    assert loaded.losses == ()
+    assert loaded.drops == ()
     sessions = {n: f.profiled_sessions for n, f in loaded.info.submodules.items()}
     assert sessions == dict(zip(names, (1, 1, 0, 1), strict=True))
     assert {getattr(pipe, name).session for name in names} == {shared}
 
 
 def test_a_session_that_cannot_be_renewed(tmp_path):
-    """Where no further session can be opened the calls go on untraced, which is a loss."""
+    """Where no further session can be opened the calls go on untraced, which is a drop."""
     path = tmp_path / "model.onnx"
     path.write_bytes(gathering().SerializeToString())
     pipe = Pipeline(text_encoder=Part(opened(str(path))))
@@ -121,15 +122,15 @@ def test_a_session_that_cannot_be_renewed(tmp_path):
     assert pipe.text_encoder.session is own
     untraced = (*call_on("text_encoder", 3)[:2], [])
     assert ran(run.path) == [call_on("text_encoder", 1), call_on("text_encoder", 2), untraced]
-    (loss,) = profiler.load(run.path).losses
-    assert (loss.kind, loss.count) == ("untraced_call", -1)
-    assert loss.detail.startswith("its profiled session could not be renewed")
+    (drop,) = profiler.load(run.path).drops
+    assert (drop.kind, drop.count) == ("untraced_call", -1)
+    assert told(drop).startswith("its profiled session could not be renewed")
 
 
 @pytest.mark.parametrize("ops", ["all", "every:2"])
 def test_a_session_that_the_script_replaces(tmp_path, ops):
     """Where the script gives a part another session during the run, that one runs and stays; its
-    calls are a loss, those before it are not."""
+    calls are a drop, those before it are not."""
     pipe = Pipeline(text_encoder=Part(opened(gathering())))
     other, used = opened(gathering()), []
 
@@ -145,8 +146,8 @@ def test_a_session_that_the_script_replaces(tmp_path, ops):
     assert used == [False, True, True]
     operators = [row[2] for row in ran(run.path)]
     assert operators == [call_on("text_encoder", 1)[2], [], []]
-    losses = profiler.load(run.path).losses
-    assert [(loss.kind, loss.count) for loss in losses] == [
+    drops = profiler.load(run.path).drops
+    assert [(drop.kind, drop.count) for drop in drops] == [
         ("untraced_call", 2 if ops == "all" else 1)
     ]
 
@@ -179,4 +180,4 @@ def test_submodules_that_are_one_part(tmp_path, ops):
     with profiler.profile(pipe, out=tmp_path, ops=ops) as run:
         pipe(("text_encoder", 1, RUN), ("text_encoder_2", 2, RUN))
     assert ran(run.path) == [call_on("text_encoder_2", rows) for rows in (1, 2)]
-    assert profiler.load(run.path).losses == ()
+    assert profiler.load(run.path).drops == ()

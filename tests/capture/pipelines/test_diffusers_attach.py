@@ -92,7 +92,7 @@ def test_profiling_changes_no_pixel(tmp_path, flux):
 
 @pytest.mark.parametrize("part", ["text_encoder_2", "transformer", "vae.decode", "scheduler.step"])
 def test_an_exception_leaves_the_pipeline_as_it_was(tmp_path, flux, part, monkeypatch):
-    """Wherever a run fails, its finished calls are kept, the loss is named, and every hook goes."""
+    """Wherever a run fails, its finished calls are kept, the drop is named, and every hook goes."""
     owner, _, method = part.partition(".")
     target = getattr(flux, owner)
 
@@ -111,7 +111,7 @@ def test_an_exception_leaves_the_pipeline_as_it_was(tmp_path, flux, part, monkey
     expected = {"text_encoder_2": 1, "transformer": 2, "vae.decode": 3, "scheduler.step": 3}
     assert submodules(loaded) == FLUX_CALLS[: expected[part]]
     lost = [] if part == "scheduler.step" else [owner]
-    assert [loss.where for loss in loaded.losses if loss.kind == "untraced_call"] == lost
+    assert [drop.where for drop in loaded.drops if drop.kind == "untraced_call"] == lost
 
 
 def test_a_call_that_is_tried_again_is_recorded(tmp_path, flux, monkeypatch):
@@ -134,7 +134,7 @@ def test_a_call_that_is_tried_again_is_recorded(tmp_path, flux, monkeypatch):
             flux.text_encoder(ids)
     loaded = profiler.load(run.path)
     assert submodules(loaded) == ["text_encoder"]
-    assert [loss.kind for loss in loaded.losses] == ["untraced_call"]
+    assert [drop.kind for drop in loaded.drops] == ["untraced_call"]
 
 
 def test_an_interrupted_call_does_not_hide_later_ones(tmp_path, flux, monkeypatch):
@@ -190,7 +190,7 @@ def test_replaced_parts_have_their_operators(tmp_path):
         pipeline.transformer, pipeline.vae = other.transformer, other.vae
         pipeline("a cat", **SHORT)
     loaded = profiler.load(run.path)
-    assert loaded.losses == ()
+    assert loaded.drops == ()
     assert loaded.calls["ops_traced"].all()
     operators = [
         loaded.commands.filter(loaded.commands["call"] == call).select("layer", "op_type").rows()
@@ -284,7 +284,7 @@ def test_an_interrupted_module_does_not_hide_later_calls(tmp_path, flux, monkeyp
             flux.text_encoder_2(ids)
     loaded = profiler.load(run.path)
     assert submodules(loaded) == ["text_encoder", "text_encoder_2"] * 2
-    assert [(loss.where, loss.count) for loss in loaded.losses] == [("text_encoder", 2)]
+    assert [(drop.where, drop.count) for drop in loaded.drops] == [("text_encoder", 2)]
 
 
 def test_a_session_without_pipelines_leaves_nothing(tmp_path):

@@ -55,7 +55,7 @@ def test_stable_diffusion_3(tmp_path, sd3):
         ("denoise", "transformer", "batched", 1),
         ("decode", "vae", None, -1),
     ]
-    assert run.losses == ()
+    assert run.drops == ()
     assert set(run.calls["device"]) == {"cpu:0"}
     assert not run.calls["ops_traced"].any()
     shapes = run.calls["input_shapes"][6]

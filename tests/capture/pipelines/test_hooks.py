@@ -15,6 +15,7 @@ from profiler.errors import InputError
 from profiler.testing import FakeClock
 from profiler.trace.manifest_fields import Warmup
 from tests.capture.toy import ToyPipeline
+from tests.runs import told
 
 START = 1_790_000_000_000_000_000
 
@@ -251,13 +252,13 @@ def test_an_exception_keeps_finished_calls_and_is_reported(tmp_path):
         pipeline(num_inference_steps=2)
     run = profiler.load(profiled.path)
     assert len(run.calls) == 7
-    assert [loss.kind for loss in run.losses] == ["aborted_run"]
-    assert "out of memory" in run.losses[0].detail
+    assert [drop.kind for drop in run.drops] == ["aborted_run"]
+    assert "out of memory" in told(run.drops[0])
     assert "forward" not in vars(pipeline.transformer)
 
 
 def test_a_failed_step_stays_in_denoise_and_is_named(tmp_path):
-    """A run that ends in its second transformer call has no decode stage, and the loss names the
+    """A run that ends in its second transformer call has no decode stage, and the drop names the
     submodule and step that did not return."""
     clock = FakeClock(START)
     pipeline = ToyPipeline(clock)
@@ -276,7 +277,7 @@ def test_a_failed_step_stays_in_denoise_and_is_named(tmp_path):
     run = profiler.load(profiled.path)
     stages = run.spans.filter(run.spans["kind"].cast(str) == "stage")
     assert stages.select("name", "duration_ns").rows() == [("encode", 1210), ("denoise", 1417)]
-    lost = [(loss.kind, loss.where, loss.detail) for loss in run.losses]
+    lost = [(drop.kind, drop.where, told(drop)) for drop in run.drops]
     assert lost[0] == (
         "untraced_call",
         "transformer",

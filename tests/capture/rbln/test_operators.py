@@ -68,7 +68,7 @@ def test_reports_divide_a_runtime_call_and_leave_the_host_glue(rebel, tmp_path):
         (7, "rbln:0", "Host", "host", "runtime", 30, 20_000),
         (7, "rbln:0", "Device Workload", "other", "runtime", 20_030, 70_000),
     ]
-    assert run.losses == ()
+    assert run.drops == ()
 
 
 def test_without_reports_a_runtime_call_is_as_long_as_measured(tmp_path, monkeypatch):
@@ -91,7 +91,7 @@ def test_a_report_that_cannot_be_is_not_shown(rebel, tmp_path, device_us, lost):
     assert {row[2:] for row in commands_of(run)} == {
         ("Device Workload", "other", name, 30, 100_000) for name in ("model[0]", "runtime")
     }
-    assert sum(loss.count for loss in run.losses if loss.kind == "dropped_events") == lost
+    assert sum(drop.count for drop in run.drops if drop.kind == "dropped_events") == lost
 
 
 def test_reports_that_fail_never_reach_the_pipeline(rebel, tmp_path, monkeypatch):

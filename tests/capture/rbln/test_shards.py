@@ -14,6 +14,7 @@ from profiler.trace.manifest_fields import Warmup
 from tests.command_line import refused
 from tests.importers.rbln.generator import STEM
 from tests.importers.rbln.importing import import_rbln
+from tests.runs import told
 
 from .fake_rebel import FakeRebel, RBLNStableDiffusion3Pipeline
 
@@ -68,8 +69,8 @@ def labels(run):
     return run.calls.with_columns(pl.col(pl.Categorical).cast(pl.String)).select(columns).rows()
 
 
-def loss(run, kind):
-    return [found.detail for found in run.losses if found.kind == kind]
+def drop(run, kind):
+    return [told(found) for found in run.drops if found.kind == kind]
 
 
 def test_every_file_has_the_name_of_its_call(recording):
@@ -78,7 +79,7 @@ def test_every_file_has_the_name_of_its_call(recording):
     assert labels(run) == LABELS
     assert run.info.pipeline == "RBLNStableDiffusion3Pipeline"
     assert run.info.recording.described_as == "run"
-    assert {found.kind for found in run.losses} <= {"unaligned_clock"}
+    assert {found.kind for found in run.drops} <= {"unaligned_clock"}
     assert run.calls["ops_traced"].to_list() == [True] * 9
 
 
@@ -111,10 +112,10 @@ def test_files_from_before_the_recording_are_skipped_where_asked(recording):
     made.record()
     run = made.named()
     assert {label[0] for label in labels(run)} == {"unlabelled"}
-    (sentence,) = loss(run, "unlabelled_call")
+    (sentence,) = drop(run, "unlabelled_call")
     assert sentence == (
-        "17 files, but run made 9 profiled runtime calls, so no call is labelled: --skip 8 where "
-        "the runtimes were called 8 times before it"
+        "no call is labelled (files: 17, profiled runtime calls of run: 9): --skip 8, where the "
+        "runtimes were called so often before it"
     )
     assert labels(made.named(skip=8)) == LABELS
 
@@ -126,8 +127,8 @@ def test_with_a_file_missing_nothing_is_named(recording, number):
     (made.shards / f"{STEM}_{number}.pb").unlink()
     run = made.named()
     assert labels(run) == [("unlabelled", "", None, -1, device) for *_, device in labels(run)]
-    assert loss(run, "unlabelled_call")[0].startswith(
-        "8 files, but run made 9 profiled runtime calls, so no call is labelled"
+    assert drop(run, "unlabelled_call")[0].startswith(
+        "no call is labelled (files: 8, profiled runtime calls of run: 9)"
     )
 
 
@@ -137,7 +138,7 @@ def test_gaps_that_are_not_those_of_unprofiled_calls_name_nothing(recording):
     (made.shards / f"{STEM}_8.pb").rename(made.shards / f"{STEM}_11.pb")
     run = made.named()
     assert {label[0] for label in labels(run)} == {"unlabelled"}
-    assert "not those of runtime calls that were not profiled" in loss(run, "unlabelled_call")[0]
+    assert "not those of runtime calls that were not profiled" in drop(run, "unlabelled_call")[0]
 
 
 def test_a_run_without_runtime_calls_is_refused(recording):

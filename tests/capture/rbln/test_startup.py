@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 import profiler
-from tests.capture.switched_on import Environment, labels, losses
+from tests.capture.switched_on import Environment, drops, labels
 from tests.importers.rbln.importing import import_rbln
 
 pytest.importorskip("diffusers", reason="needs the torch extra")
@@ -44,7 +44,7 @@ def test_the_variable_records_the_calls_and_they_name_the_files(tmp_path):
     work.mkdir()
     ended = Environment(tmp_path).at(work).run(SCRIPT)
     assert ended.code == 0, ended.err
-    assert losses(ended.bundle) == []
+    assert drops(ended.bundle) == []
     encoders = ("text_encoder", "text_encoder_2", "text_encoder_3")
     encoded = [
         (name, "encode", branch, -1)

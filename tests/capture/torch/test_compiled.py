@@ -128,7 +128,7 @@ def test_a_compiled_transformer_is_compiled_once(tmp_path):
             generate(pipeline)
     assert torch._dynamo.utils.counters["stats"]["unique_graphs"] == 1
     loaded = profiler.load(run.path)
-    assert loaded.losses == ()
+    assert loaded.drops == ()
     assert loaded.calls["ops_traced"].all()
 
 

@@ -52,7 +52,7 @@ def traced(pipeline, name):
     with profiler.profile(pipeline, out="traces", name=name) as run:
         pipeline()
     loaded = profiler.load(run.path)
-    print(name, loaded.calls["ops_traced"].to_list(), loaded.losses, flush=True)
+    print(name, loaded.calls["ops_traced"].to_list(), loaded.drops, flush=True)
 """
 
 
@@ -121,6 +121,6 @@ def test_a_fork_in_a_block(tmp_path):
             print(run.path, flush=True)
         forked(child)
         pipeline()
-    print(len(profiler.load(run.path).calls), profiler.load(run.path).losses)
+    print(len(profiler.load(run.path).calls), profiler.load(run.path).drops)
     """
     assert said(tmp_path, script) == ["True", "None", "child 0", "2 ()"]

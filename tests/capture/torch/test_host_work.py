@@ -87,7 +87,7 @@ def pieces_of_three_pipeline_calls():
 def slices_of(path):
     """Everything that a file says of its commands, and the flows between them."""
     trace = read_trace(path)
-    assert trace.losses == ()
+    assert trace.drops == ()
     columns, texts = trace.slices, np.array(trace.strings)
     tracks = [f"{track.name} {track.parent >= 0}" for track in trace.tracks]
     rows = zip(
@@ -115,12 +115,12 @@ def test_pieces_are_one_file(tmp_path, compress):
         pieces.write([])
         assert [path.name for path in bundle.directory.iterdir()] == [HOST_NAME]
         found.append(slices_of(bundle.directory / HOST_NAME))
-        assert list(pieces.losses()) == []
+        assert list(pieces.drops()) == []
     assert len(found[0][0]) == 6
     assert found[0] == found[1] == found[2]
 
 
-def test_a_piece_that_cannot_be_written_is_a_loss(tmp_path):
+def test_a_piece_that_cannot_be_written_is_a_drop(tmp_path):
     """A folder in the way of the temporary file; what is left finds its place afterwards."""
     bundle = BundleWriter.create(tmp_path, "run")
     pieces = HostPieces(bundle, 1)
@@ -131,8 +131,8 @@ def test_a_piece_that_cannot_be_written_is_a_loss(tmp_path):
     obstacle.unlink()
     obstacle.mkdir()
     pieces.add(second)
-    (loss,) = pieces.losses()
-    assert (loss.kind, loss.where, loss.count) == ("dropped_events", HOST_NAME, 2)
+    (drop,) = pieces.drops()
+    assert (drop.kind, drop.where, drop.count) == ("dropped_events", HOST_NAME, 2)
     obstacle.rmdir()
     obstacle.write_bytes(whole + b"what a full disk has cut")
     pieces.add(third)
@@ -245,7 +245,7 @@ def test_no_more_than_a_piece_is_held(tmp_path, monkeypatch, operators):
         assert not session.recorder.host_work
     run = profiler.load(session.close())
     assert max(held) < limit <= len(operators)
-    assert run.losses == ()
+    assert run.drops == ()
     found = run.commands.filter(
         (pl.col("call") < 0) & (pl.col("track").cast(str) == "CPU thread 1")
     ).with_columns(pl.col("stage", "layer").cast(str))

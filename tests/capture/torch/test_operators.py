@@ -139,7 +139,7 @@ def test_the_summary_counts_what_belongs_to_modules():
     summary = run.source.summary()
     assert summary.total_ns == durations.sum()
     assert summary.attributed_ns == durations[:-1].sum()
-    assert summary.losses == ()
+    assert summary.drops == ()
 
 
 def test_memory_is_a_counter_of_the_call():
@@ -180,7 +180,7 @@ def test_a_failed_invocation_has_no_trace_and_disturbs_no_other():
             run.call(fail=True)
         run.call()
     assert [table(trace) for trace in run.traces()] == [MODEL_TABLE]
-    assert run.source.summary().losses == ()
+    assert run.source.summary().drops == ()
 
 
 def test_warm_up_starts_no_session():
@@ -271,8 +271,8 @@ def test_a_second_thread_is_lost_once_and_traced_from_then_on():
     assert [table(trace) for trace in first_traces] == [MODEL_TABLE, MODEL_TABLE]
     assert [table(trace) for trace in second_traces] == [MODEL_TABLE]
     assert [len(trace.counters) for trace in first_traces] == [1, 0]
-    (loss,) = second.source.summary().losses
-    assert (loss.kind, loss.count, loss.where) == ("untraced_call", 1, "transformer")
+    (drop,) = second.source.summary().drops
+    assert (drop.kind, drop.count, drop.where) == ("untraced_call", 1, "transformer")
 
 
 def test_a_profiler_of_the_script_keeps_its_events():
@@ -283,12 +283,12 @@ def test_a_profiler_of_the_script_keeps_its_events():
         run.call()
     assert "aten::relu" in {event.name for event in theirs.events()}
     assert run.traces() == []
-    assert [(loss.kind, loss.count) for loss in run.source.summary().losses] == [
+    assert [(drop.kind, drop.count) for drop in run.source.summary().drops] == [
         ("untraced_call", 1)
     ]
 
 
-def test_a_profiler_that_takes_over_is_a_loss():
+def test_a_profiler_that_takes_over_is_a_drop():
     """The script starts one inside a traced pipeline call: ours has no events any more."""
     run = Run()
     with run:
@@ -296,7 +296,7 @@ def test_a_profiler_that_takes_over_is_a_loss():
         with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]):
             pass
     assert run.traces() == []
-    assert [(loss.kind, loss.count) for loss in run.source.summary().losses] == [
+    assert [(drop.kind, drop.count) for drop in run.source.summary().drops] == [
         ("untraced_call", 1)
     ]
 

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from profiler.capture.torch.commands import find_commands
 from profiler.capture.torch.events import Activity, TorchEvent, TorchEvents
 from profiler.capture.torch.ranges import CALL, MODULE
+from tests.examples import examples
 
 ROOTS = {7: "Transformer"}
 
@@ -233,6 +234,13 @@ def test_device_work_has_category_bytes_shapes_and_its_launch():
     assert columns.bytes_read.tolist() == [-1, 64, -1, -1, -1]
     assert columns.bytes_written.tolist() == [-1, 64, -1, -1, -1]
     assert columns.strings[columns.shapes[4]] == "float16[8] float16[2,8]"
+    assert columns.kernel is not None
+    assert columns.module is not None
+    texts = [[columns.strings[code] for code in c] for c in (columns.kernel, columns.module)]
+    assert texts == [
+        ["", "Memcpy HtoD (Pageable -> Device)", "", "", "void gemm<int>(int*)"],
+        ["", "to_q", "", "", "to_q"],
+    ]
     assert sorted(map(tuple, columns.flows.tolist())) == [(0, 1), (3, 4)]
     assert (found.total_ns, found.attributed_ns, found.dropped) == (140, 140, 0)
 
@@ -393,7 +401,7 @@ _TREES = st.recursive(
 )
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(st.lists(_TREES, max_size=5))
 def test_no_time_counts_twice(trees):
     """Whatever nests in what, commands of a thread do not overlap."""

@@ -39,7 +39,7 @@ def test_every_call_of_a_pipeline_has_its_operators(stable_diffusion):
     """The two steps execute the same operators in the same layers."""
     run = stable_diffusion
     assert run.calls["ops_traced"].to_list() == [True] * 9
-    assert run.info.losses == ()
+    assert run.info.drops == ()
     operators = [
         run.commands.filter(pl.col("call") == call).select("layer", "command_index", "op_type")
         for call in run.calls.filter(pl.col("submodule") == "transformer")["call"]

@@ -87,7 +87,7 @@ def to_the_end(pipeline, theirs, out):
 )
 def test_a_profiler_of_the_script_keeps_all_that_it_recorded(tmp_path, use, traced):
     """Whenever it runs, its events are its own, and ours is not started or steps back: every call
-    is there, those that it cost their operators are losses, and pixels stay the same."""
+    is there, those that it cost their operators are drops, and pixels stay the same."""
     pipeline, theirs = tiny.flux(), own_profiler()
     expected = generate(pipeline)
     run = use(pipeline, theirs, tmp_path)
@@ -97,8 +97,8 @@ def test_a_profiler_of_the_script_keeps_all_that_it_recorded(tmp_path, use, trac
     having = loaded.calls.filter("ops_traced")["call"].to_list()
     assert having == traced
     assert set(loaded.commands.filter(pl.col("call") >= 0)["call"]) == set(traced)
-    assert {loss.kind for loss in loaded.losses} == {"untraced_call"}
-    assert sum(loss.count for loss in loaded.losses) == len(CALLS) - len(traced)
+    assert {drop.kind for drop in loaded.drops} == {"untraced_call"}
+    assert sum(drop.count for drop in loaded.drops) == len(CALLS) - len(traced)
     assert (generate(pipeline) == expected).all()
     assert not torch.autograd.profiler._is_profiler_enabled
 
@@ -140,7 +140,7 @@ def alone(tmp_path_factory):
 
 def test_pipelines_in_threads_have_their_own_operators(tmp_path, alone):
     """Two pipelines at the same time, three times over. Once torch records all threads every call
-    of both has the operators that it has alone; until then, what could not be traced is a loss.
+    of both has the operators that it has alone; until then, what could not be traced is a drop.
     None has another's."""
     pipelines = [tiny.flux(), tiny.sdxl()]
     session = Session.open(Options(), tmp_path)
@@ -160,7 +160,7 @@ def test_pipelines_in_threads_have_their_own_operators(tmp_path, alone):
             thread.join()
     run = profiler.load(session.close())
     assert len(run.calls) == 3 * 2 * len(CALLS)
-    lost = sum(loss.count for loss in run.losses if loss.kind == "untraced_call")
+    lost = sum(drop.count for drop in run.drops if drop.kind == "untraced_call")
     calls = run.calls.select("call", pl.col("submodule").cast(str), "step", "ops_traced").rows()
     assert lost == sum(not traced for *_, traced in calls)
     assert sum(traced for *_, traced in calls) >= 2 * 2 * len(CALLS)

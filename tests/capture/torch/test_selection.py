@@ -50,7 +50,7 @@ def test_the_selected_steps_have_their_operators(run):
     in_calls = run.commands.filter(pl.col("call") >= 0)
     assert set(in_calls["step"]) == {0, 1, 4}
     assert in_calls.group_by("step").len()["len"].n_unique() == 1
-    assert run.losses == ()
+    assert run.drops == ()
 
 
 def test_two_calls_of_a_kind_measure_nothing(run):
@@ -58,7 +58,7 @@ def test_two_calls_of_a_kind_measure_nothing(run):
     overhead = run.info.overhead
     assert overhead.too_few == {"transformer": CallCounts(traced_calls=2, untraced_calls=1)}
     assert overhead.measured == {}
-    assert run.info.submodules["transformer"].calibration is None
+    assert run.info.submodules["transformer"].overhead_ratio is None
 
 
 def profiled_calls(modules):
@@ -104,7 +104,7 @@ def test_submodules_that_are_not_traced_run_unprofiled(tmp_path):
         pl.col("call").is_in(calls.filter(submodule="transformer")["call"])
     )
     assert steps.group_by("call").len()["len"].n_unique() == 1
-    assert loaded.losses == ()
+    assert loaded.drops == ()
     host = loaded.commands.filter(pl.col("call") < 0)["layer"].cast(str).to_list()
     assert host.count("profiler.stop_session") == 2 + 3  # text_encoder_2 runs for both prompts
     assert host.count("profiler.start_session") == 1 + 2 + 3

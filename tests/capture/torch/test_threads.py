@@ -16,6 +16,7 @@ from profiler.capture.recorder import Invocation  # noqa: E402
 from profiler.capture.torch.modules import close_range, open_range  # noqa: E402
 from profiler.capture.torch.profiler import is_profiling  # noqa: E402
 from profiler.capture.torch.session import Tracing  # noqa: E402
+from tests.runs import told  # noqa: E402
 
 from .test_operators import MODEL_TABLE, Run, table  # noqa: E402
 
@@ -75,9 +76,9 @@ def test_a_session_is_stopped_on_its_own_thread():
     thread.start()
     assert recording.wait(120)
     assert first.traces() == []
-    (loss,) = first.source.summary().losses
-    assert (loss.kind, loss.count) == ("untraced_call", 1)
-    assert "closed on another thread" in loss.detail
+    (drop,) = first.source.summary().drops
+    assert (drop.kind, drop.count) == ("untraced_call", 1)
+    assert "closed on another thread" in told(drop)
     closed.set()
     thread.join(timeout=120)
     assert after == [(False, False)]
@@ -120,7 +121,7 @@ class Refusing:
 
 
 def test_a_profiler_that_torch_refuses_fails_no_call(monkeypatch):
-    """The call runs on, its operators are a loss, and torch's flag is as it was."""
+    """The call runs on, its operators are a drop, and torch's flag is as it was."""
     run = Run()
     with monkeypatch.context() as patch, run:
         patch.setattr("profiler.capture.torch.session.new_profiler", lambda **_: Refusing())
@@ -129,7 +130,7 @@ def test_a_profiler_that_torch_refuses_fails_no_call(monkeypatch):
     with run:
         run.call()
     assert [table(trace) for trace in run.traces()] == [MODEL_TABLE]
-    assert [(loss.kind, loss.count) for loss in run.source.summary().losses] == [
+    assert [(drop.kind, drop.count) for drop in run.source.summary().drops] == [
         ("untraced_call", 1)
     ]
 
@@ -143,8 +144,8 @@ def test_a_thread_that_ends_in_a_call_holds_up_no_other():
         second.call()
     assert [table(trace) for trace in second.traces()] == [MODEL_TABLE]
     assert first.traces() == []
-    (loss,) = first.source.summary().losses
-    assert "has ended" in loss.detail
+    (drop,) = first.source.summary().drops
+    assert "has ended" in told(drop)
 
 
 def test_runs_closed_in_the_middle_of_a_call(tmp_path):
@@ -180,7 +181,7 @@ def test_runs_closed_in_the_middle_of_a_call(tmp_path):
         pipeline()
     loaded = profiler.load(run.path)
     assert loaded.calls["ops_traced"].to_list() == [True]
-    assert loaded.losses == ()
+    assert loaded.drops == ()
 
 
 def test_ranges_of_the_script_are_not_ours(tmp_path):
@@ -203,7 +204,7 @@ def test_ranges_of_the_script_are_not_ours(tmp_path):
     loaded = profiler.load(run.path)
     layers = set(loaded.commands.filter(loaded.commands["call"] == 0)["layer"].cast(str))
     assert layers == {"linear"}
-    assert loaded.losses == ()
+    assert loaded.drops == ()
 
 
 def test_a_range_that_was_entered_before_the_session_fails_no_call():
@@ -219,12 +220,12 @@ def test_a_range_that_was_entered_before_the_session_fails_no_call():
     assert not is_profiling()
 
 
-def test_an_unreadable_session_is_a_loss(monkeypatch):
+def test_an_unreadable_session_is_a_drop(monkeypatch):
     """Whatever goes wrong while it is cut, the script's call ends as it would."""
     monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
     run = Run()
     with run:
         run.call()
     assert run.traces() == []
-    (loss,) = run.source.summary().losses
-    assert "temporary folder" in loss.detail
+    (drop,) = run.source.summary().drops
+    assert "temporary folder" in told(drop)

@@ -182,8 +182,25 @@ def test_a_learning_rate_scheduler_is_no_noise_scheduler(tmp_path):
         trace.module("ResNet_0", begin, 50)
         trace.frame("torch/optim/lr_scheduler.py(133): step", begin + 60, 10)
     run = trace.imported(tmp_path)
-    assert calls(run) == [("resnet", "denoise", "cond", 0), ("resnet", "denoise", "cond", 1)]
-    assert run.info.recording.steps_from == "call order"
+    assert calls(run) == [("ResNet", "run", None, -1)] * 2
+    assert run.info.recording.steps_from == ""
+
+
+def test_a_language_model_is_no_diffusion(tmp_path):
+    """Nothing denoises: submodules have the names of their classes, and one stage. A step of the
+    profiler is no pipeline."""
+    trace = Trace()
+    trace.event("user_annotation", "ProfilerStep#6", 0, 500)
+    trace.module("Qwen2ForCausalLM_0", 100, 200)
+    trace.module("LogitsProcessor_0", 310, 10)
+    trace.module("LogitsProcessor_1", 330, 10)
+    run = trace.imported(tmp_path)
+    names = ("Qwen2ForCausalLM", "LogitsProcessor", "LogitsProcessor_2")
+    assert calls(run) == [(name, "run", None, -1) for name in names]
+    assert run.spans.select("kind", "name", "duration_ns").rows() == [
+        ("pipeline", "trace", 240_000),
+        ("stage", "run", 240_000),
+    ]
 
 
 def test_a_single_encoder_needs_no_pipeline(tmp_path):
@@ -191,7 +208,7 @@ def test_a_single_encoder_needs_no_pipeline(tmp_path):
     trace = Trace()
     trace.module("T5EncoderModel_0", 100, 50)
     run = trace.imported(tmp_path)
-    assert calls(run) == [("text_encoder", "encode", "prompt", -1)]
+    assert calls(run) == [("T5EncoderModel", "run", None, -1)]
     assert run.spans["duration_ns"].to_list() == [50_000, 50_000]
 
 

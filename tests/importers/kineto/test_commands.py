@@ -193,6 +193,26 @@ def test_copies_have_tracks_categories_and_bytes_of_their_own(tmp_path):
     ]
 
 
+def test_kernels_keep_their_full_names_and_modules_their_paths(tmp_path):
+    """Nothing is cut, whatever is known of the operator; copies keep what the runtime calls them.
+    Launches ran no kernel, and what runs in the submodule itself belongs to no module of it."""
+    full = f"void cutlass::Kernel2<{'tile<128, 256>, ' * 40}bf16>(cutlass::Params<int>)"
+    trace = Trace()
+    trace.module("DiTTransformer_0", 0, 100)
+    trace.module("Block_3", 5, 50)
+    trace.op("aten::mm", 20, 10)
+    trace.kernel(full, 25, 5, launched=22)
+    trace.kernel("Memcpy HtoD (Pageable -> Device)", 70, 5, launched=60, cat="gpu_memcpy")
+    commands = trace.imported(tmp_path).commands
+    assert len(full) > 600
+    assert commands.select("module", "layer", "op_type", "kernel").rows() == [
+        (None, "cudaLaunchKernel", None, None),
+        ("Block", "Block", "aten::mm", full),
+        (None, "cudaMemcpyAsync", None, None),
+        (None, "Memcpy HtoD", "Memcpy HtoD", "Memcpy HtoD (Pageable -> Device)"),
+    ]
+
+
 def test_shapes_are_the_launching_operators_inputs(tmp_path):
     """Tensor inputs appear with their types; scalars do not."""
     trace = Trace()
@@ -295,3 +315,43 @@ def test_kernels_of_one_operator_are_its_parts(tmp_path):
     trace.kernel("gemm", 80, 10, launched=31)
     text = "in: float32[2,8] float32[8,4]"
     assert _shapes(trace.imported(tmp_path)) == [f"{text} part 1/2", f"{text} part 2/2", text]
+
+
+def test_a_thread_without_calls_works_for_the_call_that_is_open(tmp_path):
+    """Autograd's thread has no module ranges: what it launches while one call is open is that
+    call's, and no call's while none is."""
+    trace = flux()
+    trace.kernel("gemm", 170, 10, launched=162, tid=2)
+    trace.kernel("gemm", 250, 10, launched=240, tid=2)
+    assert [row[0] for row in device_work(trace.imported(tmp_path))] == [2, -1]
+
+
+def test_work_whose_launch_is_lost_belongs_to_the_call_around_it(tmp_path):
+    """Between two kernels of one call it is that call's; between two calls it is nobody's, and so
+    is what ran before the first launch."""
+    trace = flux()
+    trace.kernel("left over", 1, 2)
+    trace.kernel("gemm", 160, 10, launched=155)
+    trace.kernel("lost", 171, 2)
+    trace.kernel("gemm", 180, 10, launched=156)
+    trace.kernel("lost", 200, 2)
+    trace.kernel("gemm", 360, 10, launched=355)
+    found = {(row[4], row[0]) for row in device_work(trace.imported(tmp_path))}
+    assert found == {("left over", -1), ("gemm", 2), ("lost", 2), ("lost", -1), ("gemm", 3)}
+
+
+def test_the_host_s_waits_are_recorded(tmp_path):
+    """A runtime call that waits for a device is a command of category sync on its thread, of the
+    call in which it was made; one that was read as a launch is not written twice."""
+    trace = flux()
+    trace.event("cuda_runtime", "cudaStreamSynchronize", 160, 30, correlation=901)
+    trace.event("cuda_runtime", "cudaDeviceSynchronize", 905, 40, correlation=902)
+    trace.event("cuda_runtime", "cudaGetDevice", 950, 1, correlation=903)
+    trace.kernel("gemm", 170, 10, launched=155)
+    run = trace.imported(tmp_path)
+    waits = run.commands.filter(pl.col("category") == "sync")
+    assert waits.select("call", "device", "track", "layer", "duration_ns").rows() == [
+        (2, "cpu:0", "thread 1 sync", "cudaStreamSynchronize", 30_000),
+        (-1, "cpu:0", "thread 1 sync", "cudaDeviceSynchronize", 40_000),
+    ]
+    assert waits["stage"].to_list() == ["denoise", "decode"]

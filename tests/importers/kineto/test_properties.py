@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.errors import InputError
+from tests.examples import examples
 
 from .traces import DECODE, ENCODE_PROMPT, PIPELINE, STEP, Trace
 
@@ -29,7 +30,7 @@ TIME = st.integers(0, 40)
 RANGE = st.tuples(st.integers(1, 2), TIME, st.integers(1, 40))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     frames=st.lists(st.tuples(st.sampled_from(FRAMES), RANGE), max_size=14),
     kernels=st.lists(st.tuples(RANGE, st.one_of(st.none(), TIME)), max_size=6),

@@ -17,6 +17,7 @@ from profiler.importers.rbln.commands import Arguments, parse_arguments
 from profiler.table.run import Run
 from profiler.trace.manifest import read_manifest
 from profiler.trace.manifest_fields import Recording, Warmup
+from tests.examples import examples
 from tests.importers.rbln.generator import (
     STEM,
     Command,
@@ -27,6 +28,7 @@ from tests.importers.rbln.generator import (
     write_sd3,
 )
 from tests.importers.rbln.importing import import_rbln
+from tests.runs import told
 
 Import = Callable[..., Run]
 
@@ -48,8 +50,8 @@ def one_file(folder: Path, *commands: Command, rows: Rows = "processes") -> Path
     return path
 
 
-def losses(run: Run) -> dict[str, str]:
-    return {loss.kind: loss.detail for loss in run.losses}
+def drops(run: Run) -> dict[str, str]:
+    return {drop.kind: told(drop) for drop in run.drops}
 
 
 @pytest.mark.parametrize("version", ["0.11", "0.12"])
@@ -69,7 +71,7 @@ def test_an_sd3_image_is_labelled_and_complete(
         columns = ("track", "layer", "command_index", "duration_ns")
         expected = sorted((c.track, c.layer, c.index, c.duration) for c in file.commands)
         assert sorted(found.select(columns).iter_rows()) == expected
-    assert set(losses(run)) == {"unaligned_clock"}
+    assert set(drops(run)) == {"unaligned_clock"}
 
 
 def test_times_within_a_device_are_kept(tmp_path: Path, imported: Import) -> None:
@@ -87,7 +89,7 @@ def test_times_within_a_device_are_kept(tmp_path: Path, imported: Import) -> Non
 
 
 def test_unrelated_clocks_are_labelled(tmp_path: Path, imported: Import) -> None:
-    """Manifest, devices and losses say that the clocks are unaligned and how they were placed."""
+    """Manifest, devices and drops say that the clocks are unaligned and how they were placed."""
     write_sd3(tmp_path / "traces", steps=1)
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
     assert run.info.devices["rbln:1"].aligned is False
@@ -95,14 +97,14 @@ def test_unrelated_clocks_are_labelled(tmp_path: Path, imported: Import) -> None
     placed = run.info.clocks.devices["rbln:1"]
     assert placed.placed_by == "call order"
     assert placed.uncertainty_ns == 100_000  # the gaps that the generator leaves
-    assert "rbln:1 is unaligned" in losses(run)["unaligned_clock"]
+    assert "rbln:1 is unaligned" in drops(run)["unaligned_clock"]
 
 
 def test_one_device_has_no_unaligned_clock(tmp_path: Path, imported: Import) -> None:
     """A run on one device compares with itself; only its clock is named as the device's own."""
     write_sd3(tmp_path / "traces", steps=1, second_device=0)
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
-    assert run.losses == ()
+    assert run.drops == ()
     assert (run.info.clocks.clock, run.info.clocks.reference) == ("device", "rbln:0")
 
 
@@ -161,8 +163,8 @@ def test_an_aggregate_that_holds_more_is_reported(tmp_path: Path, imported: Impo
     lost = written.files[-1]
     written.path(lost.number).unlink()
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
-    mismatches = [loss for loss in run.losses if loss.kind == "aggregate_mismatch"]
-    assert [(loss.count, loss.unit) for loss in mismatches] == [
+    mismatches = [drop for drop in run.drops if drop.kind == "aggregate_mismatch"]
+    assert [(drop.count, drop.unit) for drop in mismatches] == [
         (len(lost.commands), "slices"),
         (2, "flows"),
     ]
@@ -172,19 +174,19 @@ def test_a_damaged_aggregate_is_reported(tmp_path: Path, imported: Import) -> No
     """An aggregate that cannot be read does not stop the import of its files."""
     written = write_sd3(tmp_path / "traces", steps=1)
     written.aggregate.write_bytes(b"no trace")
-    assert "aggregate_mismatch" in losses(imported(tmp_path / "traces"))
+    assert "aggregate_mismatch" in drops(imported(tmp_path / "traces"))
 
 
 @pytest.mark.parametrize(
     ("options", "said"),
     [
         ({}, "give --pipeline sd3 --steps N"),
-        ({"pipeline": "sd3", "steps": 3}, "9 files, but sd3 with 3 steps makes 10 calls"),
-        ({"pipeline": "sd3", "steps": 3}, "what would fit is --steps 2"),
-        ({"pipeline": "sd3", "steps": 1}, "--skip 1 for leading warm-up calls or --steps 2"),
-        ({"pipeline": "sd3", "steps": 2, "skip": 1}, "8 files behind the 1 skipped"),
-        ({"pipeline": "flux", "steps": 2}, "or --pipeline sd3"),
-        ({"pipeline": "sdxl", "steps": 2}, "9 files, but sdxl with 2 steps makes 7 calls"),
+        ({"pipeline": "sd3", "steps": 3}, "files: 9, calls of sd3 (steps: 3): 10"),
+        ({"pipeline": "sd3", "steps": 3}, "what would fit: --steps 2"),
+        ({"pipeline": "sd3", "steps": 1}, "--skip 1, --steps 2"),
+        ({"pipeline": "sd3", "steps": 2, "skip": 1}, "files: 8, skipped before them: 1"),
+        ({"pipeline": "flux", "steps": 2}, "--pipeline sd3"),
+        ({"pipeline": "sdxl", "steps": 2}, "files: 9, calls of sdxl (steps: 2): 7"),
     ],
 )
 def test_counts_that_do_not_fit_label_nothing(
@@ -193,7 +195,7 @@ def test_counts_that_do_not_fit_label_nothing(
     """One sentence says what was found, what was expected and what would fit."""
     write_sd3(tmp_path / "traces", steps=2)
     run = imported(tmp_path / "traces", **options)
-    assert said in losses(run)["unlabelled_call"]
+    assert said in drops(run)["unlabelled_call"]
     assert set(run.calls["submodule"]) == {"unlabelled"}
     assert set(run.calls["step"]) == {-1}
     assert run.calls["branch"].null_count() == len(run.calls)
@@ -208,7 +210,7 @@ def test_a_missing_number_labels_nothing(tmp_path: Path, imported: Import) -> No
     written.path(4).unlink()
     run = imported(tmp_path / "traces", pipeline="sd3", steps=2)
     assert len(run.calls) == 9
-    assert "number 4 is missing" in losses(run)["unlabelled_call"]
+    assert "missing between them: 4" in drops(run)["unlabelled_call"]
 
 
 def test_numbers_may_be_missing_where_the_description_says_so(
@@ -233,7 +235,7 @@ def test_warm_up_calls_are_left_out(tmp_path: Path, imported: Import) -> None:
     run = imported(tmp_path / "traces", pipeline="sd3", steps=2, skip=3)
     assert run.calls["submodule"].to_list()[0] == "text_encoder"
     assert run.info.warmup == Warmup(calls=3)
-    assert set(losses(run)) == {"unaligned_clock"}
+    assert set(drops(run)) == {"unaligned_clock"}
 
 
 def test_skipping_everything_is_refused(tmp_path: Path, imported: Import) -> None:
@@ -248,7 +250,7 @@ def test_labels_that_the_layers_speak_against(tmp_path: Path, imported: Import) 
     write_sd3(tmp_path / "traces", steps=2)
     run = imported(tmp_path / "traces", pipeline="flux", steps=6)
     assert set(run.calls["submodule"]) == {"text_encoder", "text_encoder_2", "transformer", "vae"}
-    assert "check --pipeline" in losses(run)["doubtful_label"]
+    assert "check --pipeline" in drops(run)["doubtful_label"]
 
 
 def test_spans_tile_the_pipeline(tmp_path: Path, imported: Import) -> None:
@@ -294,7 +296,7 @@ def test_devices_of_processes_without_a_name(tmp_path: Path, imported: Import) -
 
 
 @given(st.data())
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_damaged_files_end_in_a_bundle_or_a_sentence(tmp_path: Path, data: st.DataObject) -> None:
     """Whatever bytes are changed, cut or put in, nothing but an InputError is raised."""
     folder = tmp_path / "traces"
@@ -347,7 +349,7 @@ def test_arguments_that_cannot_be_read_are_reported(tmp_path: Path, imported: Im
     odd = Command(0, "Task DMA", "linear_1", 0, 1_000, 500, arguments="{transfer: 12}")
     run = imported(one_file(tmp_path / "in", odd))
     assert run.commands["bytes_read"].null_count() == 1
-    assert "Slice Arguments" in losses(run)["dropped_events"]
+    assert "Slice Arguments" in drops(run)["dropped_events"]
 
 
 @pytest.mark.parametrize(
@@ -380,16 +382,16 @@ def test_a_slice_that_never_ends(tmp_path: Path, imported: Import) -> None:
     open_slice = Command(0, "Task DMA", "linear_1", 0, 1_000, -1)
     run = imported(one_file(tmp_path / "in", open_slice, Command(0, "Host", "x", 0, 900, 50)))
     assert len(run.commands) == 2
-    assert "unclosed_slice" in losses(run)
+    assert "unclosed_slice" in drops(run)
 
 
 def test_a_cut_file_is_read_up_to_the_cut(tmp_path: Path, imported: Import) -> None:
-    """What stands before the cut is imported, and the loss names the byte."""
+    """What stands before the cut is imported, and the drop names the byte."""
     written = write_sd3(tmp_path / "traces", steps=1, aggregate=False)
     path = written.path(3)
     path.write_bytes(path.read_bytes()[:-500])
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
-    assert "damaged at byte" in losses(run)["truncated_file"]
+    assert "damaged at byte" in drops(run)["truncated_file"]
     assert 0 < len(run.commands.filter(pl.col("call") == 3)) < len(written.files[3].commands)
 
 
@@ -404,7 +406,7 @@ def test_a_file_without_a_trace_keeps_its_place(
     assert run.calls["ops_traced"].to_list().count(False) == 1
     assert run.calls["duration_ns"][position] == 0
     assert run.calls["submodule"].to_list() == [file.submodule for file in written.files]
-    assert "untraced_call" in losses(run)
+    assert "untraced_call" in drops(run)
 
 
 def test_nothing_to_import(tmp_path: Path, imported: Import) -> None:
@@ -430,7 +432,7 @@ def test_clocks_that_start_anew(tmp_path: Path, imported: Import) -> None:
     run = imported(folder)
     ends = (run.calls["start_ns"] + run.calls["duration_ns"]).to_list()
     assert run.calls["start_ns"].to_list() == [0, *ends[:-1]]
-    assert "starts anew in each file" in losses(run)["unaligned_clock"]
+    assert "starts anew in each file" in drops(run)["unaligned_clock"]
 
 
 def test_an_aggregate_alone_is_one_call(tmp_path: Path, imported: Import) -> None:
@@ -441,7 +443,7 @@ def test_an_aggregate_alone_is_one_call(tmp_path: Path, imported: Import) -> Non
     run = imported(tmp_path / "traces", pipeline="sd3", steps=1)
     assert len(run.calls) == 1
     assert len(run.commands) == sum(len(file.commands) for file in written.files)
-    assert "perhaps an aggregate alone" in losses(run)["unlabelled_call"]
+    assert "perhaps an aggregate alone" in drops(run)["unlabelled_call"]
 
 
 def test_the_manifest(tmp_path: Path) -> None:

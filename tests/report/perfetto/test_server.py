@@ -71,7 +71,7 @@ def test_the_trace_byte_for_byte(ui: Path, tmp_path: Path) -> None:
             assert (answer.headers["Content-Length"], body) == (str(len(expected)), b"")
             assert _ask(server, "/localtrace")[1] == expected
         (bundle / MERGED_NAME).unlink(missing_ok=True)
-    assert b"".join(f.read_bytes() for f in (*call_files(bundle), *host_file(bundle))) == expected
+    assert b"".join(f.read_bytes() for f in (*host_file(bundle), *call_files(bundle))) == expected
 
 
 def test_only_what_is_in_the_table(ui: Path, tmp_path: Path) -> None:

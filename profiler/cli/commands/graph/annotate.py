@@ -23,30 +23,36 @@ _HOT = 5  # nodes that are printed
 _UNPLACED = 3  # commands that are printed
 
 
+_Traces = Annotated[
+    Path,
+    typer.Argument(metavar="PATH", help="A bundle, or a folder of them: the newest is taken."),
+]
+_Out = Annotated[
+    Path, typer.Option("--out", "-o", metavar="OUT", help="File, or folder, to write.")
+]
+_Submodule = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help="Which submodule of the run MODEL is.  [default: as the run or its folder says]",
+    ),
+]
+_NoRuntime = Annotated[
+    bool,
+    typer.Option(
+        "--no-runtime",
+        help="Don't open MODEL in ONNX Runtime to see what it executes: time of fused nodes "
+        "then stays at their layers.",
+    ),
+]
+
+
 def annotate(
     model: ModelPath,
-    traces: Annotated[
-        Path,
-        typer.Argument(metavar="PATH", help="A bundle, or a folder of them: the newest is taken."),
-    ],
-    out: Annotated[
-        Path, typer.Option("--out", "-o", metavar="OUT", help="File, or folder, to write.")
-    ],
-    submodule: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help="Which submodule of the run MODEL is.  [default: as the run or its folder says]",
-        ),
-    ] = "",
-    no_runtime: Annotated[
-        bool,
-        typer.Option(
-            "--no-runtime",
-            help="Don't open MODEL in ONNX Runtime to see what it executes: time of fused nodes "
-            "then stays at their layers.",
-        ),
-    ] = False,
+    traces: _Traces,
+    out: _Out,
+    submodule: _Submodule = "",
+    no_runtime: _NoRuntime = False,
     json_file: ResultFile = None,
 ) -> None:
     """Write measured times on the nodes of MODEL.

@@ -26,46 +26,55 @@ if TYPE_CHECKING:
 __all__ = ["SUBCOMMAND", "check"]
 
 
+_Models = Annotated[
+    list[Path],
+    typer.Argument(metavar="MODEL...", help="ONNX files, or folders of them."),
+]
+_Target = Annotated[
+    str,
+    typer.Option(
+        metavar="NAME",
+        help=f"What is to compile or run it: {', '.join(TARGETS)}.",
+    ),
+]
+_Static = Annotated[
+    bool, typer.Option("--static", help="Ask for static shapes of inputs and nodes.")
+]
+_Fix = Annotated[
+    Path | None,
+    typer.Option(
+        "--fix",
+        "-o",
+        metavar="OUT",
+        help="Write the model, or the folder, repaired where that is safe and outputs stay "
+        "the same.",
+    ),
+]
+_Size = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=N",
+        help="With --fix: a symbolic dimension of the inputs that outputs are compared on; "
+        "may be repeated.  [default: 2 for a batch, 8 for others]",
+    ),
+]
+_ShowAll = Annotated[
+    bool, typer.Option("--all", help="Show each finding and output, not three nodes a rule.")
+]
+_JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write all findings as JSON; -: to stdout."),
+]
+
+
 def check(
-    models: Annotated[
-        list[Path],
-        typer.Argument(metavar="MODEL...", help="ONNX files, or folders of them."),
-    ],
-    target: Annotated[
-        str,
-        typer.Option(
-            metavar="NAME",
-            help=f"What is to compile or run it: {', '.join(TARGETS)}.",
-        ),
-    ] = "",
-    static: Annotated[
-        bool, typer.Option("--static", help="Ask for static shapes of inputs and nodes.")
-    ] = False,
-    fix: Annotated[
-        Path | None,
-        typer.Option(
-            "--fix",
-            "-o",
-            metavar="OUT",
-            help="Write the model, or the folder, repaired where that is safe and outputs stay "
-            "the same.",
-        ),
-    ] = None,
-    size: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=N",
-            help="With --fix: a symbolic dimension of the inputs that outputs are compared on; "
-            "may be repeated.  [default: 2 for a batch, 8 for others]",
-        ),
-    ] = None,
-    show_all: Annotated[
-        bool, typer.Option("--all", help="Show each finding and output, not three nodes a rule.")
-    ] = False,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write all findings as JSON; -: to stdout."),
-    ] = None,
+    models: _Models,
+    target: _Target = "",
+    static: _Static = False,
+    fix: _Fix = None,
+    size: _Size = None,
+    show_all: _ShowAll = False,
+    json_file: _JsonFile = None,
 ) -> None:
     """Find what stops a graph compiler or costs time.
 
@@ -90,6 +99,19 @@ def check(
             for path in sources:
                 say(f"checking {path}")
                 results.append(check_model(path, target=target, static=static))
+    _give(results, fixed, json_file, show_all=show_all)
+    if any(result.count("error") for result in results):
+        raise typer.Exit(1)
+
+
+def _give(
+    results: Sequence[CheckResult],
+    fixed: Sequence[FixResult],
+    json_file: Path | None,
+    *,
+    show_all: bool,
+) -> None:
+    """Write what was found and repaired as JSON, and print it where that is not on stdout."""
     if json_file is not None:
         write_json(json_file, _document(results, fixed))
     if json_file != STDOUT:
@@ -97,8 +119,6 @@ def check(
             _print_fix(result, show_all)
         for checked in results:
             _print(checked, show_all)
-    if any(result.count("error") for result in results):
-        raise typer.Exit(1)
 
 
 def _sources(models: list[Path]) -> Iterator[Path]:
@@ -164,11 +184,11 @@ def _print(result: CheckResult, show_all: bool) -> None:
         names = named(finding.node for finding in findings) or "the model"
         echo(f"  {first.severity} {first.rule}: {names}")
         echo(f"    {first.evidence}")
-        echo(f"    → {first.remedy}{' (--fix does)' if first.fix else ''}")
+        echo(f"    → {first.recommendation}{' (--fix does)' if first.fix else ''}")
 
 
 def _kind(finding: GraphFinding) -> tuple[object, ...]:
-    return finding.rule, finding.severity, finding.remedy, finding.fix
+    return finding.rule, finding.severity, finding.recommendation, finding.fix
 
 
 SUBCOMMAND = Subcommand(check, place=20)

@@ -26,58 +26,69 @@ if TYPE_CHECKING:
 __all__ = ["SUBCOMMAND", "compare"]
 
 
+_Base = Annotated[
+    Path, typer.Argument(metavar="MODEL_A", help="ONNX file, or a folder of them: the base.")
+]
+_New = Annotated[
+    Path, typer.Argument(metavar="MODEL_B", help="The new one; models of folders by name.")
+]
+_Run = Annotated[
+    bool,
+    typer.Option(
+        "--run", help="Profile both on the same random inputs, in turn, and compare times."
+    ),
+]
+_Repeats = Annotated[
+    int,
+    typer.Option(
+        metavar="N", min=3, help="With --run: traced calls of each model, and untraced ones."
+    ),
+]
+_Size = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=N",
+        help="A symbolic dimension of the inputs; may be repeated.  [default: 2 for a batch, "
+        "8 for others]",
+    ),
+]
+_Out = Annotated[
+    Path,
+    typer.Option(metavar="DIR", help="With --run: folder of bundles; each side gets its own."),
+]
+_FailOver = Annotated[
+    str | None,
+    typer.Option(
+        metavar="PERCENT",
+        help="With --run: exit with 1 where a metric is slower by more than this, beyond noise.",
+    ),
+]
+_Metric = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME",
+        help="What --fail-over looks at, as of diff; may be repeated.  [default: the time of "
+        "each model]",
+    ),
+]
+_Top = Annotated[int, typer.Option(metavar="N", min=0, help="Rows of each table.")]
+_JsonFile = Annotated[
+    Path | None,
+    typer.Option("--json", metavar="FILE", help="Write all of it as JSON; -: to stdout."),
+]
+
+
 def compare(
-    base: Annotated[
-        Path, typer.Argument(metavar="MODEL_A", help="ONNX file, or a folder of them: the base.")
-    ],
-    new: Annotated[
-        Path, typer.Argument(metavar="MODEL_B", help="The new one; models of folders by name.")
-    ],
-    run: Annotated[
-        bool,
-        typer.Option(
-            "--run", help="Profile both on the same random inputs, in turn, and compare times."
-        ),
-    ] = False,
-    repeats: Annotated[
-        int,
-        typer.Option(
-            metavar="N", min=3, help="With --run: traced calls of each model, and untraced ones."
-        ),
-    ] = 10,
-    size: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=N",
-            help="A symbolic dimension of the inputs; may be repeated.  [default: 2 for a batch, "
-            "8 for others]",
-        ),
-    ] = None,
-    out: Annotated[
-        Path,
-        typer.Option(metavar="DIR", help="With --run: folder of bundles; each side gets its own."),
-    ] = Path("traces"),
-    fail_over: Annotated[
-        str | None,
-        typer.Option(
-            metavar="PERCENT",
-            help="With --run: exit with 1 where a metric is slower by more than this, beyond "
-            "noise.",
-        ),
-    ] = None,
-    metric: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME",
-            help="What --fail-over looks at, as of diff; may be repeated.  [default: the time of "
-            "each model]",
-        ),
-    ] = None,
-    top: Annotated[int, typer.Option(metavar="N", min=0, help="Rows of each table.")] = 15,
-    json_file: Annotated[
-        Path | None,
-        typer.Option("--json", metavar="FILE", help="Write all of it as JSON; -: to stdout."),
-    ] = None,
+    base: _Base,
+    new: _New,
+    run: _Run = False,
+    repeats: _Repeats = 10,
+    size: _Size = None,
+    out: _Out = Path("traces"),
+    fail_over: _FailOver = None,
+    metric: _Metric = None,
+    top: _Top = 15,
+    json_file: _JsonFile = None,
 ) -> None:
     """Compare two graphs; with --run also their times.
 

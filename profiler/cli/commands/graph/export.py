@@ -29,53 +29,64 @@ _TINY = "tiny"
 _KNOWN = "tiny, sd3-medium"
 
 
+_Source = Annotated[
+    str,
+    typer.Argument(
+        metavar="SOURCE",
+        help=f"Folder of a diffusers pipeline, with model_index.json; or a known name: {_KNOWN}.",
+    ),
+]
+_Out = Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; a new one.")]
+_Dtype = Annotated[
+    str, typer.Option(metavar="TYPE", help="Type of weights and floats: fp32, fp16, bf16.")
+]
+_Opset = Annotated[
+    int | None,
+    typer.Option(metavar="N", help="Opset of the graphs.  [default: 18; 22 for bf16]"),
+]
+_Static = Annotated[
+    str,
+    typer.Option(
+        metavar="SIZES",
+        help="Sizes to make the graphs for alone, such as height=1024,width=1024,batch=1, "
+        "sequence=256: pixels, images, tokens of T5 or Qwen.  [default: all are free]",
+    ),
+]
+_Parts = Annotated[
+    str, typer.Option(metavar="NAMES", help="Export these parts alone, with commas.")
+]
+_RandomWeights = Annotated[
+    bool,
+    typer.Option("--random-weights", help="Take configurations alone, and random weights."),
+]
+_Seed = Annotated[
+    int,
+    typer.Option(metavar="N", help="Seed of random weights, and of the inputs compared on."),
+]
+_LayernormFix = Annotated[
+    bool,
+    typer.Option(
+        " /--no-layernorm-fix",
+        help="Leave LayerNorms without scale and bias as they are; else they get ones and "
+        "zeros, which changes no output.",
+    ),
+]
+_ShowAll = Annotated[
+    bool, typer.Option("--all", help="Show each output, not the one that differs most.")
+]
+
+
 def export(
-    source: Annotated[
-        str,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Folder of a diffusers pipeline, with model_index.json; or a known name: "
-            f"{_KNOWN}.",
-        ),
-    ],
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; a new one.")],
-    dtype: Annotated[
-        str, typer.Option(metavar="TYPE", help="Type of weights and floats: fp32, fp16, bf16.")
-    ] = "fp32",
-    opset: Annotated[
-        int | None,
-        typer.Option(metavar="N", help="Opset of the graphs.  [default: 18; 22 for bf16]"),
-    ] = None,
-    static: Annotated[
-        str,
-        typer.Option(
-            metavar="SIZES",
-            help="Sizes to make the graphs for alone, such as height=1024,width=1024,batch=1, "
-            "sequence=256: pixels, images, tokens of T5 or Qwen.  [default: all are free]",
-        ),
-    ] = "",
-    parts: Annotated[
-        str, typer.Option(metavar="NAMES", help="Export these parts alone, with commas.")
-    ] = "",
-    random_weights: Annotated[
-        bool,
-        typer.Option("--random-weights", help="Take configurations alone, and random weights."),
-    ] = False,
-    seed: Annotated[
-        int,
-        typer.Option(metavar="N", help="Seed of random weights, and of the inputs compared on."),
-    ] = 0,
-    layernorm_fix: Annotated[
-        bool,
-        typer.Option(
-            " /--no-layernorm-fix",
-            help="Leave LayerNorms without scale and bias as they are; else they get ones and "
-            "zeros, which changes no output.",
-        ),
-    ] = True,
-    show_all: Annotated[
-        bool, typer.Option("--all", help="Show each output, not the one that differs most.")
-    ] = False,
+    source: _Source,
+    out: _Out,
+    dtype: _Dtype = "fp32",
+    opset: _Opset = None,
+    static: _Static = "",
+    parts: _Parts = "",
+    random_weights: _RandomWeights = False,
+    seed: _Seed = 0,
+    layernorm_fix: _LayernormFix = True,
+    show_all: _ShowAll = False,
     json_file: ResultFile = None,
 ) -> None:
     """Export a diffusers pipeline to ONNX, offline.
@@ -87,15 +98,8 @@ def export(
     from profiler.graph.export.options import ExportOptions, parse_static
     from profiler.graph.export.pipeline import export_pipeline
 
-    options = ExportOptions(
-        dtype=dtype,
-        opset=opset,
-        static=parse_static(static),
-        random_weights=random_weights,
-        seed=seed,
-        layernorm_fix=layernorm_fix,
-        parts=name_list(parts),
-    )
+    fixed, names = parse_static(static), name_list(parts)
+    options = ExportOptions(dtype, opset, fixed, random_weights, seed, layernorm_fix, names)
     check_documents({"--json": json_file}, outputs={"OUT": out})
     quiet = json_file == STDOUT
     with (

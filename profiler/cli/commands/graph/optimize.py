@@ -21,38 +21,44 @@ if TYPE_CHECKING:
 __all__ = ["SUBCOMMAND", "optimize"]
 
 
+_Optimizer = Annotated[
+    str,
+    typer.Option(
+        "--with",
+        metavar="NAME",
+        help="ort: ONNX Runtime's own optimizations; ort-transformers: its fusions for models "
+        "of a type, MMDiT attention among them; onnxslim; onnxsim.",
+    ),
+]
+_Level = Annotated[
+    str | None,
+    typer.Option(
+        metavar="LEVEL",
+        help="Of ort: basic keeps to ONNX's own operators; extended fuses to ONNX Runtime's; "
+        "all adds layouts of this machine's CPU.  [default: basic]",
+    ),
+]
+_ModelType = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TYPE",
+        help="Of ort-transformers: mmdit, unet, vae, clip, t5 or bert.  [default: by the class "
+        "in config.json or on the nodes]",
+    ),
+]
+_ShowAll = Annotated[
+    bool, typer.Option("--all", help="Show types whose number is the same, and every output.")
+]
+
+
 def optimize(
     model: ModelPath,
     out: OutPath,
-    optimizer: Annotated[
-        str,
-        typer.Option(
-            "--with",
-            metavar="NAME",
-            help="ort: ONNX Runtime's own optimizations; ort-transformers: its fusions for models "
-            "of a type, MMDiT attention among them; onnxslim; onnxsim.",
-        ),
-    ] = "ort",
-    level: Annotated[
-        str | None,
-        typer.Option(
-            metavar="LEVEL",
-            help="Of ort: basic keeps to ONNX's own operators; extended fuses to ONNX Runtime's; "
-            "all adds layouts of this machine's CPU.  [default: basic]",
-        ),
-    ] = None,
-    model_type: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPE",
-            help="Of ort-transformers: mmdit, unet, vae, clip, t5 or bert.  [default: by the class "
-            "in config.json or on the nodes]",
-        ),
-    ] = None,
+    optimizer: _Optimizer = "ort",
+    level: _Level = None,
+    model_type: _ModelType = None,
     size: Sizes = None,
-    show_all: Annotated[
-        bool, typer.Option("--all", help="Show types whose number is the same, and every output.")
-    ] = False,
+    show_all: _ShowAll = False,
     json_file: ResultFile = None,
 ) -> None:
     """Run an optimizer; show nodes before and after.

@@ -24,42 +24,48 @@ if TYPE_CHECKING:
 __all__ = ["SUBCOMMAND", "split"]
 
 
+_MaxBytes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="BYTES",
+        help="Split what has more, such as 8MiB: of the weights of an operation, or of its "
+        "largest operand where it has none.",
+    ),
+]
+_Parts = Annotated[
+    int | None, typer.Option(metavar="N", help="Split every operation into so many parts.")
+]
+_OpTypes = Annotated[
+    str | None,
+    typer.Option(
+        metavar="TYPES",
+        help="What to split, with commas.  [default: MatMul,Gemm,Conv,Attention]",
+    ),
+]
+_Node = Annotated[
+    list[str] | None,
+    typer.Option(metavar="NAME", help="Split this node alone; may be repeated."),
+]
+_Size = Annotated[
+    list[str] | None,
+    typer.Option(
+        metavar="NAME=N",
+        help="A symbolic dimension, to tell bytes by, and of the inputs that outputs are "
+        "compared on; may be repeated.  [default, of inputs: 2 for a batch, 8 for others]",
+    ),
+]
+_ShowAll = Annotated[bool, typer.Option("--all", help="Show every operation, not three of a kind.")]
+
+
 def split(
     model: ModelPath,
     out: OutPath,
-    max_bytes: Annotated[
-        str | None,
-        typer.Option(
-            metavar="BYTES",
-            help="Split what has more, such as 8MiB: of the weights of an operation, or of its "
-            "largest operand where it has none.",
-        ),
-    ] = None,
-    parts: Annotated[
-        int | None, typer.Option(metavar="N", help="Split every operation into so many parts.")
-    ] = None,
-    op_types: Annotated[
-        str | None,
-        typer.Option(
-            metavar="TYPES",
-            help="What to split, with commas.  [default: MatMul,Gemm,Conv,Attention]",
-        ),
-    ] = None,
-    node: Annotated[
-        list[str] | None,
-        typer.Option(metavar="NAME", help="Split this node alone; may be repeated."),
-    ] = None,
-    size: Annotated[
-        list[str] | None,
-        typer.Option(
-            metavar="NAME=N",
-            help="A symbolic dimension, to tell bytes by, and of the inputs that outputs are "
-            "compared on; may be repeated.  [default, of inputs: 2 for a batch, 8 for others]",
-        ),
-    ] = None,
-    show_all: Annotated[
-        bool, typer.Option("--all", help="Show every operation, not three of a kind.")
-    ] = False,
+    max_bytes: _MaxBytes = None,
+    parts: _Parts = None,
+    op_types: _OpTypes = None,
+    node: _Node = None,
+    size: _Size = None,
+    show_all: _ShowAll = False,
     json_file: ResultFile = None,
 ) -> None:
     """Split large operations as compilers of NPUs do.

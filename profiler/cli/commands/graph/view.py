@@ -14,14 +14,19 @@ from profiler.cli.subcommands import Subcommand
 __all__ = ["SUBCOMMAND", "view"]
 
 
+_Model = Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, annotated or not.")]
+_Port = Annotated[
+    int, typer.Option(metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")
+]
+_NoBrowser = Annotated[
+    bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
+]
+
+
 def view(
-    model: Annotated[Path, typer.Argument(metavar="MODEL", help="ONNX file, annotated or not.")],
-    port: Annotated[
-        int, typer.Option(metavar="N", min=0, max=65535, help="Port on 127.0.0.1; 0: a free one.")
-    ] = 0,
-    no_browser: Annotated[
-        bool, typer.Option("--no-browser", help="Print the address, and open no browser.")
-    ] = False,
+    model: _Model,
+    port: _Port = 0,
+    no_browser: _NoBrowser = False,
 ) -> None:
     """Show a model in Netron, served on 127.0.0.1.
 

@@ -1,6 +1,5 @@
 // Which columns of a table are seen. Where a table is wider than its place, as many as it takes of those
-// of less importance (`minor`) are put away, the last ones first, and a button brings them back; what
-// was counted anew lacks columns that commands do not tell.
+// of less importance (`minor`) are put away, the last ones first, and a button brings them back.
 
 const toFit = new Set(); // tables
 const widths = new WeakMap(); // place of a table -> {table, width}
@@ -18,7 +17,6 @@ class ColumnChoice {
     this.hasMinor = table.columns.some(({ minor }) => minor);
     this.wanted = false; // all columns, however wide
     this.spare = new Set(); // names of columns that the place has no room for
-    this.untold = new Set(); // names of columns without any value since rows were counted anew
     this.button = element("button", {
       type: "button", class: "quiet columns", hidden: true, onclick: () => {
         this.wanted = !this.wanted;
@@ -36,15 +34,7 @@ class ColumnChoice {
     places.observe(place);
   }
 
-  away({ name }) { return this.untold.has(name) || (!this.wanted && this.spare.has(name)); }
-
-  // Columns whose values were lost when rows were counted anew; their labels.
-  compare(before, now) {
-    const some = (values, name) => values[name]?.some((value) => value !== null && value !== undefined && value !== "");
-    const { columns } = this.table, rows = now[columns[0].name].length;
-    const lost = rows ? columns.filter(({ name }) => some(before, name) && !some(now, name)) : [];
-    this.untold = new Set(lost.map(({ name }) => name));
-  }
+  away({ name }) { return !this.wanted && this.spare.has(name); }
 
   // Hide the cells of what is away, show all others.
   draw() {
@@ -59,7 +49,7 @@ class ColumnChoice {
     const { columns, head } = this.table, found = new Set();
     let over = this.place.clientWidth ? this.place.scrollWidth - this.place.clientWidth : 0;
     for (let i = columns.length - 1; i >= 0 && over > 0; i--) {
-      if (!columns[i].minor || this.untold.has(columns[i].name)) continue;
+      if (!columns[i].minor) continue;
       found.add(columns[i].name);
       over -= head.cells[i].offsetWidth;
     }

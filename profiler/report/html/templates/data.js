@@ -2,8 +2,8 @@
 
 const page = JSON.parse(document.getElementById("page-data").textContent);
 
-// Codes of categories of commands; one track may have commands of several.
-const HOST_WORK = page.timeline.categories.indexOf("host"), COMPUTING = page.timeline.categories.indexOf("compute");
+// Code of a category of commands; one track may have commands of several.
+const HOST_WORK = page.timeline.categories.indexOf("host");
 
 function bytesOf(base64) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
@@ -19,25 +19,37 @@ async function inflated(id) {
   return new Response(stream).arrayBuffer();
 }
 
-// table -> {rows, column: Int32Array or Float64Array}
-async function unpackedTables() {
+// A function from the name of a table to {rows, column: Int32Array or Float64Array}.
+async function packedTables() {
   const bytes = new Uint8Array(await inflated("page-columns"));
-  const tables = {};
-  for (const [name, { rows, columns }] of Object.entries(page.tables)) {
-    tables[name] = { rows };
-    for (const [column, { at, width, base }] of Object.entries(columns)) {
-      tables[name][column] = unpacked(bytes, rows, at, width, base);
-    }
-  }
-  return tables;
+  return (name) => unpackedTable(bytes, page.tables[name]);
 }
 
-function unpacked(bytes, rows, at, width, base) {
-  const small = width < 4 && Math.abs(base) < 2 ** 30;
+function unpackedTable(bytes, { rows, columns }) {
+  const table = { rows };
+  for (const [column, { at, width, base, real, plus, after }] of Object.entries(columns)) {
+    table[column] = real ? doubles(bytes, rows, at) : unpacked(bytes, rows, at, width, base, plus || after);
+    if (plus) for (let i = 0; i < rows; i++) table[column][i] += table[plus][i];
+  }
+  for (const [column, { after }] of Object.entries(columns)) {
+    if (after) for (let i = 1; i < rows; i++) table[column][i] += table[column][i - 1] + table[after][i - 1];
+  }
+  return table;
+}
+
+// A column of whole numbers; of differences the sums may be larger.
+function unpacked(bytes, rows, at, width, base, differences) {
+  const small = width < 4 && Math.abs(base) < 2 ** 30 && !differences;
   const values = small ? new Int32Array(rows) : new Float64Array(rows);
   values.fill(base);
   for (let plane = 0, weight = 1; plane < width; plane++, weight *= 256, at += rows) {
     for (let i = 0; i < rows; i++) values[i] += bytes[at + i] * weight;
   }
   return values;
+}
+
+function doubles(bytes, rows, at) {
+  const own = new Uint8Array(rows * 8);
+  for (let plane = 0; plane < 8; plane++) for (let i = 0; i < rows; i++) own[i * 8 + plane] = bytes[at + plane * rows + i];
+  return new Float64Array(own.buffer);
 }

@@ -1,8 +1,8 @@
 // Everything known about an event: the hover card, and below the timeline the operators of a call.
 
 class Details {
-  constructor(timeline) {
-    this.timeline = timeline;
+  constructor(timeline, combiner) {
+    Object.assign(this, { timeline, combiner });
     this.place = document.getElementById("timeline-details");
     this.offer = () => null; // what a shown event adds to its card
   }
@@ -126,79 +126,28 @@ class Details {
     ];
   }
 
-  // Fold the commands of one call that share a layer, as the operator table does for all calls.
-  operators(holder, found) {
-    const { commands } = this.timeline.tables;
-    const call = found.lane.first + found.i, events = [];
-    for (const lane of this.timeline.lanes) {
-      if (lane.kind !== "commands") continue;
-      for (let at = lane.first; at < lane.first + lane.count; at++) {
-        if (commands.call[at] !== call) continue;
-        events.push({ start: commands.start[at], duration: Math.max(commands.duration[at], 0), at, lane });
-      }
-    }
-    if (!events.length) {
-      holder.append(element("p", { class: "lead" }, say("No commands were recorded for this call.")));
+  // The operators of one call, blocks folded and one by one.
+  operators(holder, { lane, i }) {
+    const { calls } = this.timeline.tables, columns = page.call_columns.columns, call = new Map([["call", [calls.call[lane.first + i]]]]);
+    const told = this.combiner.tells("operators", call);
+    const single = told ? this.combiner.rows({ table: "operators" }, columns, call, ["host"]) : { layer: [] };
+    if (!single.layer.length) {
+      holder.append(element("p", { class: "lead" }, calls.traced[lane.first + i]
+        ? say("This page does not tell the operators of this call.") : say("No commands were recorded for this call.")));
       return;
     }
-    const single = this.rows(events, (layer) => layer), folded = this.rows(events, pattern);
-    const several = folded.layer.length < single.layer.length;
+    const { ranked, folding } = page.call_columns, together = folded(single, columns, folding, ranked, ["host"]);
+    const several = together.layer.length < single.layer.length;
     new DataTable(holder, {
       name: message("operators of this call"),
-      columns: page.call_columns.filter(({ name }) => single[name].some((value) => value !== "")),
-      values: several ? folded : single,
-      sort: "busy_sum_ns", shown: 10, search: true,
+      columns: columns.filter(({ name }) => single[name].some((value) => value !== "" && value !== null)),
+      values: several ? together : single,
+      sort: ranked, shown: 10, search: true,
       variants: several && [
-        { label: message("operation, blocks folded"), values: folded },
+        { label: message("operation, blocks folded"), values: together },
         { label: message("operator"), values: single },
       ],
     });
-  }
-
-  // Columns of the table: a row for each name that `named` makes of layers, host work apart.
-  rows(events, named) {
-    const { layer, category } = this.timeline.tables.commands, groups = new Map();
-    for (const event of events) {
-      const host = category[event.at] === HOST_WORK;
-      const key = `${host}\n${named(this.known(layer[event.at]))}`;
-      if (!groups.has(key)) groups.set(key, []);
-      groups.get(key).push(event);
-    }
-    const rows = [...groups.values()].map((group) => this.fold(group, named));
-    const total = rows.reduce((sum, row) => sum + row.busy_sum_ns, 0);
-    for (const row of rows) row.share = total ? row.busy_sum_ns / total : null;
-    return Object.fromEntries(page.call_columns.map(({ name }) => [name, rows.map((row) => row[name])]));
-  }
-
-  // The different texts of a column, those with the most time first.
-  longestFirst(events, column) {
-    const codes = this.timeline.tables.commands[column], times = new Map();
-    for (const { at, duration } of events) {
-      times.set(codes[at], (times.get(codes[at]) ?? 0) + duration);
-    }
-    const ordered = [...times].sort((a, b) => b[1] - a[1]);
-    return ordered.map(([code]) => this.known(code)).filter((text) => text !== "");
-  }
-
-  fold(events, named) {
-    events.sort((a, b) => a.start - b.start);
-    let union = 0, reach = -Infinity, busy = 0;
-    for (const { start, duration } of events) {
-      union += Math.max(start + duration - Math.max(start, reach), 0);
-      reach = Math.max(reach, start + duration);
-      busy += duration;
-    }
-    const layers = this.longestFirst(events, "layer");
-    return {
-      layer: layers.length > 1 ? named(layers[0]) : layers[0],
-      layers: layers.length,
-      op_types: this.longestFirst(events, "op_type").join(", "),
-      role: this.longestFirst(events, "role").join(", "),
-      tracks: [...new Set(events.map(({ lane }) => lane.track))].join(", "),
-      commands: events.length,
-      wall_union_ns: union,
-      busy_sum_ns: busy,
-    };
   }
 }
 

@@ -44,7 +44,7 @@ async function startFigures() {
   document.head.append(element("script", {}, library));
   report.themed.push(drawFigures);
   whenSpoken(() => drawFigures(currentTheme()));
-  report.recounters.push(redrawFigures);
+  report.followers.push(redrawFigures);
   await drawing(async () => {
     for (const rest = [...document.querySelectorAll("[data-figure]")]; rest.length;) {
       const place = rest.splice(nearest(rest), 1)[0]; // what is looked at comes first

@@ -3,10 +3,11 @@
 
 function startFindings(explorer, tables, choice) {
   const timeline = document.getElementById("timeline");
+  const ofLayers = Object.entries(tables).find(([key]) => page.tables_shown[key].opens === "layers")?.[1];
   for (const button of document.querySelectorAll(".finding button")) {
     const { findLayer, findSubmodule, findCall } = button.dataset;
     button.addEventListener("click", () => {
-      if (findCall === undefined) return tables.operators?.find(findLayer ?? findSubmodule);
+      if (findCall === undefined) return ofLayers?.find(findLayer ?? findSubmodule);
       const call = explorer.callNumbered(Number(findCall));
       if (!call) return;
       explorer.select(call, true);

@@ -38,8 +38,8 @@ class CommandIndex {
 }
 
 class Fold {
-  constructor(explorer, { host = false } = {}) {
-    Object.assign(this, { explorer, timeline: explorer.timeline, host, open: new Set() });
+  constructor(explorer, { host = false, combiner } = {}) {
+    Object.assign(this, { explorer, timeline: explorer.timeline, combiner, host, open: new Set() });
   }
 
   // The line of row `i` of `table`, with a button that unfolds it, and what is unfolded below it.
@@ -68,22 +68,18 @@ class Fold {
   }
 
   fill(holder, row) {
+    if (row.layers > 1) return this.layers(holder, row);
     const groups = this.groupsOf(row);
     if (!groups.length) return holder.append(element("p", { class: "lead" }, say("None of its commands is on this page.")));
-    if (groups.length > 1) return this.layers(holder, row, groups);
     this.commands(holder, groups[0]);
   }
 
-  // The layers that a row stands for, as far as commands of them match what is chosen.
-  groupsOf({ submodule, layer, layers }) {
+  // The commands of a layer, as far as they match what is chosen.
+  groupsOf({ submodule, layer }) {
     this.timeline.commandIndex ??= new CommandIndex(this.timeline);
     const { text, commandIndex } = this.timeline;
-    const named = (group) => {
-      const own = text[group.layer] ?? "";
-      return own === layer || (layers > 1 && pattern(own) === layer);
-    };
     return commandIndex.groups[Number(this.host)]
-      .filter((group) => (group.submodule < 0 ? "" : text[group.submodule]) === (submodule ?? "") && named(group))
+      .filter((group) => (group.submodule < 0 ? "" : text[group.submodule]) === (submodule ?? "") && text[group.layer] === layer)
       .map((group) => ({ ...group, rows: this.chosen(commandIndex.rowsOf(group)) }))
       .filter(({ rows }) => rows.length);
   }
@@ -93,21 +89,15 @@ class Fold {
     return matches ? rows.filter((at) => matches[at]) : rows;
   }
 
-  layers(holder, { submodule }, groups) {
-    const { commands } = this.timeline.tables;
-    const busy = ({ rows }) => rows.reduce((sum, at) => sum + Math.max(commands.duration[at], 0), 0);
-    const calls = ({ rows }) => new Set(Array.from(rows, (at) => commands.call[at])).size;
+  // The layers that a row stands for, as far as they match what is chosen.
+  layers(holder, { submodule, layer }) {
+    const chosen = report.choice?.values ?? new Map(), told = this.combiner.tells("operators", chosen);
+    const selected = { table: "operators", where: { host: this.host } };
+    const columns = page.command_columns.layers, found = this.combiner.rows(selected, columns, told ? chosen : new Map(), ["submodule"]);
+    const values = chosenRows(found, (row) => (found.submodule[row] ?? "") === (submodule ?? "") && pattern(found.layer[row]) === layer);
     new DataTable(holder, {
-      name: message("layers"),
-      columns: page.command_columns.layers,
-      values: {
-        layer: groups.map(({ layer }) => this.timeline.text[layer]),
-        commands: groups.map(({ rows }) => rows.length),
-        calls: groups.map(calls),
-        busy_sum_ns: groups.map(busy),
-        submodule: groups.map(() => submodule),
-      },
-      sort: "busy_sum_ns", shown: 10, search: groups.length > 10, fold: new Fold(this.explorer, this),
+      name: message("layers"), columns, values, sort: page.command_columns.ranked, shown: 10,
+      search: values.layer.length > 10, fold: new Fold(this.explorer, this),
     });
   }
 

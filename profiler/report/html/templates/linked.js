@@ -1,5 +1,5 @@
-// Figures follow the choice: those of operators and roles are counted anew, others mark what was
-// chosen. What each point stands for is in `picks` of its trace, of a heat map in `picks.rows` and
+// Figures follow the choice: those of operators and roles show the rows that were combined for it,
+// others mark what was chosen. What each point stands for is in `picks` of its trace, of a heat map in `picks.rows` and
 // `picks.columns` (see profiler/report/chart_style.py).
 
 const UNCHOSEN = 0.22; // opacity
@@ -8,11 +8,9 @@ const UNCHOSEN = 0.22; // opacity
 function linkedChart(key, chart, theme) {
   const { choice } = report;
   if (!choice?.active) return { ...chart, scope: "" };
-  const rows = report.recounted[key];
-  if (rows && !rows.length) return { ...chart, data: [], scope: "" }; // the table below says why
-  if (rows) {
-    const made = { operators: operatorChart, roles: roleChart }[key](rows, chart, theme);
-    return { ...made, scope: "" }; // the table below says so
+  const rows = report.combined[key], draw = { operators: operatorChart, roles: roleChart }[key];
+  if (rows && draw) { // the table below says what it follows, and why nothing is there
+    return { ...(rows.length ? draw(rows, chart, theme) : { ...chart, data: [] }), scope: "" };
   }
   const told = DIMENSIONS.filter((name) => choice.values.has(name) && dimensionsOf(chart.data).has(name));
   if (!told.length) return { ...chart, scope: say("Whole run: this figure does not tell {others}.", { others: choice.sentence() }) };
@@ -104,18 +102,19 @@ function rowsOf(keys) {
 const OPERATOR_BARS = 15; // as profiler/report/charts.py draws
 
 function operatorChart(rows, { data: [bars], layout }, theme) {
-  const shown = rows.slice(0, OPERATOR_BARS), longest = shown[0]?.busy_sum_ns ?? 0;
+  const shown = rows.slice(0, OPERATOR_BARS), longest = shown[0]?.total_ns ?? 0;
   const [unit, perNs] = unitFor(longest), keys = shown.map((_, i) => String(i));
   const text = (row) => literal([
-    `${row.submodule ?? say("no call")}: ${shortened(row.layer, 120)}`, shortened(row.op_types, 120),
+    `${row.submodule ?? say("no call")}: ${shortened(row.layer, 120)}`, shortened(row.op_types ?? "", 120),
     say("{count} commands, busy {busy}, wall {wall}", {
-      count: format.count(row.commands), busy: format.duration(row.busy_sum_ns), wall: format.duration(row.wall_union_ns),
+      count: format.count(row.commands), busy: format.duration(row.total_ns),
+      wall: typeof row.wall_ns === "number" ? format.duration(row.wall_ns) : NOTHING,
     }),
   ].join("\n"));
   const fill = (row) => (Object.hasOwn(page.palette.submodules, row.submodule ?? "")
     ? page.palette.submodules[row.submodule] : page.palette.host)[theme];
   const trace = {
-    ...bars, y: keys, x: shown.map((row) => row.busy_sum_ns * perNs), customdata: shown.map(text),
+    ...bars, y: keys, x: shown.map((row) => row.total_ns * perNs), customdata: shown.map(text),
     marker: { ...bars.marker, color: shown.map(fill) },
     picks: shown.map(({ layer, submodule }) => (submodule === null ? { operator: layer } : { submodule, operator: layer })),
   };
@@ -127,24 +126,23 @@ function operatorChart(rows, { data: [bars], layout }, theme) {
       ...layout.yaxis, ...rowsOf(keys), ticktext: shown.map(({ layer }) => literal(shortened(layer, 46))),
     },
     xaxis: { ...layout.xaxis, range: [0, Math.max(longest, 1) * perNs * 1.2], title: { ...layout.xaxis.title, text: unit } },
-    annotations: shown.map((row, i) => ({ ...annotation, x: row.busy_sum_ns * perNs, y: keys[i], text: format.percent(row.share ?? 0) })),
+    annotations: shown.map((row, i) => ({ ...annotation, x: row.total_ns * perNs, y: keys[i], text: format.percent(row.share ?? 0) })),
   } };
 }
 
 function roleChart(rows, { layout }, theme) {
   const totals = new Map();
-  for (const { submodule, busy_ns } of rows) totals.set(submodule, (totals.get(submodule) ?? 0) + busy_ns);
+  for (const { submodule, total_ns } of rows) totals.set(submodule, (totals.get(submodule) ?? 0) + total_ns);
   const names = [...totals.keys()].sort((a, b) => totals.get(b) - totals.get(a)), keys = names.map((_, i) => String(i));
   const data = Object.entries(page.palette.roles).flatMap(([role, colour]) => {
     const found = rows.filter((row) => row.role === role);
     if (!found.length) return [];
-    const share = ({ submodule, busy_ns }) => busy_ns / totals.get(submodule);
     return [{
       type: "bar", orientation: "h", name: role, y: found.map(({ submodule }) => keys[names.indexOf(submodule)]),
-      x: found.map((row) => 100 * share(row)), hovertemplate: "%{customdata}<extra></extra>",
+      x: found.map((row) => 100 * row.share), hovertemplate: "%{customdata}<extra></extra>",
       marker: { color: colour[theme], line: { color: page.palette.surface[theme], width: 1 } },
       customdata: found.map((row) => literal(say("{submodule}, {role}: {time}, {share} of its chosen device time", {
-        submodule: row.submodule, role, time: format.duration(row.busy_ns), share: format.percent(share(row)),
+        submodule: row.submodule, role, time: format.duration(row.total_ns), share: format.percent(row.share),
       }))),
       picks: found.map(({ submodule }) => ({ submodule, role })),
     }];

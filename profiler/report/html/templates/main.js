@@ -2,7 +2,7 @@
 
 const THEMES = ["auto", "light", "dark"];
 const darkness = matchMedia("(prefers-color-scheme: dark)");
-const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], recounted: {}, recounters: [] };
+const report = { theme: "auto", printing: false, timeline: null, choice: null, themed: [], combined: {}, followers: [] };
 
 function currentTheme() {
   if (report.printing) return "light";
@@ -52,11 +52,11 @@ function startTheme() {
 }
 
 // The tables by key.
-function startTables(explorer, choice) {
+function startTables(explorer, choice, combiner) {
   const tables = {};
   for (const holder of document.querySelectorAll("[data-table]")) {
     const key = holder.dataset.table, table = page.tables_shown[key];
-    const action = key === "calls" && {
+    const action = table.opens === "call" && {
       title: () => say("Zoom into this call"),
       run: (i) => {
         const found = explorer.callNumbered(table.values.call[i]);
@@ -65,10 +65,11 @@ function startTables(explorer, choice) {
         document.getElementById("timeline").scrollIntoView();
       },
     };
-    const fold = ["operators", "host"].includes(key) && new Fold(explorer, { host: key === "host" });
+    const host = table.opens === "host_layers";
+    const fold = (host || table.opens === "layers") && new Fold(explorer, { host, combiner });
     tables[key] = new DataTable(holder, { ...table, action, fold, choice });
   }
-  startRecounts(tables, choice);
+  startCombining(tables, choice, combiner);
   return tables;
 }
 
@@ -98,7 +99,8 @@ async function start() {
   startTheme();
   startSpeech();
   startContents();
-  const tables = await unpackedTables();
+  const packed = await packedTables();
+  const tables = Object.fromEntries(page.timeline.tables.map((name) => [name, packed(name)]));
   report.timeline = new Timeline(tables, currentTheme());
   report.timeline.drawNow();
   window.profileReady = performance.now();
@@ -108,12 +110,13 @@ async function start() {
     report.timeline.setTheme(theme);
     report.timeline.draw();
   });
-  const explorer = new Explorer(report.timeline, new Details(report.timeline));
-  const choice = report.choice = new Choice(report.timeline);
+  const combiner = new Combiner(page.partials, packed, report.timeline.text);
+  const explorer = new Explorer(report.timeline, new Details(report.timeline, combiner));
+  const choice = report.choice = new Choice(report.timeline, combiner);
   const bar = new ChosenBar(choice, explorer);
   explorer.details.offer = (found) => choiceButtons(choice, report.timeline, found);
   startLegend(choice);
-  const shown = startTables(explorer, choice);
+  const shown = startTables(explorer, choice, combiner);
   startPerfetto();
   startFindings(explorer, shown, choice);
   startKeys(bar, explorer);

@@ -27,7 +27,7 @@ function startPerfetto() {
     explain(say("Asking {address} …", { address: PERFETTO }));
     givenTo(opened, trace).then(
       () => explain(say("The Perfetto UI has the trace. It may ask first whether to trust this page.")),
-      () => explain(say("{address} did not answer. {remedy}", { address: PERFETTO, remedy: besideTheFile(trace) })),
+      () => explain(say("{address} did not answer. {recommendation}", { address: PERFETTO, recommendation: besideTheFile(trace) })),
     );
   });
 }

@@ -5,10 +5,11 @@ const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text
 
 class DataTable {
   // columns: {name, label, kind, meaning, minor}; values: name -> array.
-  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals }) {
-    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals });
+  constructor(holder, { name, columns, values, sort, shown, search, action, variants, fold, choice, keys, totals, selected, folding }) {
+    Object.assign(this, { holder, name, columns, values, action, variants, fold, choice, keys, totals, selected, folding });
     this.whole = { values, variants }; // of the run, whatever is chosen
-    this.recounted = false;
+    this.combined = false; // whether the rows are combined for the choice
+    this.ranked = sort ?? null;
     this.seen = new ColumnChoice(this);
     this.step = this.limit = shown;
     this.order = { column: sort ?? null, down: true };
@@ -80,14 +81,13 @@ class DataTable {
     this.measure();
   }
 
-  // Other values for the same columns, counted from the commands that were chosen; null for those
-  // of the run again. `variants` are as in the constructor.
-  recount(found) {
-    this.recounted = Boolean(found);
+  // Other values for the same columns, combined for what was chosen; null for those of the run again.
+  // `variants` are as in the constructor.
+  combine(found) {
+    this.combined = Boolean(found);
     const { values, variants } = found ?? this.whole, chosen = Number(this.chosen?.value ?? 0);
     this.variants = variants;
     this.values = variants ? variants[chosen].values : values;
-    this.seen.compare((this.whole.variants?.[chosen] ?? this.whole).values, this.values);
     this.measure();
     this.draw();
   }
@@ -101,7 +101,7 @@ class DataTable {
 
   // Whether row `i` is of what was chosen, as far as its columns tell.
   kept(i) {
-    if (!this.choice?.active || this.recounted) return true;
+    if (!this.choice?.active || this.combined) return true;
     for (const [dimension, chosen] of this.choice.values) {
       const value = this.telling(dimension)?.[i];
       if (value === undefined && !this.telling(dimension)) continue;
@@ -111,14 +111,19 @@ class DataTable {
     return true;
   }
 
-  recountScope() {
-    const here = this.choice.timeline.tables.commands.rows, total = page.timeline.commands;
-    const counted = say("Counted anew from the commands that match: {choice}.", { choice: this.choice.sentence() });
-    const untold = this.columns.filter(({ name }) => this.seen.untold.has(name)).map(({ label }) => say(label));
+  combinedScope() {
+    const whole = this.whole.variants?.[Number(this.chosen.value)].values ?? this.whole.values;
+    const missing = (values, name) => values[name].filter((value) => value === null || value === undefined).length;
+    const told = this.columns.filter(({ name }) => missing(whole, name) < whole[name].length);
+    const labels = (wanted) => told.filter(wanted).map(({ label }) => say(label)).join(", ");
+    const none = ({ name, combine }) => !combine || (this.size > 0 && missing(this.values, name) === this.size && missing(whole, name) === 0);
+    const untold = labels(none);
+    const cut = labels((column) => !none(column) && missing(whole, column.name) === 0 && missing(this.values, column.name));
     return [
-      counted, this.fold?.host ? "" : this.choice.untraced(),
-      untold.length && say("Of the whole run only: {columns}.", { columns: untold.join(", ") }),
-      here < total && say("This page holds the {here} longest of {total} commands.", { here: format.count(here), total: format.count(total) }),
+      say("Selection: {choice}.", { choice: this.choice.sentence() }),
+      this.fold?.host ? "" : this.choice.untraced(),
+      untold && say("No value for a selection: {columns}.", { columns: untold }),
+      cut && say("No value where only some of an operator's commands in a call are selected: {columns}.", { columns: cut }),
     ].filter(Boolean).join(" ");
   }
 
@@ -132,7 +137,7 @@ class DataTable {
     let rows = 0;
     for (let i = 0; i < this.size; i++) rows += this.kept(i);
     const values = { count: format.count(rows), all: format.count(this.size), followed, others };
-    this.scope.textContent = this.recounted ? this.recountScope()
+    this.scope.textContent = this.combined ? this.combinedScope()
       : !followed ? say("Whole run: this table does not tell {others}.", values)
         : others ? say("{count} of {all} rows, by {followed}; not by {others}.", values)
           : say("{count} of {all} rows, by {followed}.", values);
@@ -315,8 +320,8 @@ class DataTable {
     if (kind === "ratio" || kind === "share") return format.percent(value);
     if (kind === "instant") return format.instant(value);
     if (kind === "change") return (value > 0 ? "+" : "") + format.percent(value);
-    if (kind === "calibration" && value === 1) return say("within noise");
-    if (kind === "factor" || kind === "calibration") return format.factor(value);
+    if (kind === "overhead_ratio" && value === 1) return say("within noise");
+    if (kind === "factor" || kind === "overhead_ratio") return format.factor(value);
     if (kind === "flag") return value ? say("yes") : say("no");
     if (kind === "word") return say(value);
     if (kind === "step") return value < 0 ? NOTHING : String(value);

@@ -25,11 +25,11 @@ def _host_between_steps(found: Finding) -> Words:
     recorded = found.evidence["mostly"] == MostlyBetween.HOST_WORK
     return Words(
         title=said("{share} of the steps' time lies between calls", share=given["between_share"]),
-        hazard=said(
+        caveat=said(
             "What is not recorded may be callbacks, progress bars or other threads. Part of "
             "the host work may be arithmetic that has to run somewhere."
         ),
-        remedy=_KEEP_THERE if recorded else _FIND_OUT,
+        recommendation=_KEEP_THERE if recorded else _FIND_OUT,
     )
 
 
@@ -39,11 +39,11 @@ def _scheduler_sync(found: Finding) -> Words:
         title=said(
             "The host waits for {device} between the calls of most steps", device=given["device"]
         ),
-        hazard=said(
+        caveat=said(
             "While the host waits it launches nothing, so the device stands still behind every "
             "wait. The wait itself is the device's work, not lost time."
         ),
-        remedy=said(
+        recommendation=said(
             "Find what synchronizes (timesteps compared on the device, .item(), .cpu(), "
             "nonzero() in the scheduler or a callback) and keep those values on the host."
         ),

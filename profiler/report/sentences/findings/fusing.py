@@ -17,11 +17,11 @@ def _data_movement(found: Finding) -> Words:
             share=given["compute_time_share"],
             submodule=given["submodule"],
         ),
-        hazard=said(
+        caveat=said(
             "The cost is an upper bound, as if all of it could go. Some is needed: a "
             "transpose may be what makes the product behind it fast."
         ),
-        remedy=said(
+        recommendation=said(
             "Keep one type and layout from end to end (no casts around norms, "
             "channels-last for convolutions), avoid .contiguous(), concatenate less, "
             "export with fixed shapes."
@@ -36,12 +36,12 @@ def _unfused_attention(found: Finding) -> Words:
             submodule=found.where.submodule,
             figure=_figure(found),
         ),
-        hazard=said(
+        caveat=said(
             "Chains are found by shapes and order, and their saving is an upper bound; where the "
             "device waits for the host anyway, the run gains less. Fused kernels need a mask that "
             "they support, head sizes that fit, and round differently."
         ),
-        remedy=said(
+        recommendation=said(
             "Use scaled_dot_product_attention (flash or memory-efficient kernel), an attention "
             "processor that does, or ONNX Runtime's attention fusions; check that no dense bias or "
             "float32 softmax keeps the fused kernel away."
@@ -56,12 +56,12 @@ def _norm_chains(found: Finding) -> Words:
             submodule=found.where.submodule,
             figure=_figure(found),
         ),
-        hazard=said(
+        caveat=said(
             "Chains are found by shapes and order, and their saving is an upper bound; where the "
             "device waits for the host anyway, the run gains less. A fused norm may accumulate in "
             "another type."
         ),
-        remedy=said(
+        recommendation=said(
             "Use the framework's norm (torch.nn.RMSNorm, LayerNormalization) instead of one by "
             "hand, compile the block, or a kernel for norm, shift and scale together."
         ),
@@ -75,12 +75,12 @@ def _elementwise_chains(found: Finding) -> Words:
             submodule=found.where.submodule,
             figure=_figure(found),
         ),
-        hazard=said(
+        caveat=said(
             "Chains are found by shapes and order, and their saving is an upper bound; where the "
             "device waits for the host anyway, the run gains less. Compiling costs time at the "
             "first call and at each new shape."
         ),
-        remedy=said(
+        recommendation=said(
             "torch.compile the submodule; in ONNX export activations as one operator (Gelu instead "
             "of its formula) and let the optimizer fuse them."
         ),

@@ -26,11 +26,11 @@ def _little_headroom(found: Finding) -> Words:
         )
     return Words(
         title=title,
-        hazard=said(
+        caveat=said(
             "Counters see tensors: fragmentation, contexts of the driver and "
             "libraries, and a second request need memory that is not counted."
         ),
-        remedy=said(
+        recommendation=said(
             "Place submodules on other devices, quantize the largest, offload encoders "
             "when they are done, or decode in tiles where the peak is there."
         ),
@@ -46,11 +46,11 @@ def _decode_peak(found: Finding) -> Words:
             submodule=given["submodule"],
             share=given["activation_share"],
         ),
-        hazard=said(
+        caveat=said(
             "Tiles take longer and may show seams; a VAE in float16 may overflow "
             "(bfloat16 or a fixed VAE does not)."
         ),
-        remedy=said(
+        recommendation=said(
             "Decode in tiles or slices (vae.enable_tiling(), vae.enable_slicing()), in "
             "16 bits, or after the denoiser's weights have left the device."
         ),

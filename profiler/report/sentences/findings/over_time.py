@@ -13,7 +13,7 @@ from profiler.report.sentences.findings.words import RuleWords, Words, number, t
 __all__ = ["WORDS"]
 
 
-_REMEDIES: Mapping[object, Said] = {
+_RECOMMENDATIONS: Mapping[object, Said] = {
     OutlierCause.OVERLAP: said(
         "Keep what overlaps off this device (other requests, saving of images), or off these steps."
     ),
@@ -48,12 +48,12 @@ def _first_call(found: Finding) -> Words:
             ratio=f"{ratio:.1f}",
             share=given["excess_share"],
         ),
-        hazard=said(
+        caveat=said(
             "Means and totals of this submodule hold its initialization (allocations, "
             "kernel selection, compilation): they say little of a warm process. A "
             "first call on larger inputs takes longer, too."
         ),
-        remedy=said(
+        recommendation=said(
             "Warm up before recording (run.warmup(), profile-sd3 run --warmup 2) with "
             "the same shapes, and keep the process alive between requests."
         ),
@@ -68,8 +68,8 @@ def _slow_start(found: Finding) -> Words:
             warmup_steps=given["warmup_steps"],
             share=given["warmup_share"],
         ),
-        hazard=said("The mean of the steps is no step's time; short runs compare warm-up."),
-        remedy=said(
+        caveat=said("The mean of the steps is no step's time; short runs compare warm-up."),
+        recommendation=said(
             "Run at least as many steps before recording (--warmup), compare medians; look for "
             "compilation or allocation in the first steps."
         ),
@@ -83,8 +83,8 @@ def _step_drift(found: Finding) -> Words:
             "Steps become slower: the last takes {share} of a median step more than the first",
             share=given["drift_share"],
         ),
-        hazard=said("A short run looks faster than a service is that runs for hours."),
-        remedy=said(
+        caveat=said("A short run looks faster than a service is that runs for hours."),
+        recommendation=said(
             "Watch clocks, temperature and power while it runs (throttling), memory that "
             "grows, and what else the machine does; measure again when it is warm."
         ),
@@ -96,11 +96,11 @@ def _outlier_steps(found: Finding) -> Words:
     of_first = pattern == OutlierPattern.EACH_FIRST_STEP
     return Words(
         title=_longer(found),
-        hazard=said(
+        caveat=said(
             "An outlier that other programs cause is not the pipeline's; work that overlaps it "
             "need not be its cause."
         ),
-        remedy=_FIRST_STEPS if of_first else _REMEDIES.get(cause, _AGAIN),
+        recommendation=_FIRST_STEPS if of_first else _RECOMMENDATIONS.get(cause, _AGAIN),
     )
 
 

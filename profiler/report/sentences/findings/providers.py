@@ -9,7 +9,7 @@ from profiler.report.sentences.findings.words import RuleWords, Words, number, t
 __all__ = ["WORDS"]
 
 
-def _stranded_nodes(found: Finding) -> Words:
+def _cpu_fallback(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
@@ -17,11 +17,11 @@ def _stranded_nodes(found: Finding) -> Words:
             submodule=given["submodule"],
             share=given["cost_share"],
         ),
-        hazard=said(
+        caveat=said(
             "Moving one node of a row of them changes nothing: the copies stay until "
             "all have moved. Arithmetic on shapes belongs on the host."
         ),
-        remedy=said(
+        recommendation=said(
             "Find why the provider refuses them (verbose session log): opset, type, "
             "dynamic shape; export with another opset, replace the operator, or fold "
             "it away."
@@ -39,11 +39,11 @@ def _provider_switches(found: Finding) -> Words:
             each=f"{number(found, 'switches_per_call'):.0f}",
             share=given["cost_share"],
         ),
-        hazard=said(
+        caveat=said(
             "Times of nodes on asynchronous providers are those of launching: the wait "
             "shows in the copy behind them."
         ),
-        remedy=said(
+        recommendation=said(
             "Give the second provider larger pieces: fewer unsupported operators, a "
             "minimum size of subgraphs, or the whole submodule on one provider."
         ),
@@ -51,6 +51,6 @@ def _provider_switches(found: Finding) -> Words:
 
 
 WORDS: RuleWords = {
-    "stranded_nodes": _stranded_nodes,
+    "cpu_fallback": _cpu_fallback,
     "provider_switches": _provider_switches,
 }

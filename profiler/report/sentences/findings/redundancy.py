@@ -17,11 +17,11 @@ def _recomputed(found: Finding) -> Words:
             submodule=given["submodule"],
             part=given["saved_share"],
         ),
-        hazard=said(
+        caveat=said(
             "Rules about names, classes and shapes decide, not values: hold the outputs of two "
             "steps against each other before hoisting them."
         ),
-        remedy=said(
+        recommendation=said(
             "Compute it once before the loop and pass it in (projected text, rotary tables, keys "
             "and values of the text); export with fixed shapes, so that arithmetic on shapes folds "
             "away."
@@ -38,11 +38,11 @@ def _known_ahead(found: Finding) -> Words:
             submodule=given["submodule"],
             part=given["saved_share"],
         ),
-        hazard=said(
+        caveat=said(
             "An upper bound: one batch of all steps takes longer than one step. The tables take "
             "memory, and hold for one schedule, and pooled text where it is added."
         ),
-        remedy=said(
+        recommendation=said(
             "Compute shift, scale and gate of all steps as one batch before the loop, and index "
             "them by step."
         ),

@@ -17,11 +17,11 @@ def _launch_bound(found: Finding) -> Words:
             part=given["device_time_share"],
             submodule=given["submodule"],
         ),
-        hazard=said(
+        caveat=said(
             "The least time of a command is measured on an idle machine; recording "
             "adds to short commands most."
         ),
-        remedy=said(
+        recommendation=said(
             "Fewer, larger commands: fuse, batch prompts and branches, larger images; "
             "CUDA graphs help where the host is the limit, not here."
         ),
@@ -35,14 +35,14 @@ def _slow_products(found: Finding) -> Words:
             "{role} of {submodule} reaches {share} of what {device} can compute",
             role=given["role"],
             submodule=given["submodule"],
-            share=given["of_roof_share"],
+            share=given["of_roofline_share"],
             device=given["device"],
         ),
-        hazard=said(
+        caveat=said(
             "Published peaks are reached by nothing: half is good. Clocks fall under "
             "load; small or odd sizes reach less whatever the kernel."
         ),
-        remedy=said(
+        recommendation=said(
             "Try another kernel (attention backend, GEMM tuning such as TunableOp or "
             "max-autotune), sizes that are multiples of 64, 16-bit types."
         ),
@@ -58,11 +58,11 @@ def _single_precision(found: Finding) -> Words:
             device=given["device"],
             share=given["run_share"],
         ),
-        hazard=said(
+        caveat=said(
             "TF32 may be on already, which traces do not tell. T5 and some VAEs "
             "overflow in float16: take bfloat16, and compare images."
         ),
-        remedy=said(
+        recommendation=said(
             "Load it in bfloat16 (torch_dtype=torch.bfloat16), or allow TF32 "
             "(torch.set_float32_matmul_precision('high'))."
         ),

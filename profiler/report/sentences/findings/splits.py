@@ -9,7 +9,7 @@ from profiler.report.sentences.findings.words import RuleWords, Words, texts
 __all__ = ["WORDS"]
 
 
-def _uneven(found: Finding, over: str, hazard: str, remedy: str) -> Words:
+def _uneven(found: Finding, over: str, caveat: str, recommendation: str) -> Words:
     given = texts(found)
     title = said(
         "Operators of {submodule} are split unevenly over {over}: {share} of the run",
@@ -17,18 +17,18 @@ def _uneven(found: Finding, over: str, hazard: str, remedy: str) -> Words:
         over=over,
         share=given["lost_share"],
     )
-    return Words(title, hazard, remedy)
+    return Words(title, caveat, recommendation)
 
 
 def _track_imbalance(found: Finding) -> Words:
     return _uneven(
         found,
         said("tracks"),
-        hazard=said(
+        caveat=said(
             "The part of the busiest track beyond the mean is what an even split saves, if the "
             "work can be divided evenly at all; commands that wait for data look busy."
         ),
-        remedy=said(
+        recommendation=said(
             "Divide by a size that is a multiple of the number of tracks (heads, channels, "
             "tokens), give the odd rest to no single one, or run such operators on fewer tracks."
         ),
@@ -39,11 +39,11 @@ def _device_imbalance(found: Finding) -> Words:
     return _uneven(
         found,
         said("devices"),
-        hazard=said(
+        caveat=said(
             "Devices of different speed, or one that also serves others, look the same; transfers "
             "between them are not counted here."
         ),
-        remedy=said(
+        recommendation=said(
             "Divide heads or channels evenly over the devices, give the slower one less, or move "
             "whole submodules instead of parts of operators."
         ),

@@ -18,12 +18,12 @@ def _encoder_dominates(found: Finding) -> Words:
             share=given["encoder_share"],
             steps=given["steps"],
         ),
-        hazard=said(
+        caveat=said(
             "Kept embeddings save what prompts that come again take, which one run does not "
             "tell. A cold first call is part of it, and with more steps its share falls by "
             "itself. Dropping T5 (SD3 allows it) loses long prompts and text in images."
         ),
-        remedy=said(
+        recommendation=said(
             "Keep the embeddings of prompts that come again; run it in 16 or 8 bits, on an "
             "accelerator, or beside the other encoders on a device of its own."
         ),
@@ -36,11 +36,11 @@ def _negative_prompt(found: Finding) -> Words:
         title=said(
             "Encoding the negative prompt takes {share} of the run", share=given["wall_share"]
         ),
-        hazard=said(
+        caveat=said(
             "Kept embeddings hold for the same negative prompt, sequence length, encoders and "
             "their LoRAs alone."
         ),
-        remedy=said(
+        recommendation=said(
             "The negative prompt seldom changes: keep its embeddings (negative_prompt_embeds). "
             "Else encode both prompts as one batch."
         ),
@@ -56,11 +56,11 @@ def _separate_guidance(found: Finding) -> Words:
             submodule=given["submodule"],
             bound=given["not_compute_bound_share"],
         ),
-        hazard=said(
+        caveat=said(
             "A batch of two needs twice the activation memory, and prompts of "
             "different lengths need padding and a mask, which change results slightly."
         ),
-        remedy=said("Batch both branches in one call, or run them on two devices at once."),
+        recommendation=said("Batch both branches in one call, or run them on two devices at once."),
     )
 
 

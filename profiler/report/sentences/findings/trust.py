@@ -17,9 +17,9 @@ def _incomplete_trace(found: Finding) -> Words:
             kind=given["worst_kind"],
             where=given["worst_in"],
         ),
-        hazard=said("Sums and shares are of what is left; idle time may be work not recorded."),
-        remedy=said(
-            "Read the losses in the head of the report. Copy cut or missing files again, else "
+        caveat=said("Sums and shares are of what is left; idle time may be work not recorded."),
+        recommendation=said(
+            "Read the drops in the head of the report. Copy cut or missing files again, else "
             "record again: fewer calls with operators, or fewer pipeline calls, where events "
             "dropped."
         ),
@@ -39,13 +39,13 @@ def _tracing_overhead(found: Finding) -> Words:
         )
     return Words(
         title=title,
-        hazard=said(
+        caveat=said(
             "Each recorded operator costs about the same, so short ones look longer than they "
             "are, and a device may wait for a host that is busy recording."
         ),
-        remedy=said(
+        recommendation=said(
             "Believe calls and steps before operators. Trace fewer calls (--ops every:4), "
-            "leave some untraced (--calibrate) and compare the untraced column."
+            "leave some untraced (--measure-overhead) and compare the untraced column."
         ),
     )
 
@@ -56,11 +56,11 @@ def _unaccounted_time(found: Finding) -> Words:
         title=said(
             "{share} of the run is in no stage, or in several", share=given["residual_share"]
         ),
-        hazard=said(
+        caveat=said(
             "Shares of stages are off by as much; work of the pipeline's own that no hook sees "
             "hides in the gaps."
         ),
-        remedy=said(
+        recommendation=said(
             "Look at the timeline between the stages. Give own submodules and host work to "
             "profile(submodules=…), or record overlapping pipeline calls one after the other."
         ),

@@ -21,10 +21,14 @@ _SLOWER_WITH_STACKS = said(
     "Recording slows the host, Python stacks most of all: without the profiler the device waits "
     "less. Faster kernels gain nothing while it waits."
 )
-_REMEDIES: Mapping[object, Said] = {
+_RECOMMENDATIONS: Mapping[object, Said] = {
     WaitCause.LAUNCH: said(
         "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
         "allocation, graph breaks, lazy loading."
+    ),
+    WaitCause.SYNC: said(
+        "The host waited until the device had nothing left, and launched only then: look for "
+        ".item(), .cpu(), printing, blocking copies."
     ),
     WaitCause.QUEUE: said(
         "The host had launched the next command: look for what holds it back, events of other "
@@ -52,8 +56,8 @@ def _host_bound(found: Finding) -> Words:
             device=given["device"],
             share=given["host_wait_share"],
         ),
-        hazard=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,
-        remedy=said(
+        caveat=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,
+        recommendation=said(
             "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger "
             "batches, fused nodes. Record once with call spans only to see how much is "
             "left."
@@ -70,13 +74,13 @@ def _idle_gaps(found: Finding) -> Words:
             device=given["device"],
             times=_times(round(number(found, "gaps"))),
             share=given["gap_share"],
-            most=given["waits_most_for"],
+            most=given["cause"],
         ),
-        hazard=said(
+        caveat=said(
             "What it waits most for is of all its waiting, shorter gaps included. A "
             "gap that other requests fill costs nothing."
         ),
-        remedy=_REMEDIES[found.evidence["waits_most_for"]],
+        recommendation=_RECOMMENDATIONS[found.evidence["cause"]],
     )
 
 
@@ -88,11 +92,11 @@ def _transfers_exposed(found: Finding) -> Words:
             device=given["device"],
             share=given["data_wait_share"],
         ),
-        hazard=said(
+        caveat=said(
             "Transfers ahead of need take memory for a second buffer; from pageable "
             "memory they do not overlap at all."
         ),
-        remedy=said(
+        recommendation=said(
             "Pin host memory and copy on a stream of its own ahead of need; keep "
             "weights resident instead of offloading; leave tensors on the device "
             "between submodules."
@@ -110,11 +114,11 @@ def _idle_device(found: Finding) -> Words:
             busiest=given["busy_device"],
             share_2=given["busy_device_share"],
         ),
-        hazard=said(
+        caveat=said(
             "A placement that was chosen for memory is no mistake; work that is divided over "
             "devices pays for transfers."
         ),
-        remedy=said(
+        recommendation=said(
             "Run the branches of guidance or several requests on both devices, or encode the "
             "next request there meanwhile; profile-sd3 predict compares placements."
         ),

@@ -16,8 +16,8 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.notes import Note, Value
 from profiler.messages import Said
+from profiler.notes import Note, Value
 from profiler.report.facts import named_value
 from profiler.report.sentences import findings
 from profiler.report.sentences.worded import value_text
@@ -28,12 +28,12 @@ __all__ = ["RuleWords", "Words", "all_words", "evidence_pairs", "number", "texts
 
 @dataclass(frozen=True, slots=True)
 class Words:
-    """What a finding says: `title` in one sentence, `hazard`, what misleads or breaks when one
-    follows it blindly, `remedy`, what to do."""
+    """What a finding says: `title` in one sentence, `caveat`, what misleads or breaks when one
+    follows it blindly, `recommendation`, what to do."""
 
     title: str
-    hazard: str
-    remedy: str
+    caveat: str
+    recommendation: str
 
 
 RuleWords = Mapping[str, Callable[[Finding], Words]]

@@ -1,0 +1,98 @@
+"""One command from another profiler's file to the whole report, beside reading its JSON alone.
+
+    python benchmarks/one_command.py TRACE [--rounds 7]
+
+Each round starts both in fresh processes, in turn: `profile-sd3 analyze TRACE`, which imports it,
+prints the report and writes the page, and a Python that only runs `orjson.loads` (where it is
+installed, else `json.loads`) over the decompressed file. Of the command: time, processor time of
+all threads, peak of resident memory; the ratio is of processor times of one round, which other
+work on the machine disturbs less than time. The command's start, imports included, is in it, the
+other Python's is not.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import checkout  # noqa: F401 - finds the project
+from paired import with_interval
+
+_LOADS = """
+import gzip, sys, time
+try:
+    from orjson import loads
+except ImportError:
+    from json import loads
+opened = gzip.open if sys.argv[1].endswith(".gz") else open
+data = opened(sys.argv[1], "rb").read()
+begin = time.process_time()
+loads(data)
+print(loads.__module__, time.process_time() - begin)
+"""
+
+
+@dataclass(frozen=True)
+class Ended:
+    """A process that ended: seconds of the clock and of processors, peak of resident bytes."""
+
+    wall: float
+    processor: float
+    peak: int
+
+
+def ended(command: list[str], folder: Path) -> Ended:
+    """Run to the end; raises CalledProcessError where the command fails."""
+    begin = time.perf_counter()
+    process = subprocess.Popen(command, cwd=folder, stdout=subprocess.DEVNULL)
+    _, status, usage = os.wait4(process.pid, 0)
+    wall = time.perf_counter() - begin
+    process.returncode = os.waitstatus_to_exitcode(status)
+    if process.returncode:
+        raise subprocess.CalledProcessError(process.returncode, command)
+    return Ended(wall, usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024)
+
+
+def loaded(trace: Path) -> tuple[str, float]:
+    """Which `loads` read the JSON, and its processor seconds."""
+    printed = subprocess.check_output([sys.executable, "-c", _LOADS, str(trace)], text=True)
+    module, seconds = printed.split()
+    return module, float(seconds)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("trace", type=Path)
+    parser.add_argument("--rounds", type=int, default=7)
+    arguments = parser.parse_args()
+    commands: list[Ended] = []
+    loads: list[float] = []
+    module = ""
+    with tempfile.TemporaryDirectory() as name:
+        trace = Path(shutil.copy(arguments.trace, name))
+        command = [sys.executable, "-m", "profiler", "analyze", trace.name]
+        ended(command, Path(name))  # compiles modules, and brings the file into the cache
+        for _ in range(arguments.rounds):
+            commands.append(ended(command, Path(name)))
+            module, seconds = loaded(trace)
+            loads.append(seconds)
+    walls = [one.wall for one in commands]
+    ratios = [one.processor / other for one, other in zip(commands, loads, strict=True)]
+    print(f"best of {arguments.rounds}  {min(walls):.2f} s")
+    print(f"time       {with_interval(walls, 2)} s")
+    print(f"processor  {with_interval([one.processor for one in commands], 2)} s")
+    print(f"{module}.loads  {statistics.median(loads):.2f} s of processor time")
+    print(f"ratio      {with_interval(ratios, 2)}")
+    print(f"peak       {max(one.peak for one in commands) / 1e6:.0f} MB")
+
+
+if __name__ == "__main__":
+    main()

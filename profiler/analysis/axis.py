@@ -1,0 +1,186 @@
+"""The devices' axis of a run: how long its pipeline calls lasted there, when their calls had their
+tiles, and when the host worked beside them.
+
+A pipeline call lasts from the begin of its span to the later of its span's end and the end of the
+last command that was launched for it. Where it begins before all that the one before it launched
+has ended, though on the host they follow each other, it lasts from there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.analysis.arrays import ends
+from profiler.analysis.pipelines import PipelineCalls
+from profiler.events import CATEGORIES, NO_CALL
+from profiler.table.batches import Codes, Times
+from profiler.table.run import Run
+from profiler.table.tiles.launches import device_work
+from profiler.table.tiles.of_run import EndToEnd
+from profiler.table.tiles.stretches import Stretches
+
+__all__ = ["Axis", "GroupAxis"]
+
+_HOST = CATEGORIES.index("host")
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class GroupAxis:
+    """What belongs to some pipeline calls: `windows` are their times, `tiles` their calls', `host`
+    is when the host worked for them and no tile was, all of it less what was not recorded or
+    carried over (`lost`, within the windows). `begin` and `end` of the tiles are int64 [k], in
+    order of `rows`, the rows of their calls; empty ones are none."""
+
+    windows: Stretches
+    tiles: Stretches
+    host: Stretches
+    lost: Stretches
+    rows: Times
+    begin: Times
+    end: Times
+
+    @property
+    def counted(self) -> Stretches:
+        """The windows less what does not count of them."""
+        return self.windows.minus(self.lost)
+
+    def times(self, first: Times, last: Times) -> tuple[Times, Times, Times, Times]:
+        """Elapsed, in calls, host work and idle, in each `[first, last)` of the windows, int64."""
+        elapsed = self.counted.within(first, last)
+        calls, host = self.tiles.within(first, last), self.host.within(first, last)
+        return elapsed, calls, host, elapsed - calls - host
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Axis:
+    """The axis of a run. `first` and `last` are the windows of its pipeline calls, int64 [p], in
+    order of `pipelines.numbers`; `begin` and `end` are the tiles of its calls, int64 [n], `code`
+    their pipeline calls."""
+
+    pipelines: PipelineCalls
+    first: Times
+    last: Times
+    begin: Times
+    end: Times
+    code: Codes
+    work: tuple[Times, Times, Codes]
+    lost: Stretches
+    waits: Stretches
+    whole: EndToEnd | None
+    _made: dict[int | None, Stretches] = field(default_factory=dict, init=False)
+
+    @classmethod
+    def of(cls, run: Run, pipelines: PipelineCalls) -> Axis:
+        """The axis of `run`."""
+        tiles = run.tiles
+        begin, end = (tiles.calls[name].to_numpy() for name in ("begin_ns", "end_ns"))
+        code = pipelines.code_of(run.calls)
+        free = _free_work(run)
+        of_free = pipelines.code_of(free)
+        works = device_work(free["category"].to_physical().to_numpy())
+        on_cpu = free["device"].cast(pl.String).str.starts_with("cpu").fill_null(value=False)
+        last_work = np.where(works, ends(free), np.iinfo(np.int64).min)
+        told = pipelines.known or len(pipelines.numbers) == 1  # for whom work of no call was
+        last_work = last_work if told else np.full(len(free), np.iinfo(np.int64).min)
+        first, last = _windows(pipelines, (code, end), (of_free, last_work))
+        hosting = np.flatnonzero(~works | on_cpu.to_numpy())
+        own = run.calls["start_ns"].to_numpy()
+        work = (
+            np.concatenate((free["start_ns"].to_numpy()[hosting], own)),
+            np.concatenate((ends(free)[hosting], ends(run.calls))),
+            np.concatenate((of_free[hosting], code)),
+        )
+        lost = Stretches.of_all((tiles.unrecorded, tiles.carried_over))
+        return cls(pipelines, first, last, begin, end, code, work, lost, tiles.waits, tiles.whole)
+
+    def of_pipeline(self, code: int) -> GroupAxis:
+        """What belongs to one pipeline call, by its place in `pipelines.numbers`."""
+        return self._group(lambda codes: codes == code, self._windows(code))
+
+    def of_all(self) -> GroupAxis:
+        """What belongs to the run, as if all of its pipeline calls were one. Without any it lasts
+        from the first tile or command of a device to the last."""
+        return self._group(lambda codes: np.ones(len(codes), np.bool_), self._windows(None))
+
+    def taken(self, rows: Codes, *, told: bool) -> int:
+        """How long the tiles of some calls, rows of the run's, are in its pipeline calls: their
+        union in each; in all as if they were one, where it is not `told` whose they are."""
+        groups = range(len(self.first)) if told else [None]
+        total = 0
+        for code in groups:
+            own = rows if code is None else rows[self.code[rows] == code]
+            if len(own):
+                tiles = Stretches.union(self.begin[own], self.end[own])
+                total += tiles.both(self._counted(code)).length
+        return total
+
+    @property
+    def counted(self) -> Stretches:
+        """The times of all pipeline calls, less what does not count: end to end."""
+        return self._counted(None)
+
+    @property
+    def windows(self) -> Stretches:
+        """The times of all pipeline calls, with what does not count of them."""
+        return self._windows(None)
+
+    def _counted(self, code: int | None) -> Stretches:
+        """The windows of one pipeline call, or of all, less what does not count."""
+        if code not in self._made:
+            windows = self._windows(code)
+            self._made[code] = windows.minus(self.lost.both(windows))
+        return self._made[code]
+
+    def _windows(self, code: int | None) -> Stretches:
+        first, last = self.first, self.last
+        if not len(first) and self.whole is not None:
+            return Stretches(np.array([self.whole.begin_ns]), np.array([self.whole.end_ns]))
+        if code is None:
+            return Stretches.union(first, last)
+        return Stretches.union(first[[code]], last[[code]])
+
+    def _group(
+        self, chosen: Callable[[Codes], npt.NDArray[np.bool_]], windows: Stretches
+    ) -> GroupAxis:
+        rows = np.flatnonzero(chosen(self.code) & (self.end > self.begin))
+        begin, end = self.begin[rows], self.end[rows]
+        lost = self.lost.both(windows)
+        tiles = Stretches.union(begin, end).both(windows).minus(lost)
+        start, stop, code = self.work
+        worked = np.flatnonzero(chosen(code))
+        host = Stretches.union(start[worked], stop[worked]).both(windows)
+        host = host.minus(self.waits).minus(lost).minus(tiles)
+        return GroupAxis(windows, tiles, host, lost, rows, begin, end)
+
+
+def _free_work(run: Run) -> pl.DataFrame:
+    """What ran in no call, in any order."""
+    columns = ("call", "pipeline", "device", "category", "start_ns", "duration_ns")
+    return run.commands.lazy().select(columns).filter(pl.col("call") == NO_CALL).collect()
+
+
+def _windows(pipelines: PipelineCalls, *work: tuple[Codes, Times]) -> tuple[Times, Times]:
+    """Begin and end of each pipeline call, int64 [p] each; `work` are codes and ends of what was
+    done for them."""
+    count = len(pipelines.numbers)
+    first = np.full(count, np.iinfo(np.int64).max)
+    last = np.full(count, np.iinfo(np.int64).min)
+    codes = pipelines.code_of(pipelines.spans)
+    np.minimum.at(first, codes, pipelines.starts)
+    np.maximum.at(last, codes, ends(pipelines.spans))
+    returned = last.copy()
+    for code, end in work:
+        kept = code >= 0
+        np.maximum.at(last, code[kept], end[kept])
+    order = np.argsort(first, kind="stable")
+    reach = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(last[order])[:-1])
+    behind = np.append(np.iinfo(np.int64).min, np.maximum.accumulate(returned[order])[:-1])
+    follows = first[order] >= behind[: len(order)]  # on the host they do not overlap
+    begun = np.where(follows, np.maximum(first[order], reach[: len(order)]), first[order])
+    first[order] = begun
+    return first, np.maximum(first, last)

@@ -1,0 +1,52 @@
+"""Words of predictions: closed sets."""
+
+from __future__ import annotations
+
+from profiler.notes import NoteCode
+
+__all__ = ["Assumption", "PlacementNote", "Unknown"]
+
+
+class Assumption(NoteCode):
+    """What a prediction takes for granted."""
+
+    OVERHEAD_CORRECTED = "overhead_corrected"  # factors: notes OVERHEAD_RATIO
+    OVERHEAD_RATIO = "overhead_ratio"
+    AS_TRACED = "as_traced"
+    OVERLAPPING_CALLS = "overlapping_calls"
+    WITHOUT_SUBMODULES = "without_submodules"
+    WITHOUT_GUIDANCE = "without_guidance"
+    HALF_BATCH_MEASURED = "half_batch_measured"
+    HALF_BATCH_ESTIMATED = "half_batch_estimated"
+    SAME_PRECISION = "same_precision"
+    PRECISION_BY_RATES = "precision_by_rates"
+    SHARE_OF_STEPS = "share_of_steps"  # submodules: notes STEPS_OF
+    STEPS_OF = "steps_of"
+
+
+class Unknown(NoteCode):
+    """What a prediction does not know."""
+
+    HALF_BATCH_GUESSED = "half_batch_guessed"
+    WORK_OF_OPERATORS = "work_of_operators"
+    PRECISION_OF = "precision_of"
+    CALLS_OUTSIDE = "calls_outside"
+    DROPPED = "dropped"
+    SCATTER = "scatter"
+    SCATTER_BEYOND_ESTIMATES = "scatter_beyond_estimates"
+    SCATTER_OF_CALLS = "scatter_of_calls"
+    SCATTER_OF_SINGLE = "scatter_of_single"
+
+
+class PlacementNote(NoteCode):
+    """What is said of devices and of what is placed on them."""
+
+    NO_TRANSFER_TIME = "no_transfer_time"
+    NO_INTERFERENCE = "no_interference"
+    LIKE_OTHER_DEVICE = "like_other_device"
+    LIKE_OTHER_CPU = "like_other_cpu"
+    OTHER_HARDWARE = "other_hardware"
+    WEIGHTS_UNKNOWN = "weights_unknown"
+    ACTIVATIONS_UNKNOWN = "activations_unknown"
+    TOO_LARGE = "too_large"
+    SEARCH_CUT = "search_cut"

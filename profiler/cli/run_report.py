@@ -1,0 +1,157 @@
+"""The report of a run as `analyze` makes it: found, read, compared, analyzed, written, printed."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from profiler.cli.progress import progress
+from profiler.cli.runs import (
+    check_whole,
+    damaged_files,
+    load_calls,
+    load_whole,
+    opened,
+    other_runs,
+)
+from profiler.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Iterator, Mapping, Sequence
+
+    from profiler.analysis.comparison.compare import Comparison
+    from profiler.analysis.result import Analysis
+    from profiler.analysis.selection import Selection
+    from profiler.cli.report_files import ReportFiles
+    from profiler.report.model import Report
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import Found, Source
+    from profiler.table.run import Run
+
+__all__ = ["Request", "report_run"]
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What is asked of the run at `path`: `importing` are the importer's options, `out` keeps what
+    is imported, `against` are baselines, `memory` is bytes by device, `top` rows of operators."""
+
+    path: Path
+    selection: Selection
+    files: ReportFiles
+    against: Sequence[Path] = ()
+    importing: Sequence[str] = ()
+    out: Path | None = None
+    device_profile: Path | None = None
+    memory: Mapping[str, int] | None = None
+    top: int = 15
+
+
+@dataclass(frozen=True, slots=True)
+class _Reported:
+    """The run, its report, what was written of it, and the page's failure."""
+
+    run: Run
+    source: Source
+    analysis: Analysis
+    report: Report
+    notes: tuple[str, ...]
+    pages: tuple[Path, ...] = ()
+    failure: OutputError | None = None
+
+
+def report_run(request: Request) -> None:
+    """Report on the run; raises InputError, after all is out, where files of it are damaged, and
+    OutputError where the page could not be written."""
+    paths = [request.path, *request.against]
+    with (
+        progress(f"reading {request.path}") as say,
+        opened(paths, request.importing, request.out) as (found, imports),
+    ):
+        done = _reported(request, found, imports, say)
+    written = [*request.files.write_tables(done.run, done.analysis), *done.pages]
+    if not request.files.only_json:
+        _print(done.report, done.notes, written)
+    if done.failure is not None:
+        raise done.failure
+    check_whole(done.run, done.source)
+
+
+def _reported(
+    request: Request, found: Sequence[Found], imports: Imports, say: Callable[[str], None]
+) -> _Reported:
+    """Read and analyze the newest run of the first of `found`, and write its page: before anything
+    is printed, since `… | head` ends the program."""
+    from profiler.analysis.analyze import analyze
+    from profiler.analysis.roofline.device_profiles import find_profiles, read_profiles
+
+    source = imports.ready(found[0].newest)
+    packing = request.files.packing(source)
+    run = load_calls(source)
+    comparison = _compared(run, found[0].newest.place, found[1:], imports)
+    measured = request.device_profile
+    profiles = read_profiles(measured) if measured else find_profiles(source.place)
+    say(f"analyzing {source.place}")
+    analysis = analyze(run, request.selection, profiles, request.memory or {})
+    report = _report(run, source, analysis, comparison, request.top)
+    notes = (*_not_compared(comparison, found[1:]), *other_runs(found[0]))
+    pages: tuple[Path, ...] = ()
+    failure = None
+    if packing is not None:
+        say("writing the page")
+        try:
+            pages = (request.files.write_page(run, source, analysis, report, packing),)
+        except OutputError as error:
+            failure = error
+    return _Reported(run, source, analysis, report, notes, pages, failure)
+
+
+def _compared(
+    run: Run, place: Path, against: Sequence[Found], imports: Imports
+) -> Comparison | None:
+    """The run, given as `place`, against its baseline; None where none was given, or files of the
+    run are damaged."""
+    if not against:
+        return None
+    from profiler.analysis.comparison.compare import compare
+    from profiler.analysis.comparison.measure import measure
+
+    own = place.resolve()
+    sources = [base for found in against for base in reversed(found.sources)]
+    bases = [base for base in sources if base.place.resolve() != own]
+    if not bases:
+        raise InputError(f"--against names only {place} itself: give another run")
+    measured = [measure(load_whole(base, imports)) for base in bases]
+    return None if damaged_files(run) else compare(measured, [measure(run)])
+
+
+def _not_compared(comparison: Comparison | None, against: Sequence[Found]) -> Iterator[str]:
+    if comparison is None and against:
+        yield "not compared: files of this run are damaged"
+
+
+def _report(
+    run: Run, source: Source, analysis: Analysis, against: Comparison | None, top: int
+) -> Report:
+    """The report that is printed and that the page shows."""
+    from profiler.report.build import build_report
+    from profiler.report.extent import extent
+    from profiler.report.model import ReportInput
+
+    begin_ns, end_ns = extent(run)
+    return build_report(ReportInput(analysis, begin_ns, end_ns, against, source.path, top))
+
+
+def _print(report: Report, notes: tuple[str, ...], written: Sequence[Path]) -> None:
+    """Print the report, and the name of each file that was `written`."""
+    from profiler.cli.terminal import terminal
+    from profiler.report.terminal.report import print_report
+
+    print_report(terminal(), report, notes=notes)
+    if written:
+        typer.echo()
+    for path in written:
+        typer.echo(f"wrote {path}")

@@ -1,0 +1,167 @@
+"""Runs as the commands take them: found at paths, imported where they are foreign, whole where
+times count.
+
+    with opened([path], importing, out) as (found, imports):
+        run = load_whole(found[0].newest, imports)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from profiler.errors import InputError
+from profiler.events import DropKind
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from profiler.events import Drop
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import Found, Source
+    from profiler.table.run import Run
+
+__all__ = [
+    "check_whole",
+    "damaged_files",
+    "left_out",
+    "load_calls",
+    "load_whole",
+    "opened",
+    "other_runs",
+]
+
+_DAMAGE = (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
+_NAMED = 4  # other runs that are named
+
+
+@contextmanager
+def opened(
+    paths: Iterable[Path], importing: Iterable[str] | None, out: Path | None
+) -> Iterator[tuple[list[Found], Imports]]:
+    """What each of `paths` stands for, and what imports those that are foreign: with the options
+    `importing`, into the folder `out`, which keeps them, else for as long as the block lasts.
+
+    Raises InputError for what cannot be read, and for an `out` without anything to keep.
+    """
+    from profiler.sources.imports import Imports
+    from profiler.sources.resolve import check_kept, resolve
+
+    found = resolve([[path] for path in paths], _import_options(importing))
+    check_kept(found, out)
+    with Imports(out) as imports:
+        yield found, imports
+
+
+def _import_options(texts: Iterable[str] | None) -> dict[str, str]:
+    """The options of importers by name. Raises InputError for a text that is no KEY=VALUE, or a
+    key that is given twice."""
+    found: dict[str, str] = {}
+    for text in texts or ():
+        key, _, value = text.partition("=")
+        if not key or not value:
+            raise InputError(f"--import {text!r} is no KEY=VALUE: write --import pipeline=sd3")
+        if key in found:
+            raise InputError(f"--import {key} is given twice: give it once")
+        found[key] = value
+    return found
+
+
+def other_runs(found: Found) -> Iterator[str]:
+    """A line that names the older runs of a folder, and one for each that is left out."""
+    others = found.others
+    if others:
+        more = f" and {len(others) - _NAMED} more" if len(others) > _NAMED else ""
+        names = ", ".join(others[:_NAMED])
+        yield f"the newest of {len(others) + 1} runs in {found.given}; others: {names}{more}"
+    yield from left_out(found)
+
+
+def left_out(found: Found) -> Iterator[str]:
+    """A line for each run that was killed, still goes on or has no call: the newest run may be one
+    of them."""
+    from profiler.trace.search import State
+
+    for entry in found.unfinished:
+        advice = f"`profile-sd3 merge {entry.path}`"
+        if entry.state is State.RUNNING:
+            yield f"the run in {entry.path} is still going on and was left out"
+        elif entry.state is State.EMPTY:
+            yield f"{entry.path} holds no call and was left out: its run ended before its first"
+        elif entry.state is State.CUT:
+            yield f"{entry.path} has not ended and was left out: {advice}"
+        else:
+            yield f"{entry.path} has no manifest and was left out: {advice}"
+
+
+def load_whole(source: Source, imports: Imports) -> Run:
+    """Load a run. Raises InputError where it has no call, or files of it are damaged: times that
+    lack a part compare with nothing and predict nothing."""
+    from profiler.report.sentences.worded import worded
+    from profiler.sources.load import load_source
+
+    run = load_source(imports.ready(source))
+    damaged = damaged_files(run)
+    if damaged:
+        detail = worded(damaged[0].detail).partition(":")[0].replace("\N{NO-BREAK SPACE}", " ")
+        raise InputError(
+            f"{source.place} is not whole ({damaged[0].where}: {detail}): copy it again or record "
+            "the run again"
+        )
+    if run.calls.is_empty():
+        raise InputError(
+            f"{source.place} holds no call of a submodule: give a bundle, or what another profiler "
+            "recorded of a pipeline"
+        )
+    return run
+
+
+def load_calls(source: Source) -> Run:
+    """Load a run, which may be damaged. Raises InputError where it has no call."""
+    from profiler.sources.load import load_source
+
+    run = load_source(source)
+    if run.calls.is_empty():
+        check_whole(run, source)
+        raise InputError(_without_calls(source))
+    return run
+
+
+def damaged_files(run: Run) -> list[Drop]:
+    """The files of `run` that are cut, missing or changed."""
+    return [drop for drop in run.drops if drop.kind in _DAMAGE]
+
+
+def check_whole(run: Run, source: Source) -> None:
+    """Raises InputError, in one sentence, where files of the run are cut, missing or changed."""
+    damaged = damaged_files(run)
+    if damaged:
+        more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
+        raise InputError(_damage(source, damaged[0]) + more)
+
+
+def _damage(source: Source, drop: Drop) -> str:
+    from profiler.report.sentences.worded import worded
+    from profiler.sources.resolve import Kind
+
+    path = source.place if source.kind is Kind.TRACE else source.place / drop.where
+    if drop.kind == DropKind.MISSING_FILE:
+        return f"{path} is missing, so the report lacks it: copy it back or record the run again"
+    detail = worded(drop.detail).removesuffix(": copy it again")
+    return f"{path} is not whole ({detail}): copy it again or record the run again"
+
+
+def _without_calls(source: Source) -> str:
+    from profiler.sources.resolve import Kind
+    from profiler.trace.manifest import MANIFEST_NAME
+
+    place = source.place
+    if source.kind is not Kind.TRACE:
+        return f"{place} holds no call: the run ended before its first, record it again"
+    if (place.parent / MANIFEST_NAME).is_file():
+        return f"{place} holds no call of its run: give the whole bundle {place.parent}"
+    return (
+        f"{place} is a Perfetto trace but holds no profile-sd3 call: look at its slices with "
+        f"profiler.load, or run `profile-sd3 import {place}` if RBLN's profiler wrote it"
+    )

@@ -1,0 +1,92 @@
+"""Why something is not, or not fully, in a trace: codes, whose values a `Drop` has as a note."""
+
+from __future__ import annotations
+
+from profiler.notes import NoteCode
+
+__all__ = ["DropReason"]
+
+
+class DropReason(NoteCode):
+    """What happened; in `(…)` the values beside the code."""
+
+    # Reading a file
+    ERROR = "error"  # (error: what was raised)
+    CUT_OR_DAMAGED = "cut_or_damaged"  # (at, size)
+    CUT_SHORT = "cut_short"  # (at, size): between two packets
+    LARGER_THAN_RECORDED = "larger_than_recorded"  # (size, recorded)
+    COPY_DIFFERS = "copy_differs"  # (size, recorded)
+    GZIP_CUT = "gzip_cut"  # (error, unpacked)
+    NOT_THERE = "not_there"  # (file)
+    CALLS_NOT_THERE = "calls_not_there"  # (calls: numbers)
+    CALLS_TWICE = "calls_twice"
+    OMITTED = "omitted"  # (what): on purpose
+    # Events of a file
+    CLOCK_UNRELATED_IN_FILE = "clock_unrelated_in_file"
+    NO_TIME = "no_time"
+    NO_SEQUENCE = "no_sequence"
+    STATE_MISSING = "state_missing"
+    NO_TRACK = "no_track"
+    NO_COUNTER = "no_counter"
+    UNKNOWN_TYPE = "unknown_type"
+    NOT_NESTED = "not_nested"
+    TOO_DEEP = "too_deep"
+    DAMAGED = "damaged"
+    BAD_ARGUMENTS = "bad_arguments"
+    BAD_DESCRIPTORS = "bad_descriptors"
+    BAD_SNAPSHOTS = "bad_snapshots"
+    BAD_COMPRESSED = "bad_compressed"
+    NO_BEGIN = "no_begin"
+    NO_END = "no_end"
+    # A run's end
+    NOT_ENDED = "not_ended"
+    ENDED_WITH = "ended_with"  # (failure)
+    HOST_NOT_WRITTEN = "host_not_written"
+    KILLED_BEFORE_READ = "killed_before_read"
+    CALL_NOT_RETURNED = "call_not_returned"
+    STEP_NOT_RETURNED = "step_not_returned"  # (step)
+    # Operators that were not recorded
+    NOT_RECORDED = "not_recorded"
+    PROFILER_FAILED = "profiler_failed"  # (error)
+    OPERATORS_UNREADABLE = "operators_unreadable"  # (error)
+    PROFILE_FULL = "profile_full"
+    NO_SESSION_RUN = "no_session_run"
+    SESSION_NOT_RENEWED = "session_not_renewed"  # (error)
+    RUNS_MIXED = "runs_mixed"
+    PROFILER_IN_USE = "profiler_in_use"
+    BUFFERS_FULL = "buffers_full"
+    OPERATORS_NOT_ENDED = "operators_not_ended"
+    NO_SESSION_EVENTS = "no_session_events"
+    SESSION_UNREADABLE = "session_unreadable"
+    SESSION_NOT_CUT = "session_not_cut"  # (error)
+    CLOSED_ON_OTHER_THREAD = "closed_on_other_thread"
+    THREAD_ENDED = "thread_ended"
+    REPORTS_TOO_LONG = "reports_too_long"
+    # Imports
+    NO_COMMAND = "no_command"
+    COUNTERS_UNDOCUMENTED = "counters_undocumented"
+    ARGUMENTS_UNKNOWN = "arguments_unknown"
+    AGGREGATE_DIFFERS = "aggregate_differs"  # (whole, parts, what, files)
+    LAYERS_DIFFER = "layers_differ"
+    CLOCK_RESTARTS = "clock_restarts"  # (device)
+    CLOCK_UNALIGNED = "clock_unaligned"  # (device, reference, how: one of the next)
+    BY_SHARED_CALL = "by_shared_call"
+    AT_RUN_START = "at_run_start"
+    BY_ORDER = "by_order"
+    BY_ORDER_WITHIN = "by_order_within"  # (uncertainty_ns)
+    NO_PIPELINE_NAMED = "no_pipeline_named"
+    NOT_LABELLED = "not_labelled"  # (found: notes; advice: a note)
+    FILES_FOUND = "files_found"  # (files)
+    FILES_SKIPPED = "files_skipped"  # (skipped)
+    FILES_MISSING = "files_missing"  # (numbers)
+    MORE_FILES_MISSING = "more_files_missing"  # (numbers: the first; more)
+    PERHAPS_AGGREGATE = "perhaps_aggregate"
+    PIPELINE_MAKES = "pipeline_makes"  # (pipeline, steps, calls)
+    RUN_MADE = "run_made"  # (run, calls)
+    OTHER_NUMBERS = "other_numbers"
+    FITTING = "fitting"  # (options)
+    CHECK_OPTIONS = "check_options"
+    COPY_OR_DESCRIBE = "copy_or_describe"
+    NOTHING_PROFILED = "nothing_profiled"
+    SKIP_EARLIER = "skip_earlier"  # (files)
+    COPY_ALL = "copy_all"

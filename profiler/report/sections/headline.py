@@ -1,0 +1,206 @@
+"""The one sentence above every report: what ran, for how long, what took it, what was idle.
+
+headline(analysis, span_ns)
+== "28 steps in 4.10 s: 92 % transformer, of which 41 % attention; device cpu:0 idle 6.0 %"
+
+Shares are of the end-to-end time on the devices' axis.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import polars as pl
+
+from profiler.analysis.accounting.identity import Accounting
+from profiler.analysis.result import Analysis
+from profiler.messages import joined, said
+from profiler.report.units import count, counted, duration, percent
+
+__all__ = ["asynchronous", "at_once", "headline"]
+
+_ENOUGH = 0.8  # of the time: the parts that take it are named
+_MOST = 3  # of parts, and of devices that are named
+_KNOWN = 0.5  # of device time with a role, for the share of one to say anything
+_WORTH = 0.05  # share of a role
+_ENCODERS = "text_encoder"
+
+
+def headline(analysis: Analysis, span_ns: int) -> str:
+    """One line: steps and time, the submodules with most of it, the first role, idle devices.
+
+    `span_ns` lasts from the first event of the run to its last; it stands in for the end-to-end
+    time where the run has no pipeline span. Shares of submodules are of the sum of the pipeline
+    calls' times, that of a role of the device time of its submodule, that of idle of the time in
+    which any pipeline call ran. Of a selection only the first are known for the whole run.
+    """
+    account = analysis.accounting
+    total = account.end_to_end_ns or span_ns
+    what = said("{what} in {time}", what=_what(analysis), time=_passed(account, total))
+    parts = [part for part in (_parts(analysis, total), _idle(analysis)) if part]
+    return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
+
+
+def _what(analysis: Analysis) -> str:
+    account = analysis.accounting
+    parts = []
+    if account.pipelines > 1:
+        parts.append(counted(account.pipelines, "pipeline call"))
+    if account.steps:
+        parts.append(counted(account.steps, "step"))
+    if not parts and analysis.run.calls:
+        parts.append(counted(analysis.run.calls, "call"))
+    if not parts:
+        parts.append(counted(analysis.run.commands, "command"))
+    return joined(", ", parts)
+
+
+def _passed(account: Accounting, total: int) -> str:
+    """`"1.60 s"`, or `"1.60 s (3.10 s in sum)"` where pipeline calls ran at the same time."""
+    if account.overlapping and account.told_apart:
+        wall = duration(account.wall_ns)
+        return said("{time} ({sum} in sum)", time=wall, sum=duration(total))
+    return duration(total)
+
+
+def _parts(analysis: Analysis, total: int) -> str:
+    """`"92 % transformer, of which 41 % attention"`, `"48 % transformer (of which 41 % attention),
+    35 % vae"`; "" where no submodule is known."""
+    shares = _grouped(
+        (part.submodule, part.wall_ns / total) for part in analysis.accounting.submodules if total
+    )
+    named: list[str] = []
+    reached = 0.0
+    for _, name, share in shares[:_MOST]:
+        if reached >= _ENOUGH:
+            break
+        reached += share
+        named.append(said("{share} {name}", share=percent(share), name=name))
+    if named:
+        named[0] += _launch_bound(analysis, shares[0][0])
+    role = _role(analysis, shares[0][0]) if named else ""
+    if role and len(named) == 1:
+        return said("{part}, of which {role}", part=named[0], role=role)
+    if role:
+        named[0] = said("{part} (of which {role})", part=named[0], role=role)
+    return joined(", ", named) if named else ""
+
+
+def _launch_bound(analysis: Analysis, submodules: tuple[str, ...]) -> str:
+    """`" (37 % of it launch-bound)"`; "" where that is little."""
+    rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
+    elapsed, bound = (int(rows[name].sum()) for name in ("elapsed_ns", "launch_bound_ns"))
+    if not elapsed or bound < _WORTH * elapsed:
+        return ""
+    return " " + said("({share} of it launch-bound)", share=percent(bound / elapsed))
+
+
+def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[tuple[str, ...], str, float]]:
+    """Submodules, their name and their share, the largest first; several text encoders as one."""
+    found = list(shares)
+    encoders = [part for part in found if part[0].startswith(_ENCODERS)]
+    rest = [part for part in found if part not in encoders] if len(encoders) > 1 else found
+    parts = [((name,), name, share) for name, share in rest]
+    if len(encoders) > 1:
+        names, each = zip(*encoders, strict=True)
+        parts.append((names, said("text encoders"), sum(each)))
+    return sorted(parts, key=lambda part: -part[2])
+
+
+def _role(analysis: Analysis, submodules: tuple[str, ...]) -> str:
+    """`"41 % attention"`, the role with most of their device time; "" where most of it has none."""
+    if analysis.run.selection:
+        return ""
+    roles = analysis.roles.filter(pl.col("submodule").is_in(submodules))
+    sums = dict(roles.group_by("role", maintain_order=True).agg(pl.col("total_ns").sum()).rows())
+    busy = sum(sums.values())
+    known = {name: ns for name, ns in sums.items() if name != "other"}
+    if not busy or sum(known.values()) < _KNOWN * busy:
+        return ""
+    name, ns = max(known.items(), key=lambda part: part[1])
+    if ns < _WORTH * busy:
+        return ""
+    return said("{share} {name}", share=percent(ns / busy), name=name)
+
+
+def _idle(analysis: Analysis) -> str:
+    """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran. Where calls of a
+    device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`. "" where
+    the tables are of a selection."""
+    if analysis.run.selection:
+        return ""
+    idle, without_call = [], []
+    for device, calls, idle_share, calls_share in analysis.devices.select(
+        "device", "calls", "idle_share", "calls_share"
+    ).rows():
+        if idle_share is not None:
+            idle.append((idle_share, device))
+        elif calls and calls_share is not None:
+            without_call.append((1 - calls_share, device))
+    parts = []
+    if idle:
+        parts.append(_devices_idle(sorted(idle)))
+    if without_call:
+        parts.append(_devices_without_call(sorted(without_call)))
+    return joined("; ", parts) if parts else ""
+
+
+def _devices_idle(shares: list[tuple[float, str]]) -> str:
+    """One device, a few by name, or of many the least and the most."""
+    if len(shares) == 1:
+        (share, device), *_ = shares
+        return said("device {device} idle {share}", device=device, share=percent(share))
+    if len(shares) > _MOST:
+        return said("{devices} idle {low} to {high}", **_range(shares))
+    return said("devices idle: {devices}", devices=_each(shares))
+
+
+def _devices_without_call(shares: list[tuple[float, str]]) -> str:
+    if len(shares) == 1:
+        (share, device), *_ = shares
+        return said(
+            "device {device} without a call for {share}", device=device, share=percent(share)
+        )
+    if len(shares) > _MOST:
+        return said("{devices} without a call for {low} to {high}", **_range(shares))
+    return said("devices without a call: {devices}", devices=_each(shares))
+
+
+def _each(shares: list[tuple[float, str]]) -> str:
+    return joined(
+        ", ",
+        [said("{device} {share}", device=d, share=percent(share)) for share, d in shares],
+    )
+
+
+def _range(shares: list[tuple[float, str]]) -> dict[str, str]:
+    low, high = percent(shares[0][0]), percent(shares[-1][0])
+    return {"devices": counted(len(shares), "device"), "low": low, "high": high}
+
+
+def at_once(account: Accounting) -> str:
+    """How many pipeline calls ran at the same time as another, and what the times are of."""
+    calls = counted(account.pipelines, "pipeline call")
+    number = count(account.overlapping)
+    if not account.told_apart:
+        return said(
+            "{number} of {calls} ran at the same time as another; the run does not tell what "
+            "belongs to which: they are taken for one",
+            number=number,
+            calls=calls,
+        )
+    return said(
+        "{number} of {calls} ran at the same time as another: {wall} passed, {sum} in sum; times "
+        "and shares are of the sum",
+        number=number,
+        calls=calls,
+        wall=duration(account.wall_ns),
+        sum=duration(account.end_to_end_ns),
+    )
+
+
+def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:
+    """Submodules whose calls return before their device is done: name, time in calls, device
+    time, in ns. For these the wall time of a call says little."""
+    rows = analysis.submodules.select("submodule", "duration_ns", "busy_ns").rows()
+    return [row for row in rows if row[2] > 1.02 * row[1]]

@@ -1,0 +1,115 @@
+"""What is said of predictions: what they assume, what they do not know, devices and memory."""
+
+from __future__ import annotations
+
+from profiler.analysis.prediction.codes import Assumption, PlacementNote, Unknown
+from profiler.messages import said
+from profiler.report.sentences.worded import Sentences
+
+__all__ = ["SENTENCES"]
+
+SENTENCES: Sentences = {
+    Assumption: {
+        Assumption.OVERHEAD_CORRECTED: said(
+            "times are without the cost of tracing operators where it is known ({factors})"
+        ),
+        Assumption.OVERHEAD_RATIO: said("{submodule} times {ratio}"),
+        Assumption.AS_TRACED: said(
+            "times are as recorded, with the cost of tracing operators, which is not known here or "
+            "lies within noise: for those without, record with --measure-overhead, or with --ops "
+            "none"
+        ),
+        Assumption.OVERLAPPING_CALLS: said(
+            "pipeline calls of the run overlapped: their times include what they waited for another"
+        ),
+        Assumption.WITHOUT_SUBMODULES: said(
+            "without {submodules} its calls and the host's time before each of them are left out; "
+            "nothing stands in for what they made"
+        ),
+        Assumption.WITHOUT_GUIDANCE: said(
+            "without guidance no negative prompt is encoded and no uncond call is made"
+        ),
+        Assumption.HALF_BATCH_MEASURED: said(
+            "{submodule} takes {share} of a batched call, as measured in its cond calls"
+        ),
+        Assumption.HALF_BATCH_ESTIMATED: said(
+            "{submodule} takes {share} ({low_share} to {high_share}) of a batched call, by halving "
+            "the batch of each operator"
+        ),
+        Assumption.SAME_PRECISION: said("{submodule} computes in {dtype} already"),
+        Assumption.PRECISION_BY_RATES: said(
+            "{submodule} takes {share} ({low_share} to {high_share}) of its time at {dtype}, by "
+            "the rates of {device}; kernels of that type may reach less"
+        ),
+        Assumption.SHARE_OF_STEPS: said(
+            "some calls do not happen in all of {steps} steps ({submodules}): of fewer or more "
+            "steps the same share has them"
+        ),
+        Assumption.STEPS_OF: said("{submodule} in {steps}"),
+    },
+    Unknown: {
+        Unknown.HALF_BATCH_GUESSED: said(
+            "what half a batch takes of {submodule}: none of its calls was traced with operators; "
+            "half is taken, and all of it as the upper bound"
+        ),
+        Unknown.WORK_OF_OPERATORS: said(
+            "the work of {share} of the operators' time of {submodule}"
+        ),
+        Unknown.PRECISION_OF: said(
+            "what {dtype} does to {submodule}: the types of its operators are not in the trace; it "
+            "is taken to stay as it is"
+        ),
+        Unknown.CALLS_OUTSIDE: said(
+            "what {calls} calls in no pipeline call are for: they are left out"
+        ),
+        Unknown.DROPPED: said("what is not in the trace ({kind}, see `profile-sd3 analyze`)"),
+        Unknown.SCATTER: said(
+            "how much it scatters: nothing in the run was measured twice, so no interval is given"
+        ),
+        Unknown.SCATTER_BEYOND_ESTIMATES: said(
+            "how much it scatters: nothing in the run was measured twice, so the interval has the "
+            "bounds of what was estimated alone"
+        ),
+        Unknown.SCATTER_OF_CALLS: said(
+            "how much one pipeline call differs from the next beyond its steps: one was measured, "
+            "so times of several may lie outside of the interval; record several"
+        ),
+        Unknown.SCATTER_OF_SINGLE: said(
+            "how much what was measured once scatters, {share} of the predicted time: the interval "
+            "takes it as it was"
+        ),
+    },
+    PlacementNote: {
+        PlacementNote.NO_TRANSFER_TIME: said(
+            "moving tensors between devices takes no time beside that of calls"
+        ),
+        PlacementNote.NO_INTERFERENCE: said(
+            "calls take what they were measured to take, whatever runs on other devices"
+        ),
+        PlacementNote.LIKE_OTHER_DEVICE: said(
+            "{device} is not in the run and taken to be like {other}"
+        ),
+        PlacementNote.LIKE_OTHER_CPU: said(
+            "{device} is not in the run and taken to be like {other}, with as many cores of its "
+            "own; where it takes cores away from others, these slow"
+        ),
+        PlacementNote.OTHER_HARDWARE: said(
+            "{device} is other hardware than {measured_on}, and their rates do not tell the time "
+            "there; record a run with that device, or measure both with "
+            "`profile-sd3 benchmark-device`"
+        ),
+        PlacementNote.WEIGHTS_UNKNOWN: said(
+            "weights of {submodules} are not known and count as nothing"
+        ),
+        PlacementNote.ACTIVATIONS_UNKNOWN: said(
+            "activations of {submodules} are not known and count as nothing"
+        ),
+        PlacementNote.TOO_LARGE: said(
+            "{submodules} need {needed_bytes} on {device} ({weights_bytes} of weights, "
+            "{activations_bytes} of activations), which has {memory_bytes}"
+        ),
+        PlacementNote.SEARCH_CUT: said(
+            "the search ended after {simulations} simulations; others may be better"
+        ),
+    },
+}

@@ -1,0 +1,45 @@
+"""Tables that have more to say than their columns: with sentences for people, or another form in
+JSON.
+
+A module of this package, or of a package in it, declares one as `WORDED`. It is found by being
+here, and whoever writes tables asks for it by the table's name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from importlib import import_module
+from pkgutil import walk_packages
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.result import Analysis
+from profiler.report import sentences
+from profiler.table.columns import Column
+
+__all__ = ["WordedTable", "worded_tables_by_name"]
+
+
+@dataclass(frozen=True, slots=True)
+class WordedTable:
+    """A table of the analysis as files and SQL have it: its `columns`, its `frame` with these, and
+    its `rows` as JSON has them."""
+
+    table: str
+    columns: tuple[Column, ...]
+    frame: Callable[[Analysis], pl.DataFrame]
+    rows: Callable[[Analysis], list[dict[str, Any]]]
+
+
+@lru_cache
+def worded_tables_by_name() -> Mapping[str, WordedTable]:
+    """What the modules of this package declare, by table."""
+    found: dict[str, WordedTable] = {}
+    for module in walk_packages(sentences.__path__, f"{sentences.__name__}."):
+        declared = getattr(import_module(module.name), "WORDED", None)
+        if declared is not None:
+            found[declared.table] = declared
+    return found

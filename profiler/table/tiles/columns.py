@@ -1,0 +1,84 @@
+"""The columns of tiles and of devices' axes."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.table.columns import DATA_ONLY, Column
+
+__all__ = ["DEVICE_AXES", "TILES"]
+
+_INT32, _INT64 = pl.Int32(), pl.Int64()
+
+TILES: tuple[Column, ...] = (
+    Column("call", _INT32, "", "number of the call in its run"),
+    Column("tile_device", pl.String(), "", "the device that its tile is of: most of its work ran"),
+    Column("begin_ns", _INT64, "ns", "begin of its tile, on the run's clock", importance=DATA_ONLY),
+    Column("end_ns", _INT64, "ns", "end of its tile", importance=DATA_ONLY),
+    Column(
+        "elapsed_ns",
+        _INT64,
+        "ns",
+        "what it adds to the end-to-end time: length of its tile, less unrecorded_ns",
+    ),
+    Column(
+        "busy_ns",
+        _INT64,
+        "ns",
+        "union of its kernels and copies on all devices: of every category but host and sync",
+        label="device time",
+        importance=1,
+    ),
+    Column(
+        "idle_inside_ns",
+        _INT64,
+        "ns",
+        "nothing ran on the device in its tile",
+        label="idle inside",
+        importance=13,
+    ),
+    Column(
+        "launch_bound_ns",
+        _INT64,
+        "ns",
+        "of idle_inside_ns: the host launched too late, or had no more to launch",
+        label="launch-bound",
+        importance=2,
+    ),
+    Column(
+        "lead_ns",
+        _INT64,
+        "ns",
+        "from the launch of its first kernel to its begin; null where no launch is known",
+        True,
+        label="lead",
+        importance=17,
+    ),
+    Column(
+        "hidden_ns",
+        _INT64,
+        "ns",
+        "of busy_ns: it ran outside of its tile, beneath others",
+        label="hidden",
+        importance=16,
+    ),
+    Column(
+        "unrecorded_ns",
+        _INT64,
+        "ns",
+        "in its tile nothing was recorded though work waited; in no other column",
+        label="not recorded",
+        importance=11,
+    ),
+)
+
+DEVICE_AXES: tuple[Column, ...] = (
+    Column("device", pl.String(), "", "a device that worked"),
+    Column("first_ns", _INT64, "ns", "begin of its first work, on the run's clock"),
+    Column("last_ns", _INT64, "ns", "end of its last work"),
+    Column("idle_ns", _INT64, "ns", "nothing ran between these, less unrecorded_ns"),
+    Column("unrecorded_ns", _INT64, "ns", "nothing was recorded though work waited, between these"),
+    Column("carried_over_ns", _INT64, "ns", "union of work launched before the recording began"),
+    Column("carried_over", _INT64, "", "how many commands that were"),
+    Column("latency_ns", _INT64, "ns", "from a launch to its work, the median on the dry device"),
+)

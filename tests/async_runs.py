@@ -1,0 +1,246 @@
+"""Runs on asynchronous devices as hypothesis makes them, whose tiles can be counted tick by tick.
+
+A small machine is simulated in ticks of 100 µs: threads of the host call submodules one after the
+other, each launches kernels on streams of devices and waits for them now and then. A launch waits
+while the queue of its device is full, a blocking copy and a synchronization wait for the stream.
+Devices lose time to work that nobody recorded; kernels are left over from before the recording;
+launches, and the host's return from calls, are missing here and there; kernels belong to no call.
+"""
+
+from __future__ import annotations
+
+import heapq
+import random
+from dataclasses import dataclass, field
+
+import polars as pl
+from hypothesis import strategies as st
+
+from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
+from profiler.table.run import Run
+from profiler.trace.manifest import RunInfo
+from tests.runs import EPOCH
+
+__all__ = ["TICK_NS", "Invocation", "Machine", "Piece", "Wait", "machines"]
+
+TICK_NS = 100_000
+_LATENCY = 1
+_START = [column.name for column in COMMANDS].index("start_ns")
+
+
+@dataclass
+class Invocation:
+    """A call of thread `thread`, in ticks; `returned` is -1 where the host's return is missing."""
+
+    thread: int
+    device: str
+    begin: int
+    returned: int = -1
+
+
+@dataclass
+class Wait:
+    """The host waits from `start` to `end`; `copies` tells that it is a blocking copy."""
+
+    thread: int
+    call: int
+    start: int
+    end: int
+
+
+@dataclass
+class Piece:
+    """A kernel or copy, in ticks. `launched` and `returned` are the launch's, -1 where none was
+    recorded; `graph` is whether a graph launch made it; `carried` where it was launched before
+    the recording began."""
+
+    call: int
+    device: str
+    stream: int
+    kind: str
+    start: int
+    end: int
+    launch: int = -1
+    carried: bool = False
+
+
+@dataclass
+class Launch:
+    """A host command that launched something."""
+
+    thread: int
+    call: int
+    layer: str
+    start: int
+    end: int
+
+
+@dataclass
+class Machine:
+    """What happened: calls in the order in which they began, launches, device work, waits."""
+
+    calls: list[Invocation] = field(default_factory=list)
+    launches: list[Launch] = field(default_factory=list)
+    pieces: list[Piece] = field(default_factory=list)
+    waits: list[Wait] = field(default_factory=list)
+
+    def run(self) -> Run:
+        """The run that a recorder would have made of it."""
+        rows: list[tuple[int, tuple[object, ...], tuple[str, int]]] = []
+        for number, launch in enumerate(self.launches):
+            track = f"CPU thread {launch.thread} launches"
+            place = (launch.call, "cpu:0", track, "host", launch.layer)
+            rows.append((*_row(place, launch.start, launch.end), ("launch", number)))
+        for number, wait in enumerate(self.waits):
+            track = f"CPU thread {wait.thread} sync"
+            place = (wait.call, "cpu:0", track, "sync", "cudaStreamSynchronize")
+            rows.append((*_row(place, wait.start, wait.end), ("wait", number)))
+        for number, piece in enumerate(self.pieces):
+            suffix = {"dma": " memcpy", "copy": " copy"}.get(piece.kind, "")
+            track = f"stream {piece.stream}{suffix}"
+            place = (piece.call, piece.device, track, piece.kind, "kernel")
+            rows.append((*_row(place, piece.start, piece.end), ("piece", number)))
+        last = len(self.calls)
+        rows.sort(key=lambda row: (row[0] if row[0] >= 0 else last, row[1][_START]))
+        at = {key: place for place, (_, _, key) in enumerate(rows)}
+        flows = [
+            (at["launch", piece.launch], at["piece", number])
+            for number, piece in enumerate(self.pieces)
+            if piece.launch >= 0
+        ]
+        calls = [
+            (i, -1, "run", "model", None, -1, c.device, _ns(c.begin), _length(c), True, "")
+            for i, c in enumerate(self.calls)
+        ]
+        return Run(
+            run_id="machine",
+            calls=pl.DataFrame(calls, schema=schema(CALLS), orient="row"),
+            commands=pl.DataFrame([r for _, r, _ in rows], schema=schema(COMMANDS), orient="row"),
+            counters=empty(COUNTERS),
+            flows=pl.DataFrame(flows, schema=schema(FLOWS), orient="row"),
+            spans=empty(SPANS),
+            info=RunInfo(producer="test"),
+        )
+
+
+def _ns(tick: int) -> int:
+    return EPOCH + tick * TICK_NS
+
+
+def _length(call: Invocation) -> int:
+    return -1 if call.returned < 0 else (call.returned - call.begin) * TICK_NS
+
+
+def _row(place: tuple[object, ...], start: int, end: int) -> tuple[int, tuple[object, ...]]:
+    call, device, track, category, layer = place
+    assert isinstance(call, int)
+    labels = (call, -1, "run", -1, device, track, category, layer, None, 0, None, None, None)
+    return call, (*labels, _ns(start), (end - start) * TICK_NS, None, None, None, None)
+
+
+@dataclass
+class _Simulation:
+    """The machine at work: `free` is when each stream has done what it was given."""
+
+    chance: random.Random
+    devices: tuple[str, ...]
+    streams: int
+    depth: int
+    made: Machine = field(default_factory=Machine)
+    free: dict[tuple[str, int], int] = field(default_factory=dict)
+
+    def launch(self, thread: int, call: int, at: int, *, blocking: bool, graph: bool) -> int:
+        """Launch a kernel, a blocking copy or a graph of kernels; when the host goes on."""
+        chance = self.chance
+        device, stream = chance.choice(self.devices), chance.randrange(self.streams)
+        queued = sorted(p.end for p in self.made.pieces if p.device == device and p.end > at)
+        started = at
+        if len(queued) >= self.depth:  # the queue is full: the launch waits
+            at = queued[-self.depth]
+        returned = at + chance.randint(1, 2)
+        number = len(self.made.launches)
+        lost = chance.random() < 0.04
+        kind = "dma" if blocking else chance.choices(("compute", "copy", "other"), (8, 1, 1))[0]
+        own = call if chance.random() > 0.05 else -1  # a collective of another library
+        for _ in range(chance.randint(2, 4) if graph else 1):
+            begin = max(self.free.get((device, stream), 0), at + _LATENCY)
+            if chance.random() < 0.04:  # a long time in which nothing was recorded
+                begin += chance.randint(5, 25)
+            end = begin + chance.choice((1, 1, 2, 3, 9))
+            self.free[device, stream] = end
+            piece = Piece(own, device, stream, kind, begin, end, -1 if lost else number)
+            self.made.pieces.append(piece)
+        if blocking:
+            returned = max(returned, end)
+        layer = "cudaGraphLaunch" if graph else "cudaMemcpy" if blocking else "cudaLaunchKernel"
+        if not lost:
+            self.made.launches.append(Launch(thread, own, layer, started, returned))
+        return returned
+
+    def wait(self, thread: int, call: int, at: int) -> int:
+        """Wait for all devices; when the host goes on."""
+        end = max([at + 1, *self.free.values()])
+        self.made.waits.append(Wait(thread, call, at, end))
+        return end
+
+    def leave_over(self) -> None:
+        """Work that was launched before the recording began."""
+        for device in self.devices:
+            for stream in range(self.streams):
+                at = 0
+                for _ in range(self.chance.choice((0, 0, 1, 3))):
+                    start = at + self.chance.randint(0, 2)
+                    at = start + self.chance.randint(1, 6)
+                    self.made.pieces.append(
+                        Piece(-1, device, stream, "compute", start, at, carried=True)
+                    )
+                self.free[device, stream] = at
+
+
+def _simulated(
+    chance: random.Random, threads: int, devices: tuple[str, ...], streams: int, depth: int
+) -> Machine:
+    """Threads take turns, the one whose time is earliest first."""
+    sim = _Simulation(chance, devices, streams, depth)
+    if chance.random() < 0.4:
+        sim.leave_over()
+    turns = [(chance.randint(0, 4), thread, -1, chance.randint(1, 4)) for thread in range(threads)]
+    heapq.heapify(turns)
+    while turns:
+        at, thread, call, left = heapq.heappop(turns)
+        if call < 0:
+            if not left:
+                continue
+            at += chance.choice((0, 1, 3))
+            if chance.random() < 0.2:  # work of no call
+                at = sim.launch(thread, -1, at, blocking=chance.random() < 0.3, graph=False)
+            call = len(sim.made.calls)
+            sim.made.calls.append(Invocation(thread, chance.choice(devices), at))
+            heapq.heappush(turns, (at, thread, call, left - 1))
+        elif chance.random() < 0.2:
+            if chance.random() < 0.9:
+                sim.made.calls[call].returned = at
+            heapq.heappush(turns, (at, thread, -1, left))
+        else:
+            kind = chance.random()
+            if kind < 0.1:
+                at = sim.wait(thread, call, at)
+            elif kind < 0.3:
+                at += chance.randint(1, 8)
+            else:
+                graph = kind > 0.9
+                at = sim.launch(thread, call, at, blocking=kind < 0.4, graph=graph)
+            heapq.heappush(turns, (at, thread, call, left))
+    return sim.made
+
+
+@st.composite
+def machines(draw: st.DrawFn, threads: int = 3) -> Machine:
+    """A machine with at most so many threads."""
+    return _simulated(
+        random.Random(draw(st.integers(0, 1 << 40))),
+        draw(st.integers(1, threads)),
+        ("cuda:0", "cuda:1")[: draw(st.integers(1, 2))],
+        draw(st.integers(1, 2)),
+        draw(st.sampled_from((1, 3, 100))),
+    )

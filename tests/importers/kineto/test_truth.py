@@ -1,0 +1,168 @@
+"""Tiles of shared traces against figures that an independent script made by the same rules.
+
+../shared/corpus/truth_torch.json
+"""
+
+from __future__ import annotations
+
+import json
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.report.model import ReportInput
+from profiler.report.sections.headline import headline
+from profiler.report.sections.steps import step_parts
+from profiler.sources.load import load
+from tests.corpus import CORPUS, SD35, needs_corpus
+
+pytestmark = needs_corpus
+
+_TRUTH = CORPUS / "truth_torch.json"
+_SUBMODULE = {  # of the classes of SD3.5; elsewhere a submodule has its class's name
+    "CLIPTextModelWithProjection": ("text_encoder", "text_encoder_2"),
+    "T5EncoderModel": ("text_encoder_3",),
+    "SD3Transformer2DModel": ("transformer",),
+    "Decoder": ("vae",),
+}
+
+
+def _traces():
+    """Those whose calls are modules, and that need no other file."""
+    documents = json.loads(_TRUTH.read_text()) if _TRUTH.is_file() else {}
+    return {
+        name: truth
+        for name, truth in documents.items()
+        if name != "_about" and truth["calls_from"] == "modules" and "join" not in truth
+    }
+
+
+def _near(expected):
+    """Within 1 %, or 0.02 ms where that is more: the truth's own tolerance."""
+    return pytest.approx(expected, rel=0.01, abs=0.02)
+
+
+@pytest.fixture(scope="module", params=_traces().items(), ids=lambda item: item[0])
+def pair(request):
+    name, truth = request.param
+    with_close = load(CORPUS / name)
+    yield with_close, truth
+    with_close.close()
+
+
+def _matched(run, truth):
+    """Each call of the truth with the tile of ours; ours has some more, of other modules."""
+    submodules = {name for c in truth["classes"] for name in _SUBMODULE.get(c, (c,))}
+    named = run.calls.with_columns(pl.col("submodule").cast(pl.String))
+    calls = named.filter(pl.col("submodule").is_in(sorted(submodules)))
+    tiles = calls.select("call", "submodule").join(run.tiles.calls, on="call")
+    rows = tiles.sort("begin_ns").to_dicts()
+    assert len(rows) == len(truth["calls"])
+    return list(zip(rows, truth["calls"], strict=True))
+
+
+def test_calls_and_their_time_on_the_device(pair):
+    """Name, elapsed, busy, idle, launch-bound, hidden and unrecorded time, and the lead of every
+    call. The VAE's call is its `decode` method, which begins 0.02 ms before its module."""
+    run, truth = pair
+    for tile, expected in _matched(run, truth):
+        name = expected["name"]
+        assert tile["submodule"] in _SUBMODULE.get(name, (name,))
+        assert tile["elapsed_ns"] / 1e6 == _near(expected["elapsed"])
+        assert tile["busy_ns"] / 1e6 == _near(expected["busy"])
+        spread = 0.03 if name == "Decoder" else 0.0
+        idle = tile["idle_inside_ns"] / 1e6, tile["launch_bound_ns"] / 1e6
+        assert idle[0] == pytest.approx(expected["idle"], rel=0.01, abs=max(spread, 0.02))
+        assert idle[1] == pytest.approx(expected["launch_bound"], rel=0.01, abs=max(spread, 0.02))
+        assert tile["hidden_ns"] / 1e6 == _near(expected["hidden"])
+        assert tile["unrecorded_ns"] / 1e6 == _near(expected["unrecorded"])
+        lead = tile["lead_ns"]
+        assert (lead is None) == (expected["lead"] is None)
+        assert (lead or 0) / 1e6 == _near(expected["lead"] or 0)
+
+
+def test_other_calls_take_less_than_a_hundredth(pair):
+    """What the truth leaves out are modules of less than 1 % of the run."""
+    run, truth = pair
+    known = sum(tile["elapsed_ns"] for tile, _ in _matched(run, truth))
+    assert known / 1e6 == _near(truth["elapsed_in_calls"])
+    assert run.tiles.calls["elapsed_ns"].sum() <= 1.01 * known
+
+
+def test_end_to_end_and_devices(pair):
+    """From the first tile or command to the last, and what each device did."""
+    run, truth = pair
+    whole = run.tiles.whole
+    assert whole.elapsed_ns / 1e6 == _near(truth["end_to_end"])
+    assert len(run.tiles.devices) == len(truth["devices"])
+    for row, device in zip(run.tiles.devices.to_dicts(), truth["devices"], strict=True):
+        assert row["device"].rpartition(":")[2] == str(device["device"])
+        assert (row["last_ns"] - row["first_ns"]) / 1e6 == _near(device["span"])
+        assert row["idle_ns"] / 1e6 == _near(device["idle"])
+        assert row["unrecorded_ns"] / 1e6 == _near(device["unrecorded"])
+        assert row["carried_over"] == device["carried_over"]["events"]
+        assert row["carried_over_ns"] / 1e6 == _near(device["carried_over"]["busy"])
+
+
+def test_waits_of_the_host(pair):
+    """Synchronizations, and the copies that blocked, take what they took."""
+    run, truth = pair
+    hosts = run.commands.filter(pl.col("category").is_in(["host", "sync"]))
+    for name, expected in truth["waits"].items():
+        found = hosts.filter(pl.col("layer").cast(pl.String) == name)["duration_ns"].sum()
+        assert found / 1e6 == _near(expected)
+
+
+def test_nothing_but_diffusion_denoises(pair):
+    """Language models run: no encoders, no steps."""
+    run, truth = pair
+    diffusion = "steps" in truth
+    assert (run.calls["stage"].cast(pl.String).unique().to_list() == ["run"]) != diffusion
+    assert bool((run.calls["step"] >= 0).any()) == diffusion
+
+
+def test_steps_and_the_time_between_them(pair):
+    """Length and busy time of each step, from its first tile to its last, and what lies between."""
+    run, truth = pair
+    expected = truth.get("steps", {"elapsed": [], "busy": [], "between": []})
+    analysis = analyze(run)
+    steps = analysis.steps.select(pl.col("elapsed_ns", "between_ns") / 1e6)
+    assert steps["elapsed_ns"].to_list() == _near(expected["elapsed"])
+    assert steps["between_ns"].drop_nulls().to_list() == _near(expected["between"])
+    busy = analysis.calls.filter(pl.col("step") >= 0)["busy_ns"] / 1e6
+    assert busy.to_list() == _near(expected["busy"])
+
+
+def test_stages_add_up_to_the_time_on_the_device(pair):
+    """Stages = calls + host work + idle = end to end, with nothing left over, and no share is below
+    0 or above 1; the end-to-end time is at least that from the first tile to the last command."""
+    run, truth = pair
+    analysis = analyze(run)
+    account = analysis.accounting
+    parts = [s.calls_ns + s.host_ns + s.idle_ns for s in account.stages]
+    assert sum(parts) == account.end_to_end_ns
+    assert (account.residual_ns, account.residual_share) == (0, 0.0)
+    assert account.end_to_end_ns / 1e6 >= 0.99 * truth["end_to_end"]
+    assert account.unrecorded_ns / 1e6 == _near(sum(d["unrecorded"] for d in truth["devices"]))
+    for table in (analysis.calls, analysis.submodules, analysis.stages):
+        assert table["share"].is_between(0, 1).all()
+    for name in ("utilization", "idle_share", "calls_share"):
+        assert analysis.devices[name].drop_nulls().is_between(0, 1).all()
+
+
+def test_the_headline_has_the_shares_of_the_device():
+    """SD3.5: four transformer calls are 83 % of 1.19 s, over a third of that launch-bound."""
+    with_close = load(SD35)
+    text = headline(analyze(with_close), 0).replace("\N{NO-BREAK SPACE}", " ")
+    with_close.close()
+    assert text.startswith("4 steps in 1.19 s: 83 % transformer (37 % of it launch-bound)")
+
+
+def test_each_step_says_how_much_of_it_is_launch_bound():
+    """SD3.5: 91 to 93 ms of each step, of 248 to 250."""
+    with_close = load(SD35)
+    steps = next(step_parts(ReportInput(analyze(with_close), 0, 1)))
+    with_close.close()
+    text = steps.notes[0].replace("\N{NO-BREAK SPACE}", " ")
+    assert text.startswith("90.8 ms to 92.9 ms of each step are launch-bound")

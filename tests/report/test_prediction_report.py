@@ -1,0 +1,115 @@
+"""Predictions in the terminal and as JSON."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.scenario import Scenario
+from profiler.report.predict_document import prediction_document, prediction_to_json
+from profiler.report.prediction import headline, prediction_report
+from profiler.report.terminal.report import print_report
+from tests.analysis.prediction.requested import guided_run, stepped_run
+from tests.runs import tiny_run
+
+_BY_NAME = ("place", "placement", "device_memory", "utilization", "queue_wait_ns")
+_SPACE = "\N{NO-BREAK SPACE}"
+
+
+def _predicted(run, **scenario):
+    return predict(run, analyze(run), Scenario(**scenario))
+
+
+def _text(prediction, width=100):
+    out = io.StringIO()
+    print_report(Console(file=out, width=width, highlight=False), prediction_report(prediction))
+    return out.getvalue()
+
+
+def test_the_first_line_says_it_all():
+    """Before, after, the interval, and what was asked. Two steps are drawn from 200 and 220 ns:
+    420 and at most 20 more or less, widened by sqrt(1.5) 12.7 / 1.96 for so few."""
+    found = _predicted(guided_run(), guidance=False, drop=("vae",), steps=3)
+    assert headline(found).replace(_SPACE, " ") == (
+        "1.81 µs → 920 ns, 95 % interval 661 ns to 1.18 µs (3 steps, guidance off, without vae)"
+    )
+    once = _predicted(tiny_run())
+    assert headline(once).replace(_SPACE, " ") == (
+        "1.00 µs → 1.00 µs, no interval (nothing changed)"
+    )
+
+
+def test_tables_by_stage_and_submodule():
+    """Parts before and after, and the whole below them."""
+    text = _text(_predicted(tiny_run(), steps=4))
+    rows = [line.split() for line in text.splitlines()]
+    assert ["denoise", "0.70", "1.22", "+74.3", "80.3"] in rows
+    assert ["transformer", "0.50", "0.90", "+80.0", "59.2"] in rows
+    assert rows.count(["end", "to", "end", "1.00", "1.52", "+52.0", "100.0"]) == 2
+
+
+def test_requests_at_once():
+    """Rates, percentiles, devices, and the placement."""
+    steps = [[("transformer", "cond", 300)]] * 3
+    text = _text(_predicted(stepped_run([steps]), concurrency=2, place={"vae": "rbln:1"}))
+    assert "2 requests at once" in text
+    assert "Best placement found" in text
+    assert "What it assumes" in text
+
+
+def test_placements_that_were_not_simulated_were_ruled_out():
+    """32 considered and 2 simulated: of the others a bound says that they are no better."""
+    steps = [[("transformer", "cond", 300)]] * 3
+    found = _predicted(stepped_run([steps]), concurrency=2, place={"vae": "rbln:1"})
+    best = replace(found.best, possible=32, considered=32, simulated=2, exhaustive=True)
+    text = " ".join(_text(replace(found, best=best)).split())
+    assert (
+        "Of 32 placements 32 were considered and 2 simulated, the others ruled out by a bound: "
+        "none is more than 1 % better" in text
+    )
+
+
+def test_throughput_has_its_interval():
+    """In the terminal and in the document; none where nothing was measured more than once."""
+    steps = [[("transformer", "cond", ns)] for ns in (300, 280, 320)]
+    found = _predicted(stepped_run([steps]), concurrency=2)
+    simulation = prediction_document(found)["simulation"]
+    low, high = simulation["throughput_low"], simulation["throughput_high"]
+    assert low < simulation["throughput"] < high
+    text = _text(found)
+    row = next(line.split() for line in text.splitlines() if line.startswith("as placed"))
+    assert row[3:5] == [f"{value:,.0f}" for value in (low, high)]
+    once = _predicted(tiny_run(), concurrency=2)
+    assert prediction_document(once)["simulation"]["throughput_low"] is None
+
+
+def test_the_document_is_what_the_page_says():
+    """`docs/predict.md` has every key."""
+    page = (Path(__file__).resolve().parents[2] / "docs" / "predict.md").read_text("utf-8")
+    steps = [[("transformer", "cond", 300)]] * 3
+    found = _predicted(stepped_run([steps]), concurrency=2, place={"vae": "rbln:1"})
+    document = prediction_document(found)
+    assert json.loads(prediction_to_json(found)) == document
+
+    def keys(value):
+        for key, inner in value.items():
+            yield key
+            if isinstance(inner, dict) and key not in _BY_NAME:
+                yield from keys(inner)
+
+    missing = [key for key in keys(document) if f"`{key}`" not in page]
+    assert not missing
+
+
+def test_hostile_names_and_narrow_terminals():
+    """Control characters do not reach the terminal; lines stay within its width."""
+    steps = [[("transformer\x1b[31m", "cond", 300)]] * 3
+    text = _text(_predicted(stepped_run([steps]), steps=2), width=60)
+    assert "\x1b[31m" not in text
+    assert max(map(len, text.splitlines())) <= 60

@@ -1,0 +1,132 @@
+"""Tiles: what each call takes of its device's time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import polars as pl
+from hypothesis import given, settings
+
+from profiler.sources.load import load
+from profiler.table.tiles.of_run import tiles_of
+from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, machines
+from tests.runs import EPOCH, Command, make_call, make_run
+from tests.ticks import Counted, counted
+
+SAMPLE = Path(__file__).parents[2] / "sample_traces" / "tiny_two_devices"
+
+
+def _of_tables(machine: Machine) -> list[Counted]:
+    calls = machine.run().tiles.calls
+    of = calls.select((pl.col("begin_ns", "end_ns") - EPOCH), *calls.columns[4:])
+    return [
+        Counted(*(None if value is None else value // TICK_NS for value in row))
+        for row in of.rows()
+    ]
+
+
+@settings(max_examples=300, deadline=None)
+@given(machines())
+def test_tiles_are_what_counting_ticks_gives(machine):
+    """Tiles of simulated devices, streams, queues, waits and threads are those of a slow count."""
+    assert _of_tables(machine) == counted(machine)
+
+
+def _kernel(call: int, start: int, end: int, launch: int = -1, stream: int = 7) -> Piece:
+    return Piece(call, "cuda:0", stream, "compute", start, end, launch)
+
+
+def _launch(call: int, start: int, end: int, layer: str = "cudaLaunchKernel") -> Launch:
+    return Launch(1, call, layer, start, end)
+
+
+def _table(machine: Machine, *columns: str) -> list[tuple[int | None, ...]]:
+    """These columns of its tiles, in ticks."""
+    frame = machine.run().tiles.calls.select(pl.col(f"{name}_ns") for name in columns)
+    return [tuple(None if v is None else v // TICK_NS for v in row) for row in frame.rows()]
+
+
+def test_a_synchronous_device_has_tiles_of_the_host_s_ranges():
+    """Without launches and overlap, elapsed is the host's range to the nanosecond."""
+    run = load(SAMPLE)
+    assert run.flows.is_empty()
+    elapsed = run.tiles.calls["elapsed_ns"]
+    assert elapsed.to_list() == run.calls["duration_ns"].to_list()
+    assert run.tiles.calls["launch_bound_ns"].sum() == 0
+
+
+def test_a_call_that_returns_early_has_the_time_of_its_kernels():
+    """The host takes 2 ticks of the first call, the device 8; the second waits for it."""
+    machine = Machine(
+        calls=[Invocation(1, "cuda:0", 0, 2), Invocation(1, "cuda:0", 2, 4)],
+        launches=[_launch(0, 0, 1), _launch(1, 2, 3)],
+        pieces=[_kernel(0, 1, 8, 0), _kernel(1, 8, 10, 1)],
+    )
+    assert _table(machine, "elapsed", "busy", "idle_inside", "lead") == [
+        (8, 7, 1, 1),
+        (2, 2, 0, 6),
+    ]
+
+
+def test_a_blocking_copy_is_the_time_of_those_whose_kernels_ran():
+    """The second call begins with a copy that waits for the first's kernel: its tile begins when
+    that has ended, though the host was in it all the time."""
+    machine = Machine(
+        calls=[Invocation(1, "cuda:0", 0, 2), Invocation(1, "cuda:0", 2, 12)],
+        launches=[_launch(0, 0, 1), _launch(1, 2, 11, "cudaMemcpy")],
+        pieces=[_kernel(0, 1, 9, 0), Piece(1, "cuda:0", 7, "dma", 9, 11, 1)],
+    )
+    assert _table(machine, "elapsed", "busy") == [(9, 8), (3, 2)]
+
+
+def test_time_in_which_launched_work_waits_is_not_the_call_s():
+    """A kernel that waits for 20 ticks on an empty device was behind work that nobody recorded."""
+    machine = Machine(
+        calls=[Invocation(1, "cuda:0", 0, 3)],
+        launches=[_launch(0, 0, 1), _launch(0, 1, 2)],
+        pieces=[_kernel(0, 1, 2, 0), _kernel(0, 22, 24, 1)],
+    )
+    columns = ("elapsed", "idle_inside", "launch_bound", "unrecorded")
+    assert _table(machine, *columns) == [(4, 1, 1, 20)]
+    whole = machine.run().tiles.whole
+    assert whole is not None
+    assert (whole.elapsed_ns, whole.unrecorded_ns) == (4 * TICK_NS, 20 * TICK_NS)
+
+
+def test_work_from_before_the_recording_is_no_time_of_the_run():
+    """Kernels ahead of all launched ones of their stream: the tile and the run begin behind."""
+    machine = Machine(
+        calls=[Invocation(1, "cuda:0", 2, 9)],
+        launches=[_launch(0, 4, 5)],
+        pieces=[_kernel(-1, 0, 3), _kernel(-1, 3, 6), _kernel(0, 6, 9, 0)],
+    )
+    tiles = machine.run().tiles
+    assert _table(machine, "begin", "elapsed")[0][1] == 3
+    assert tiles.devices.select("carried_over", "carried_over_ns").row(0) == (2, 6 * TICK_NS)
+    assert tiles.whole is not None
+    assert tiles.whole.elapsed_ns == 3 * TICK_NS
+
+
+def test_another_call_s_kernel_in_a_tile_is_not_busy_time_of_its_call():
+    """A kernel of no call that began before a pushed tile still runs within it: the call's busy
+    time is its own kernel's."""
+    machine = Machine(
+        calls=[Invocation(1, "cuda:0", 0, 10), Invocation(2, "cuda:0", 5, 16)],
+        launches=[_launch(0, 0, 1), _launch(-1, 6, 7), _launch(1, 8, 9)],
+        pieces=[_kernel(0, 1, 10, 0), _kernel(-1, 8, 14, 1, 8), _kernel(1, 11, 13, 2, 9)],
+    )
+    assert _table(machine, "busy", "hidden") == [(9, 0), (2, 0)]
+    assert _of_tables(machine) == counted(machine)
+
+
+def test_a_launch_of_work_that_took_no_time_leaves_the_host_s_range():
+    """No device worked, so nothing moves the call from the host's axis."""
+    call = make_call(0, "t", 0, 100)
+    commands = [
+        Command(0, "cpu:0", "Host", "host", "launch", 0, 10),
+        Command(0, "cuda:0", "stream 7", "compute", "kernel", 60, 0),
+    ]
+    run = make_run([call], commands)
+    flows = pl.DataFrame({"source": [0], "target": [1]}, schema=run.flows.schema)
+    found = tiles_of(run.calls, run.commands, flows).calls
+    assert found.select("elapsed_ns", "busy_ns", "unrecorded_ns").rows() == [(100, 0, 0)]

@@ -79,6 +79,8 @@ class ProcessEnd:
 
     def _at_exit(self) -> None:
         self._close(uncaught())
+        if isinstance(getattr(sys, "last_value", None), KeyboardInterrupt):
+            _die_of_sigint_still()
 
     @contextlib.contextmanager
     def closing(self) -> Iterator[None]:
@@ -125,6 +127,16 @@ class ProcessEnd:
         """What a `multiprocessing` child runs when its target has returned or raised."""
         if self._watching:
             self._close("")
+
+
+def _die_of_sigint_still() -> None:
+    """Let the interpreter remember that Ctrl-C ends it, so that its end is seen to be SIGINT's.
+
+    It forgets that with any further string that it executes (`run_eval_code_obj` in CPython's
+    Python/pythonrun.c), as a module does whose import makes a named tuple.
+    """
+    with contextlib.suppress(KeyboardInterrupt):
+        exec("raise KeyboardInterrupt")  # noqa: S102 - a constant
 
 
 def _kill_unless(closed: threading.Event, number: int) -> None:

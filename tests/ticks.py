@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tests.async_runs import Invocation, Launch, Machine, Piece
 
-__all__ = ["Counted", "counted"]
+__all__ = ["Counted", "carried_over", "counted", "tile_device", "unrecorded"]
 
 LONG = 10  # ticks: 1 ms
 
@@ -135,6 +135,24 @@ def _device(truth: _Truth, call: int) -> str:
     if not any(counts.values()) and len(working) == 1:
         return working[0]
     return max(sorted(counts), key=lambda name: (counts[name], name == placed))
+
+
+def tile_device(machine: Machine, call: int) -> str:
+    """The device that a call's tile is of."""
+    return _device(_Truth(machine, 0), call)
+
+
+def carried_over(machine: Machine) -> list[Piece]:
+    """What counts as launched before the recording began."""
+    truth = _Truth(machine, 0)
+    return [piece for piece in machine.pieces if truth.carried(piece)]
+
+
+def unrecorded(machine: Machine, device: str) -> set[int]:
+    """Ticks at which nothing was recorded of a device though work waited."""
+    return _Truth(machine, max((piece.end for piece in machine.pieces), default=0)).unrecorded(
+        device
+    )
 
 
 def counted(machine: Machine) -> list[Counted]:

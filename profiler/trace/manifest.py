@@ -25,6 +25,7 @@ from profiler.trace.manifest_fields import (
     Device,
     Fields,
     Hardware,
+    HostActivity,
     Overhead,
     Recording,
     Setting,
@@ -35,6 +36,7 @@ from profiler.trace.manifest_fields import (
 __all__ = [
     "FORMAT_VERSION",
     "MANIFEST_NAME",
+    "OLDEST_VERSION",
     "CallEntry",
     "Manifest",
     "RunInfo",
@@ -43,8 +45,8 @@ __all__ = [
     "read_manifest",
 ]
 
-FORMAT_VERSION = 2
-_OLDEST_VERSION = 2
+FORMAT_VERSION = 3
+OLDEST_VERSION = 2
 MANIFEST_NAME = "manifest.json"
 _LIMIT = 256 << 20  # bytes; a manifest of a million calls stays below
 _LONGEST_KEY = 60  # characters of a key in a message
@@ -70,6 +72,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     device (imports). `settings` are what all pipeline calls were given, `pipeline_settings` by
     number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
+    `host_activities` are few: what the host did in the longest gaps of devices.
     """
 
     producer: str
@@ -88,6 +91,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     overhead: Overhead = Overhead()
     warmup: Warmup | None = None
     attribution: dict[str, Attribution] = field(default_factory=dict)
+    host_activities: tuple[HostActivity, ...] = ()
 
 
 class RunInfo(_Described, frozen=True, kw_only=True):
@@ -240,9 +244,9 @@ def _check_version(version: int, path: Path, advice: str) -> None:
     if version > FORMAT_VERSION:
         known = f"format {version}, this one reads up to {FORMAT_VERSION}"
         raise InputError(f"{path} was written by a newer profile-sd3 ({known}): update it")
-    if version < _OLDEST_VERSION:
+    if version < OLDEST_VERSION:
         raise InputError(
-            f"{path} has format {version}, this one reads {_OLDEST_VERSION}: record the run again, "
+            f"{path} has format {version}, this one reads {OLDEST_VERSION}: record the run again, "
             f"or {advice}"
         )
 

@@ -16,6 +16,7 @@ from msgspec import Meta, field
 
 __all__ = [
     "LARGEST",
+    "ActivityKind",
     "AttributedTo",
     "Attribution",
     "CallCounts",
@@ -25,6 +26,7 @@ __all__ = [
     "DeviceClock",
     "Fields",
     "Hardware",
+    "HostActivity",
     "MeasuredCost",
     "Overhead",
     "OverheadRatio",
@@ -132,6 +134,29 @@ class Recording(Fields, frozen=True, kw_only=True):
     labelled: bool | None = None
     names_kept_whole: _Count | None = None
     commands_of: tuple[str, ...] = ()
+
+
+class ActivityKind(StrEnum):
+    """What the host was in."""
+
+    FUNCTION = "function"  # of Python, a module's call included
+    OPERATOR = "operator"
+    RUNTIME_CALL = "runtime_call"
+    RANGE = "range"  # that the user or the profiler named
+
+
+class HostActivity(Fields, frozen=True, kw_only=True):
+    """What the host was in on `thread` from `start_ns` for `duration_ns`, on the run's clock: kept
+    of what was recorded for the times at which a device had nothing to do. `repeated` is what it
+    called most often meanwhile, `times` how often."""
+
+    name: str
+    kind: ActivityKind
+    thread: str
+    start_ns: _Time
+    duration_ns: _Count
+    repeated: str = ""
+    times: _Count = 0
 
 
 class ClockName(StrEnum):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["PathPart", "WaitCause"]
+__all__ = ["GapPosition", "HostDoing", "PathPart", "WaitCause"]
 
 
 class PathPart(StrEnum):
@@ -27,3 +27,24 @@ class WaitCause(StrEnum):
     HOST = "host"  # between calls
     DATA = "data"
     UNRECORDED = "unrecorded"
+
+
+class GapPosition(StrEnum):
+    """Where a gap of a device lies, seen from its calls."""
+
+    BEFORE_FIRST_KERNEL = "before_first_kernel"  # of the call: copies may have run
+    INSIDE = "inside"
+    AFTER_LAST_KERNEL = "after_last_kernel"  # of the call, on this device
+    BETWEEN_CALLS = "between_calls"
+
+
+class HostDoing(StrEnum):
+    """What the host was in: as `ActivityKind` has it, or by its commands."""
+
+    FUNCTION = "function"
+    OPERATOR = "operator"
+    RUNTIME_CALL = "runtime_call"
+    RANGE = "range"
+    LAUNCH = "launch"
+    WAIT = "wait"
+    HOST_WORK = "host_work"

@@ -61,7 +61,7 @@ class DeviceGaps:
     """The k gaps of a device within its own span, in order, from `start` to `end`, int64 [k] in ns;
     the first and the last are empty where the span has no more than its work. `launch` is the row
     of the command that launched what ends each, -1 where none is known; `late` whether it did so
-    too late.
+    too late. `calls` are the rows of the calls that worked on the device, or have their tile there.
 
     What they are measured with: `elsewhere` is when another device, `own` when a call of its own,
     `others` when a call of other devices, `host` when host work was under way, each with those
@@ -73,6 +73,7 @@ class DeviceGaps:
     """
 
     device: str
+    calls: Times
     start: Times
     end: Times
     launch: Times
@@ -132,6 +133,14 @@ class DeviceGaps:
     def end_to_end_ns(self) -> int:
         """The end-to-end time."""
         return self.counted.length + self.missing.length
+
+    def within_run(self) -> Times:
+        """How much of each gap is idle or unrecorded time of the run, int64 [k]."""
+        found = np.zeros(len(self.start), dtype=np.int64)
+        for rows in batches(len(self.start)):
+            first, last = self.start[rows], self.end[rows]
+            found[rows] = self.counted.within(first, last) + self.unrecorded.within(first, last)
+        return found
 
     def longer_than(self, length: int) -> Times:
         """How much of each gap counts as idle, of those of which it is more than `length` ns."""
@@ -240,6 +249,7 @@ class _Work:
         launch, late = _ended(axis, launches)
         return DeviceGaps(
             device=name,
+            calls=own,
             start=np.clip(axis.gaps.start, *span),
             end=np.clip(axis.gaps.end, *span),
             launch=launch,

@@ -6,15 +6,22 @@ import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.table import Table
-from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
+from profiler.analysis.waiting.columns import (
+    CPU_FALLBACK,
+    CRITICAL_PATH,
+    DEVICE_TRANSITIONS,
+    GAPS,
+    IDLE,
+)
 from profiler.analysis.waiting.critical_path import critical_path_table
 from profiler.analysis.waiting.device_gaps import DeviceGaps, device_gaps
 from profiler.analysis.waiting.device_transitions import transition_tables
 from profiler.analysis.waiting.dropped_calls import dropped_calls
+from profiler.analysis.waiting.gaps import gap_table
 from profiler.analysis.waiting.idle import idle_table
 from profiler.analysis.waiting.run_timeline import RunTimeline
 
-__all__ = ["TABLES"]
+__all__ = ["TABLES", "gaps_of"]
 
 
 @shared
@@ -23,7 +30,8 @@ def _timeline(of: Inputs) -> RunTimeline:
 
 
 @shared
-def _gaps(of: Inputs) -> tuple[DeviceGaps, ...]:
+def gaps_of(of: Inputs) -> tuple[DeviceGaps, ...]:
+    """The gaps of the devices of a run."""
     return device_gaps(of.run, of.everything, of.axis, of.pipelines, dropped_calls(of.run))
 
 
@@ -38,10 +46,23 @@ TABLES = (
         row="one device, and what it waited for",
         section="idle",
         columns=IDLE,
-        make=lambda of: idle_table(_gaps(of), of.everything),
+        make=lambda of: idle_table(gaps_of(of), of.everything),
         title="What devices waited for, whole run",
         about="There is one for each device that computed or transferred, by name, of the whole "
         "run: what it waited for while nothing ran on it. [idle.md](idle.md) has the rules.",
+    ),
+    Table(
+        name="gaps",
+        row="one of the longest gaps of a device",
+        section="idle",
+        columns=GAPS,
+        make=lambda of: gap_table(gaps_of(of), of.run, of.everything),
+        title="Longest gaps, whole run",
+        about="The 20 longest of each device in the end-to-end time, with time that was not "
+        "recorded, which is no idle time. What the host did is known of what it launched and "
+        "waited for, and of imports with Python stacks or operators for the 32 longest gaps over "
+        "100 µs of each device. [idle.md](idle.md) says more.",
+        rank=("-length_ns",),
     ),
     Table(
         name="critical_path",

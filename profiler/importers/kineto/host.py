@@ -18,7 +18,7 @@ from profiler.importers.kineto.stages import Staging
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import CommandBuilder
 
-__all__ = ["add_host_work"]
+__all__ = ["add_host_work", "plain_name"]
 
 _BUILTIN = re.compile(r"<built-in (?:function|method) (\w+)(?: of (?!type object)(\w+))?.*>")
 _SET_TIMESTEPS = ("set_timesteps", "retrieve_timesteps")
@@ -37,7 +37,7 @@ def add_host_work(frames: Frames, staging: Staging, builder: CommandBuilder) -> 
         is_step = first < len(steps) and int(steps[first]) < end
         layer = "scheduler.step" if is_step else _layer(name, staging, start)
         stage, step = staging.stage_at(start), staging.step_at(start)
-        builder.add(track, layer, _plain(name), start, end - start, stage=stage, step=step)
+        builder.add(track, layer, plain_name(name), start, end - start, stage=stage, step=step)
 
 
 def _largest(frames: Frames, staging: Staging) -> Ranges:
@@ -62,7 +62,7 @@ def _layer(name: str, staging: Staging, start_ns: int) -> str:
     """A short name: `tokenizer_2`, `scheduler.set_timesteps`, `image_processor.postprocess`."""
     frame = parse_frame(name)
     if frame is None:
-        return _plain(name)
+        return plain_name(name)
     if "tokenization" in frame.stem:
         return _tokenizer(staging, start_ns)
     if frame.function in _SET_TIMESTEPS:
@@ -79,7 +79,7 @@ def _tokenizer(staging: Staging, start_ns: int) -> str:
     return "tokenizer"
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A frame's name without what differs from run to run: line numbers and addresses."""
     match = _BUILTIN.fullmatch(name)
     if match:

@@ -24,6 +24,7 @@ from profiler.events import NO_CALL, NO_STEP, ROOT_DEVICE, Call
 from profiler.importers.kineto.calls import CallRange, find_calls, find_sections
 from profiler.importers.kineto.commands import CommandWriter, device_kind, whole
 from profiler.importers.kineto.frames import Frames
+from profiler.importers.kineto.gaps import host_activities
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.launch import Launches, batch_size, find_launches
 from profiler.importers.kineto.layers import ModulePaths
@@ -198,6 +199,9 @@ def _info(
         recording=structs.replace(recording, **told),
         clocks=Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0)),
         overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
+        host_activities=host_activities(
+            trace, writer.launches, writer.devices, min(call.start_ns for call in calls)
+        ),
         attribution=_attribution(trace, writer.launches, writer.devices),
     )
 

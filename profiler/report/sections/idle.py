@@ -8,7 +8,13 @@ from functools import partial
 import polars as pl
 
 from profiler.analysis.result import Analysis
-from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
+from profiler.analysis.waiting.columns import (
+    CPU_FALLBACK,
+    CRITICAL_PATH,
+    DEVICE_TRANSITIONS,
+    GAPS,
+    IDLE,
+)
 from profiler.messages import said, sentence
 from profiler.report.charts.critical_path import critical_path
 from profiler.report.charts.idle import idle
@@ -42,6 +48,21 @@ _IDLE = (
     "transfer_ns",
     "overlap_share",
 )
+_GAPS = (
+    renamed(GAPS, "begin_ns", meaning="when it ran dry, from the begin of the run"),
+    "length_ns",
+    "cause",
+    "position",
+    "submodule",
+    "step",
+    "call",
+    "device",
+    "host_doing",
+    "host_doing_kind",
+    "host_doing_share",
+    "repeated",
+    "repeated_times",
+)
 _PATH = (
     "part",
     "submodule",
@@ -73,7 +94,7 @@ _FALLBACK_NODES = (
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
     """Idle devices and the critical path of the whole run; what several providers cost."""
-    return (*_idle(of), *_path(of), *_providers(of))
+    return (*_idle(of), *_gaps(of), *_path(of), *_providers(of))
 
 
 def idle_figure(analysis: Analysis) -> Figure:
@@ -101,6 +122,12 @@ def _idle(of: ReportInput) -> Iterator[Part]:
     figure = idle_figure(analysis)
     made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle, shown=20)
     yield Part(title, figure=figure, table=made)
+
+
+def _gaps(of: ReportInput) -> Iterator[Part]:
+    relative = of.analysis.gaps.with_columns(pl.col("begin_ns") - of.begin_ns)
+    made = table("gaps", "gaps", _GAPS, GAPS, relative, shown=of.rows(10))
+    yield Part(said("Longest gaps, whole run"), table=made)
 
 
 def _path(of: ReportInput) -> Iterator[Part]:
@@ -141,5 +168,5 @@ SECTION = SectionKind(
     said("Idle time and critical path"),
     _parts,
     contents=said("Idle"),
-    tables=("idle", "critical_path", "device_transitions", "cpu_fallback"),
+    tables=("idle", "gaps", "critical_path", "device_transitions", "cpu_fallback"),
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.analysis.waiting.codes import PathPart, WaitCause
+from profiler.analysis.waiting.codes import GapPosition, HostDoing, PathPart, WaitCause
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
@@ -25,5 +25,20 @@ SENTENCES: Sentences = {
         WaitCause.OTHER_DEVICE: said("another device"),
         WaitCause.DATA: said("data"),
         WaitCause.UNRECORDED: said("work that was not recorded"),
+    },
+    GapPosition: {
+        GapPosition.BEFORE_FIRST_KERNEL: said("before first kernel"),
+        GapPosition.INSIDE: said("inside"),
+        GapPosition.AFTER_LAST_KERNEL: said("after last kernel"),
+        GapPosition.BETWEEN_CALLS: said("between calls"),
+    },
+    HostDoing: {
+        HostDoing.FUNCTION: said("function"),
+        HostDoing.OPERATOR: said("operator"),
+        HostDoing.RUNTIME_CALL: said("runtime call"),
+        HostDoing.RANGE: said("range"),
+        HostDoing.LAUNCH: said("launch"),
+        HostDoing.WAIT: said("wait"),
+        HostDoing.HOST_WORK: said("host work"),
     },
 }

@@ -1,0 +1,68 @@
+"""The longest gaps of each device: when, in which call, what for, and what the host did in them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import polars as pl
+
+from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.waiting.columns import GAPS
+from profiler.analysis.waiting.device_gaps import OUTSIDE, PARTS, DeviceGaps
+from profiler.analysis.waiting.host_doing import Doing, HostDoings
+from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
+from profiler.table.batches import Times
+from profiler.table.columns import schema
+from profiler.table.run import Run
+
+__all__ = ["gap_table"]
+
+_LONGEST = 20  # of a device
+_CAUSES = tuple(part for part in PARTS if part != OUTSIDE)
+
+
+def gap_table(devices: Sequence[DeviceGaps], run: Run, commands: CommandArrays) -> pl.DataFrame:
+    """At most `_LONGEST` rows a device (`columns.GAPS`), longest first; gaps that lie outside of
+    the end-to-end time are left out. `commands` are those of `run`, whose calls are sorted."""
+    longest = [(gaps, *_longest(gaps)) for gaps in devices]
+    lengths = [int((gaps.end - gaps.start)[rows].min()) for gaps, rows, _ in longest if len(rows)]
+    doings = HostDoings.of(run, commands, min(lengths, default=0))
+    rows = [
+        row
+        for gaps, places, parts in longest
+        for row in _rows(gaps, places, parts, KernelsOfCalls.of(gaps, run, commands), doings)
+    ]
+    return pl.DataFrame(rows, schema=schema(GAPS), orient="row")
+
+
+def _longest(gaps: DeviceGaps) -> tuple[Times, Times]:
+    """The longest gaps of a device, and what each is put down to (`_CAUSES`), int64 [causes, k]."""
+    length = gaps.within_run()
+    rows = np.flatnonzero(length > 0)
+    rows = rows[np.argsort(-length[rows], kind="stable")[:_LONGEST]]
+    parts = gaps.parts(rows)
+    return rows, parts[[PARTS.index(cause) for cause in _CAUSES]]
+
+
+def _rows(
+    gaps: DeviceGaps, places: Times, parts: Times, calls: KernelsOfCalls, doings: HostDoings
+) -> Iterator[tuple[object, ...]]:
+    names = doings.run.calls.select("call", pl.col("submodule").cast(pl.String), "step")
+    for place, found in zip(places.tolist(), parts.T, strict=True):
+        start, end = int(gaps.start[place]), int(gaps.end[place])
+        position, call = calls.place(start, end)
+        doing = doings.during(start, end, int(gaps.launch[place]))
+        yield (
+            gaps.device,
+            start,
+            int(found.sum()),
+            _CAUSES[int(found.argmax())],
+            position,
+            *((None, None, None) if call < 0 else names.row(call)),
+            *((None,) * 5 if doing is None else _told(doing, end - start)),
+        )
+
+
+def _told(doing: Doing, length: int) -> tuple[object, ...]:
+    return (doing.name, doing.kind, doing.covered_ns / length, doing.repeated, doing.times)

@@ -1,0 +1,118 @@
+"""What the host did in a time at which a device had nothing to run: of what was recorded of it.
+
+That is its commands (launches, waits, host work of no call) and the activities that an importer
+kept of Python frames, operators and runtime calls (`RunInfo.host_activities`). Of all that the
+launching thread was in, the innermost that covers at least half of the time; where none does, the
+one that covers most of it.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import numpy as np
+
+from profiler.analysis.arrays import HOST, SYNC, CommandArrays
+from profiler.analysis.waiting.codes import HostDoing
+from profiler.events import HOST_TRACK
+from profiler.table.batches import Times
+from profiler.table.run import Run
+
+__all__ = ["Doing", "HostDoings"]
+
+_LEAST = 10  # of a time: what covers less than one part in so many is not what the host did
+_OF_THREAD = re.compile(r" (sync|launches)$")
+
+
+@dataclass(frozen=True, slots=True)
+class Doing:
+    """What the host was in, for how much of a time, and what it called most often meanwhile."""
+
+    name: str
+    kind: HostDoing
+    covered_ns: int
+    repeated: str | None = None
+    times: int | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class HostDoings:
+    """k things that the host was in, in order of begin: `start` and `end`, int64 [k]; `reach` is
+    the latest end so far; `row` that of the command, or of the activity behind -1, int64."""
+
+    run: Run
+    start: Times
+    end: Times
+    reach: Times
+    row: Times
+    launches: Times
+
+    @classmethod
+    def of(cls, run: Run, commands: CommandArrays, shortest_ns: int) -> HostDoings:
+        """Of all commands of a run, for times of at least `shortest_ns`."""
+        took = commands.end - commands.start
+        hosts = (commands.category == HOST) | (commands.category == SYNC)
+        rows = np.flatnonzero(hosts & (took * _LEAST >= shortest_ns) & (took > 0))
+        known = run.info.host_activities
+        begun = np.array([one.start_ns for one in known], dtype=np.int64)
+        lasted = np.array([one.duration_ns for one in known], dtype=np.int64)
+        start = np.concatenate((begun, commands.start[rows]))
+        end = np.concatenate((begun + lasted, commands.end[rows]))
+        row = np.concatenate((-1 - np.arange(len(known)), rows))
+        order = np.lexsort((-end, start))
+        start, end, row = start[order], end[order], row[order]
+        launches = np.unique(run.flows["source"].to_numpy())
+        return cls(run, start, end, np.maximum.accumulate(end), row, launches)
+
+    def during(self, first: int, last: int, launch: int) -> Doing | None:
+        """What the host did from `first` to `last`, of the thread of the command in row `launch`;
+        of any where that is -1. None where nothing tells."""
+        thread = self._thread(self._text("track", launch)) if launch >= 0 else ""
+        places = slice(
+            int(np.searchsorted(self.reach, first, side="right")),
+            int(np.searchsorted(self.start, last, side="left")),
+        )
+        start = np.maximum(self.start[places], first)
+        covered = np.minimum(self.end[places], last) - start
+        rows = self.row[places]
+        own = [
+            i
+            for i in np.flatnonzero(covered * _LEAST >= last - first).tolist()
+            if not thread or self._thread_of(int(rows[i])) in (thread, HOST_TRACK)
+        ]
+        if not own:
+            return None
+        half = [i for i in own if 2 * covered[i] >= last - first]
+        most = max(covered[i] for i in own)
+        kept = half or [i for i in own if covered[i] == most]
+        found = max(kept, key=lambda i: (start[i], -covered[i], rows[i]))
+        return self._doing(int(rows[found]), int(covered[found]))
+
+    def _doing(self, row: int, covered: int) -> Doing:
+        if row < 0:
+            one = self.run.info.host_activities[-1 - row]
+            kind, repeated = HostDoing(one.kind.value), one.repeated or None
+            return Doing(one.name, kind, covered, repeated, one.times or None)
+        kind = HostDoing.HOST_WORK
+        if self.run.commands["category"][row] == "sync":
+            kind = HostDoing.WAIT
+        elif self._launched(row):
+            kind = HostDoing.LAUNCH
+        return Doing(self._text("layer", row), kind, covered)
+
+    def _launched(self, row: int) -> bool:
+        place = int(np.searchsorted(self.launches, row))
+        return place < len(self.launches) and int(self.launches[place]) == row
+
+    def _text(self, column: str, row: int) -> str:
+        return str(self.run.commands[column][row])
+
+    def _thread_of(self, row: int) -> str:
+        if row < 0:
+            return self.run.info.host_activities[-1 - row].thread
+        return self._thread(self._text("track", row))
+
+    @staticmethod
+    def _thread(track: str) -> str:
+        return _OF_THREAD.sub("", track)

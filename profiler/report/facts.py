@@ -37,6 +37,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     """The figures that qualify everything else in the report."""
     return (
         _end_to_end(analysis, span_ns),
+        *_unrecorded(analysis),
         *_steps(analysis),
         _commands(analysis),
         _cost(analysis.run.overhead),
@@ -61,6 +62,17 @@ def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
         return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
     note = said("the run has no pipeline span")
     return Fact(said("First to last event"), duration(span_ns), note)
+
+
+def _unrecorded(analysis: Analysis) -> Iterator[Fact]:
+    """What of the pipeline calls' time counts nowhere; nothing where all of it does."""
+    lost = analysis.accounting.unrecorded_ns
+    if lost:
+        note = said(
+            "beside it: work or the host waited for what nobody recorded, or work from before the "
+            "recording ran; neither idle nor end to end"
+        )
+        yield Fact(said("Not recorded"), duration(lost), note)
 
 
 def _steps(analysis: Analysis) -> Iterator[Fact]:

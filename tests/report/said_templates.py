@@ -16,7 +16,7 @@ from profiler.table.columns import Column
 
 PACKAGE = Path(profiler.__file__).parent
 SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')
-_GIVE_EVIDENCE = ("_evidence", "_launches", "_longest_host_work")
+_GIVE_EVIDENCE = ("_evidence", "_gaps", "_launches", "_longest_host_work", "_of_steps")
 LETTER = re.compile(r"[^\W\d_]")
 PLACE = re.compile(r"\{(\w+)\}")
 

@@ -17,6 +17,7 @@ from profiler.analysis.findings.measures import (
     unaligned,
 )
 from profiler.analysis.result import Analysis
+from profiler.analysis.steps.launch_bound import launch_bound_steps
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.notes import Value
 from profiler.trace.manifest_fields import Device
@@ -56,6 +57,8 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
             "host_wait_ns": wait,
             "host_wait_share": share(wait, total),
             **_launches(analysis, device),
+            **_of_steps(analysis, device),
+            **_gaps(row),
         }
         if stacks:
             evidence["recorded"] = Recorded.PYTHON_STACKS
@@ -71,27 +74,27 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
-    """A device stands still for over 100 µs at a time, and why it waits most. Silent where clocks
-    of devices are not aligned: how far apart their calls were is not known."""
+    """A device stands still for over 100 µs at a time, and why it waits most. Silent where that is
+    what `host_bound` says, and where clocks of devices are not aligned: how far apart their calls
+    were is not known."""
     if unaligned(analysis):
         return ()
     total = end_to_end_ns(analysis)
     found = []
     for row in accelerators(analysis).to_dicts():
-        gaps, length = row["long_gaps"], row["long_gap_ns"]
-        if share(length, total) < _GAPS:
-            continue
+        length = row["long_gap_ns"]
         largest = max(_WAITS, key=lambda name: row[name])
+        told = largest == "launch_ns" and share(row["launch_ns"], total) >= _HOST_WAIT
+        if told or share(length, total) < _GAPS:
+            continue
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
         where = calls_of(analysis, longest, device=row["device"]) if longest else None
         found.append(
             Finding(
                 rule="idle_gaps",
                 evidence={
-                    "gaps": gaps,
-                    "gap_ns": length,
+                    **_gaps(row),
                     "gap_share": share(length, total),
-                    "mean_gap_ns": length // max(gaps, 1),
                     "cause": _WAITS[largest],
                     "waits_most_ns": row[largest],
                 },
@@ -163,6 +166,27 @@ def _launches(analysis: Analysis, device: str) -> dict[str, int]:
     rows = analysis.roofline_roles.filter(pl.col("device") == device)
     commands, busy = int(rows["commands"].sum()), int(rows["total_ns"].sum())
     return {"commands": commands, "mean_command_ns": busy // commands} if commands else {}
+
+
+def _gaps(row: Mapping[str, int]) -> dict[str, int]:
+    """The long gaps of a row of the idle table; nothing without any."""
+    gaps, length = row["long_gaps"], row["long_gap_ns"]
+    return {"gaps": gaps, "gap_ns": length, "mean_gap_ns": length // gaps} if gaps else {}
+
+
+def _of_steps(analysis: Analysis, device: str) -> dict[str, int]:
+    """How much of each step is launch-bound, and of that lies before the first kernel of its
+    calls; nothing where there are no steps or nobody knows."""
+    steps = launch_bound_steps(analysis.calls.filter(pl.col("device") == device))
+    if steps is None or steps.before_low_ns is None or steps.before_high_ns is None:
+        return {}
+    return {
+        "least_of_step_ns": steps.low_ns,
+        "median_of_step_ns": steps.median_ns,
+        "most_of_step_ns": steps.high_ns,
+        "least_before_kernel_ns": steps.before_low_ns,
+        "most_before_kernel_ns": steps.before_high_ns,
+    }
 
 
 def _longest_wait(analysis: Analysis, device: str) -> str | None:

@@ -38,13 +38,15 @@ def call_table(
     commands: Codes,
     operators: Codes,
     first: pl.Series,
+    before_kernels: pl.Series,
     end_to_end_ns: int,
 ) -> pl.DataFrame:
     """One row a call (`CALLS`), in the order of `calls`.
 
-    `tiles` are those of the run. `commands` and `operators` hold the row in `calls` of every
-    command and of every operator of every call, -1 for none; `first` the numbers of the calls that
-    are the first of their submodule in the whole run (`first_calls`).
+    `tiles` are those of the run, `before_kernels` how long each of its calls was launch-bound
+    before its first kernel, in their order. `commands` and `operators` hold the row in `calls` of
+    every command and of every operator of every call, -1 for none; `first` the numbers of the
+    calls that are the first of their submodule in the whole run (`first_calls`).
     """
     groups = len(calls)
     names = [name for name, dtype in schema(CALLS).items() if dtype == pl.String()]
@@ -56,7 +58,12 @@ def call_table(
             operators=counts(operators, groups),
             first=pl.col("call").is_in(first.to_list()),
         )
-        .join(tiles, on="call", how="left", maintain_order="left")
+        .join(
+            tiles.with_columns(before_kernel_ns=before_kernels),
+            on="call",
+            how="left",
+            maintain_order="left",
+        )
         .with_columns(share=share)
         .select(pl.col(name).cast(dtype) for name, dtype in schema(CALLS).items())
     )

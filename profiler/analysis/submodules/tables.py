@@ -21,6 +21,8 @@ from profiler.analysis.submodules.calls import (
 from profiler.analysis.submodules.columns import BRANCHES, CALLS, SUBMODULES
 from profiler.analysis.submodules.device_time import device_time
 from profiler.analysis.table import Table
+from profiler.analysis.waiting.kernels_of_calls import before_first_kernels
+from profiler.analysis.waiting.tables import gaps_of
 from profiler.table.batches import Codes
 
 __all__ = ["TABLES"]
@@ -66,7 +68,8 @@ def _device_time(of: Inputs) -> DeviceTime:
 def _calls(of: Inputs) -> pl.DataFrame:
     first, total = first_calls(of.run.calls), accounting(of).end_to_end_ns
     tiles, commands = of.run.tiles.calls, of.commands.call
-    return call_table(of.calls, tiles, commands, folds(of).call, first, total)
+    before = before_first_kernels(gaps_of(of), of.run, of.everything)
+    return call_table(of.calls, tiles, commands, folds(of).call, first, before, total)
 
 
 TABLES = (

@@ -82,7 +82,6 @@ IDLE: tuple[Column, ...] = (
         "ns",
         "nothing was recorded though work or the host waited, or a drop says that it is missing",
         label="not recorded",
-        importance=4,
     ),
     Column(
         "idle_inside_ns",

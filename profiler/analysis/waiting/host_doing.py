@@ -95,11 +95,18 @@ class HostDoings:
             kind, repeated = HostDoing(one.kind.value), one.repeated or None
             return Doing(one.name, kind, covered, repeated, one.times or None)
         kind = HostDoing.HOST_WORK
-        if self.run.commands["category"][row] == "sync":
+        if self._waited(row):
             kind = HostDoing.WAIT
         elif self._launched(row):
             kind = HostDoing.LAUNCH
         return Doing(self._text("layer", row), kind, covered)
+
+    def _waited(self, row: int) -> bool:
+        """Whether a command is a wait for a device, such as a copy that returned behind its end."""
+        start, took = (int(self.run.commands[name][row]) for name in ("start_ns", "duration_ns"))
+        first = np.array([start])
+        waited = int(self.run.tiles.waits.within(first, first + took)[0])
+        return waited == took
 
     def _launched(self, row: int) -> bool:
         place = int(np.searchsorted(self.launches, row))

@@ -29,6 +29,7 @@ _CALLS = (
     "busy_ns",
     "idle_inside_ns",
     "launch_bound_ns",
+    "before_kernel_ns",
     "hidden_ns",
     "unrecorded_ns",
     "lead_ns",

@@ -10,6 +10,7 @@ import polars as pl
 
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_OUTLIERS
 from profiler.analysis.result import Analysis
+from profiler.analysis.steps.launch_bound import launch_bound_steps
 from profiler.messages import said
 from profiler.report.charts.step_bars import step_bars
 from profiler.report.charts.step_matrix import Matrix, matrix_chart, matrix_of
@@ -143,17 +144,25 @@ def _durations(analysis: Analysis) -> Part:
 
 def _launch_bound(analysis: Analysis) -> tuple[str, ...]:
     """How much of each step the device waited for launches; nothing where that is little."""
-    calls = analysis.calls.filter(pl.col("step") >= 0)
-    sums = calls.group_by("pipeline", "step").agg(pl.col("launch_bound_ns").sum())
-    low, high = (sums["launch_bound_ns"].quantile(at, "lower") or 0 for at in (0.0, 1.0))
-    if high < _WORTH * analysis.step_summary.median_ns:
+    found = launch_bound_steps(analysis.calls)
+    if found is None or found.high_ns < _WORTH * analysis.step_summary.median_ns:
         return ()
+    times = {"low": duration(found.low_ns), "high": duration(found.high_ns)}
+    if found.before_low_ns is None or found.before_high_ns is None:
+        return (
+            said(
+                "{low} to {high} of each step are launch-bound: "
+                "the device waits for the host to launch.",
+                **times,
+            ),
+        )
     return (
         said(
-            "{low} to {high} of each step are launch-bound: "
-            "the device waits for the host to launch.",
-            low=duration(int(low)),
-            high=duration(int(high)),
+            "{low} to {high} of each step are launch-bound: the device waits for the host to "
+            "launch. {least} to {most} of that lie before the first kernel of its calls.",
+            **times,
+            least=duration(found.before_low_ns),
+            most=duration(found.before_high_ns),
         ),
     )
 

@@ -44,6 +44,17 @@ def work_of_no_call():
     return analyzed([], commands, end=1_000_010)
 
 
+@misses("idle_gaps")
+def a_long_gap_that_the_host_is_to_blame_for():
+    """`host_bound` says so: one cause is told once."""
+    return _two_commands(1_000_000, 1_200_001, 2_000_000)
+
+
+@triggers("host_bound", host_wait_ns=200_001, gaps=1, gap_ns=200_001)
+def a_long_gap_for_the_host():
+    return _two_commands(1_000_000, 1_200_001, 2_000_000)
+
+
 @triggers("idle_gaps", gaps=1, gap_ns=200_001, cause="launch")
 def one_long_gap():
     return _two_commands(1_000_000, 1_200_001, 4_000_000)

@@ -21,6 +21,15 @@ _SLOWER_WITH_STACKS = said(
     "Recording slows the host, Python stacks most of all: without the profiler the device waits "
     "less. Faster kernels gain nothing while it waits."
 )
+_LAUNCH_LESS = said(
+    "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger batches, fused "
+    "nodes. Record once with call spans only to see how much is left."
+)
+_LAUNCH_LESS_AND_LOOK = said(
+    "The table of gaps says what the host did in the longest of them. Launch less: CUDA graphs or "
+    "torch.compile(mode='reduce-overhead'), larger batches, fused nodes. Record once with call "
+    "spans only to see how much is left."
+)
 _RECOMMENDATIONS: Mapping[object, Said] = {
     WaitCause.LAUNCH: said(
         "Look at what the host does in the gaps: synchronizing (.item(), .cpu(), printing), "
@@ -50,18 +59,25 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
 
 def _host_bound(found: Finding) -> Words:
     given = texts(found)
+    title = said(
+        "{device} waits for the host in its calls for {share} of the time",
+        device=given["device"],
+        share=given["host_wait_share"],
+    )
+    if "most_of_step_ns" in found.evidence:
+        title = said(
+            "{what}: {low} to {high} of each step, of which {least} to {most} before the first "
+            "kernel",
+            what=title,
+            low=given["least_of_step_ns"],
+            high=given["most_of_step_ns"],
+            least=given["least_before_kernel_ns"],
+            most=given["most_before_kernel_ns"],
+        )
     return Words(
-        title=said(
-            "{device} waits for the host in its calls for {share} of the time",
-            device=given["device"],
-            share=given["host_wait_share"],
-        ),
+        title=title,
         caveat=_SLOWER_WITH_STACKS if "recorded" in found.evidence else _SLOWER,
-        recommendation=said(
-            "Launch less: CUDA graphs or torch.compile(mode='reduce-overhead'), larger "
-            "batches, fused nodes. Record once with call spans only to see how much is "
-            "left."
-        ),
+        recommendation=_LAUNCH_LESS_AND_LOOK if "gaps" in found.evidence else _LAUNCH_LESS,
     )
 
 

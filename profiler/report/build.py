@@ -8,19 +8,16 @@ A section is a module of `profiler.report.sections` that declares a `SECTION`: i
 from __future__ import annotations
 
 import importlib
-import importlib.util
 import pkgutil
 from collections.abc import Iterable
 from functools import cache
-from types import ModuleType
-
-import polars as pl
 
 import profiler.report.charts.declared
 import profiler.report.sections
 from profiler.analysis.registry import tables
 from profiler.analysis.table import Table
-from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
+from profiler.report.declared_figures import declared_figure, drawer
+from profiler.report.model import Part, Report, ReportInput, Section, SectionKind
 from profiler.report.sections.summary import summary_of
 from profiler.report.views import registered_view
 
@@ -54,7 +51,7 @@ def _placed(table: Table) -> Table:
             f"table {table.name!r} belongs to section {table.section!r}, which is none: "
             f"there is {', '.join(sections)}"
         )
-    if table.figure is not None and _drawer(table.figure.kind) is None:
+    if table.figure is not None and drawer(table.figure.kind) is None:
         raise ValueError(
             f"table {table.name!r} has a figure of kind {table.figure.kind!r}, which no module of "
             f"{profiler.report.charts.declared.__name__} draws"
@@ -73,20 +70,4 @@ def _added(table: Table, of: ReportInput) -> Part:
     """A table as it declares itself, with its figure."""
     frame = of.analysis.tables()[table.name]
     view = registered_view(table, frame)
-    return Part(view.name, table=view, figure=_figure(table, frame)) if view else Part()
-
-
-def _figure(table: Table, frame: pl.DataFrame) -> Figure | None:
-    """The figure that a table declares, drawn by the module of `charts.kinds` that its kind names;
-    None where there is none."""
-    spec = table.figure
-    module = _drawer(spec.kind) if spec else None
-    if spec is None or module is None:
-        return None
-    return Figure(table.name, lambda theme: module.draw(spec.columns, frame, theme))
-
-
-def _drawer(kind: str) -> ModuleType | None:
-    """The module that draws figures of a kind, None where there is none."""
-    place = f"{profiler.report.charts.declared.__name__}.{kind}"
-    return importlib.import_module(place) if importlib.util.find_spec(place) else None
+    return Part(view.name, table=view, figure=declared_figure(table, frame)) if view else Part()

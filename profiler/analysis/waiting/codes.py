@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["GapPosition", "HostDoing", "PathPart", "WaitCause"]
+__all__ = ["CopyDirection", "GapPosition", "HostDoing", "PathPart", "WaitCause"]
 
 
 class PathPart(StrEnum):
@@ -48,3 +48,13 @@ class HostDoing(StrEnum):
     LAUNCH = "launch"
     WAIT = "wait"
     HOST_WORK = "host_work"
+
+
+class CopyDirection(StrEnum):
+    """From where to where something is copied."""
+
+    HOST_TO_DEVICE = "host_to_device"
+    DEVICE_TO_HOST = "device_to_host"
+    HOST_AND_DEVICE = "host_and_device"  # the producer does not tell which of these
+    DEVICE_TO_DEVICE = "device_to_device"  # or on one device
+    HOST_TO_HOST = "host_to_host"

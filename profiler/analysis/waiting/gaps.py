@@ -8,8 +8,8 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
-from profiler.analysis.waiting.columns import GAPS
 from profiler.analysis.waiting.device_gaps import OUTSIDE, PARTS, DeviceGaps
+from profiler.analysis.waiting.gap_columns import GAPS
 from profiler.analysis.waiting.host_doing import Doing, HostDoings
 from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
 from profiler.table.batches import Times

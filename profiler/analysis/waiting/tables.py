@@ -5,18 +5,15 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
-from profiler.analysis.table import Table
-from profiler.analysis.waiting.columns import (
-    CPU_FALLBACK,
-    CRITICAL_PATH,
-    DEVICE_TRANSITIONS,
-    GAPS,
-    IDLE,
-)
+from profiler.analysis.table import FigureSpec, Table
+from profiler.analysis.waiting.busy_timeline import busy_timeline
+from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
+from profiler.analysis.waiting.copies import copy_table
 from profiler.analysis.waiting.critical_path import critical_path_table
 from profiler.analysis.waiting.device_gaps import DeviceGaps, device_gaps
 from profiler.analysis.waiting.device_transitions import transition_tables
 from profiler.analysis.waiting.dropped_calls import dropped_calls
+from profiler.analysis.waiting.gap_columns import BUSY_TIMELINE, COPIES, GAPS
 from profiler.analysis.waiting.gaps import gap_table
 from profiler.analysis.waiting.idle import idle_table
 from profiler.analysis.waiting.run_timeline import RunTimeline
@@ -50,6 +47,28 @@ TABLES = (
         title="What devices waited for, whole run",
         about="There is one for each device that computed or transferred, by name, of the whole "
         "run: what it waited for while nothing ran on it. [idle.md](idle.md) has the rules.",
+    ),
+    Table(
+        name="copies",
+        row="the copies of one direction on a device",
+        section="idle",
+        columns=COPIES,
+        make=lambda of: copy_table(of.run, of.everything),
+        title="Copies, whole run",
+        about="They are the commands of category dma and copy but for collectives and fills.",
+    ),
+    Table(
+        name="busy_timeline",
+        row="one of 200 intervals of the run on a device",
+        section="idle",
+        columns=BUSY_TIMELINE,
+        make=lambda of: busy_timeline(gaps_of(of), of.axis),
+        title="Busy share over time",
+        about="There are the devices of the idle table, each in 200 intervals of equal length from "
+        "the begin of the first pipeline call to the end of the last.",
+        figure=FigureSpec(
+            "curves", {"series": ("device",), "time": ("begin_ns",), "share": ("busy_share",)}
+        ),
     ),
     Table(
         name="gaps",

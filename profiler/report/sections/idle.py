@@ -7,19 +7,16 @@ from functools import partial
 
 import polars as pl
 
+from profiler.analysis.registry import table_named
 from profiler.analysis.result import Analysis
-from profiler.analysis.waiting.columns import (
-    CPU_FALLBACK,
-    CRITICAL_PATH,
-    DEVICE_TRANSITIONS,
-    GAPS,
-    IDLE,
-)
+from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
+from profiler.analysis.waiting.gap_columns import COPIES, GAPS
 from profiler.messages import said, sentence
 from profiler.report.charts.critical_path import critical_path
 from profiler.report.charts.idle import idle
+from profiler.report.declared_figures import declared_figure
 from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
-from profiler.report.model import Figure, Part, ReportInput, SectionKind
+from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
 from profiler.report.views import renamed, table
 
 __all__ = ["SECTION", "idle_figure", "path_figure"]
@@ -94,7 +91,7 @@ _FALLBACK_NODES = (
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
     """Idle devices and the critical path of the whole run; what several providers cost."""
-    return (*_idle(of), *_gaps(of), *_path(of), *_providers(of))
+    return (*_idle(of), *_copies(of), *_busy(of), *_gaps(of), *_path(of), *_providers(of))
 
 
 def idle_figure(analysis: Analysis) -> Figure:
@@ -122,6 +119,25 @@ def _idle(of: ReportInput) -> Iterator[Part]:
     figure = idle_figure(analysis)
     made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle, shown=20)
     yield Part(title, figure=figure, table=made)
+
+
+def _copies(of: ReportInput) -> Iterator[Part]:
+    columns = [column.name for column in COPIES]
+    made = table("copies", "copies", columns, COPIES, of.analysis.copies, shown=20)
+    yield Part(said("Copies, whole run"), table=made)
+
+
+def _busy(of: ReportInput) -> Iterator[Part]:
+    """How busy each device was over time."""
+    frame = of.analysis.busy_timeline
+    if not frame.is_empty():
+        groups = frame.group_by("device", maintain_order=True)
+        bars = tuple(
+            Bars(str(device), (rows["busy_share"] * 1000).round().cast(pl.Int64).to_list())
+            for (device,), rows in groups
+        )
+        figure = declared_figure(table_named("busy_timeline"), frame, bars)
+        yield Part(said("Busy share over time"), figure=figure)
 
 
 def _gaps(of: ReportInput) -> Iterator[Part]:
@@ -168,5 +184,13 @@ SECTION = SectionKind(
     said("Idle time and critical path"),
     _parts,
     contents=said("Idle"),
-    tables=("idle", "gaps", "critical_path", "device_transitions", "cpu_fallback"),
+    tables=(
+        "idle",
+        "copies",
+        "busy_timeline",
+        "gaps",
+        "critical_path",
+        "device_transitions",
+        "cpu_fallback",
+    ),
 )

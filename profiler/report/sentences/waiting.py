@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from profiler.analysis.waiting.codes import GapPosition, HostDoing, PathPart, WaitCause
+from profiler.analysis.waiting.codes import (
+    CopyDirection,
+    GapPosition,
+    HostDoing,
+    PathPart,
+    WaitCause,
+)
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
@@ -25,6 +31,13 @@ SENTENCES: Sentences = {
         WaitCause.OTHER_DEVICE: said("another device"),
         WaitCause.DATA: said("data"),
         WaitCause.UNRECORDED: said("work that was not recorded"),
+    },
+    CopyDirection: {
+        CopyDirection.HOST_TO_DEVICE: said("host to device"),
+        CopyDirection.DEVICE_TO_HOST: said("device to host"),
+        CopyDirection.HOST_AND_DEVICE: said("between host and device"),
+        CopyDirection.DEVICE_TO_DEVICE: said("device to device"),
+        CopyDirection.HOST_TO_HOST: said("host to host"),
     },
     GapPosition: {
         GapPosition.BEFORE_FIRST_KERNEL: said("before first kernel"),

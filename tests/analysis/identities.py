@@ -345,12 +345,14 @@ def idle(run: Run, analysis: Analysis) -> None:
         assert row["transfer_ns"] - row["overlapped_ns"] == row["data_ns"]
         assert row["overlap_share"] is None or 0 <= row["overlap_share"] <= 1
         assert row["long_gap_ns"] <= row["idle_ns"] - row["outside_ns"]
-        if not run.drops:
-            assert row["idle_ns"] == device["idle_ns"]
-            assert row["idle_share"] == device["idle_share"]
-            if row["idle_share"] is not None:
-                part = row["idle_ns"] - row["outside_ns"] + row["unused_ns"]
-                assert part == pytest.approx(row["idle_share"] * total)
+        assert (row["idle_ns"], row["unrecorded_ns"]) == (
+            device["idle_ns"],
+            device["unrecorded_ns"],
+        )
+        assert row["idle_share"] == device["idle_share"]
+        if row["idle_share"] is not None:
+            part = row["idle_ns"] - row["outside_ns"] + row["unused_ns"]
+            assert part == pytest.approx(row["idle_share"] * total)
         here = durations(run, "compute", "other", "dma", "copy")
         here = here.filter(pl.col("device").cast(pl.String) == row["device"])
         moves = pl.col("category").is_in(["dma", "copy"])

@@ -284,3 +284,20 @@ def test_time_of_a_cut_file_is_not_recorded():
     assert (row["idle_ns"], row["launch_ns"], row["unrecorded_ns"]) == (4, 4, 15)
     whole = _rows(make_run(calls, commands))["rbln:0"]
     assert (whole["idle_ns"], whole["unrecorded_ns"]) == (19, 0)
+
+
+@settings(max_examples=examples(100), deadline=None)
+@given(_runs(), st.integers(0, 15))
+def test_the_table_of_devices_agrees_where_files_are_cut(parts, cut):
+    """Idle and unrecorded time, and the headline's share, whichever calls' files drops name."""
+    calls, commands, spans, pairs = parts
+    drops = tuple(
+        Drop(DropKind.TRUNCATED_FILE, call.file_name, 9, "bytes", why("cut"))
+        for call in calls
+        if cut >> call.index & 1
+    )
+    analysis = analyze(linked(make_run(calls, commands, spans, drops=drops), *pairs))
+    names = ("device", "idle_ns", "unrecorded_ns", "idle_share")
+    devices = {row[0]: row for row in analysis.devices.select(names).rows()}
+    for row in analysis.idle.select(names).rows():
+        assert row == devices[row[0]]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from profiler.table.intervals import union_by
 from profiler.table.run import Run
 from profiler.table.tiles.launches import device_work
 from profiler.table.tiles.of_run import RunTiles
+from profiler.table.tiles.stretches import Stretches
 from profiler.trace.manifest_fields import Device
 
 __all__ = ["device_table"]
@@ -32,15 +34,18 @@ def device_table(
     commands: CommandArrays,
     run: Run,
     axis: Axis,
+    missing: Stretches,
     known: Mapping[str, Device],
     weights: Mapping[str, int],
 ) -> pl.DataFrame:
     """One row a device that has calls or commands (`DEVICES`), by name.
 
-    `axis` is that of the whole `run`, `known` is `RunInfo.devices`, `weights` are bytes by device
-    (`device_weights`). Commands on no device are left out. How idle a device was is known where it
-    executed something but host work, and every call placed there (of a device without any: every
-    call) was traced: else `idle_ns` and `utilization` are null.
+    `axis` is that of the whole `run`; `missing` is the time of calls of which a drop says that
+    commands are missing: what of it nothing ran in is not recorded. `known` is
+    `RunInfo.devices`, `weights` are bytes by device (`device_weights`). Commands on no device are
+    left out. How idle a device was is known where it executed something but host work, and every
+    call placed there (of a device without any: every call) was traced: else `idle_ns`,
+    `idle_share` and `utilization` are null.
     """
     codes, placed = text_codes(calls["device"])
     names = sorted({*commands.devices, *placed})
@@ -57,7 +62,8 @@ def device_table(
     span = np.maximum(of_commands[1], of_calls[1]) - np.minimum(of_commands[0], of_calls[0])
     busy = _busy(commands, device, groups)
     first = np.minimum(of_commands[0], of_calls[0])
-    lost = _unrecorded(run.tiles, names, first, first + span)
+    ran = _Ran(commands, device, names)
+    lost = _unrecorded(run.tiles, missing, ran, first, first + span)
     known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
     table = pl.DataFrame(
         {
@@ -73,7 +79,7 @@ def device_table(
             "unrecorded_ns": lost,
             "carried_over_ns": _carried_over(run.tiles, names),
             "utilization": busy / np.maximum(span - lost, 1),
-            "idle_share": _idle_shares(axis, commands, device, of_commands, busy),
+            "idle_share": _idle_shares(axis, missing, ran, of_commands, busy),
             "calls_share": _call_shares(axis, run, calls, call_device, groups),
             "weight_bytes": pl.Series([weights.get(name) for name in names], dtype=pl.Int64),
         },
@@ -82,23 +88,38 @@ def device_table(
     return table.with_columns(idle).select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class _Ran:
+    """The commands of devices: the place of each in `names` is `device`."""
+
+    commands: CommandArrays
+    device: Codes
+    names: list[str]
+
+    def within(self, number: int, stretches: Stretches) -> int:
+        """How long anything ran on a device in some stretches of time."""
+        commands = self.commands
+        works = device_work(commands.category) & (self.device == number)
+        moments = np.stack((stretches.start, stretches.end), axis=1).ravel()
+        covered = covered_before(InOrder.of(commands.start, commands.end, works), moments)
+        return int((covered[1::2] - covered[::2]).sum())
+
+
 def _idle_shares(
-    axis: Axis, commands: CommandArrays, device: Codes, extent: tuple[Times, Times], busy: Times
+    axis: Axis, missing: Stretches, ran: _Ran, extent: tuple[Times, Times], busy: Times
 ) -> list[float | None]:
-    """The share of the end-to-end time in which nothing ran on each device: what ran within it is
-    `busy`, where the `extent` of its commands is."""
-    counted = axis.counted
-    total, moments = counted.length, np.stack((counted.start, counted.end), axis=1).ravel()
+    """The share of the end-to-end time in which nothing ran on each device, and would have been
+    recorded: what ran within it is `busy`, where the `extent` of its commands is."""
+    total, counted = axis.counted.length, axis.counted.minus(missing)
     if not total:
         return [None] * len(busy)
     found: list[float | None] = []
-    for number, (first, last, ran) in enumerate(zip(*extent, busy, strict=True)):
-        inside = int(ran)
-        if inside and not (len(counted) == 1 and moments[0] <= first and last <= moments[1]):
-            works = device_work(commands.category) & (device == number)
-            covered = covered_before(InOrder.of(commands.start, commands.end, works), moments)
-            inside = int((covered[1::2] - covered[::2]).sum())
-        found.append((total - inside) / total)
+    for number, (first, last, worked) in enumerate(zip(*extent, busy, strict=True)):
+        inside = int(worked)
+        whole = len(counted) == 1 and counted.start[0] <= first and last <= counted.end[0]
+        if inside and not whole:
+            inside = ran.within(number, counted)
+        found.append((counted.length - inside) / total)
     return found
 
 
@@ -114,13 +135,18 @@ def _call_shares(
     ]
 
 
-def _unrecorded(tiles: RunTiles, names: list[str], first: Times, last: Times) -> Times:
-    """How long nothing was recorded of each device though work waited for it, int64 [groups]."""
-    found = np.zeros(len(names), dtype=np.int64)
-    for number, name in enumerate(names):
-        if name in tiles.unrecorded_on:
+def _unrecorded(tiles: RunTiles, missing: Stretches, ran: _Ran, first: Times, last: Times) -> Times:
+    """How long nothing was recorded of each device though work waited for it, or a drop says that
+    it is missing, int64 [groups]."""
+    found = np.zeros(len(ran.names), dtype=np.int64)
+    for number, name in enumerate(ran.names):
+        lost = tiles.unrecorded_on.get(name, Stretches.none())
+        if len(missing):
+            lost = Stretches.of_all((lost, missing)).clipped(int(first[number]), int(last[number]))
+            found[number] = lost.length - ran.within(number, lost)
+        elif len(lost):
             own = slice(number, number + 1)
-            found[own] = tiles.unrecorded_on[name].within(first[own], last[own])
+            found[own] = lost.within(first[own], last[own])
     return found
 
 

@@ -9,6 +9,7 @@ from profiler.analysis.devices.device_table import device_table
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.memory.weights import device_weights
 from profiler.analysis.table import Table
+from profiler.analysis.waiting.dropped_calls import dropped_tiles
 
 __all__ = ["TABLES"]
 
@@ -16,7 +17,8 @@ __all__ = ["TABLES"]
 def _devices(of: Inputs) -> pl.DataFrame:
     info = of.run.info
     weights = device_weights(info.submodules, info.devices)
-    return device_table(of.calls, of.commands, of.run, of.axis, info.devices, weights)
+    missing = dropped_tiles(of.run)
+    return device_table(of.calls, of.commands, of.run, of.axis, missing, info.devices, weights)
 
 
 TABLES = (

@@ -2,10 +2,21 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from profiler.events import Call
 from profiler.table.run import Run
+from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["dropped_calls"]
+__all__ = ["dropped_calls", "dropped_tiles"]
+
+
+def dropped_tiles(run: Run) -> Stretches:
+    """The tiles of these calls: that nothing ran there is not known."""
+    rows = np.array(dropped_calls(run), dtype=np.int64)
+    tiles = run.tiles.calls
+    begin, end = (tiles[name].to_numpy()[rows] for name in ("begin_ns", "end_ns"))
+    return Stretches.union(begin, end)
 
 
 def dropped_calls(run: Run) -> list[int]:

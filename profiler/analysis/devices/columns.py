@@ -46,7 +46,7 @@ DEVICES: tuple[Column, ...] = (
         "unrecorded_ns",
         _INT64,
         "ns",
-        "in its span nothing was recorded though work or the host waited, or a drop says so: not idle",
+        "in its span nothing was recorded: work or the host waited, or a drop says so; not idle",
         label="not recorded",
         importance=7,
     ),

@@ -116,21 +116,22 @@ class Axis:
             own = rows if code is None else rows[self.code[rows] == code]
             if len(own):
                 tiles = Stretches.union(self.begin[own], self.end[own])
-                total += tiles.both(self._counted(code)).length
+                total += tiles.both(self.counted_in(code)).length
         return total
 
     @property
     def counted(self) -> Stretches:
         """The times of all pipeline calls, less what does not count: end to end."""
-        return self._counted(None)
+        return self.counted_in(None)
 
     @property
     def windows(self) -> Stretches:
         """The times of all pipeline calls, with what does not count of them."""
         return self._windows(None)
 
-    def _counted(self, code: int | None) -> Stretches:
-        """The windows of one pipeline call, or of all, less what does not count."""
+    def counted_in(self, code: int | None) -> Stretches:
+        """The time of one pipeline call, by its place in `pipelines.numbers`, or of all, less what
+        does not count."""
         if code not in self._made:
             windows = self._windows(code)
             self._made[code] = windows.minus(self.lost.both(windows))

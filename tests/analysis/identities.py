@@ -361,19 +361,21 @@ def idle(run: Run, analysis: Analysis) -> None:
 
 
 def critical_path(run: Run, analysis: Analysis) -> None:
-    """A path is at most the wall time of its pipeline call, at least its longest call."""
+    """A path is at most the time of its pipeline call on the devices' axis, at least its longest
+    tile there."""
     table = analysis.critical_path
     all_at_least(table, 1, "path_ns", "pieces")
-    known = analysis.accounting.told_apart and len(analysis.pipelines)
-    for (pipeline,), rows in table.group_by("pipeline"):
-        assert rows["wall_ns"].n_unique() == 1
-        assert rows["path_ns"].sum() <= rows["wall_ns"][0]
+    pipelines = PipelineCalls.of(run)
+    axis = Axis.of(run, pipelines)
+    for code, number in enumerate(pipelines.numbers.tolist() or [-1]):
+        counted = axis.counted_in(code if len(pipelines.numbers) else None)
+        rows = table.filter(pl.col("pipeline") == number)
+        own = axis.code == code if len(pipelines.numbers) else slice(None)
+        longest = counted.within(axis.begin[own], axis.end[own]).max(initial=0)
+        assert longest <= rows["path_ns"].sum() <= counted.length
         assert rows["share"].sum() <= 1 + 1e-9
-        calls = run.calls.filter(pl.col("pipeline") == pipeline) if known else run.calls
-        if known or not len(analysis.pipelines):
-            assert rows["path_ns"].sum() >= (calls["duration_ns"].max() or 0)
-    if len(run.calls) and table.is_empty():
-        assert (run.calls["duration_ns"] <= 0).all() or known
+        if len(rows):
+            assert rows["wall_ns"].unique().to_list() == [counted.length]
 
 
 def device_transitions(run: Run, analysis: Analysis) -> None:

@@ -54,6 +54,25 @@ def test_of_calls_at_once_the_longest_chain_counts():
     ]
 
 
+def test_of_devices_at_once_the_longest_chain_of_tiles_counts():
+    """The host is done at 10; cuda:0 works for a until 50, cuda:1 for b until 80: b's tile from 5
+    on is the path, and nobody's host range."""
+    calls = [_call(0, "a", 0, 5), _call(1, "b", 5, 10, "cuda:1")]
+    commands = [host(0, 0, 2), gpu(0, 2, 50), host(1, 5, 7), gpu(1, 7, 80, device="cuda:1")]
+    run = linked(make_run(calls, commands, [PIPELINE]), (0, 1), (2, 3))
+    assert _path(run) == [("b", "call", "cuda:1", 1, 75)]
+    assert critical_path_table(timeline(run))["wall_ns"].to_list() == [100]
+
+
+def test_time_that_was_not_recorded_is_on_no_path():
+    """A kernel, launched by 0.5 ms, begins at 22: the path is of the 2.5 ms that count."""
+    ms = 1_000_000
+    call = make_call(0, "t", 0, 24 * ms, device="cuda:0")
+    commands = [host(0, 0, ms // 2), wait(0, ms, 24 * ms), gpu(0, 22 * ms, 24 * ms)]
+    table = critical_path_table(timeline(linked(make_run([call], commands), (0, 2))))
+    assert table["path_ns"].sum() == table["wall_ns"][0] == 5 * ms // 2
+
+
 def test_device_behind_the_host_is_on_the_path():
     """The host launches until 20 and waits until 92; the device begins at 10 and is behind until
     90. The host returns at 100."""
@@ -118,7 +137,8 @@ def test_work_of_no_call_that_nobody_launched_is_a_link():
 
 
 def test_each_pipeline_call_has_its_own_path():
-    """Two at once, each of 100 ns, with calls of 60 and 70; a call outside is of none."""
+    """Two at once, each of 100 ns, with calls of 60 and 70 on one device, of which the second has
+    its tile behind the first; a call outside is of none."""
     spans = [PIPELINE, make_span("pipeline", "P", 50, 150, pipeline=1)]
     calls = [
         make_call(0, "t", 10, 70, pipeline=0),
@@ -127,7 +147,7 @@ def test_each_pipeline_call_has_its_own_path():
     ]
     table = critical_path_table(timeline(make_run(calls, (), spans)))
     rows = table.select("pipeline", "path_ns", "wall_ns").rows()
-    assert rows == [(0, 60, 100), (1, 70, 100)]
+    assert rows == [(0, 60, 100), (1, 60, 100)]
 
 
 def test_run_without_pipeline_calls_is_taken_as_one():
@@ -204,7 +224,7 @@ def test_path_of_a_pipeline_call_does_not_go_back_to_others():
     spans = [make_span("pipeline", "P", 100 * p, 100, pipeline=p) for p in range(calls)]
     own = [make_call(p, "t", 100 * p, 100 * p + 100, pipeline=p) for p in range(calls)]
     count = calls * kernels
-    commands = [host(n // kernels, 0, 0) for n in range(count)]
+    commands = [host(n // kernels, *[n // kernels * 100] * 2) for n in range(count)]
     commands += [gpu(n // kernels, 10 * n, 10 * n + 10) for n in range(count)]
     commands += [wait(p, 100 * p + 90, 100 * p + 100) for p in range(calls)]
     run = linked(make_run(own, commands, spans), *((n, count + n) for n in range(count)))
@@ -222,17 +242,21 @@ def test_path_of_a_pipeline_call_does_not_go_back_to_others():
 
 @settings(max_examples=examples(150), deadline=None)
 @given(_runs())
-def test_path_is_at_most_the_wall_time_and_at_least_the_longest_call(parts):
-    """Whatever flows say, of each pipeline call."""
+def test_path_is_at_most_the_time_of_the_pipeline_call_and_at_least_its_longest_tile(parts):
+    """Whatever flows say, of each pipeline call; on the devices' axis."""
     calls, commands, spans, pairs = parts
-    table = critical_path_table(timeline(linked(make_run(calls, commands, spans), *pairs)))
+    line = timeline(linked(make_run(calls, commands, spans), *pairs))
+    table, axis = critical_path_table(line), line.axis
     assert (table["path_ns"] > 0).all()
     assert (table["pieces"] > 0).all()
     numbers = {span.pipeline for span in spans} or {-1}
     for number in numbers:
         rows = table.filter(pl.col("pipeline") == number)
-        longest = max((c.duration_ns for c in calls if c.pipeline == number), default=0)
+        code = line.pipelines.numbers.tolist().index(number) if spans else None
+        counted = axis.counted_in(code)
+        own = np.flatnonzero([c.pipeline == number for c in calls])
+        longest = counted.within(axis.begin[own], axis.end[own]).max(initial=0)
         assert rows["path_ns"].sum() >= longest
         if len(rows):
             assert rows["path_ns"].sum() <= rows["wall_ns"][0]
-            assert rows["wall_ns"].n_unique() == 1
+            assert rows["wall_ns"].unique().to_list() == [counted.length]

@@ -1,27 +1,27 @@
-"""The critical path of each pipeline call: what its wall time consists of, one thing at a time.
+"""The critical path of each pipeline call: what its end-to-end time consists of, one thing at a
+time.
 
-The host's part of the path is the longest chain of what follows one another: calls as their caller
-saw them, host work of no call, and what devices did in no call, unless somebody launched it. Each
-begins when the one before has ended or later. Where nothing ran at once, as in most pipelines,
-all of it is in the chain; where calls or host work ran at once, the chain with most time is.
+All of it is on the devices' axis: its time is that of the pipeline call there, without what was
+not recorded (`analysis.axis`), and a call is on the path with its tile. The path's links are the
+longest chain of what follows one another: tiles, host work of no call outside of tiles, and what
+devices did in no call, unless somebody launched it. Tiles of one device never overlap; where
+several devices work at once, or host work runs beside, the chain with most time is on the path.
 
 Devices that are given their work ahead (torch on GPUs) run while the host goes on. Where flows tell
-what launched which command, the path is on a device instead while the host waited for it and it was
+what launched which command, the path is on a device while the host waited for it and it was
 behind: `device_queues` says when. A call's time is then on the path as
 
-- call: the host was in the call, and it was the host that others waited for;
+- call: its tile, while it was the host that others waited for;
 - compute, transfer: the device ran commands of the call while the host was ahead or waited;
 - queued: in between, the next command had been launched but not begun.
 
-Work of no call is `host work`, compute or transfer. With S the stretches on devices, clipped to the
-pipeline call, and X the chain,
+Work of no call is `host work`, compute or transfer. With S the stretches on devices and X the
+chain, in the time of the pipeline call,
 
     path = |S| + |X| - |X and S|
 
-so that it is at most the wall time and at least the longest call. The wall time of a pipeline call
-lasts from the first begin to the last end of its span, its calls and its work of no call; of a run
-without pipeline spans it is that of all calls together. What is left is time in which nothing
-recorded ran on the path.
+so that it is at most the end-to-end time and at least the longest tile. What is left is time in
+which nothing recorded ran on the path.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, ends, positions, text_codes
-from profiler.analysis.pipelines import PipelineCalls
+from profiler.analysis.arrays import HOST, CommandArrays, positions, text_codes
+from profiler.analysis.axis import Axis
 from profiler.analysis.waiting.codes import PathPart
 from profiler.analysis.waiting.columns import CRITICAL_PATH
 from profiler.analysis.waiting.coverage import Cover
@@ -44,6 +44,7 @@ from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES, NO_PIPELINE
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["critical_path_table"]
 
@@ -75,22 +76,27 @@ def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
 class _Names:
     """Submodules, parts and devices as one number: (submodule * parts + part) * places + place.
     The last submodule and the last place stand for none. `of_call` is the submodule of each call,
-    one more for -1; `of_device` the place of each of `CommandArrays.devices`, one more for none."""
+    one more for -1; `of_tile` the place of each call's tile, `of_device` that of each of
+    `CommandArrays.devices`, one more for none."""
 
     submodules: list[str | None]
     places: list[str | None]
     of_call: Times
+    of_tile: Times
     of_device: Times
 
     @classmethod
     def of(cls, timeline: RunTimeline) -> _Names:
         codes, submodules = text_codes(timeline.run.calls["submodule"])
-        devices = timeline.calls.devices
+        tiles = timeline.run.tiles.calls["tile_device"].to_list()
+        devices = sorted({*timeline.commands.devices, *tiles})
+        place = {name: number for number, name in enumerate(devices)}
         return cls(
             submodules=[*submodules, None],
             places=[*devices, None],
             of_call=np.append(codes, len(submodules)).astype(np.int64),
-            of_device=np.array([*map(devices.index, timeline.commands.devices), len(devices)]),
+            of_tile=np.array([place[name] for name in tiles], dtype=np.int64),
+            of_device=np.array([*(place[n] for n in timeline.commands.devices), len(devices)]),
         )
 
     def __len__(self) -> int:
@@ -109,7 +115,7 @@ class _Names:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Activities:
-    """Calls and work of no call, by pipeline call: `start`, `end` and `code` (of `_Names`), int64
+    """Tiles and work of no call, by pipeline call: `start`, `end` and `code` (of `_Names`), int64
     [n]; those of pipeline call p are in `bounds[p]` to `bounds[p + 1]`."""
 
     start: Times
@@ -119,13 +125,13 @@ class _Activities:
 
     @classmethod
     def of(cls, timeline: RunTimeline, names: _Names) -> _Activities:
-        commands, calls = timeline.commands, timeline.calls
+        commands, axis = timeline.commands, timeline.axis
         free = _free_rows(timeline)
-        place = np.argmax(calls.placed, axis=1)
         nothing = np.full(len(free), len(names.submodules) - 1)
-        start = np.concatenate((calls.start, commands.start[free]))
-        end = np.concatenate((calls.end, commands.end[free]))
-        of_calls = names.code(names.of_call[:-1], _CALL, place)
+        started, ended = _outside_of_tiles(timeline, free)
+        start = np.concatenate((axis.begin, started))
+        end = np.concatenate((axis.end, ended))
+        of_calls = names.code(names.of_call[:-1], _CALL, names.of_tile)
         part = _PART[commands.category[free]]
         of_work = names.code(nothing, part, names.of_device[commands.device[free]])
         code = np.concatenate((of_calls, of_work))
@@ -139,6 +145,24 @@ class _Activities:
     def of_pipeline(self, place: int) -> slice:
         """The rows of one pipeline call."""
         return slice(*self.bounds[place : place + 2].tolist())
+
+
+def _outside_of_tiles(timeline: RunTimeline, free: Times) -> tuple[Times, Times]:
+    """Begin and end of work of no call; of the host's without what of it lies in the tile in which
+    it begins or ends: a host that waits there is the tile's time."""
+    commands, axis = timeline.commands, timeline.axis
+    start, end = commands.start[free].copy(), commands.end[free].copy()
+    tiles = Stretches.union(axis.begin, axis.end)
+    rows = np.flatnonzero(commands.category[free] == HOST)
+    if len(tiles) and len(rows):
+        place = np.searchsorted(tiles.start, start[rows], side="right") - 1
+        until = np.where(place >= 0, tiles.end[place], start[rows])
+        place = np.searchsorted(tiles.start, end[rows], side="left") - 1
+        inside = (place >= 0) & (tiles.end[place] > end[rows])
+        since = np.where(inside, tiles.start[place], end[rows])
+        start[rows] = np.maximum(start[rows], until)
+        end[rows] = np.maximum(start[rows], since)
+    return start, end
 
 
 def _free_rows(timeline: RunTimeline) -> Times:
@@ -155,17 +179,16 @@ def _pipeline_of(timeline: RunTimeline, free: Times) -> Codes:
     if not len(pipelines.numbers):
         return np.zeros(len(run.calls) + len(free), dtype=np.int32)
     of_free = positions(pipelines.number_of(run.commands, free), pipelines.numbers)
-    return np.concatenate((pipelines.code_of(run.calls), of_free))
+    return np.concatenate((timeline.axis.code, of_free))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Paths:
-    """What paths are made of. `windows` are first begin and last end in each pipeline call, int64
-    [p, 2]."""
+    """What paths are made of."""
 
     commands: CommandArrays
     activities: _Activities
-    windows: Times
+    axis: Axis
     queues: Queues
     names: _Names
 
@@ -174,61 +197,52 @@ class _Paths:
         names = _Names.of(timeline)
         activities = _Activities.of(timeline, names)
         queues = Queues.of(timeline)
-        windows = _windows(timeline.pipelines, activities)
-        return cls(timeline.commands, activities, windows, queues, names)
+        return cls(timeline.commands, activities, timeline.axis, queues, names)
 
     def rows_of(
         self, place: int
     ) -> Iterator[tuple[str | None, str, str | None, int, int, int, float]]:
         """The rows of a pipeline call, without its number."""
-        first, last = self.windows[place].tolist()
-        if last <= first:
+        known = len(self.axis.pipelines.numbers) > 0
+        counted = self.axis.counted_in(place if known else None)
+        wall_ns = counted.length
+        if not wall_ns:
             return
         sums = np.zeros((2, len(self.names)), dtype=np.int64)
-        stretches = self.queues.stretches(first, last)
-        for code, took in (self._on_host(place, stretches), *map(self._on_device, stretches)):
+        stretches = self.queues.stretches(int(counted.start[0]), int(counted.end[-1]))
+        on_device = (self._on_device(stretch, counted) for stretch in stretches)
+        for code, took in (self._on_host(place, stretches, counted), *on_device):
             sums[0] += np.bincount(code[took > 0], minlength=len(self.names))
             exact = np.bincount(code, took, len(self.names))  # to 2^53
             sums[1] += exact.astype(np.int64)
         for number in np.flatnonzero(sums[1]).tolist():
             pieces, took_ns = sums[:, number].tolist()
-            wall_ns = last - first
             yield (*self.names.named(number), pieces, took_ns, wall_ns, took_ns / wall_ns)
 
-    def _on_host(self, place: int, stretches: list[Stretch]) -> tuple[Times, Times]:
-        """Numbers of the links of the chain, and the time of each outside the stretches."""
+    def _on_host(
+        self, place: int, stretches: list[Stretch], counted: Stretches
+    ) -> tuple[Times, Times]:
+        """Numbers of the links of the chain, and the time of each outside the stretches; in the
+        time that counts alone, which is why the chain is one of times before which so much of it
+        lies."""
         rows = self.activities.of_pipeline(place)
-        start, end = self.activities.start[rows], self.activities.end[rows]
+        start = counted.before(self.activities.start[rows])
+        end = counted.before(self.activities.end[rows])
         chain = longest_chain(start, end)
         start, end = start[chain], end[chain]
-        on_device = Cover(
-            np.array([stretch.start for stretch in stretches], dtype=np.int64),
-            np.array([stretch.end for stretch in stretches], dtype=np.int64),
-        )
+        began = np.array([stretch.start for stretch in stretches], dtype=np.int64)
+        ended = np.array([stretch.end for stretch in stretches], dtype=np.int64)
+        on_device = Cover.of(counted.before(began), counted.before(ended))
         took = end - start - (on_device.before(end) - on_device.before(start))
         return self.activities.code[rows][chain], took
 
-    def _on_device(self, stretch: Stretch) -> tuple[Times, Times]:
+    def _on_device(self, stretch: Stretch, counted: Stretches) -> tuple[Times, Times]:
         """Numbers of the commands in a stretch and their times; once more for their queueing."""
         row, ran, queued = self.queues.parts(stretch, self.commands)
+        edges = stretch.start + np.cumsum(np.stack((queued, ran), axis=1).ravel())
+        lengths = np.diff(counted.before(np.append(stretch.start, edges)))
         submodule = self.names.of_call[self.commands.call[row]]
         place = self.names.of_device[self.commands.device[row]]
         part = _PART[self.commands.category[row]]
         codes = (self.names.code(submodule, kind, place) for kind in (part, _QUEUED))
-        return np.concatenate(list(codes)), np.concatenate((ran, queued))
-
-
-def _windows(pipelines: PipelineCalls, activities: _Activities) -> Times:
-    """First begin and last end in each pipeline call, int64 [p, 2]; the latter first for none."""
-    groups = len(activities.bounds) - 1
-    first = np.full(groups, np.iinfo(np.int64).max)
-    last = np.full(groups, np.iinfo(np.int64).min)
-    if len(pipelines.numbers):
-        of_spans = pipelines.code_of(pipelines.spans)
-        np.minimum.at(first, of_spans, pipelines.starts)
-        np.maximum.at(last, of_spans, ends(pipelines.spans))
-    for place in range(groups):
-        rows = activities.of_pipeline(place)
-        first[place] = activities.start[rows].min(initial=first[place])
-        last[place] = activities.end[rows].max(initial=last[place])
-    return np.stack((first, last), axis=1)
+        return np.concatenate(list(codes)), np.concatenate((lengths[1::2], lengths[::2]))

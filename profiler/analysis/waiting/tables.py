@@ -23,7 +23,7 @@ __all__ = ["TABLES", "gaps_of"]
 
 @shared
 def _timeline(of: Inputs) -> RunTimeline:
-    return RunTimeline.of(of.run, of.everything, of.pipelines)
+    return RunTimeline.of(of.run, of.everything, of.pipelines, of.axis)
 
 
 @shared

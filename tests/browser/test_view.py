@@ -118,12 +118,12 @@ def test_the_first_answer_is_there(view: _View, small: Run) -> None:
 
 def test_submodules_and_steps(view: _View, small: Run) -> None:
     """Both ready queries count and sum as the run's own table does."""
-    found = {row["submodule"]: (row["calls"], row["ms"]) for row in view.query("submodules")}
+    found = {row["submodule"]: (row["calls"], row["caller_ms"]) for row in view.query("submodules")}
     sums = small.calls.group_by("submodule").agg(pl.len(), (pl.col("duration_ns").sum() / 1e6))
     assert found == {name: (calls, round(ms, 3)) for name, calls, ms in sums.iter_rows()}
     steps = small.calls.filter(stage="denoise").group_by("step").agg(pl.col("duration_ns").sum())
     expected = {step: round(ns / 1e6, 3) for step, ns in steps.iter_rows()}
-    assert {row["step"]: row["ms"] for row in view.query("steps")} == expected
+    assert {row["step"]: row["caller_ms"] for row in view.query("steps")} == expected
 
 
 def test_operators(view: _View, small: Run) -> None:

@@ -12,7 +12,8 @@ from profiler.events import HOST_TRACK, Drop, DropKind
 from profiler.report.html.timeline import extent, timeline_of
 from profiler.table.columns import COUNTERS, FLOWS, schema
 from profiler.table.run import Run
-from tests.runs import EPOCH, Command, make_run, tiny_run, why
+from tests.analysis.linked_runs import gpu, host, linked
+from tests.runs import EPOCH, Command, make_call, make_run, tiny_run, why
 
 
 def lanes(timeline):
@@ -196,3 +197,16 @@ def test_unclosed_commands_end_where_they_start():
         commands=commands, drops=(Drop(DropKind.UNCLOSED_SLICE, "f", 1, "slices", why("")),)
     )
     assert extent(run) == (EPOCH + 5, EPOCH + 5)
+
+
+def test_calls_of_devices_that_work_behind_the_host_are_drawn_as_their_tiles():
+    """The first call returns at 10, its kernel runs from 5 to 60: the second, asked for at 10, is
+    drawn behind it; how long the host was in each is kept."""
+    calls = [make_call(i, "t", s, e, device="cuda:0") for i, s, e in ((0, 0, 10), (1, 10, 20))]
+    commands = [host(0, 0, 4), gpu(0, 5, 60), host(1, 10, 14), gpu(1, 60, 90)]
+    table = timeline_of(linked(make_run(calls, commands), (0, 1), (2, 3))).tables["calls"]
+    assert [table[name].tolist() for name in ("start", "duration", "host")] == [
+        [0, 60],
+        [60, 30],
+        [10, 10],
+    ]

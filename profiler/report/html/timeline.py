@@ -137,7 +137,7 @@ def _device_lanes(
     tables: dict[str, Table],
 ) -> Iterator[dict[str, Any]]:
     """For each device its calls, its host track, its other tracks; fills `tables`."""
-    calls = run.calls.sort(pl.col("device").cast(pl.String), "start_ns")
+    calls = _on_axis(run).sort(pl.col("device").cast(pl.String), "start_ns")
     places = _places(commands)
     on = ("device", "track")
     lanes = commands.select(on).join(
@@ -199,6 +199,24 @@ def _with_counters(
         if last[lane["device"]] == position and lane["device"]:
             with_counters.extend(found.pop(lane["device"], []))
     return [*with_counters, *(lane for device in sorted(found) for lane in found[device])]
+
+
+def _on_axis(run: Run) -> pl.DataFrame:
+    """The calls, on devices with recorded launches with begin and length of their tiles, so that
+    they lie above their kernels; `host_ns` is the length of the host's range."""
+    tiles = run.tiles.calls.select("call", "tile_device", "begin_ns", "end_ns", "lead_ns")
+    calls = run.calls.with_columns(host_ns=pl.col("duration_ns")).join(
+        tiles, on="call", how="left", maintain_order="left"
+    )
+    device = pl.col("device").cast(pl.String)
+    launched = pl.col("lead_ns").is_not_null().any().over("tile_device")
+    there = launched & (device == pl.col("tile_device"))
+    return calls.with_columns(
+        start_ns=pl.when(there).then("begin_ns").otherwise("start_ns"),
+        duration_ns=pl.when(there)
+        .then(pl.col("end_ns") - pl.col("begin_ns"))
+        .otherwise("duration_ns"),
+    )
 
 
 def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:

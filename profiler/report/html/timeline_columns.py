@@ -41,12 +41,13 @@ def rows_of(calls: pl.DataFrame) -> pl.DataFrame:
 
 
 def call_columns(calls: pl.DataFrame, begin: int, strings: Strings) -> Table:
-    """The calls in the order of `calls`."""
+    """The calls in the order of `calls`, which have `host_ns` beside the columns of a run's."""
     text = ("stage", "submodule", "branch", "input_shapes")
     return {
         "call": calls["call"].to_numpy().astype(np.int64),
         "start": calls["start_ns"].to_numpy() - begin,
         "duration": calls["duration_ns"].to_numpy(),
+        "host": calls["host_ns"].to_numpy(),
         "step": calls["step"].to_numpy().astype(np.int64),
         "traced": calls["ops_traced"].to_numpy().astype(np.int64),
         **{name: strings.codes(calls[name]) for name in text},

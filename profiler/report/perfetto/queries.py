@@ -2,6 +2,10 @@
 
 A call is a slice with arguments `call.…`, a command one with `command.…`; the track below a device
 is a queue of it. Times of the UI are nanoseconds, these answers are in milliseconds.
+
+The trace holds what was recorded: of a call when it was asked for and when it returned, not its
+tile on the device's axis, which follows from all launches of the run. So answers about calls are
+called the caller's; operators, tracks and gaps are of commands, which are on the device's axis.
 """
 
 from __future__ import annotations
@@ -49,11 +53,12 @@ def _of_calls(select: str) -> str:
 QUERIES: tuple[Query, ...] = (
     Query(
         "submodules",
-        "Where did the time go: calls of each submodule, their time, and its share.",
+        "Calls of each submodule, how long their caller waited for them, and its share; "
+        "of devices that work behind the host, analyze tells the time.",
         _of_calls(
             """\
 SELECT submodule, stage, device, count(*) AS calls,
-       round(sum(dur) / 1e6, 3) AS ms,
+       round(sum(dur) / 1e6, 3) AS caller_ms,
        round(100.0 * sum(dur) / sum(sum(dur)) OVER (), 1) AS percent,
        round(min(dur) / 1e6, 3) AS min_ms, round(max(dur) / 1e6, 3) AS max_ms
 FROM calls GROUP BY submodule, stage, device ORDER BY sum(dur) DESC"""
@@ -61,11 +66,12 @@ FROM calls GROUP BY submodule, stage, device ORDER BY sum(dur) DESC"""
     ),
     Query(
         "steps",
-        "How long did each denoising step take its submodules, and how far from the mean.",
+        "How long callers waited for the submodules of each denoising step, how far from the mean; "
+        "of devices that work behind the host, analyze tells the time.",
         _of_calls(
             """\
 SELECT step, group_concat(DISTINCT submodule) AS submodules, count(*) AS calls,
-       round(sum(dur) / 1e6, 3) AS ms,
+       round(sum(dur) / 1e6, 3) AS caller_ms,
        round(100.0 * sum(dur) / avg(sum(dur)) OVER () - 100, 1) AS percent_from_mean
 FROM calls WHERE stage = 'denoise' GROUP BY step ORDER BY step"""
         ),

@@ -86,6 +86,7 @@ class Details {
       this.known(calls.submodule[at]),
       [say("call"), String(calls.call[at])],
       [say("duration"), format.duration(calls.duration[at])],
+      [say("host range"), calls.host[at] === calls.duration[at] ? "" : format.duration(calls.host[at])],
       [say("start"), format.instant(calls.start[at])],
       [say("stage"), this.known(calls.stage[at])],
       [say("step"), calls.step[at] < 0 ? "" : String(calls.step[at])],

@@ -11,6 +11,7 @@ import polars as pl
 from profiler.analysis.axis import Axis
 from profiler.analysis.waiting.device_gaps import DeviceGaps
 from profiler.analysis.waiting.gap_columns import BUSY_TIMELINE
+from profiler.table.batches import Times
 from profiler.table.columns import schema
 from profiler.table.tiles.stretches import Stretches
 
@@ -33,14 +34,14 @@ def busy_timeline(devices: Sequence[DeviceGaps], axis: Axis) -> pl.DataFrame:
     )
 
 
-def _course(gaps: DeviceGaps, edges: np.ndarray[tuple[int], np.dtype[np.int64]]) -> pl.DataFrame:
+def _course(gaps: DeviceGaps, edges: Times) -> pl.DataFrame:
     """The rows of one device, between `edges`."""
     begin, end = edges[:-1], edges[1:]
     kept = gaps.end > gaps.start
     dry = Stretches(gaps.start[kept], gaps.end[kept])
     span = Stretches(gaps.start[:1], gaps.end[-1:])
     busy = span.within(begin, end) - dry.within(begin, end)
-    lost = gaps.unrecorded.both(dry).within(begin, end)
+    lost = _both(dry, gaps.unrecorded, edges)
     columns = {
         "device": [gaps.device] * len(begin),
         "begin_ns": begin,
@@ -49,3 +50,14 @@ def _course(gaps: DeviceGaps, edges: np.ndarray[tuple[int], np.dtype[np.int64]])
         "unrecorded_share": lost / (end - begin),
     }
     return pl.DataFrame(columns, schema=schema(BUSY_TIMELINE))
+
+
+def _both(dry: Stretches, lost: Stretches, edges: Times) -> Times:
+    """How long between `edges` both are, int64; `lost` are few."""
+    moments = np.unique(np.concatenate((edges, lost.start, lost.end)))
+    begin, end = moments[:-1], moments[1:]
+    rows = np.flatnonzero((lost.within(begin, end) > 0) & (begin >= edges[0]) & (end <= edges[-1]))
+    found: Times = np.zeros(len(edges) - 1, dtype=np.int64)
+    place = np.searchsorted(edges, begin[rows], side="right") - 1
+    np.add.at(found, place, dry.within(begin[rows], end[rows]))
+    return found

@@ -134,13 +134,24 @@ class DeviceGaps:
         """The end-to-end time."""
         return self.counted.length + self.missing.length
 
-    def within_run(self) -> Times:
-        """How much of each gap is idle or unrecorded time of the run, int64 [k]."""
-        found = np.zeros(len(self.start), dtype=np.int64)
-        for rows in batches(len(self.start)):
+    def longest(self, count: int) -> Times:
+        """The rows of at most `count` gaps with most idle or unrecorded time of the run, the
+        longest first; none without any. The longest altogether are looked at first, so that most
+        need not be."""
+        whole = self.end - self.start
+        tried = count
+        while True:
+            tried = min(2 * tried, len(whole))
+            least = int(np.partition(whole, len(whole) - tried)[len(whole) - tried])
+            rows = np.flatnonzero(whole >= least)
             first, last = self.start[rows], self.end[rows]
-            found[rows] = self.counted.within(first, last) + self.unrecorded.within(first, last)
-        return found
+            length = self.counted.within(first, last) + self.unrecorded.within(first, last)
+            order = np.argsort(-length, kind="stable")[:count]
+            order = order[length[order] > 0]
+            enough = len(order) == count and int(length[order[-1]]) > least
+            if enough or tried == len(whole):
+                found: Times = rows[order]
+                return found
 
     def longer_than(self, length: int) -> Times:
         """How much of each gap counts as idle, of those of which it is more than `length` ns."""

@@ -15,6 +15,7 @@ from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
 from profiler.table.batches import Times
 from profiler.table.columns import schema
 from profiler.table.run import Run
+from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["gap_table"]
 
@@ -26,8 +27,10 @@ def gap_table(devices: Sequence[DeviceGaps], run: Run, commands: CommandArrays) 
     """At most `_LONGEST` rows a device (`columns.GAPS`), longest first; gaps that lie outside of
     the end-to-end time are left out. `commands` are those of `run`, whose calls are sorted."""
     longest = [(gaps, *_longest(gaps)) for gaps in devices]
-    lengths = [int((gaps.end - gaps.start)[rows].min()) for gaps, rows, _ in longest if len(rows)]
-    doings = HostDoings.of(run, commands, min(lengths, default=0))
+    times = Stretches.of_all(
+        Stretches(gaps.start[np.sort(rows)], gaps.end[np.sort(rows)]) for gaps, rows, _ in longest
+    )
+    doings = HostDoings.of(run, commands, times)
     rows = [
         row
         for gaps, places, parts in longest
@@ -38,9 +41,7 @@ def gap_table(devices: Sequence[DeviceGaps], run: Run, commands: CommandArrays) 
 
 def _longest(gaps: DeviceGaps) -> tuple[Times, Times]:
     """The longest gaps of a device, and what each is put down to (`_CAUSES`), int64 [causes, k]."""
-    length = gaps.within_run()
-    rows = np.flatnonzero(length > 0)
-    rows = rows[np.argsort(-length[rows], kind="stable")[:_LONGEST]]
+    rows = gaps.longest(_LONGEST)
     parts = gaps.parts(rows)
     return rows, parts[[PARTS.index(cause) for cause in _CAUSES]]
 

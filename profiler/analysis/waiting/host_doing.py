@@ -18,6 +18,7 @@ from profiler.analysis.waiting.codes import HostDoing
 from profiler.events import HOST_TRACK
 from profiler.table.batches import Times
 from profiler.table.run import Run
+from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["Doing", "HostDoings"]
 
@@ -46,14 +47,15 @@ class HostDoings:
     end: Times
     reach: Times
     row: Times
-    launches: Times
 
     @classmethod
-    def of(cls, run: Run, commands: CommandArrays, shortest_ns: int) -> HostDoings:
-        """Of all commands of a run, for times of at least `shortest_ns`."""
-        took = commands.end - commands.start
+    def of(cls, run: Run, commands: CommandArrays, times: Stretches) -> HostDoings:
+        """Of all commands of a run that lie in some of these times."""
         hosts = (commands.category == HOST) | (commands.category == SYNC)
-        rows = np.flatnonzero(hosts & (took * _LEAST >= shortest_ns) & (took > 0))
+        rows = np.flatnonzero(hosts) if len(times) else np.zeros(0, dtype=np.int64)
+        place = np.searchsorted(times.end, commands.start[rows], side="right")
+        begins = np.append(times.start, np.iinfo(np.int64).max)[place]
+        rows = rows[begins < commands.end[rows]]
         known = run.info.host_activities
         begun = np.array([one.start_ns for one in known], dtype=np.int64)
         lasted = np.array([one.duration_ns for one in known], dtype=np.int64)
@@ -62,8 +64,7 @@ class HostDoings:
         row = np.concatenate((-1 - np.arange(len(known)), rows))
         order = np.lexsort((-end, start))
         start, end, row = start[order], end[order], row[order]
-        launches = np.unique(run.flows["source"].to_numpy())
-        return cls(run, start, end, np.maximum.accumulate(end), row, launches)
+        return cls(run, start, end, np.maximum.accumulate(end), row)
 
     def during(self, first: int, last: int, launch: int) -> Doing | None:
         """What the host did from `first` to `last`, of the thread of the command in row `launch`;
@@ -109,8 +110,7 @@ class HostDoings:
         return waited == took
 
     def _launched(self, row: int) -> bool:
-        place = int(np.searchsorted(self.launches, row))
-        return place < len(self.launches) and int(self.launches[place]) == row
+        return bool((self.run.flows["source"] == row).any())
 
     def _text(self, column: str, row: int) -> str:
         return str(self.run.commands[column][row])

@@ -25,7 +25,17 @@ from profiler.analysis.result import Analysis
 from profiler.notes import Note
 from profiler.table.run import Run
 
-__all__ = ["Changed", "changed", "scaled", "without"]
+__all__ = ["Changed", "DeviceSpan", "changed", "scaled", "without"]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpan:
+    """From the first begin of device work to the last end, in ns, the mean of pipeline calls: as
+    `recorded`, as the unchanged run is `replayed`, and `ns` in the scenario."""
+
+    recorded_ns: float
+    replayed_ns: float
+    ns: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -34,12 +44,19 @@ class Changed:
 
     `spread` has, by submodule, the bounds of its time relative to the workload's where that was
     estimated. `assumes` (`Assumption`) and `unknown` (`Unknown`) are notes.
+
+    Where launches were replayed, `device` has the device's span, `reasons` (`Reason`) say why the
+    request takes what it takes, and `scatter` is the workload whose steps tell how much it
+    scatters, None: `workload` itself.
     """
 
     workload: Workload
     spread: Mapping[str, tuple[float, float]]
     assumes: tuple[Note, ...] = ()
     unknown: tuple[Note, ...] = ()
+    scatter: Workload | None = None
+    device: DeviceSpan | None = None
+    reasons: tuple[Note, ...] = ()
 
 
 def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis) -> Changed:

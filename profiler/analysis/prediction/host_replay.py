@@ -1,7 +1,7 @@
 """A plan of the host's time replayed: what each of its pieces adds to the pipeline call.
 
 As in a recorded call (`pieces`), a call takes from its begin, or the end of the one before it,
-until its last work has ended; the host's time is what is left.
+until its last work has ended, or the pipeline call; the host's time is what is left.
 """
 
 from __future__ import annotations
@@ -77,7 +77,8 @@ def _script(pieces: Sequence[Piece], paces: Paces) -> Script:
 def _lengths(recording: Recording, paces: Paces) -> Times:
     works = recording.works
     factor = np.append(paces.work, 1.0)[works.call]  # the last is of no call
-    return np.rint(works.length * factor).astype(np.int64)
+    found: Times = np.rint(works.length * factor).astype(np.int64)
+    return found
 
 
 def _timed(
@@ -86,6 +87,7 @@ def _timed(
     """The pieces with their new times, and of each that is a call the places in `found` of its
     work."""
     cursor = int(found.begin[0]) if len(pieces) else 0
+    returned = int(found.end[-1]) if len(pieces) else 0
     borders = np.searchsorted(found.slice, np.arange(len(pieces) + 1))
     begin, end = found.begin.tolist(), found.end.tolist()
     of_call = recording.works.call[found.work]
@@ -96,7 +98,7 @@ def _timed(
         if piece.submodule is not None:
             first, last = borders[place], borders[place + 1]
             own = first + np.flatnonzero(of_call[first:last] == piece.call)
-            until = max(until, int(found.done[own].max(initial=until)))
+            until = min(int(found.done[own].max(initial=until)), returned)
         timed.append(replace(piece, start_ns=start, duration_ns=until - start))
         ran.append(own)
         cursor = until

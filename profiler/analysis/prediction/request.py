@@ -20,7 +20,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
@@ -29,7 +29,7 @@ from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.prediction.workload import HOST, Task, Workload
 from profiler.resampling import RESAMPLES, SEED, ends, t_ratio
 
-__all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "request_time"]
+__all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "moved", "request_time"]
 
 _Reals = npt.NDArray[np.float64]
 _FEW = 6  # pipeline calls; that fewer are alike may be by chance
@@ -82,6 +82,13 @@ def request_time(
         total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
     least, most = (max(end, 0.0) for end in ends(total))
     return RequestTime(value, min(least, value), max(most, value), resampled, once)
+
+
+def moved(request: RequestTime, ns: float) -> RequestTime:
+    """The same interval around another time."""
+    by = ns - request.ns
+    low, high = (None if end is None else max(end + by, 0.0) for end in (request.low, request.high))
+    return replace(request, ns=ns, low=low, high=high)
 
 
 def mean_time(task: Task, workload: Workload) -> float:

@@ -128,8 +128,14 @@ def with_pieces(workload: Workload, cut: Sequence[PipelinePieces]) -> Workload:
     pieces = (piece for each in cut for piece in _pieces_in(each))
     last = max((piece.call for piece in pieces), default=-1)
     scaled = ScaledPieces(cut, [1.0] * (last + 1))
-    parts = {phase: scaled.tasks(phase) for phase in ("encode", "step", "decode")}
-    found = replace(workload, **parts, steps=len(cut[0].steps), steps_of=_steps_of(cut))
+    found = replace(
+        workload,
+        encode=scaled.tasks("encode"),
+        step=scaled.tasks("step"),
+        decode=scaled.tasks("decode"),
+        steps=len(cut[0].steps),
+        steps_of=_steps_of(cut),
+    )
     return found.mapped(lambda tasks: tasks)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.findings.codes import PeakSource
-from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.finding import Effect, Finding
 from profiler.analysis.findings.measures import (
     calls_of,
     end_to_end_ns,
@@ -60,6 +60,7 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
                 cost_ns=round(row["saved_ns"]),
+                effect=Effect((row["submodule"],), row["saved_ns"], row["commands"]),
             )
         )
     return tuple(found)
@@ -100,6 +101,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
     found = []
     for row in scaled(analysis, rows, "total_ns", "roofline_ns", "commands").to_dicts():
         profile = analysis.device_profiles.get(row["device"] or "")
+        above = row["roofline_ns"] / row["of_roofline"] - row["roofline_ns"]
         if not is_accelerator(row["device"]) or profile is None:
             continue
         if share(row["total_ns"], total) < _SLOW:
@@ -118,7 +120,8 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
                     "roofline": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
                 },
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
-                cost_ns=round(row["roofline_ns"] / row["of_roofline"] - row["roofline_ns"]),
+                cost_ns=round(above),
+                effect=Effect((row["submodule"],), above),
             )
         )
     return tuple(found)
@@ -160,6 +163,7 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"], device=device),
                 cost_ns=round(row["total_ns"] * (1 - 1 / faster)),
+                effect=Effect((row["submodule"],), row["total_ns"] * (1 - 1 / faster)),
             )
         )
     return tuple(found)

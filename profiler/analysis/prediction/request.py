@@ -26,7 +26,8 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.analysis.comparison.codes import Resampled
-from profiler.analysis.prediction.workload import HOST, Task, Workload
+from profiler.analysis.prediction.tasks import Task
+from profiler.analysis.prediction.workload import HOST, Workload
 from profiler.resampling import RESAMPLES, SEED, ends, t_ratio
 
 __all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "moved", "request_time"]

@@ -14,7 +14,8 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.prediction.codes import PlacementNote
-from profiler.analysis.prediction.workload import Task, Workload
+from profiler.analysis.prediction.tasks import Task
+from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.errors import InputError

@@ -18,7 +18,7 @@ from profiler.analysis.result import Analysis
 from profiler.errors import InputError
 from profiler.table.run import Run
 
-__all__ = ["HOST", "Task", "Workload", "with_pieces", "workload_of"]
+__all__ = ["HOST", "Workload", "with_pieces", "workload_of"]
 
 HOST = HOST_TIME  # the name of tasks that are the host's time
 _Times = npt.NDArray[np.int64]

@@ -10,7 +10,8 @@ from profiler.analysis.prediction.codes import Unknown
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.request import request_time
 from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.prediction.workload import Task, Workload
+from profiler.analysis.prediction.tasks import Task
+from profiler.analysis.prediction.workload import Workload
 from tests.analysis.prediction.requested import stepped_run, workload
 from tests.examples import examples
 

@@ -173,10 +173,10 @@ def _scatter(request: RequestTime) -> Iterator[Note]:
         return
     if request.resampled == Resampled.PIPELINE_CALLS:
         return
-    if request.resampled:
-        yield Note.of(Unknown.SCATTER_OF_CALLS)
-    else:
+    if not request.resampled:
         yield Note.of(Unknown.SCATTER_BEYOND_ESTIMATES)
+        return
+    yield Note.of(Unknown.SCATTER_OF_CALLS)
     if request.once_ns > _MUCH * request.ns:
         yield Note.of(Unknown.SCATTER_OF_SINGLE, share=request.once_ns / request.ns)
 

@@ -121,8 +121,8 @@ SENTENCES: Sentences = {
             "so times of several may lie outside of the interval; record several"
         ),
         Unknown.SCATTER_OF_SINGLE: said(
-            "how much what was measured once scatters, {share} of the predicted time: the interval "
-            "takes it as it was"
+            "how much what was measured once scatters, {share} of the predicted time: it is taken "
+            "to scatter as the steps do"
         ),
     },
     PlacementNote: {

@@ -2,20 +2,31 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+import polars as pl
 import pytest
 
 import profiler
 from profiler.analysis.analyze import analyze
-from profiler.analysis.prediction.codes import Assumption, Reason, Refusal
+from profiler.analysis.prediction.codes import (
+    Assumption,
+    PlacementNote,
+    Reason,
+    Refusal,
+    Unknown,
+)
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.replay_basis import RefusedError
 from profiler.analysis.prediction.result import Prediction
 from profiler.analysis.prediction.scenario import Scenario
+from profiler.analysis.prediction.targets import TargetDevice, equal_hardware
 from profiler.notes import Note
 from profiler.table.run import Run
 from tests.corpus import SD35, needs_corpus
 from tests.queued_runs import QueuedCall, QueuedPipeline
 
+_NO_LAUNCHES = Unknown.NO_LAUNCHES
 _ENCODE = (QueuedCall("text_encoder", "prompt"), QueuedCall("text_encoder", "negative_prompt"))
 _DECODE = (QueuedCall("vae", length=50_000, host=5_000),)
 _LAUNCH_BOUND = QueuedCall("transformer", "batched", kernels=50)
@@ -107,6 +118,38 @@ def test_a_run_whose_replay_is_off_is_refused():
         answer(run, guidance=False)
     assert refused.value.why.code == Refusal.REPLAY_OFF
     assert answer(run, concurrency=2).request.ns > 0
+
+
+def test_a_run_that_lacks_launches_is_refused():
+    """Every third is not in the trace: refused. None is: sums of calls, and what is not known names
+    the device that worked on after calls had returned."""
+    run = pipeline(_DEVICE_BOUND).simulated().run
+    thinned = replace(run, flows=run.flows.gather_every(3))
+    with pytest.raises(RefusedError, match="launches of") as refused:
+        answer(thinned, steps=2)
+    assert refused.value.why.code == Refusal.LAUNCHES_MISSING
+    without = replace(run, flows=run.flows.clear())
+    noted_devices = [n.values for n in answer(without, steps=2).unknown if n.code == _NO_LAUNCHES]
+    assert noted_devices == [{"devices": ("cuda:0",)}]
+
+
+def test_a_submodule_partly_traced_is_refused():
+    """One call of the denoiser without operators: what it launched is not known."""
+    run = pipeline(_LAUNCH_BOUND).simulated().run
+    untraced = pl.col("ops_traced") & (pl.col("call") != 3)
+    run = replace(run, calls=run.calls.with_columns(ops_traced=untraced))
+    with pytest.raises(RefusedError) as refused:
+        answer(run, steps=2)
+    assert refused.value.why.values == {"submodule": "transformer"}
+
+
+def test_rates_of_other_hardware_tell_nothing_where_work_is_launched():
+    """What stays equal may be placed there; of the rest it is said why not."""
+    target = TargetDevice("cuda:1", None, {"vae": 1.0, "transformer": 0.5})
+    found = equal_hardware(target, {"vae": "cuda:0", "transformer": "cuda:0"})
+    assert found.factors == {"vae": 1.0}
+    assert found.why_not.note.code == PlacementNote.LAUNCHES_ELSEWHERE
+    assert "how fast a host launches" in found.why_not.error
 
 
 @needs_corpus

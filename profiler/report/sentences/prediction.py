@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.analysis.prediction.codes import Assumption, PlacementNote, Reason, Unknown
+from profiler.analysis.prediction.codes import Assumption, PlacementNote, Reason, Refusal, Unknown
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
@@ -87,6 +87,16 @@ SENTENCES: Sentences = {
         Reason.WITH_GRAPHS: said(
             "what would remove that bound is one launch a call (`--cuda-graph`): {predicted_ns} "
             "then, with a device span of {device_span_ns}; less work on the device would not"
+        ),
+    },
+    Refusal: {
+        Refusal.REPLAY_OFF: said(
+            "replayed as it was, the run has a device span of {replayed_ns}, and {recorded_ns} "
+            "were recorded ({off_share} off)"
+        ),
+        Refusal.PARTLY_TRACED: said("some calls of {submodule} were recorded without launches"),
+        Refusal.LAUNCHES_MISSING: said(
+            "the launches of {missing_share} of the device's work are not in the trace"
         ),
     },
     Unknown: {

@@ -18,7 +18,7 @@ from profiler.table.run import Run
 
 __all__ = ["check_all"]
 
-DEVICE_WORK = ("compute", "dma", "copy", "sync", "other")
+DEVICE_WORK = ("compute", "dma", "copy", "collective", "sync", "other")
 ROOFED = ("compute", "copy", "other")
 
 
@@ -209,7 +209,7 @@ def _nested(run: Run) -> bool:
 def roles(run: Run, analysis: Analysis) -> None:
     """Roles hold the time of every device command but waits; blocks no more; shares are of 1."""
     table = analysis.roles
-    frame = durations(run, "compute", "dma", "copy", "other")
+    frame = durations(run, "compute", "dma", "copy", "collective", "other")
     assert table["commands"].sum() == len(frame)
     assert table["total_ns"].sum() == frame["took"].sum()
     for _, some in table.group_by("submodule"):
@@ -335,10 +335,11 @@ def idle(run: Run, analysis: Analysis) -> None:
     for row in analysis.idle.iter_rows(named=True):
         device = analysis.devices.filter(pl.col("device") == row["device"]).row(0, named=True)
         assert row["span_ns"] == device["span_ns"]
-        parts = ("computing_ns", "data_ns", "idle_ns", "unrecorded_ns")
+        parts = ("computing_ns", "exposed_ns", "data_ns", "idle_ns", "unrecorded_ns")
         assert sum(row[name] for name in parts) == row["span_ns"]
         assert sum(row[name] for name in causes) == row["idle_ns"]
-        assert row["waiting_ns"] == row["idle_ns"] + row["data_ns"]
+        assert row["waiting_ns"] == row["idle_ns"] + row["data_ns"] + row["exposed_ns"]
+        assert row["exposed_ns"] <= row["collective_ns"]
         assert min(row[name] for name in (*parts, *causes, "unused_ns")) >= 0
         assert 0 <= row["host_work_ns"] <= row["host_ns"]
         assert 0 <= row["idle_inside_ns"] <= row["idle_ns"] - row["outside_ns"]
@@ -351,10 +352,14 @@ def idle(run: Run, analysis: Analysis) -> None:
             if row["idle_share"] is not None:
                 part = row["idle_ns"] - row["outside_ns"] + row["unused_ns"]
                 assert part == pytest.approx(row["idle_share"] * total)
-        here = durations(run, "compute", "other", "dma", "copy")
+        here = durations(run, "compute", "other", "dma", "copy", "collective")
         here = here.filter(pl.col("device").cast(pl.String) == row["device"])
         moves = pl.col("category").is_in(["dma", "copy"])
-        assert row["computing_ns"] == union(spans(here.filter(~moves)))
+        communicates = pl.col("category") == "collective"
+        computed = union(spans(here.filter(~moves & ~communicates)))
+        assert row["computing_ns"] == computed
+        assert row["collective_ns"] == union(spans(here.filter(communicates)))
+        assert row["exposed_ns"] == union(spans(here.filter(~moves))) - computed
         assert row["transfer_ns"] == union(spans(here.filter(moves)))
 
 

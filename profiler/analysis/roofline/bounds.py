@@ -52,7 +52,7 @@ ABOVE_ROOFLINE = 1.1
 """`of_roofline` from which on the roofline is not to be trusted: a cache, or a profile that is too
 low."""
 
-_LEFT_OUT = ("host", "sync", "dma")
+_LEFT_OUT = ("host", "sync", "dma", "collective")
 _COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "saved_bytes", "saved_ns"))
 _LARGEST = 1 << 62  # fits an int64 after it was a float
 _TERMS = ("compute_ns", "memory_ns", "launch_ns")

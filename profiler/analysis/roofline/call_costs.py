@@ -191,7 +191,7 @@ def call_costs(
     calls = calls.filter((pl.col("submodule") == submodule) & pl.col("ops_traced"))
     chosen = kinds.filter(
         (pl.col("submodule") == submodule)
-        & pl.col("category").cast(pl.String).is_in(("compute", "copy", "other"))
+        & pl.col("category").cast(pl.String).is_in(("compute", "copy", "collective", "other"))
         & (pl.col("commands") > 0)
     )
     # A device that works through a queue is busy for longer than its calls take.

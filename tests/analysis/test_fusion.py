@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.fusible_chains import find_chains
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes

@@ -8,9 +8,17 @@ and least time between commands L:
 Bytes and bandwidth must be known, and so must the type's peak where there are FLOPs: else the term
 that is known need not be the longer one, and there is no roofline time. Where no formula gives
 FLOPs (a fused elementwise or reduction kernel; products, convolutions and attention all have one)
-the memory term stands alone. A launch cost that is not known is left out. `of_roofline` is roofline
-/ total over what is known, where that is half of its time: 1 is as fast as the device can be. It
-can exceed 1 where data stays in a cache, for the roofline is that of memory.
+the memory term stands alone. A launch cost that is not known is left out.
+
+W is the memory's, but that of the last-level cache where all that the submodule's calls touch is
+known and fits into it, and of commands that were faster than memory: what they read was in the
+cache. Of these what does not fit into the cache comes from memory all the same.
+
+The roofline is a bound. Commands that were faster still (a cache whose rate is not known, a profile
+that is too low, more FLOPs or bytes in the formula than were needed) show that the roofline is not
+theirs: it is not known, and `refuted_ns` counts their time. `of_roofline` is roofline / total over
+what is known, where that is half of its time: 1 is as fast as the device can be. `beyond_ns` is
+total - roofline over what is known: what better kernels could save at most.
 
 Verdict, for a row (an operator or a role on one device):
 
@@ -36,24 +44,19 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.kind_times import kind_times
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.columns import ROOFLINE, ROOFLINE_ROLES
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.table.columns import Column, schema
 
 __all__ = [
-    "ABOVE_ROOFLINE",
     "as_declared",
     "kind_roofline",
     "operator_roofline",
     "role_roofline",
 ]
 
-ABOVE_ROOFLINE = 1.1
-"""`of_roofline` from which on the roofline is not to be trusted: a cache, or a profile that is too
-low."""
-
 _LEFT_OUT = ("host", "sync", "dma")
-_COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "saved_bytes", "saved_ns"))
+_COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "beyond_ns", "saved_bytes", "saved_ns"))
 _LARGEST = 1 << 62  # fits an int64 after it was a float
 _TERMS = ("compute_ns", "memory_ns", "launch_ns")
 
@@ -68,7 +71,8 @@ def kind_roofline(
     are computed.
 
     Columns: kind, device, commands, total_ns, wait_ns, flops, bytes, compute_ns, memory_ns,
-    launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term).
+    launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term), refuted
+    (they were faster than the longest term, which is not their roofline then).
     """
     kept = np.isin(kinds.table["category"], _LEFT_OUT, invert=True)
     times = kind_times(kinds, commands, kept)
@@ -83,26 +87,18 @@ def kind_roofline(
             "part": times.commands / kinds.table["commands"].to_numpy()[times.kind],
         }
     )
-    return _with_terms(frame.join(work.table, on="kind", maintain_order="left"), profiles)
+    submodules = kinds.table.select("kind", "submodule")
+    joined = frame.join(work.table, on="kind", maintain_order="left").join(
+        submodules, on="kind", maintain_order="left"
+    )
+    return _with_terms(joined, profiles)
 
 
 def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
     """Add FLOPs, bytes and the terms of the roofline of each row's commands together."""
-    pairs = list(zip(frame["device"], frame["dtype"], strict=True))
-    found = [profiles.get(device) if device else None for device, _ in pairs]
-    rates = pl.DataFrame(
-        {
-            "peak": [
-                p.peak(d) if p and d else None for p, (_, d) in zip(found, pairs, strict=True)
-            ],
-            "bandwidth": [p.memory_bandwidth if p else None for p in found],
-            "launch": [p.launch_ns if p else None for p in found],
-        },
-        schema={"peak": pl.Float64, "bandwidth": pl.Float64, "launch": pl.Float64},
-    )
     part = pl.col("part")
     terms = (
-        frame.hstack(rates)
+        frame.hstack(_rates(frame, profiles))
         .with_columns(
             flops=pl.col("flops") * part,
             bytes=(pl.col("bytes_read") + pl.col("bytes_written")) * part,
@@ -111,15 +107,15 @@ def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> p
             compute_ns=pl.when(pl.col("flops") == 0)
             .then(0.0)
             .otherwise(pl.col("flops") / pl.col("peak") * 1e9),
-            memory_ns=pl.when(pl.col("bytes") == 0)
-            .then(0.0)
-            .otherwise(pl.col("bytes") / pl.col("bandwidth") * 1e9),
+            memory_ns=_memory_ns(),
             launch_ns=pl.col("launch") * pl.col("commands"),
         )
     )
     computes = pl.col("flops").fill_null(0) > 0
-    known = pl.col("memory_ns").is_not_null() & (pl.col("compute_ns").is_not_null() | ~computes)
     longest = pl.max_horizontal(*_TERMS)
+    known = pl.col("memory_ns").is_not_null() & (pl.col("compute_ns").is_not_null() | ~computes)
+    known &= longest > 0
+    refuted = known & (longest > pl.col("total_ns"))
     bound = (
         pl.when(pl.col("launch_ns") == longest)
         .then(2)
@@ -128,8 +124,58 @@ def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> p
         .otherwise(0)
     )
     return terms.with_columns(
-        roofline_ns=pl.when(known & (longest > 0)).then(longest),
-        bound=pl.when(known & (longest > 0)).then(bound),
+        roofline_ns=pl.when(known & ~refuted).then(longest),
+        bound=pl.when(known & ~refuted).then(bound),
+        refuted=refuted.fill_null(value=False) | _evidently_cached(),
+    ).drop("submodule")
+
+
+def _rates(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
+    """The rates of each row's device, null where not known."""
+    pairs = list(zip(frame["device"], frame["dtype"], strict=True))
+    found = [profiles.get(device) if device else None for device, _ in pairs]
+    rates = {
+        "peak": [p.peak(d) if p and d else None for p, (_, d) in zip(found, pairs, strict=True)],
+        "bandwidth": [p.memory_bandwidth if p else None for p in found],
+        "launch": [p.launch_ns if p else None for p in found],
+        "cache_bytes": [p.cache_bytes if p else None for p in found],
+        "cache_bandwidth": [p.cache_bandwidth if p else None for p in found],
+    }
+    return pl.DataFrame(rates, schema=dict.fromkeys(rates, pl.Float64()))
+
+
+def _memory_ns() -> pl.Expr:
+    """The memory term: by the cache's rate where the submodule's data fits or the commands were
+    faster than memory, which is null where that is not known."""
+    nbytes, commands = pl.col("bytes"), pl.col("commands")
+    from_memory = nbytes / pl.col("bandwidth") * 1e9
+    beyond_cache = nbytes - pl.col("cache_bytes") * commands
+    cached = pl.when(
+        pl.col("cache_bandwidth").is_not_null() & pl.col("bandwidth").is_not_null()
+    ).then(
+        pl.max_horizontal(
+            nbytes / pl.col("cache_bandwidth") * 1e9,
+            beyond_cache / pl.col("bandwidth") * 1e9,
+        )
+    )
+    each = nbytes / commands
+    places = ["submodule", "device"]
+    touched = pl.when(each.is_not_null().all().over(places)).then(each.sum().over(places))
+    fits = (touched <= pl.col("cache_bytes")).fill_null(value=False)
+    return (
+        pl.when(nbytes == 0)
+        .then(0.0)
+        .when(fits | (from_memory > pl.col("total_ns")))
+        .then(cached)
+        .otherwise(from_memory)
+    )
+
+
+def _evidently_cached() -> pl.Expr:
+    """Whether commands were faster than memory, and the rate of the cache is not known."""
+    from_memory = pl.col("bytes") / pl.col("bandwidth") * 1e9
+    return (pl.col("memory_ns").is_null() & (from_memory > pl.col("total_ns"))).fill_null(
+        value=False
     )
 
 
@@ -195,6 +241,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         unknown_ns=pl.col("total_ns").filter(~whole).sum(),
         roofline_ns=_sum_or_null("roofline_ns"),
         known_ns=pl.col("total_ns").filter(known).sum(),
+        refuted_ns=pl.col("total_ns").filter(pl.col("refuted")).sum(),
         both_flops=pl.col("flops").filter(pl.col("bytes").is_not_null()).sum(),
         both_bytes=pl.col("bytes").filter(pl.col("flops").is_not_null()).sum(),
         **by_bound,
@@ -208,6 +255,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         of_roofline=pl.when((pl.col("known_ns") > 0) & ~too_little).then(
             pl.col("roofline_ns") / pl.col("known_ns")
         ),
+        beyond_ns=pl.col("known_ns") - pl.col("roofline_ns").round(),
         bound=pl.when(pl.col("wait_ns") > pl.col("total_ns"))
         .then(pl.lit(Bound.HOST.value))
         .when(pl.col("roofline_ns").is_null() | (most <= 0) | too_little)

@@ -57,7 +57,23 @@ _WORK: tuple[Column, ...] = (
     ),
     Column("unknown_ns", _INT64, "ns", "sum of the durations of these", importance=15),
     Column(
+        "refuted_ns",
+        _INT64,
+        "ns",
+        "sum of the durations of those that were faster than their roofline, which is then not "
+        "theirs and not known",
+        importance=DATA_ONLY,
+    ),
+    Column(
         "roofline_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
+    ),
+    Column(
+        "beyond_ns",
+        _INT64,
+        "ns",
+        "time above the roofline: total_ns - roofline_ns, of what is known",
+        True,
+        label="above roofline",
     ),
     Column(
         "of_roofline",

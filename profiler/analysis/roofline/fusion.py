@@ -17,7 +17,7 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roofline.bounds import as_declared
 from profiler.analysis.roofline.codes import FusionKind
 from profiler.analysis.roofline.columns import FUSIONS
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.fusible_chains import Chain, find_chains
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.analysis.work.registry import Family, Work

@@ -194,6 +194,19 @@ def test_parts_of_one_operator_count_once():
     assert (row["commands"], row["flops"], row["bytes"]) == (3, 120, 186)  # a third, rounded down
 
 
+def test_commands_of_one_operator_have_one_roofline():
+    """Two commands of one product, of which the first took 30 of 240 ns: whatever each of them did,
+    the product takes 188 ns at least, and no row with a part of it is faster than it can be."""
+    rows = [
+        ("a", "aten::mm", f"{MM[1]} part 1/2", 0, 30),
+        ("a", "aten::mm", f"{MM[1]} part 2/2", 30, 210),
+    ]
+    shaped = Shaped(rows).found(cuda=UNIT)
+    row = _row(shaped["operators"])
+    assert (row["roofline_ns"], row["beyond_ns"], row["refuted_ns"]) == (188, 52, 0)
+    assert (shaped["roofline"]["roofline_ns"] <= shaped["roofline"]["total_ns"]).all()
+
+
 @pytest.mark.parametrize("category", ["host", "sync", "dma"])
 def test_what_is_no_device_work_has_no_roof(category):
     """Launches, waits and transfers to the host are left out."""

@@ -45,6 +45,7 @@ from profiler.analysis.kind_times import kind_times
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.columns import ROOFLINE, ROOFLINE_ROLES
 from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.roofline.terms import TERMS, roofline_terms
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.table.columns import Column, schema
 
@@ -58,7 +59,6 @@ __all__ = [
 _LEFT_OUT = ("host", "sync", "dma")
 _COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "beyond_ns", "saved_bytes", "saved_ns"))
 _LARGEST = 1 << 62  # fits an int64 after it was a float
-_TERMS = ("compute_ns", "memory_ns", "launch_ns")
 
 
 def kind_roofline(
@@ -87,95 +87,64 @@ def kind_roofline(
             "part": times.commands / kinds.table["commands"].to_numpy()[times.kind],
         }
     )
-    submodules = kinds.table.select("kind", "submodule")
     joined = frame.join(work.table, on="kind", maintain_order="left").join(
-        submodules, on="kind", maintain_order="left"
+        _operations(kinds), on="kind", maintain_order="left"
     )
-    return _with_terms(joined, profiles)
+    return _with_terms(joined, profiles).drop("submodule", "operation")
+
+
+def _operations(kinds: Kinds) -> pl.DataFrame:
+    """The submodule of each kind, and the number of its `operation`: commands that an operator
+    launched together (` part 2/5`) are one."""
+    place = ["submodule", "layer", "op_type"]
+    whole = pl.col("shapes").str.replace(r" part \d+/\d+$", "")
+    table = kinds.table.select("kind", *place, "shapes", whole=whole)
+    first = pl.col("kind").first().over(*place, "whole")
+    return table.select(
+        "kind",
+        "submodule",
+        operation=pl.when(pl.col("shapes").ne_missing(pl.col("whole")))
+        .then(first)
+        .otherwise(pl.col("kind")),
+    )
 
 
 def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
-    """Add FLOPs, bytes and the terms of the roofline of each row's commands together."""
+    """Add FLOPs, bytes and the terms of the roofline of each row's commands together.
+
+    How an operation's work is shared among the commands that it launched is not known: its roofline
+    is that of all of them, and they have of it as of the time that they took.
+    """
     part = pl.col("part")
-    terms = (
-        frame.hstack(_rates(frame, profiles))
-        .with_columns(
-            flops=pl.col("flops") * part,
-            bytes=(pl.col("bytes_read") + pl.col("bytes_written")) * part,
-        )
-        .with_columns(
-            compute_ns=pl.when(pl.col("flops") == 0)
-            .then(0.0)
-            .otherwise(pl.col("flops") / pl.col("peak") * 1e9),
-            memory_ns=_memory_ns(),
-            launch_ns=pl.col("launch") * pl.col("commands"),
-        )
+    rows = frame.with_columns(
+        flops=pl.col("flops") * part,
+        bytes=(pl.col("bytes_read") + pl.col("bytes_written")) * part,
     )
-    computes = pl.col("flops").fill_null(0) > 0
-    longest = pl.max_horizontal(*_TERMS)
-    known = pl.col("memory_ns").is_not_null() & (pl.col("compute_ns").is_not_null() | ~computes)
-    known &= longest > 0
-    refuted = known & (longest > pl.col("total_ns"))
-    bound = (
-        pl.when(pl.col("launch_ns") == longest)
-        .then(2)
-        .when(pl.col("memory_ns") == longest)
-        .then(1)
-        .otherwise(0)
-    )
-    return terms.with_columns(
-        roofline_ns=pl.when(known & ~refuted).then(longest),
-        bound=pl.when(known & ~refuted).then(bound),
-        refuted=refuted.fill_null(value=False) | _evidently_cached(),
-    ).drop("submodule")
-
-
-def _rates(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
-    """The rates of each row's device, null where not known."""
-    pairs = list(zip(frame["device"], frame["dtype"], strict=True))
-    found = [profiles.get(device) if device else None for device, _ in pairs]
-    rates = {
-        "peak": [p.peak(d) if p and d else None for p, (_, d) in zip(found, pairs, strict=True)],
-        "bandwidth": [p.memory_bandwidth if p else None for p in found],
-        "launch": [p.launch_ns if p else None for p in found],
-        "cache_bytes": [p.cache_bytes if p else None for p in found],
-        "cache_bandwidth": [p.cache_bandwidth if p else None for p in found],
+    keys = ["operation", "device"]
+    sums = {name: pl.col(name).sum() for name in ("total_ns", "commands")}
+    works = {
+        name: pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum())
+        for name in ("flops", "bytes")
     }
-    return pl.DataFrame(rates, schema=dict.fromkeys(rates, pl.Float64()))
-
-
-def _memory_ns() -> pl.Expr:
-    """The memory term: by the cache's rate where the submodule's data fits or the commands were
-    faster than memory, which is null where that is not known."""
-    nbytes, commands = pl.col("bytes"), pl.col("commands")
-    from_memory = nbytes / pl.col("bandwidth") * 1e9
-    beyond_cache = nbytes - pl.col("cache_bytes") * commands
-    cached = pl.when(
-        pl.col("cache_bandwidth").is_not_null() & pl.col("bandwidth").is_not_null()
-    ).then(
-        pl.max_horizontal(
-            nbytes / pl.col("cache_bandwidth") * 1e9,
-            beyond_cache / pl.col("bandwidth") * 1e9,
-        )
+    wholes = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("submodule", "dtype").first(),
+        executions=pl.col("commands").max(),
+        **sums,
+        **works,
     )
-    each = nbytes / commands
-    places = ["submodule", "device"]
-    touched = pl.when(each.is_not_null().all().over(places)).then(each.sum().over(places))
-    fits = (touched <= pl.col("cache_bytes")).fill_null(value=False)
+    found = roofline_terms(wholes, profiles)
+    added = found.select(
+        *keys, *TERMS, "roofline_ns", "bound", "refuted", whole_ns="total_ns", all="commands"
+    )
+    of_whole = (
+        pl.when(pl.col("whole_ns") > 0)
+        .then(pl.col("total_ns") / pl.col("whole_ns"))
+        .otherwise(pl.col("commands") / pl.col("all"))
+    )
     return (
-        pl.when(nbytes == 0)
-        .then(0.0)
-        .when(fits | (from_memory > pl.col("total_ns")))
-        .then(cached)
-        .otherwise(from_memory)
-    )
-
-
-def _evidently_cached() -> pl.Expr:
-    """Whether commands were faster than memory, and the rate of the cache is not known."""
-    from_memory = pl.col("bytes") / pl.col("bandwidth") * 1e9
-    return (pl.col("memory_ns").is_null() & (from_memory > pl.col("total_ns"))).fill_null(
-        value=False
+        rows.join(added, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(pl.col(*TERMS, "roofline_ns") * of_whole)
+        .drop("whole_ns", "all")
     )
 
 
@@ -231,7 +200,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     known = attained.is_not_null()
     whole = pl.col("flops").is_not_null() & pl.col("bytes").is_not_null()
     by_bound = {
-        f"bound_{i}": attained.filter(pl.col("bound") == i).sum() for i in range(len(_TERMS))
+        f"bound_{i}": attained.filter(pl.col("bound") == i).sum() for i in range(len(TERMS))
     }
     sums = frame.group_by(keys).agg(
         pl.col("commands", "total_ns", "wait_ns").sum(),

@@ -160,7 +160,7 @@ FUSIONS: tuple[Column, ...] = (
         "saved_ns",
         _INT64,
         "ns",
-        "time that fusing saves by the device's profile",
+        "time that fusing saves at most: total_ns - the roofline of one command in their place",
         True,
         label="saves time",
     ),

@@ -74,6 +74,7 @@ _WORK: tuple[Column, ...] = (
         "time above the roofline: total_ns - roofline_ns, of what is known",
         True,
         label="above roofline",
+        importance=2,
     ),
     Column(
         "of_roofline",

@@ -164,8 +164,7 @@ def operators(run: Run, analysis: Analysis) -> None:
     assert (table["calls"] <= table["commands"]).all()
     all_at_least(table, 0, "gap_ns", "wall_ns", "first_ns", "median_ns")
     _even(table)
-    if not _nested(run):
-        assert (table["parallel_utilization"].fill_null(0) <= 1 + 1e-9).all()
+    assert (table["parallel_utilization"].fill_null(0) <= 1).all()
 
 
 def partitioning(run: Run, analysis: Analysis) -> None:
@@ -186,8 +185,7 @@ def partitioning(run: Run, analysis: Analysis) -> None:
                 for name in ("commands", "total_ns"):
                     assert parts[name].sum() == whole[name].item()
                 assert (parts["wall_ns"] <= whole["wall_ns"].item()).all()
-    if not _nested(run):
-        assert (table["parallel_utilization"].fill_null(0) <= 1 + 1e-9).all()
+    assert (table["parallel_utilization"].fill_null(0) <= 1).all()
 
 
 def _even(table: pl.DataFrame) -> None:
@@ -195,15 +193,6 @@ def _even(table: pl.DataFrame) -> None:
     all_at_least(table, 1 - 1e-9, "imbalance")
     assert (table["imbalance"].fill_null(1) <= table["tracks"] + 1e-9).all()
     all_at_least(table, 1e-12, "parallel_utilization")
-
-
-def _nested(run: Run) -> bool:
-    """Whether commands of one track overlap."""
-    frame = durations(run).filter(pl.col("took") > 0)
-    for _, some in frame.group_by("device", "track"):
-        if union(spans(some)) != some["took"].sum():
-            return True
-    return False
 
 
 def roles(run: Run, analysis: Analysis) -> None:
@@ -232,6 +221,8 @@ def roofline(run: Run, analysis: Analysis) -> None:
         assert (table["unknown_ns"] <= table["total_ns"]).all()
         assert (table["unknown_commands"] <= table["commands"]).all()
         all_at_least(table, 0, "flops", "bytes", "intensity", "roofline_ns", "of_roofline")
+        assert (table["of_roofline"].drop_nulls() <= 1).all()
+        assert (table["roofline_ns"] + table["beyond_ns"] <= table["total_ns"]).drop_nulls().all()
         known = pl.Series(["compute", "memory", "launch", "host"])
         assert table["bound"].drop_nulls().is_in(known.implode()).all()
         late = table.filter(pl.col("bound") == "host")

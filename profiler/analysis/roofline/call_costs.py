@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.registry import Work
 from profiler.analysis.work.shapes import Shapes, Tensor, parse_shapes

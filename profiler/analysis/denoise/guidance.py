@@ -19,7 +19,7 @@ from profiler.analysis.denoise.columns import GUIDANCE
 from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
 from profiler.analysis.replay.gains import Gains
 from profiler.analysis.roofline.call_costs import Ratio
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.notes import Note, notes_text
 from profiler.table.columns import schema
 from profiler.table.tiles.launches import Flags

@@ -17,7 +17,7 @@ from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.tasks import Task
 from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.roofline.codes import Bound
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.trace.manifest_fields import Device

@@ -29,7 +29,7 @@ def reasons_of(
     yield from _less_work(before, alike, _OF_REQUEST * total)
     worked, waited = _sums(now)
     bound = False
-    for name, idle in waited.items():
+    for name, idle in sorted(waited.items(), key=lambda item: -item[1]):
         elapsed = idle + worked[name]
         if idle > _OF_CALLS * elapsed and idle > _OF_REQUEST * total:
             values = {"idle_ns": round(idle), "elapsed_ns": round(elapsed)}

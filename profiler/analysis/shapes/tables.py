@@ -1,0 +1,37 @@
+"""The table of operators by shape."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.inputs import Inputs
+from profiler.analysis.roofline.tables import kind_bounds, works
+from profiler.analysis.shapes.columns import SHAPES
+from profiler.analysis.shapes.rows import find_rows
+from profiler.analysis.shapes.shape_table import shape_table
+from profiler.analysis.table import Table
+
+__all__ = ["TABLES"]
+
+
+def _shapes(of: Inputs) -> pl.DataFrame:
+    rows = find_rows(of.kinds, of.frame, of.commands)
+    return shape_table(rows, of.kinds, works(of), kind_bounds(of))
+
+
+TABLES = (
+    Table(
+        name="shapes",
+        row="one operation of one shape in a submodule, over all of its layers",
+        section="shapes",
+        columns=SHAPES,
+        make=_shapes,
+        title="Operators by shape",
+        about="Operators of the same type with inputs of the same dims and types are one row, "
+        "however many layers have them, longest `total_ns` first. What copies and moves data "
+        "for devices is left out, and counts in `share`. Where nobody knows the operator of a "
+        "kernel, the row is that kernel's. [roofline.md](roofline.md) has the formulas.",
+        rank=("-total_ns",),
+        shown=15,
+    ),
+)

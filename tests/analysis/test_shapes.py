@@ -91,6 +91,28 @@ def test_what_nobody_knows_is_null():
     assert (row["flops_of_peak"], row["bandwidth_of_peak"], row["bound"]) == (None, None, None)
 
 
+def test_what_is_faster_than_a_peak_has_no_part_of_it():
+    """In 1 ns 128 FLOPs and 112 bytes are more than the device does, which needs 2: the rates
+    stand, against neither peak. In 3 ns they are 2/3 of it."""
+    (row,) = _table([("a", "aten::mm", _BF16, 0, 1)]).to_dicts()
+    assert (row["teraflops_per_s"], row["gigabytes_per_s"]) == (0.128, 112)
+    names = ("flops_of_peak", "bandwidth_of_peak", "above_roofline_ns", "bound")
+    assert [row[name] for name in names] == [None] * 4
+    (row,) = _table([("a", "aten::mm", _BF16, 0, 3)]).to_dicts()
+    assert row["bandwidth_of_peak"] == pytest.approx(2 / 3)
+    assert (row["above_roofline_ns"], row["bound"]) == (1, "memory")
+
+
+def test_kernels_of_one_operator_share_its_roofline():
+    """A product of two kernels is held against the roofline as one, though one of them alone was
+    faster than half of the work would be."""
+    parts = [(f"{_BF16} part {number}/2", 10 * number) for number in (1, 2)]
+    rows = [("a", "aten::mm", text, start, 19 if start > 10 else 0) for text, start in parts]
+    (row,) = _table(rows).to_dicts()
+    assert (row["executions"], row["commands"], row["flops"], row["bytes"]) == (1, 2, 128, 112)
+    assert (row["above_roofline_ns"], row["bound"]) == (17, "memory")
+
+
 def test_copies_count_in_the_share_alone():
     """A copy is no row, and is part of what its device did."""
     commands = [("a", "aten::mm", _BF16, 0, 30)]

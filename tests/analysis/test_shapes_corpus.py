@@ -181,8 +181,10 @@ def test_the_costliest_shapes_are_those_of_the_truth(name):
 
 @pytest.mark.parametrize("name", _traces())
 def test_shares_and_parts_of_peaks_are_parts(name):
-    """Shares add up to at most 1, and no shape is faster than the peak of its device."""
+    """Shares add up to at most 1, and no shape is faster than the peaks of its device."""
     found = _shapes(CORPUS / name)
     assert found["share"].is_between(0, 1).all()
     assert found["share"].sum() <= 1 + 1e-9
-    assert found["flops_of_peak"].drop_nulls().is_between(0, 1).all()
+    for column in ("flops_of_peak", "bandwidth_of_peak"):
+        assert found[column].drop_nulls().is_between(0, 1).all()
+    assert (found["above_roofline_ns"].drop_nulls() >= 0).all()

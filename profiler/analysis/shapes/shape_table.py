@@ -1,19 +1,21 @@
 """What each shape costs: operators of the same type, dims and dtype as one row over all layers.
 
-Rates are FLOPs and bytes of `profiler.analysis.work` over the time of the commands that have them,
-parts of a peak those of the device's profile. Roofline and bound are those of
-`profiler.analysis.roofline.bounds`.
+Rates are FLOPs and bytes of `profiler.analysis.work` over the time of the commands that have them.
+The peaks are those of the device's profile, the terms of the roofline and the rule of the bound
+those of `profiler.analysis.roofline.bounds`. What was faster than a peak did not run against it (a
+cache, a part of a tensor, a profile that is too low): its part of the peak is not known.
 """
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
 
 import polars as pl
 
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.expressions import ratio
-from profiler.analysis.roofline.bounds import operator_roofline
+from profiler.analysis.roofline.codes import Bound
+from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.shapes.columns import SHAPES
 from profiler.analysis.shapes.labels import dtype_of, label_of
 from profiler.analysis.shapes.rows import Rows, executions
@@ -26,9 +28,15 @@ __all__ = ["shape_table"]
 _KEY = ["row", "device"]
 
 
-def shape_table(rows: Rows, kinds: Kinds, work: KindWork, roofline: pl.DataFrame) -> pl.DataFrame:
+def shape_table(
+    rows: Rows,
+    kinds: Kinds,
+    work: KindWork,
+    roofline: pl.DataFrame,
+    profiles: Mapping[str, DeviceProfile],
+) -> pl.DataFrame:
     """One row a shape on a device, longest total first (`columns.SHAPES`); `roofline` is what
-    `kind_roofline` makes of the same kinds and their `work`."""
+    `kind_roofline` makes of the same kinds, their `work` and the `profiles` of devices."""
     named = kinds.table.filter(pl.col("layer") != pl.col("op_type")).select("kind", "layer")
     layers = rows.cells.join(named, on="kind")
     table = (
@@ -37,7 +45,7 @@ def shape_table(rows: Rows, kinds: Kinds, work: KindWork, roofline: pl.DataFrame
         .pipe(_with, layers.group_by(_KEY).agg(layers=pl.col("layer").n_unique()))
         .pipe(_with, executions(rows.cells, kinds))
         .pipe(_with, _kernels(rows.cells))
-        .pipe(_with, _against(rows, kinds, roofline))
+        .pipe(_with, _against(rows, roofline, profiles))
         .join(_named(rows.names, work), on="row")
         .join(rows.busy, on="device", how="left", nulls_equal=True)
         .with_columns(share=ratio(pl.col("total_ns"), pl.col("busy_ns")))
@@ -84,43 +92,78 @@ def _kernels(cells: pl.DataFrame) -> pl.DataFrame:
     return every.with_columns(kernel=kernel, kernels=pl.col("kernels").fill_null(0))
 
 
-def _against(rows: Rows, kinds: Kinds, roofline: pl.DataFrame) -> pl.DataFrame:
+def _against(
+    rows: Rows, roofline: pl.DataFrame, profiles: Mapping[str, DeviceProfile]
+) -> pl.DataFrame:
     """The rates of each row, its bound and its time above the roofline."""
     single = rows.cells.select("kind", "row").unique().filter(pl.col("kind").is_unique())
-    keyed = roofline.join(single, on="kind")
-    flops, nbytes = pl.col("flops").is_not_null(), pl.col("bytes").is_not_null()
-    known = pl.col("roofline_ns").is_not_null()
+    summed = _terms(roofline.join(single, on="kind"))
+    bandwidth = pl.DataFrame(
+        [(device, profile.memory_bandwidth) for device, profile in profiles.items()],
+        schema={"device": pl.String, "bandwidth": pl.Float64},
+        orient="row",
+    )
+    total, known = pl.col("total_ns"), pl.col("memory_ns").is_not_null()
+    known &= pl.col("compute_ns").is_not_null() | (pl.col("flops").fill_null(0) == 0)
+    longest = pl.max_horizontal("compute_ns", "memory_ns", "launch_ns")
+    from_memory = pl.col("bytes") / pl.col("bandwidth") * 1e9
+    return (
+        summed.join(bandwidth, on="device", how="left")
+        .with_columns(memory_ns=pl.coalesce("memory_ns", from_memory))
+        .with_columns(roofline_ns=pl.when(known & (longest > 0) & (longest <= total)).then(longest))
+        .select(
+            *_KEY,
+            pl.col("flops", "bytes").round(),
+            teraflops_per_s=_part("flops", pl.col("computed_ns")) / 1e3,
+            flops_of_peak=_at_most_all(_part("compute_ns", total)),
+            gigabytes_per_s=_part("bytes", pl.col("moved_ns")),
+            bandwidth_of_peak=_at_most_all(_part("bytes", total) / pl.col("bandwidth") * 1e9),
+            above_roofline_ns=(total - pl.col("roofline_ns")).round(),
+            bound=_bound(),
+        )
+    )
+
+
+def _terms(keyed: pl.DataFrame) -> pl.DataFrame:
+    """FLOPs and bytes of each row, the time of commands that have them, and the terms of its
+    roofline, null where they are not known of all. The commands of a row have the same work, so
+    that the longest term of theirs together is that of each."""
     took = pl.col("total_ns")
-    sums = keyed.group_by(_KEY).agg(
-        flops=pl.col("flops").filter(flops).sum(),
-        bytes=pl.col("bytes").filter(nbytes).sum(),
-        computed_ns=took.filter(flops).sum(),
-        moved_ns=took.filter(nbytes).sum(),
-        peak_ns=pl.col("compute_ns").sum(),
-        peaked_ns=took.filter(pl.col("compute_ns").is_not_null()).sum(),
-        memory_ns=pl.col("memory_ns").sum(),
-        remembered_ns=took.filter(pl.col("memory_ns").is_not_null()).sum(),
-        above_roofline_ns=pl.when(known.any()).then(
-            (took - pl.col("roofline_ns")).filter(known).sum().round()
-        ),
+    whole = ("compute_ns", "memory_ns", "launch_ns")
+    return keyed.group_by(_KEY).agg(
+        pl.col("total_ns", "wait_ns").sum(),
+        *(_sum_if(name, pl.col(name).is_not_null().any()) for name in ("flops", "bytes")),
+        *(_sum_if(name, pl.col(name).is_not_null().all()) for name in whole),
+        computed_ns=took.filter(pl.col("flops").is_not_null()).sum(),
+        moved_ns=took.filter(pl.col("bytes").is_not_null()).sum(),
     )
-    rated = sums.select(
-        *_KEY,
-        "above_roofline_ns",
-        flops=pl.when(pl.col("computed_ns") > 0).then(pl.col("flops").round()),
-        bytes=pl.when(pl.col("moved_ns") > 0).then(pl.col("bytes").round()),
-        teraflops_per_s=ratio(pl.col("flops"), pl.col("computed_ns")) / 1e3,
-        flops_of_peak=ratio(pl.col("peak_ns"), pl.col("peaked_ns")),
-        gigabytes_per_s=ratio(pl.col("bytes"), pl.col("moved_ns")),
-        bandwidth_of_peak=ratio(pl.col("memory_ns"), pl.col("remembered_ns")),
-    )
-    return _with(rated, _bounds(single, kinds, roofline))
 
 
-def _bounds(single: pl.DataFrame, kinds: Kinds, roofline: pl.DataFrame) -> pl.DataFrame:
-    """What bounds each row: the rule of operators, of rows in the place of layers."""
-    named = kinds.table.join(single, on="kind", how="left", maintain_order="left")
-    as_layers = replace(kinds, table=named.with_columns(layer=pl.col("row").cast(pl.String)))
-    kept = roofline.join(single.select("kind"), on="kind", how="semi", maintain_order="left")
-    found = operator_roofline(kept, as_layers)
-    return found.select("device", "bound", row=pl.col("layer").cast(pl.Int64))
+def _sum_if(name: str, known: pl.Expr) -> pl.Expr:
+    return pl.when(known).then(pl.col(name).sum()).alias(name)
+
+
+def _part(name: str, whole: pl.Expr) -> pl.Expr:
+    """What is there, if any, of a whole that is."""
+    return pl.when((pl.col(name) > 0) & (whole > 0)).then(pl.col(name) / whole)
+
+
+def _at_most_all(part: pl.Expr) -> pl.Expr:
+    """Null where it is more than all: the peak was not what it ran against."""
+    return pl.when(part <= 1).then(part)
+
+
+def _bound() -> pl.Expr:
+    """The rule of operators: the host where the device waited longer, else the longest term."""
+    longest = pl.max_horizontal("compute_ns", "memory_ns", "launch_ns")
+    return (
+        pl.when(pl.col("wait_ns") > pl.col("total_ns"))
+        .then(pl.lit(Bound.HOST.value))
+        .when(pl.col("roofline_ns").is_null())
+        .then(None)
+        .when(pl.col("launch_ns") == longest)
+        .then(pl.lit(Bound.LAUNCH.value))
+        .when(pl.col("memory_ns") == longest)
+        .then(pl.lit(Bound.MEMORY.value))
+        .otherwise(pl.lit(Bound.COMPUTE.value))
+    )

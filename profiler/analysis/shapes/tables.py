@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.inputs import Inputs
-from profiler.analysis.roofline.tables import kind_bounds, works
+from profiler.analysis.roofline.tables import kind_bounds, profiles, works
 from profiler.analysis.shapes.columns import SHAPES
 from profiler.analysis.shapes.rows import find_rows
 from profiler.analysis.shapes.shape_table import shape_table
@@ -16,7 +16,7 @@ __all__ = ["TABLES"]
 
 def _shapes(of: Inputs) -> pl.DataFrame:
     rows = find_rows(of.kinds, of.frame, of.commands)
-    return shape_table(rows, of.kinds, works(of), kind_bounds(of))
+    return shape_table(rows, of.kinds, works(of), kind_bounds(of), profiles(of))
 
 
 TABLES = (
@@ -30,7 +30,9 @@ TABLES = (
         about="Operators of the same type with inputs of the same dims and types are one row, "
         "however many layers have them, longest `total_ns` first. What copies and moves data "
         "for devices is left out, and counts in `share`. Where nobody knows the operator of a "
-        "kernel, the row is that kernel's. [roofline.md](roofline.md) has the formulas.",
+        "kernel, the row is that kernel's. What was faster than a peak of its device has no part "
+        "of it: data came from a cache, or less than whole tensors was read. "
+        "[roofline.md](roofline.md) has the formulas.",
         rank=("-total_ns",),
         shown=15,
     ),

@@ -113,6 +113,13 @@ def test_kernels_of_one_operator_share_its_roofline():
     assert (row["above_roofline_ns"], row["bound"]) == (17, "memory")
 
 
+def test_numbers_beyond_reason_are_no_error():
+    """FLOPs that a producer recorded may add up to more than an integer holds."""
+    run = Shaped([("a", "own::op", "in: bfloat16[8,4]", 0, 10)], calls=2)
+    table = analyze(run.recorded(flops=[(1 << 63) - 1] * 2).run, measured=[_PROFILE]).shapes
+    assert table["flops"].item() >= 1 << 62
+
+
 def test_copies_count_in_the_share_alone():
     """A copy is no row, and is part of what its device did."""
     commands = [("a", "aten::mm", _BF16, 0, 30)]

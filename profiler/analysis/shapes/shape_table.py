@@ -14,8 +14,8 @@ import polars as pl
 
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.expressions import ratio
+from profiler.analysis.roofline.bounds import as_declared
 from profiler.analysis.roofline.codes import Bound
-from profiler.analysis.roofline.device_profiles import DeviceProfile
 from profiler.analysis.shapes.columns import SHAPES
 from profiler.analysis.shapes.labels import dtype_of, label_of
 from profiler.analysis.shapes.rows import Rows, executions
@@ -33,10 +33,11 @@ def shape_table(
     kinds: Kinds,
     work: KindWork,
     roofline: pl.DataFrame,
-    profiles: Mapping[str, DeviceProfile],
+    bandwidths: Mapping[str, float | None],
 ) -> pl.DataFrame:
     """One row a shape on a device, longest total first (`columns.SHAPES`); `roofline` is what
-    `kind_roofline` makes of the same kinds, their `work` and the `profiles` of devices."""
+    `kind_roofline` makes of the same kinds and their `work`, `bandwidths` are those of the memory
+    of devices whose profile is known, in bytes/s."""
     named = kinds.table.filter(pl.col("layer") != pl.col("op_type")).select("kind", "layer")
     layers = rows.cells.join(named, on="kind")
     table = (
@@ -45,7 +46,7 @@ def shape_table(
         .pipe(_with, layers.group_by(_KEY).agg(layers=pl.col("layer").n_unique()))
         .pipe(_with, executions(rows.cells, kinds))
         .pipe(_with, _kernels(rows.cells))
-        .pipe(_with, _against(rows, roofline, profiles))
+        .pipe(_with, _against(rows, roofline, bandwidths))
         .join(_named(rows.names, work), on="row")
         .join(rows.busy, on="device", how="left", nulls_equal=True)
         .with_columns(share=ratio(pl.col("total_ns"), pl.col("busy_ns")))
@@ -55,7 +56,7 @@ def shape_table(
             nulls_last=True,
         )
     )
-    return table.select(pl.col(name).cast(dtype) for name, dtype in schema(SHAPES).items())
+    return table.select(as_declared(name, dtype) for name, dtype in schema(SHAPES).items())
 
 
 def _with(table: pl.DataFrame, other: pl.DataFrame) -> pl.DataFrame:
@@ -93,15 +94,14 @@ def _kernels(cells: pl.DataFrame) -> pl.DataFrame:
 
 
 def _against(
-    rows: Rows, roofline: pl.DataFrame, profiles: Mapping[str, DeviceProfile]
+    rows: Rows, roofline: pl.DataFrame, bandwidths: Mapping[str, float | None]
 ) -> pl.DataFrame:
     """The rates of each row, its bound and its time above the roofline."""
     single = rows.cells.select("kind", "row").unique().filter(pl.col("kind").is_unique())
     summed = _terms(roofline.join(single, on="kind"))
     bandwidth = pl.DataFrame(
-        [(device, profile.memory_bandwidth) for device, profile in profiles.items()],
+        {"device": [*bandwidths], "bandwidth": [*bandwidths.values()]},
         schema={"device": pl.String, "bandwidth": pl.Float64},
-        orient="row",
     )
     total, known = pl.col("total_ns"), pl.col("memory_ns").is_not_null()
     known &= pl.col("compute_ns").is_not_null() | (pl.col("flops").fill_null(0) == 0)
@@ -113,7 +113,8 @@ def _against(
         .with_columns(roofline_ns=pl.when(known & (longest > 0) & (longest <= total)).then(longest))
         .select(
             *_KEY,
-            pl.col("flops", "bytes").round(),
+            "flops",
+            "bytes",
             teraflops_per_s=_part("flops", pl.col("computed_ns")) / 1e3,
             flops_of_peak=_at_most_all(_part("compute_ns", total)),
             gigabytes_per_s=_part("bytes", pl.col("moved_ns")),

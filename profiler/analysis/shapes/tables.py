@@ -16,7 +16,8 @@ __all__ = ["TABLES"]
 
 def _shapes(of: Inputs) -> pl.DataFrame:
     rows = find_rows(of.kinds, of.frame, of.commands)
-    return shape_table(rows, of.kinds, works(of), kind_bounds(of), profiles(of))
+    bandwidths = {device: one.memory_bandwidth for device, one in profiles(of).items()}
+    return shape_table(rows, of.kinds, works(of), kind_bounds(of), bandwidths)
 
 
 TABLES = (

@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
 from profiler.report import figures
 from profiler.report.charts.style import escaped, shortened, unit_for

@@ -13,7 +13,13 @@ _TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 
 _WORK: tuple[Column, ...] = (
     Column("device", _TEXT, "", "device that ran it", True, importance=5),
-    Column("commands", _INT64, "", "its commands there, but host, sync and dma", importance=15),
+    Column(
+        "commands",
+        _INT64,
+        "",
+        "its commands there, but host, sync, dma and collective",
+        importance=15,
+    ),
     Column("total_ns", _INT64, "ns", "sum of their durations"),
     Column(
         "wait_ns",
@@ -57,7 +63,24 @@ _WORK: tuple[Column, ...] = (
     ),
     Column("unknown_ns", _INT64, "ns", "sum of the durations of these", importance=15),
     Column(
+        "refuted_ns",
+        _INT64,
+        "ns",
+        "sum of the durations of those that were faster than their roofline, which is then not "
+        "theirs and not known",
+        importance=DATA_ONLY,
+    ),
+    Column(
         "roofline_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
+    ),
+    Column(
+        "beyond_ns",
+        _INT64,
+        "ns",
+        "time above the roofline: total_ns - roofline_ns, of what is known",
+        True,
+        label="above roofline",
+        importance=2,
     ),
     Column(
         "of_roofline",
@@ -144,7 +167,7 @@ FUSIONS: tuple[Column, ...] = (
         "saved_ns",
         _INT64,
         "ns",
-        "time that fusing saves by the device's profile",
+        "time that fusing saves at most: total_ns - the roofline of one command in their place",
         True,
         label="saves time",
     ),

@@ -28,7 +28,8 @@ WORK = pl.Schema(
 """The columns of `KindWork.table`: sums over all commands of a kind, null where not known."""
 
 _RECORDED = ("flops", "bytes_read", "bytes_written")
-_MOVES = ("dma", "copy")  # the shapes of a copy are those of the operator that asked for it
+# The shapes of these are those of the operator that asked for them.
+_MOVES = ("dma", "copy", "collective")
 _LARGEST = (1 << 63) - 1
 
 

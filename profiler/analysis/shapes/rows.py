@@ -19,7 +19,7 @@ from profiler.table.batches import Codes, batches
 __all__ = ["Rows", "executions", "find_rows"]
 
 _WAITING = ("host", "sync")
-_MOVES = ("dma", "copy")
+_MOVES = ("dma", "copy", "collective")
 _CUT = "…"  # where the name of a kernel was too long
 
 

@@ -29,7 +29,7 @@ TABLES = (
         make=_shapes,
         title="Operators by shape",
         about="Operators of the same type with inputs of the same dims and types are one row, "
-        "however many layers have them, longest `total_ns` first. Copies, transfers and collectives "
+        "however many layers have them, longest `total_ns` first. Copies, dma and collectives "
         "are left out, and count in `share`. Where nobody knows the operator of a "
         "kernel, the row is that kernel's. What was faster than a peak of its device has no part "
         "of it: data came from a cache, or less than whole tensors was read. "

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from profiler.analysis.accounting.tables import accounting
+from profiler.analysis.annotation import AnnotatedCommands
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.inputs import Inputs, command_kinds
 from profiler.analysis.partials import Partials
@@ -34,6 +35,7 @@ def assembled(of: Inputs, names: Iterable[str], findings: tuple[Finding, ...] = 
         kind_roles=kind_roles(of),
         drops=of.run.drops,
         findings=findings,
+        annotated=AnnotatedCommands(of.frame, of.kinds, kind_roles(of)),
         frames=frames,
     )
 

@@ -24,8 +24,16 @@ __all__ = ["TAKEN", "forget", "markdown", "register", "registered", "table_named
 _MODULE = "tables"
 TAKEN = frozenset(
     (
-        *("accounting", "device_profiles", "frames", "kind_roles", "kinds", "run", "step_summary"),
-        *("step_outliers_total", "version"),
+        *(
+            "accounting",
+            "annotated",
+            "commands",
+            "device_profiles",
+            "frames",
+            "kind_roles",
+            "kinds",
+        ),
+        *("run", "step_summary", "step_outliers_total", "version"),
     )
 )
 """Names that no table may have: attributes of an `Analysis` or keys of `--json` that are something
@@ -103,6 +111,9 @@ def markdown() -> str:
         "",
         "Times are integers in nanoseconds, `start_ns` on the run's own clock; shares and other",
         "ratios are 1.0 for all of it; null is what is not known.",
+        "",
+        "`analysis.commands` is none of them: the commands that were selected, one by one, with",
+        "role, FLOPs and bytes, in the columns of [columns.md](columns.md#commands).",
         "",
         "| table | a row is |",
         "|---|---|",

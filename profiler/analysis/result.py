@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
+from profiler.analysis.annotation import AnnotatedCommands
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.registry import table_named
@@ -22,6 +23,7 @@ from profiler.analysis.steps.summary import StepSummary
 from profiler.errors import InputError
 from profiler.events import Drop
 from profiler.notes import Note
+from profiler.table.columns import COMMANDS
 from profiler.table.pandas_frames import to_pandas
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -38,6 +40,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = ["Analysis", "RunSummary"]
+
+_COMMANDS = "commands"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,8 +88,8 @@ class Analysis:
     executed but is not in the trace.
 
     `accounting` describes the whole run, `step_summary` the selected steps. `kind_roles` has the
-    role of each of the `kinds` of the selected commands, and what decided. `device_profiles` are
-    those of the devices that are known.
+    role of each of the `kinds` of the selected commands, and what decided; `commands` has them
+    one by one. `device_profiles` are those of the devices that are known.
     """
 
     run: RunSummary
@@ -96,7 +100,14 @@ class Analysis:
     kind_roles: pl.DataFrame
     drops: tuple[Drop, ...]
     findings: tuple[Finding, ...]
+    annotated: AnnotatedCommands
     frames: Mapping[str, pl.DataFrame]
+
+    @property
+    def commands(self) -> pl.DataFrame:
+        """The selected commands as recorded, with `role`, `flops`, `bytes_read` and `bytes_written`
+        where their producer told none; made when first asked for. Not one of the `tables`."""
+        return self.annotated.frame
 
     def __getattr__(self, name: str) -> pl.DataFrame:
         """The table of that name."""
@@ -116,10 +127,12 @@ class Analysis:
         return dict(self.frames)
 
     def to_pandas(self, table: str) -> pd.DataFrame:
-        """One of the `tables` for pandas, integers with nulls as `Int64`.
+        """One of the `tables`, or `commands`, for pandas, integers with nulls as `Int64`.
 
         Raises InputError where there is no such table.
         """
+        if table == _COMMANDS:
+            return to_pandas(self.commands)
         if table not in self.frames:
             names = ", ".join(self.frames)
             raise InputError(f"an analysis has no table {table!r}: there is {names}")
@@ -127,11 +140,12 @@ class Analysis:
 
     @staticmethod
     def describe(table: str) -> pl.DataFrame:
-        """The columns of one of the `tables`: `column, dtype, unit, null, meaning`, a row each.
+        """The columns of one of the `tables`, or of `commands`: `column, dtype, unit, null,
+        meaning`, a row each.
 
         Raises InputError where there is no such table.
         """
-        columns = table_named(table).columns
+        columns = COMMANDS if table == _COMMANDS else table_named(table).columns
         rows = [(c.name, str(c.dtype), c.unit, c.nullable, c.meaning) for c in columns]
         names = ("column", "dtype", "unit", "null", "meaning")
         return pl.DataFrame(rows, schema=names, orient="row")

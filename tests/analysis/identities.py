@@ -32,6 +32,7 @@ def check_all(run: Run, analysis: Analysis) -> None:
         partitioning,
         roles,
         roofline,
+        shapes,
         fusions,
         steps,
         guidance_and_redundant_work,
@@ -234,6 +235,19 @@ def roofline(run: Run, analysis: Analysis) -> None:
     for name in ("flops", "bytes"):
         sums = [table[name].sum() for table in (analysis.roofline, analysis.roofline_roles)]
         assert sums[0] == pytest.approx(sums[1], abs=len(analysis.roofline) + 1)
+
+
+def shapes(run: Run, analysis: Analysis) -> None:
+    """Shapes hold what devices computed, each command once, and their shares are parts of all that
+    the device did."""
+    frame, table = durations(run, "compute", "other"), analysis.shapes
+    assert table["commands"].sum() == len(frame)
+    assert table["total_ns"].sum() == frame["took"].sum()
+    assert (table["executions"] <= table["commands"]).all()
+    assert (table["executions"] >= 1).all()
+    all_at_least(table, 0, "share", "flops", "bytes", "flops_of_peak", "bandwidth_of_peak")
+    for _, rows in table.group_by("device"):
+        assert rows["share"].sum() <= 1 + 1e-9
 
 
 def fusions(run: Run, analysis: Analysis) -> None:

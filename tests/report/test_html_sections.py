@@ -65,6 +65,7 @@ def test_sections_go_from_the_whole_to_its_parts(everything):
     assert sections(everything) == [
         "time",
         "findings",
+        "shapes",
         "roofline",
         "idle",
         "memory",

@@ -12,7 +12,7 @@ from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.table.run import Run
 
-__all__ = ["with_roles"]
+__all__ = ["roles_of_commands", "with_roles"]
 
 
 def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None = None) -> Run:
@@ -25,11 +25,16 @@ def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None 
         rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
         kinds = kinds_of(calls, run.commands, rows)
         roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])
+    role = roles_of_commands(run.commands["role"], kinds, roles)
+    return replace(run, commands=run.commands.with_columns(role=role))
+
+
+def roles_of_commands(given: pl.Series, kinds: Kinds, roles: pl.DataFrame) -> pl.Series:
+    """The `given` role of each command, where its producer told none that of its kind."""
     found = kinds.spread(roles["role"])
-    given = run.commands["role"]
     if given.null_count() < len(given):
         found = given.zip_with(given.is_not_null(), found)
-    return replace(run, commands=run.commands.with_columns(role=_in_pieces_of(given, found)))
+    return _in_pieces_of(given, found)
 
 
 def _in_pieces_of(column: pl.Series, values: pl.Series) -> pl.Series:

@@ -14,7 +14,7 @@ from profiler.analysis.roofline.fusion import fusion_table
 from profiler.analysis.table import Table
 from profiler.analysis.work.of_kinds import KindWork, kind_work
 
-__all__ = ["TABLES", "profiles"]
+__all__ = ["TABLES", "kind_bounds", "profiles", "works"]
 
 
 @shared
@@ -25,18 +25,20 @@ def profiles(of: Inputs) -> dict[str, DeviceProfile]:
 
 
 @shared
-def _work(of: Inputs) -> KindWork:
+def works(of: Inputs) -> KindWork:
+    """The work of the kinds of the selected commands."""
     return kind_work(of.kinds, of.frame)
 
 
 @shared
-def _roofline(of: Inputs) -> pl.DataFrame:
-    return kind_roofline(of.kinds, _work(of), of.commands, profiles(of))
+def kind_bounds(of: Inputs) -> pl.DataFrame:
+    """The selected commands against the roofline, one row a kind and device."""
+    return kind_roofline(of.kinds, works(of), of.commands, profiles(of))
 
 
 def _fusions(of: Inputs) -> pl.DataFrame:
     role = kind_roles(of)["role"]
-    return fusion_table(of.calls, of.kinds, _work(of), of.commands, profiles(of), role)
+    return fusion_table(of.calls, of.kinds, works(of), of.commands, profiles(of), role)
 
 
 TABLES = (
@@ -45,7 +47,7 @@ TABLES = (
         row="one operator on a device, against its roofline",
         section="roofline",
         columns=ROOFLINE,
-        make=lambda of: operator_roofline(_roofline(of), of.kinds),
+        make=lambda of: operator_roofline(kind_bounds(of), of.kinds),
         title="Operators against the roofline",
         about="Rows have the longest `total_ns` first: what the operator computed and moved, and "
         "how fast the device could have done that. [roofline.md](roofline.md) has the formulas "
@@ -57,7 +59,7 @@ TABLES = (
         row="one role on a device, against its roofline",
         section="roofline",
         columns=ROOFLINE_ROLES,
-        make=lambda of: role_roofline(_roofline(of), of.kinds, kind_roles(of)["role"]),
+        make=lambda of: role_roofline(kind_bounds(of), of.kinds, kind_roles(of)["role"]),
         title="Roles against the roofline",
         about="The same as [roofline](#roofline) by role; empty where no roles are known.",
         rank=("-total_ns",),

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
-__all__ = ["Shapes", "Tensor", "broadcast", "parse_shapes"]
+__all__ = ["Shapes", "Tensor", "broadcast", "parse_shapes", "whole_text"]
 
 _BYTES = {
     "float64": 8,
@@ -103,6 +103,11 @@ def parse_shapes(text: str | None) -> Shapes | None:
     if not text or len(text) > _LONGEST:
         return None
     return _remembered(text) if len(text) <= _SHORT else _parsed(text)
+
+
+def whole_text(text: str) -> str:
+    """A text without the ` part 2/5` that tells which command of its operator it is of."""
+    return _PART.sub("", text)
 
 
 def _parsed(text: str) -> Shapes | None:

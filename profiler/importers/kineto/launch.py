@@ -3,9 +3,13 @@
 A kernel belongs to the call that launched it, whenever it ran: by `correlation` to the runtime
 call that launched it (cuda_runtime, cuda_driver and their like), and by that one's thread and
 time to the ranges around it. A thread that never has calls (autograd's) works for the one call
-that is open elsewhere. Where that finds no call, by `External id` to the operator. Work without a
+that is open elsewhere. Where that finds no call, by `External id` to an operator's. Work without a
 launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of all
 launched work of its stream was launched before the recording began, and belongs to none.
+
+The operator of a kernel is the innermost one around its launch that tells its input dims, where
+none does the innermost of all. It is never that of its `External id`, in which old recorders wrote
+the correlation id.
 """
 
 from __future__ import annotations
@@ -83,17 +87,32 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     origin = np.where(strayed, external, origin)
     call[strayed] = _around(trace, around, external[strayed])
     _between(trace, work, launch, call)
-    operator = _at(operators.row, _around(trace, operators, origin))
-    named = np.where(np.isin(external, operators.row), external, -1)
     return Launches(
         row=work,
         launch=launch,
-        operator=np.where(operator >= 0, operator, named),
+        operator=_operators_around(trace, operators, launch),
         module=_module_in_call(trace, frames, around, origin, call),
         call=_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
         waits=_waits(trace, around, launch),
     )
+
+
+def _operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
+    """The row of the innermost operator with input dims around each launch, else of the innermost;
+    -1 for none."""
+    shaped = np.array([_has_dims(trace.events[row]) for row in operators.row.tolist()], dtype=bool)
+    innermost = _at(operators.row, _around(trace, operators, launch))
+    if shaped.all() or not shaped.any():
+        return innermost
+    ranges = operators.select(shaped)
+    found = _at(ranges.row, _around(trace, ranges, launch))
+    return np.where(found >= 0, found, innermost)
+
+
+def _has_dims(event: Event) -> bool:
+    dims = bytes(event.args.dims) if event.args else b""
+    return dims.strip() not in (b"", b"[]")
 
 
 def _waits(trace: KinetoTrace, around: Ranges, launch: Int64s) -> tuple[Int64s, Int64s]:

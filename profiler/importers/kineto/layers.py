@@ -37,6 +37,7 @@ _DTYPES = {
     "signed char": "int8",
     "unsigned char": "uint8",
 }
+_LIST = "TensorList"
 
 
 class ModulePaths:
@@ -133,7 +134,8 @@ def _collect(dims: object, found: list[list[int]]) -> None:
 
 
 def input_text(args: Args | None) -> str:
-    """An operator's tensor inputs as "in: bfloat16[2,77,64] …", "" where not recorded."""
+    """An operator's tensor inputs as "in: bfloat16[2,77,64] …", "" where not recorded; tensors of a
+    list, whose type nobody tells, as "tensor[2,77,64]"."""
     if args is None or not bytes(args.dims) or not bytes(args.types):
         return ""
     try:
@@ -142,12 +144,19 @@ def input_text(args: Args | None) -> str:
         return ""
     if not isinstance(dims, list) or not isinstance(types, list):
         return ""
-    inputs = [
-        f"{_dtype(str(kind))}[{','.join(map(str, shape))}]"
-        for shape, kind in zip(dims, types, strict=False)
-        if isinstance(shape, list) and shape and all(isinstance(size, int) for size in shape)
-    ]
+    inputs: list[str] = []
+    for shape, kind in zip(dims, types, strict=False):
+        if isinstance(shape, list):
+            listed = str(kind) == _LIST
+            tensors = shape if listed else [shape]
+            name = "tensor" if listed else _dtype(str(kind))
+            inputs += (f"{name}[{','.join(map(str, one))}]" for one in tensors if _is_shape(one))
     return f"in: {' '.join(inputs)}" if inputs else ""
+
+
+def _is_shape(dims: object) -> bool:
+    """Whether these are the dims of a tensor that has any."""
+    return isinstance(dims, list) and bool(dims) and all(isinstance(size, int) for size in dims)
 
 
 def convolution_text(operator: str, args: Args) -> str:

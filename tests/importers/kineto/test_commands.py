@@ -41,12 +41,12 @@ def test_a_launch_and_its_kernel_are_linked(tmp_path):
 
 
 def test_a_kernel_without_correlation_is_found_by_its_external_id(tmp_path):
-    """The operator that it names leads to the call."""
+    """The operator that it names leads to the call, and gives no name to the kernel."""
     trace = flux()
     external = trace.op("aten::mm", 160, 5)
     trace.kernel("gemm", 170, 10, external=external)
     run = trace.imported(tmp_path)
-    assert device_work(run) == [(2, "stream 7", "aten::mm", 0, "aten::mm")]
+    assert device_work(run) == [(2, "stream 7", "gemm", 0, "gemm")]
     assert run.info.attribution["cuda:0"].launch_unknown == 1
 
 
@@ -58,14 +58,32 @@ def test_a_kernel_launched_by_another_thread_follows_its_operator(tmp_path):
     assert device_work(trace.imported(tmp_path))[0][0] == 2
 
 
-def test_a_launch_without_operator_takes_the_one_the_kernel_names(tmp_path):
-    """The external id also tells the operator where none is open on the launching thread."""
+def test_an_external_id_never_names_the_operator(tmp_path):
+    """Old recorders wrote the correlation id there, which may be the number of another operator."""
     trace = flux()
     external = trace.op("aten::mm", 160, 5)
     trace.kernel("gemm", 190, 10, launched=180, external=external)
+    trace.op("aten::add", 195, 5)
+    trace.kernel("add", 205, 10, launched=196, external=external)
     assert device_work(trace.imported(tmp_path)) == [
-        (2, "stream 7", "aten::mm", 0, "aten::mm"),
+        (2, "stream 7", "gemm", 0, "gemm"),
+        (2, "stream 7", "aten::add", 0, "aten::add"),
     ]
+
+
+def test_an_operator_without_dims_leaves_its_kernel_to_the_one_around_it(tmp_path):
+    """A range that an application records inside an operator is not what the kernel computes."""
+    trace = flux()
+    shaped = {"Input Dims": [[8, 4], [4, 2]], "Input type": ["float", "float"]}
+    trace.op("aten::mm", 160, 10, **shaped)
+    trace.op("my library", 161, 8, **{"Input Dims": [], "Input type": []})
+    trace.op("bare", 180, 5)
+    trace.kernel("gemm", 170, 10, launched=162)
+    trace.kernel("other", 190, 10, launched=181)
+    run = trace.imported(tmp_path)
+    assert [row[4] for row in device_work(run)] == ["aten::mm", "bare"]
+    work = run.commands.filter(pl.col("device") == "cuda:0")
+    assert work["shapes"].to_list() == ["in: float32[8,4] float32[4,2]", None]
 
 
 def test_threads_do_not_mix(tmp_path):

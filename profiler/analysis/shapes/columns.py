@@ -1,0 +1,114 @@
+"""The columns of operators by shape."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.roofline.codes import Bound
+from profiler.analysis.work.registry import Family
+from profiler.table.columns import DATA_ONLY, Column
+
+__all__ = ["SHAPES"]
+
+_TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
+
+SHAPES: tuple[Column, ...] = (
+    Column(
+        "label",
+        _TEXT,
+        "",
+        "operation, its dims and type: M×K×N of products, B H S D of attention",
+        label="shape",
+        kind="layer",
+    ),
+    Column(
+        "submodule",
+        _TEXT,
+        "",
+        "submodule of its calls; null for work in no call",
+        True,
+        importance=3,
+    ),
+    Column("device", _TEXT, "", "device that ran it", True, importance=7),
+    Column(
+        "kernel",
+        _TEXT,
+        "",
+        "its kernel in full; of several the one with most time, and how many others",
+        True,
+        importance=8,
+    ),
+    Column("layers", _INT64, "", "layers that have it, where these are known", True, importance=4),
+    Column(
+        "executions",
+        _INT64,
+        "",
+        "how often it ran; of several kernels, once",
+        label="executed",
+        importance=1,
+    ),
+    Column("total_ns", _INT64, "ns", "sum of the durations of its commands"),
+    Column(
+        "share",
+        _REAL,
+        "ratio",
+        "total_ns / that of all its device did, but waiting",
+        True,
+        kind="share",
+    ),
+    Column(
+        "teraflops_per_s",
+        _REAL,
+        "TFLOP/s",
+        "FLOPs / time, of commands whose FLOPs are known",
+        True,
+        label="TF/s",
+        importance=3,
+    ),
+    Column(
+        "flops_of_peak",
+        _REAL,
+        "ratio",
+        "rate / peak of the device for its type; null above it",
+        True,
+        label="of peak",
+        kind="share",
+    ),
+    Column(
+        "gigabytes_per_s",
+        _REAL,
+        "GB/s",
+        "bytes / time, of commands whose bytes are known",
+        True,
+        label="GB/s",
+        importance=5,
+    ),
+    Column(
+        "bandwidth_of_peak",
+        _REAL,
+        "ratio",
+        "bytes a second / memory bandwidth of the device; null above it",
+        True,
+        label="of bandwidth",
+        kind="share",
+        importance=1,
+    ),
+    Column(
+        "above_roofline_ns",
+        _INT64,
+        "ns",
+        "total_ns - roofline time, where that is known: most that could be saved",
+        True,
+        label="above roofline",
+        importance=2,
+    ),
+    Column("bound", _TEXT, "", "what bounds it: " + ", ".join(Bound), True, codes=Bound),
+    Column("op_type", _TEXT, "", "type of the operation, else the kernel's name", importance=16),
+    Column("family", _TEXT, "", "kind of work: " + ", ".join(Family), True, importance=DATA_ONLY),
+    Column("dtype", _TEXT, "", "type of the arithmetic, else of the first input", True, "", "", 17),
+    Column("shapes", _TEXT, "", "shapes and types as recorded", True, importance=18),
+    Column("kernels", _INT64, "", "different kernels that it ran", importance=15),
+    Column("commands", _INT64, "", "its commands: kernels of devices, nodes", importance=16),
+    Column("flops", _INT64, "", "FLOPs of those that are known", True, importance=DATA_ONLY),
+    Column("bytes", _INT64, "bytes", "read and written, where known", True, importance=DATA_ONLY),
+)

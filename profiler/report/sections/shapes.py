@@ -1,0 +1,99 @@
+"""What each shape costs: matrix products, attention, convolutions, norms and elementwise work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from profiler.analysis.shapes.columns import SHAPES
+from profiler.messages import said
+from profiler.report.model import TOP, Part, ReportInput, SectionKind
+from profiler.report.units import duration, percent
+from profiler.report.views import table
+
+__all__ = ["SECTION"]
+
+_HELD = 200  # rows of a table
+_SHAPES = (
+    "label",
+    "submodule",
+    "layers",
+    "executions",
+    "total_ns",
+    "share",
+    "teraflops_per_s",
+    "flops_of_peak",
+    "gigabytes_per_s",
+    "bandwidth_of_peak",
+    "above_roofline_ns",
+    "bound",
+    "kernel",
+    "device",
+    "kernels",
+    "commands",
+    "op_type",
+    "dtype",
+    "shapes",
+)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    """The shapes of devices, where any are known."""
+    rows = of.analysis.shapes
+    if rows["shapes"].null_count() == len(rows):
+        return
+    yield Part(
+        said("Shapes, by total time"),
+        lead=_costliest(rows),
+        table=table(
+            "shapes",
+            "operators by shape",
+            _SHAPES,
+            SHAPES,
+            rows,
+            shown=of.rows(TOP),
+            held=_HELD,
+            search=True,
+        ),
+        anchor="shapes",
+    )
+
+
+def _costliest(rows: pl.DataFrame) -> str:
+    """Which shape costs most, and how much of the device it uses."""
+    first = rows.row(0, named=True)
+    words = {"shape": first["label"], "time": duration(first["total_ns"])}
+    share, peak, bandwidth = (
+        None if first[name] is None else percent(first[name])
+        for name in ("share", "flops_of_peak", "bandwidth_of_peak")
+    )
+    words["share"] = share or percent(0)
+    if peak is not None:
+        return said(
+            "Most time goes to {shape}: {time}, {share} of what its device did, at {peak} of the "
+            "device's peak.",
+            **words,
+            peak=peak,
+        )
+    if bandwidth is not None:
+        return said(
+            "Most time goes to {shape}: {time}, {share} of what its device did, at {bandwidth} of "
+            "the memory's bandwidth.",
+            **words,
+            bandwidth=bandwidth,
+        )
+    return said(
+        "Most time goes to {shape}: {time}, {share} of what its device did.",
+        **words,
+    )
+
+
+SECTION = SectionKind(
+    "shapes",
+    45,
+    said("Operators by shape"),
+    _parts,
+    contents=said("Shapes"),
+    tables=("shapes",),
+)

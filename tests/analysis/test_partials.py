@@ -22,7 +22,7 @@ from tests.report.combining import combine
 from tests.report.selections import split_run
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
-_TABLES = ("operators", "roles", "blocks")
+_TABLES = ("operators", "roles", "blocks", "submodules", "branches", "calls")
 
 
 def parts_of(run: Run) -> dict[str, tuple[Partials, ...]]:
@@ -213,6 +213,9 @@ def test_rules_name_columns_and_partials_that_there_are() -> None:
             if type(rule).__name__ == "Key":
                 assert column.name in told
             if type(rule).__name__ in ("Distinct", "Names"):
-                assert rule.of in told
+                assert {*([rule.of] if isinstance(rule.of, str) else rule.of)} <= told
+            if type(rule).__name__ in ("Min", "Max", "Median", "First", "Union"):
+                named = ("of", "by", "begin", "end")
+                assert {getattr(rule, n) for n in named if hasattr(rule, n)} <= known
             if type(rule).__name__ == "Scaled":
                 assert rule.by in told

@@ -56,7 +56,17 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     several = len(analysis.pipelines) > 1
     shown = _CALLS if several else [c for c in _CALLS if c != "pipeline"]
     yield Part(
-        table=table("calls", "calls", shown, CALLS, calls, shown=15, search=True, opens=Opens.CALL)
+        table=table(
+            "calls",
+            "calls",
+            shown,
+            CALLS,
+            calls,
+            shown=15,
+            search=True,
+            selected=Selected("calls"),
+            opens=Opens.CALL,
+        )
     )
     yield Part(
         said("Host work"),

@@ -23,6 +23,7 @@ __all__ = [
     "CATEGORIES",
     "HOST_TRACK",
     "NO_CALL",
+    "NO_ITERATION",
     "NO_PIPELINE",
     "NO_STEP",
     "PIPELINE_TRACK",
@@ -86,6 +87,7 @@ HOST_TRACK = "Host"  # host work outside every call
 RUN_STAGE = "run"  # the only stage of a pipeline that is not diffusion
 
 NO_STEP = -1  # the step of everything outside `denoise`
+NO_ITERATION = -1  # the iteration of everything outside of loops
 NO_CALL = -1  # the call of a command that belongs to none: host work of the pipeline itself
 NO_PIPELINE = -1  # the pipeline call of what lies in none, or whose producer does not tell
 UNKNOWN = -1  # bytes, FLOPs or an end that nobody measured; null in the tables
@@ -116,6 +118,8 @@ class Call:
     for it. `input_shapes` maps input names to "dtype[d0,d1,…]". `pipeline` is the number of the
     pipeline call that it belongs to: pipeline calls of a run count from 0 in the order in which
     they began, those that run in another have its number; `NO_PIPELINE` outside of any.
+    `iteration` is the pass, from 0, of a loop that is not denoising (a token, a training or
+    profiler step); `NO_ITERATION` where there is none.
     """
 
     index: int
@@ -129,6 +133,7 @@ class Call:
     ops_traced: bool
     input_shapes: Mapping[str, str] = field(default_factory=dict)
     pipeline: int = NO_PIPELINE
+    iteration: int = NO_ITERATION
 
     @property
     def end_ns(self) -> int:

@@ -109,7 +109,7 @@ class Machine:
             if piece.launch >= 0
         ]
         calls = [
-            (i, -1, "run", "model", None, -1, c.device, _ns(c.begin), _length(c), True, "")
+            (i, -1, "run", "model", None, -1, -1, c.device, _ns(c.begin), _length(c), True, "")
             for i, c in enumerate(self.calls)
         ]
         return Run(

@@ -207,11 +207,13 @@ def make_run(
 
 
 def _call_row(call: Call) -> tuple:
-    labels = (call.stage, call.submodule, call.branch or None, call.step, call.device)
+    labels = (call.stage, call.submodule, call.branch or None, call.step)
     return (
         call.index,
         call.pipeline,
         *labels,
+        call.iteration,
+        call.device,
         call.start_ns,
         call.duration_ns,
         call.ops_traced,

@@ -123,6 +123,7 @@ CALLS: tuple[Column, ...] = (
     Column("submodule", TEXT, "", "named part of the pipeline that was invoked"),
     Column("branch", TEXT, "", ", ".join(BRANCHES), True),
     Column("step", _INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
+    Column("iteration", _INT32, "", "pass of a loop that is not denoising, from 0; -1 of none"),
     Column("device", TEXT, "", "where the submodule is placed"),
     Column("start_ns", _INT64, "ns", "begin of the invocation, on the run's clock"),
     Column("duration_ns", _INT64, "ns", "wall time of the invocation, as its caller saw it"),

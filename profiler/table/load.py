@@ -221,6 +221,7 @@ def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:
             call.submodule,
             call.branch or None,
             call.step,
+            call.iteration,
             call.device,
             call.start_ns,
             call.duration_ns,

@@ -164,6 +164,6 @@ def _identity(status: os.stat_result) -> tuple[int, int]:
 def _sound(call: Call) -> bool:
     """Whether its numbers fit the tables and its name is a file of the bundle."""
     numbers = 0 <= call.index < 1 << 31 and -1 <= call.step < 1 << 31
-    numbers = numbers and -1 <= call.pipeline < 1 << 31
+    numbers = numbers and -1 <= call.pipeline < 1 << 31 and -1 <= call.iteration < 1 << 31
     times = 0 <= call.start_ns < 1 << 62 and -1 <= call.duration_ns < 1 << 62
     return numbers and times and len(call.file_name) < 200

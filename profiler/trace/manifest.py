@@ -17,7 +17,7 @@ import msgspec
 from msgspec import Meta, field
 
 from profiler.errors import InputError
-from profiler.events import NO_PIPELINE, Call, Drop
+from profiler.events import NO_ITERATION, NO_PIPELINE, Call, Drop
 from profiler.trace.manifest_drops import DropRow
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -121,6 +121,7 @@ class _CallRow(Fields, frozen=True, kw_only=True):
     commands: _Int64
     input_shapes: dict[str, str] = field(default_factory=dict)
     pipeline: _Int32OrNone = NO_PIPELINE
+    iteration: _Int32OrNone = NO_ITERATION
 
     @classmethod
     def of(cls, entry: CallEntry) -> _CallRow:
@@ -140,6 +141,7 @@ class _CallRow(Fields, frozen=True, kw_only=True):
             self.ops_traced,
             self.input_shapes,
             self.pipeline,
+            self.iteration,
         )
         return CallEntry(call, self.file, self.bytes, self.commands)
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from profiler.events import CALLS_TRACK, NO_PIPELINE, PIPELINE_TRACK, Call, Span, Track
+from profiler.events import (
+    CALLS_TRACK,
+    NO_ITERATION,
+    NO_PIPELINE,
+    PIPELINE_TRACK,
+    Call,
+    Span,
+    Track,
+)
 from profiler.trace import schema
 
 __all__ = ["SpanSlice", "call_slice", "encodable", "span_slice"]
@@ -57,6 +65,8 @@ def call_slice(call: Call) -> SpanSlice:
         "inputs": inputs,
         **_pipeline(call.pipeline),
     }
+    if call.iteration != NO_ITERATION:
+        fields["iteration"] = call.iteration
     track = Track(call.device, CALLS_TRACK, "other")
     return SpanSlice(
         track,

@@ -71,6 +71,7 @@ def _calls(draw: st.DrawFn, numbered: bool) -> list[tuple[object, ...]]:
             draw(st.sampled_from(_SUBMODULES)),
             draw(st.none() | st.sampled_from(BRANCHES)),
             draw(st.integers(-1, 6)) if stage == "denoise" else -1,
+            draw(st.integers(-1, 3)) if stage != "denoise" else -1,
             draw(st.sampled_from(_DEVICES)),
             draw(_start()),
             draw(_duration()),
@@ -88,7 +89,7 @@ def _commands(draw: st.DrawFn, calls: list[tuple[object, ...]]) -> list[tuple[ob
         call = draw(st.integers(-1, len(calls) - 1))
         own = calls[call] if call >= 0 else None
         operation = draw(st.sampled_from(_OPERATIONS))
-        start = draw(st.integers(-20, 100)) + (own[7] if own else draw(st.integers(0, 200)))
+        start = draw(st.integers(-20, 100)) + (own[8] if own else draw(st.integers(0, 200)))
         amounts = [draw(_AMOUNTS) for _ in range(3)]
         rows.append(
             (
@@ -208,7 +209,7 @@ def pipeline_runs(draw: st.DrawFn) -> Run:
             index, start, device = len(tables["calls"]), at, _PLACED[submodule]
             labels = (number, stage, step)
             at = max(at, *_launched(chance, in_calls, index, labels, device, at))
-            own = (index, number, stage, submodule, branch, step, device)
+            own = (index, number, stage, submodule, branch, step, -1, device)
             traced = chance.random() > 0.1
             tables["calls"].append((*own, start, at - start, traced, ""))
             if not traced:
@@ -302,5 +303,5 @@ def _stage_spans(calls: list[tuple[object, ...]], number: int) -> Iterator[tuple
 
 
 def _around(calls: list[tuple[object, ...]]) -> tuple[int, int]:
-    begin, end = min(c[7] for c in calls), max(c[7] + c[8] for c in calls)
+    begin, end = min(c[8] for c in calls), max(c[8] + c[9] for c in calls)
     return begin, end - begin + 9

@@ -44,7 +44,7 @@ _IN_THIS_PROCESS = re.compile(
 )
 """Commands that read and write files: to import everything anew would be most of their time. Those
 that need a shell, that record or that measure get a process of their own, as do others."""
-_COMPARED = 4  # runs that are there to be compared
+_COMPARED = 6  # runs that are there to be compared
 
 
 @dataclass(frozen=True)
@@ -244,9 +244,9 @@ def _pipeline_file(_: Workplace, made: Path) -> None:
 INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "traces/": _traces,
     "baseline/": _runs(0),
-    "baselines/": _runs(0, 1),
+    "baselines/": _runs(0, 1, 2),
     "old/": _runs(0),
-    "new/": _runs(2, 3),
+    "new/": _runs(3, 4, 5),
     "main1/": _runs(0),
     "main2/": _runs(1),
     "main3/": _runs(2),

@@ -20,6 +20,7 @@ from profiler.errors import InputError
 from profiler.events import (
     CALLS_TRACK,
     HOST_TRACK,
+    NO_ITERATION,
     NO_PIPELINE,
     NO_STEP,
     PIPELINE_TRACK,
@@ -184,6 +185,8 @@ def _call_slice(call: Call) -> Slice:
     }
     if call.pipeline != NO_PIPELINE:
         fields["pipeline"] = call.pipeline
+    if call.iteration != NO_ITERATION:
+        fields["iteration"] = call.iteration
     track = Track(call.device, CALLS_TRACK, "other")
     return Slice(track, call.submodule, call.start_ns, call.end_ns, (schema.CALL, fields))
 

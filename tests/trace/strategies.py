@@ -79,6 +79,7 @@ def calls(index: st.SearchStrategy[int] | None = None) -> st.SearchStrategy[Call
         ops_traced=st.booleans(),
         input_shapes=st.dictionaries(_TEXTS, _TEXTS, max_size=3),
         pipeline=_PIPELINES,
+        iteration=_PIPELINES,
     )
 
 

@@ -15,7 +15,7 @@ from profiler.events import NO_PIPELINE, Call
 from profiler.trace.journal import JOURNAL_NAME, Journal, is_running, read_journal
 from profiler.trace.merge import merge_bundle
 
-_CALL = Call(0, "vae", "decode", "", -1, "cpu:0", 10, 20, ops_traced=False, pipeline=3)
+_CALL = Call(0, "vae", "decode", "", -1, "cpu:0", 10, 20, ops_traced=False, pipeline=3, iteration=5)
 
 
 def _written(directory: Path, *calls: Call) -> Path:

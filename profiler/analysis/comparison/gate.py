@@ -74,8 +74,8 @@ def check_gate(comparison: Comparison, name: str, limit: float) -> Gate:
         )
     if verdict is Verdict.UNCLEAR and change > limit:
         raise InputError(
-            f"{name} is slower by {change:.1%}, but is too few or equal values, which do not tell "
-            "its noise: give three or more runs a side"
+            f"{name} is slower by {change:.1%}, but its values are too few, or equal, so its noise "
+            "is not known: give three or more runs a side"
         )
     failed = verdict is Verdict.SLOWER and change > limit
     return Gate(name, limit, change, low, high, verdict, failed)

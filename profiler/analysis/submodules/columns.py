@@ -231,6 +231,13 @@ _CALLS: tuple[Column, ...] = (
     Column("stage", _TEXT, "", "phase of the pipeline", importance=4),
     Column("branch", _TEXT, "", _OF_BRANCH, True),
     Column("step", _INT32, "", "denoising step; -1 outside denoise", kind="step"),
+    Column(
+        "iteration",
+        _INT32,
+        "",
+        "pass of a loop that is not denoising (a token, a profiler step), from 0; -1 of none",
+        kind="step",
+    ),
     Column("device", _TEXT, "", "where the submodule is placed", importance=2),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock", importance=3),
     column_of(TILES, "elapsed_ns"),

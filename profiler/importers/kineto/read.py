@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections import Counter as Counted
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +25,7 @@ from profiler.importers.kineto.calls import CallRange, find_calls, find_sections
 from profiler.importers.kineto.commands import CommandWriter, device_kind, whole
 from profiler.importers.kineto.frames import Frames
 from profiler.importers.kineto.host import add_host_work
+from profiler.importers.kineto.iterations import iterations_by_step
 from profiler.importers.kineto.launch import Launches, batch_size, find_launches
 from profiler.importers.kineto.layers import ModulePaths
 from profiler.importers.kineto.memory import MemoryLevels, memory_levels
@@ -121,8 +122,17 @@ def read_run(path: Path) -> KinetoRun:
     writer = CommandWriter(trace, launches, paths, device_kind(trace))
     position = {id(call): number for number, call in enumerate(ranges)}
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
+    placed = _numbered(trace, placed)
     memory = memory_levels(trace, writer.kind, set(writer.devices))
     return KinetoRun(path, trace, frames, stagings, tuple(placed), writer, memory)
+
+
+def _numbered(trace: KinetoTrace, placed: list[PlacedCall]) -> list[PlacedCall]:
+    """The calls with the profiler's own numbers of its steps, where it made several."""
+    numbers = iterations_by_step(trace, [call.range for call in placed])
+    if numbers is None:
+        return placed
+    return [replace(call, iteration=number) for call, number in zip(placed, numbers, strict=True)]
 
 
 def _write_call(
@@ -145,6 +155,7 @@ def _write_call(
         start_ns=placed.range.start_ns,
         duration_ns=placed.range.end_ns - placed.range.start_ns,
         ops_traced=len(commands) > 0,
+        iteration=placed.iteration,
     )
     found = [one.between(call.start_ns, call.end_ns) for one in memory]
     bundle.write_call(call, commands, [counter for counter in found if counter is not None])

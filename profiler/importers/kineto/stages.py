@@ -15,9 +15,10 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 
-from profiler.events import NO_STEP, RUN_STAGE, Span
+from profiler.events import NO_ITERATION, NO_STEP, RUN_STAGE, Span
 from profiler.importers.kineto.branches import BatchOf, branches_of
 from profiler.importers.kineto.calls import CallRange, Section
+from profiler.importers.kineto.iterations import iterations_by_module
 from profiler.importers.kineto.names import (
     SubmoduleNames,
     is_controlnet,
@@ -40,6 +41,7 @@ class PlacedCall:
     stage: str
     step: int
     branch: str
+    iteration: int = NO_ITERATION
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,10 @@ def _is_diffusion(section: Section) -> bool:
 
 def _one_stage(section: Section, names: SubmoduleNames) -> Staging:
     """A section that is no diffusion."""
-    placed = [PlacedCall(c, names.name(c, "class"), RUN_STAGE, NO_STEP, "") for c in section.calls]
+    placed = [
+        PlacedCall(call, names.name(call, "class"), RUN_STAGE, NO_STEP, "", iteration)
+        for call, iteration in zip(section.calls, iterations_by_module(section.calls), strict=True)
+    ]
     stages = ((RUN_STAGE, section.start_ns, section.end_ns),)
     return Staging(section, tuple(placed), None, stages, loop_start_ns=-1, step_ends_ns=())
 

@@ -22,6 +22,7 @@ _CALLS = (
     "stage",
     "branch",
     "step",
+    "iteration",
     "device",
     "start_ns",
     "elapsed_ns",
@@ -53,8 +54,12 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     """Calls in the order of their returns; starts are those since the begin of the run."""
     analysis = of.analysis
     calls = analysis.calls.with_columns(pl.col("start_ns") - of.begin_ns)
-    several = len(analysis.pipelines) > 1
-    shown = _CALLS if several else [c for c in _CALLS if c != "pipeline"]
+    absent = set()
+    if len(analysis.pipelines) <= 1:
+        absent.add("pipeline")
+    if not (calls["iteration"] >= 0).any():
+        absent.add("iteration")
+    shown = [column for column in _CALLS if column not in absent]
     yield Part(
         table=table(
             "calls",

@@ -144,6 +144,7 @@ SliceRef Importer::begin_call(Current& now, int32_t row) {
         break;
       }
       case 9: call.pipeline = static_cast<int32_t>(field.value); break;
+      case 10: call.iteration = static_cast<int32_t>(field.value); break;
       default: break;
     }
   }

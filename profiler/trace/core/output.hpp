@@ -176,6 +176,7 @@ struct CallRow {
   int32_t index = 0;
   int32_t step = -1;
   int32_t pipeline = -1;
+  int32_t iteration = -1;
   StringId submodule = kEmpty, stage = kEmpty, branch = kEmpty, device = kEmpty;
   bool ops_traced = false;
   std::vector<std::pair<StringId, StringId>> inputs;

@@ -45,7 +45,7 @@ def test_values_that_show_no_noise():
     passes."""
     base = [steps_run((500, 100, 100)), steps_run((501, 100, 100))]
     found = compared(base, steps_run((500, 107, 107)))
-    with pytest.raises(InputError, match=r"slower by 7\.8%, but is too few or equal values"):
+    with pytest.raises(InputError, match=r"slower by 7\.8%, but its values are too few, or equal"):
         check_gate(found, "denoise.step", 0.05)
     passed = check_gate(found, "denoise.step", 0.1)
     assert (passed.verdict, passed.failed) == ("unclear", False)

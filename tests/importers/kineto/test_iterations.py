@@ -1,0 +1,74 @@
+"""Passes of loops that are not denoising, in imported traces."""
+
+from __future__ import annotations
+
+from profiler.analysis.analyze import analyze
+from profiler.importers.importing import import_trace
+from profiler.sources.load import load
+from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+from tests.importers.kineto.traces import PIPELINE, STEP, Trace
+
+
+def iterations(run):
+    return run.calls["iteration"].to_list()
+
+
+def language_model(tokens, *, steps=()):
+    """A tokenizer's module, then a model and a sampler for each token, 100 µs apart."""
+    trace = Trace()
+    for number, begin, length in steps:
+        trace.event("user_annotation", f"ProfilerStep#{number}", begin, length)
+    trace.module("Embedding_0", 0, 10)
+    for token in range(tokens):
+        trace.module("LlamaForCausalLM_0", 100 + 100 * token, 50)
+        trace.module("Sampler_0", 160 + 100 * token, 20)
+    return trace
+
+
+def test_each_token_is_an_iteration(tmp_path):
+    """The module called most often counts; what follows its call belongs to it, what precedes the
+    first one to none."""
+    run = language_model(3).imported(tmp_path)
+    assert iterations(run) == [-1, 0, 0, 1, 1, 2, 2]
+    assert analyze(run).calls["iteration"].to_list() == iterations(run)
+    assert run.to_pandas()["step"].eq(-1).all()
+
+
+def test_two_calls_are_no_loop(tmp_path):
+    """A prompt and its negative: a module that is called twice makes none."""
+    assert iterations(language_model(2).imported(tmp_path)) == [-1] * 5
+
+
+def test_steps_of_the_profiler_have_their_own_numbers(tmp_path):
+    """`ProfilerStep#n` says which iteration it is; outside of all is none."""
+    trace = language_model(4, steps=[(7, 90, 200), (8, 290, 100)])
+    assert iterations(trace.imported(tmp_path)) == [-1, 7, 7, 7, 7, 8, 8, -1, -1]
+
+
+def test_one_step_of_the_profiler_is_no_loop(tmp_path):
+    """Then the module that is called most often decides, as without it."""
+    trace = language_model(3, steps=[(7, 0, 1000)])
+    assert iterations(trace.imported(tmp_path)) == [-1, 0, 0, 1, 1, 2, 2]
+
+
+def test_denoising_steps_are_no_iterations(tmp_path):
+    """They have `step`."""
+    trace = Trace()
+    trace.frame(PIPELINE, 0, 1000)
+    for step in range(3):
+        trace.module("FluxTransformer2DModel_0", 100 + 100 * step, 50)
+        trace.frame(STEP, 160 + 100 * step, 10)
+    run = trace.imported(tmp_path)
+    assert run.calls["step"].to_list() == [0, 1, 2]
+    assert iterations(run) == [-1] * 3
+
+
+def test_an_iteration_survives_the_bundle(tmp_path):
+    """In the call's own file, in the manifest, and in the merged one."""
+    bundle = import_trace(language_model(3).write(tmp_path), tmp_path / "traces")
+    entries = read_manifest(bundle / MANIFEST_NAME).calls
+    assert [entry.call.iteration for entry in entries] == [-1, 0, 0, 1, 1, 2, 2]
+    assert [iterations(load(bundle / entry.file)) for entry in entries] == [
+        [entry.call.iteration] for entry in entries
+    ]
+    assert iterations(load(bundle / "merged.pb")) == [-1, 0, 0, 1, 1, 2, 2]

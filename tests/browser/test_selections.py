@@ -11,23 +11,24 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
-from profiler.analysis.inputs import Inputs
 from profiler.analysis.operators.partials import OFFSETS
-from profiler.analysis.partials import Partials, partials
-from profiler.analysis.registry import registered, table_named
+from profiler.analysis.registry import table_named
 from profiler.analysis.roles.of_commands import with_roles
-from profiler.analysis.table import Table
-from profiler.report.excerpts import with_rates
-from profiler.report.extent import extent
 from profiler.report.html.page import write_html
-from profiler.report.patterns import by_pattern, pattern
+from profiler.report.patterns import by_pattern
 from profiler.report.views import worded
 from profiler.sources.load import load
 from profiler.table.columns import Column
-from profiler.table.combining import Key, Ratio, Rule, Sum, Union
+from profiler.table.combining import Ratio, Rule, Sum, Union
 from profiler.table.run import Run
-from tests.browser.report_page import ReportPage, combined, opened, scope, values, with_figures
-from tests.report.selections import Pick, analysis_of, cut_operators, matching, picks_of, split_run
+from tests.browser.report_page import (
+    ReportPage,
+    become,
+    opened,
+    with_figures,
+)
+from tests.report.expected_tables import Expected
+from tests.report.selections import Pick, analysis_of, matching, picks_of, split_run
 
 pytestmark = pytest.mark.browser
 
@@ -62,7 +63,7 @@ def test_every_cell_of_a_selection_is_that_of_its_analysis(
     operators of which a call's commands match in part; unions of calls that overlap. Every other
     table has the rows of the whole run that match, and says that it is of that."""
     run, report = chosen_from
-    picks = [*picks_of(run, pairs=_SEVERAL), {"device": ["rbln:1"], "role": ["norm"]}]
+    picks = [*picks_of(run, pairs=_SEVERAL, each=2), {"device": ["rbln:1"], "role": ["norm"]}]
     picks = [pick for pick in picks if matching(run, pick).any()]
     assert len(picks) > 15
     seen: Counter[str] = Counter()
@@ -160,82 +161,6 @@ def _shown_cells(report: ReportPage) -> dict[str, Any]:
             said: table.scope.textContent }; }"""
     )
     return found
-
-
-def become(report: ReportPage, pick: Pick) -> None:
-    """Choose exactly this."""
-    report.page.evaluate(
-        "(pick) => profileReport.choice.become(new Map(Object.entries(pick)))", dict(pick)
-    )
-    combined(report)
-
-
-class Expected:
-    """What the page should have of a selection: the analysis of it, beside that of the run."""
-
-    def __init__(self, run: Run, pick: Pick) -> None:
-        self.pick = pick
-        self.run = run
-        self.analysis = analysis_of(run, pick)
-        self.cut = cut_operators(run, pick)
-        place = pl.col("submodule", "branch", "device", "stage").cast(pl.String)
-        self.calls = run.calls.with_columns(
-            place, found=pl.col("call").is_in(self.analysis.calls["call"].to_list())
-        )
-        self.commands = run.commands.with_columns(
-            pl.col("layer", "device", "role").cast(pl.String),
-            host=pl.col("category") == "host",
-            found=matching(run, pick),
-        ).join(self.calls.select("call", "submodule", "branch"), on="call", how="left")
-
-    def tables(self) -> Iterator[tuple[str, pl.DataFrame, tuple[str, ...]]]:
-        """The page's tables (with the place of a variant), their rows, and their keys."""
-        of = self.analysis
-        operators = of.operators.filter(~pl.col("host"))
-        yield "operators", by_pattern(operators), ("submodule", "layer")
-        yield "operators/1", operators.with_columns(layers=pl.lit(1)), ("submodule", "layer")
-        yield "host", by_pattern(of.operators.filter("host")), ("submodule", "layer")
-        positive = pl.col("total_ns") > 0
-        named = of.roles.filter(positive, pl.col("submodule").is_not_null())
-        yield "roles", named, ("submodule", "role")
-        yield "blocks", of.blocks.filter(positive), ("submodule", "block")
-        yield "submodules", of.submodules, ("submodule",)
-        yield "branches", of.branches, ("submodule", "branch")
-        begin, _ = extent(self.run)
-        yield "calls", of.calls.with_columns(pl.col("start_ns") - begin), ("call",)
-        yield "devices", of.devices, ("device",)
-        yield "roofline", with_rates(of.roofline), ("submodule", "layer", "device")
-        yield "roofline_roles", with_rates(of.roofline_roles), ("submodule", "role", "device")
-
-    def parts(self, table: str, keys: tuple[str, ...]) -> dict[_ROW, bool]:
-        """By key whether all calls and commands of a row match; of a pattern those of all of its
-        layers that have any. Rows that this does not tell are left out."""
-        if table == "blocks":
-            return {}
-        frames = []
-        for frame in (self.calls, self.commands):
-            if all(key in frame.columns for key in keys):
-                kept = frame if table not in ("host", "operators", "operators/1") else frame.filter(
-                    pl.col("host") == (table == "host")
-                )  # fmt: skip
-                frames.append(kept.select(*keys, "found"))
-        rows = (
-            pl.concat(frames).group_by(keys).agg(pl.col("found").all(), any=pl.col("found").any())
-        )
-        if table in ("host", "operators"):
-            folded = rows.filter("any").with_columns(layer=pattern(pl.col("layer")))
-            rows = folded.group_by(keys).agg(pl.col("found").all())
-        return {tuple(row[key] for key in keys): row["found"] for row in rows.to_dicts()}
-
-    def cut_rows(self, table: str) -> set[_ROW]:
-        """Submodule and layer of operators whose wall time is not known."""
-        host = table == "host"
-        single = {key[:2] for key in self.cut if key[2] == host}
-        if table not in ("host", "operators"):
-            return single
-        layers = pl.Series([layer for _, layer in single], dtype=pl.String)
-        patterns = pl.select(pattern(pl.lit(layers))).to_series().to_list() if single else []
-        return single | {(key[0], name) for key, name in zip(single, patterns, strict=True)}
 
 
 def compare_all(report: ReportPage, expected: Expected) -> Counter[str]:
@@ -351,79 +276,3 @@ def same(shown: Any, wanted: Any, place: _ROW) -> None:
 def _of_folds(rule: Rule) -> bool:
     sums = (rule.of, rule.to) if isinstance(rule, Ratio) else (rule,)
     return any(isinstance(one, Sum) and {*one.of} & {*OFFSETS} for one in sums)
-
-
-def _by_place(of: Inputs) -> pl.DataFrame:
-    found = of.frame.group_by("device", "stage").agg(total_ns=pl.col("duration_ns").sum())
-    return found.with_columns(
-        pl.col("device", "stage").cast(pl.String), share=pl.lit(None, pl.Float64)
-    )
-
-
-def _place_partials(of: Inputs) -> tuple[Partials, ...]:
-    keys = of.frame.select(pl.col("device", "stage").cast(pl.String), "step").unique()
-    rows = of.frame.with_columns(pl.col("device", "stage").cast(pl.String)).join(
-        keys.with_row_index("key"), on=keys.columns, nulls_equal=True
-    )
-    sums = rows.group_by("key").agg(time=pl.col("duration_ns").sum())
-    return (partials("places", sums, {"key": keys}),)
-
-
-PLACES = Table(
-    name="places",
-    row="one device in a stage",
-    section="devices",
-    columns=(
-        Column("device", pl.String(), "", "where", combine=Key()),
-        Column("stage", pl.String(), "", "when", nullable=True, combine=Key()),
-        Column("total_ns", pl.Int64(), "ns", "time of its commands", combine=Sum(("time",))),
-        Column("share", pl.Float64(), "ratio", "nobody knows", True),
-    ),
-    make=_by_place,
-    rank=("-total_ns",),
-    partials=_place_partials,
-)
-
-
-def test_a_new_table_follows_by_its_declaration(chromium: Any, tmp_path: Path) -> None:
-    """A table that brings partial results is combined without a word of JavaScript; by what its
-    keys do not tell it keeps whole rows and says so."""
-    run = split_run()
-    with registered(PLACES):
-        write_html(run, analyze(run), tmp_path / "report.html")
-    with opened(chromium, tmp_path / "report.html") as report:
-        become(report, {"step": [1]})
-        shown = report.page.evaluate("profileReport.tables.places.values")
-        wanted = run.commands.filter(step=1).group_by("device").agg(pl.col("duration_ns").sum())
-        assert dict(zip(shown["device"], shown["total_ns"], strict=True)) == {
-            str(device): total for device, total in wanted.iter_rows()
-        }
-        assert set(shown["stage"]) == {"denoise"}
-        become(report, {"role": ["norm"]})
-        said = report.page.evaluate("profileReport.tables.places.scope.textContent")
-        assert said == "Whole run: this table does not tell role norm."
-        assert report.said == []
-
-
-def test_keys_that_are_left_out_are_not_told(
-    chromium: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Where there are too many parts for single calls and steps, operators of a branch are exact
-    still, and those of a step stay those of the whole run, which the page says."""
-    run = split_run()
-    monkeypatch.setattr("profiler.analysis.partials.MOST_PARTS", 150)
-    write_html(run, analyze(run), tmp_path / "report.html")
-    with opened(chromium, tmp_path / "report.html") as report:
-        pick = {"branch": ["cond"]}
-        become(report, pick)
-        expected = by_pattern(analysis_of(run, pick).operators.filter(~pl.col("host")))
-        found = values(report, "operators", "layer", "commands", "total_ns", "wall_ns", "calls")
-        wanted = {row["layer"]: row for row in expected.iter_rows(named=True)}
-        assert {row["layer"] for row in found} == set(wanted)
-        for row in found:
-            for name in ("commands", "total_ns", "wall_ns"):
-                assert row[name] == wanted[row["layer"]][name], (row["layer"], name)
-            assert row["calls"] is None
-        become(report, {"step": [1]})
-        assert scope(report, "operators") == "Whole run: this table does not tell step 1."
-        assert report.said == []

@@ -86,8 +86,8 @@ def cut_operators(run: Run, pick: Pick) -> set[tuple[str | None, str, bool]]:
 
 
 def picks_of(run: Run, seed: int = 0, pairs: int = 12, each: int = 3) -> list[dict[str, list[Any]]]:
-    """Selections of a run that match something: `each` value of each dimension, up to that many, and
-    two together, and `pairs` of two and three dimensions."""
+    """Selections of a run that match something: of each dimension the first `each` values and two
+    together, and `pairs` of two and three dimensions."""
     draw, known = random.Random(seed), _values(run)
     found = [{name: [value]} for name, values in known.items() for value in values[:each]]
     found += [{name: values[:2]} for name, values in known.items() if len(values) > 2]

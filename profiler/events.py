@@ -49,7 +49,7 @@ Branch = Literal["prompt", "negative_prompt", "cond", "uncond", "batched", "skip
 """For whom a call works: an encoder for one of the prompts; the denoiser for the prompt (`cond`),
 the negative prompt (`uncond`), both at once (`batched`), or, in skip-layer guidance, once more for
 the prompt with some of its layers left out (`skip_layers`)."""
-Category = Literal["host", "compute", "dma", "copy", "sync", "other"]
+Category = Literal["host", "compute", "dma", "copy", "collective", "sync", "other"]
 Role = Literal[
     "attention",
     "qkv_projection",

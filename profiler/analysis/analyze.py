@@ -10,7 +10,7 @@ from profiler.analysis.findings.tables import found
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.selection import Selection
 from profiler.table.run import Run
 

@@ -29,7 +29,7 @@ from profiler.analysis.selection import Selection, select
 from profiler.table.run import Run
 
 if TYPE_CHECKING:
-    from profiler.analysis.roofline.device_profiles import DeviceProfile
+    from profiler.analysis.roofline.device_profile import DeviceProfile
 
 __all__ = ["Inputs", "command_kinds", "shared"]
 

@@ -16,7 +16,7 @@ from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.registry import table_named
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.selection import Selection
 from profiler.analysis.steps.summary import StepSummary
 from profiler.errors import InputError

@@ -50,7 +50,7 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
 
     `activity` is Kineto's: `kernel`, `gpu_memcpy` or `gpu_memset`. Copies from and to the host
     are on ` memcpy` (dma), those on a device or between devices and memset on ` copy`, NCCL's and
-    RCCL's kernels on ` collectives` (copy); other kernels on the stream itself (compute).
+    RCCL's kernels on ` collectives` (collective); other kernels on the stream itself (compute).
     """
     if activity == "gpu_memcpy":
         ends = copy_name(name).rpartition(" ")[2]  # HtoD, DtoH, DtoD, PtoP
@@ -59,5 +59,5 @@ def queue(activity: str, name: str) -> tuple[str, Category]:
     if activity == "gpu_memset":
         return " copy", "copy"
     if name.lower().startswith(("nccl", "rccl", "mscclkernel")):
-        return " collectives", "copy"
+        return " collectives", "collective"
     return "", "compute"

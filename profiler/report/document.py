@@ -15,7 +15,7 @@ import polars as pl
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis, RunSummary
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.steps.summary import StepSummary
 from profiler.json_text import json_text, plain
 from profiler.notes import Note, NoteCode
@@ -88,6 +88,8 @@ def _profiles(profiles: Mapping[str, DeviceProfile]) -> dict[str, Any]:
             "measured": profile.measured,
             "source": profile.source,
             "memory_bandwidth": profile.memory_bandwidth,
+            "cache_bytes": profile.cache_bytes,
+            "cache_bandwidth": profile.cache_bandwidth,
             "launch_ns": None if profile.launch_ns is None else round(profile.launch_ns),
             "peak_flops": dict(profile.peak_flops),
         }

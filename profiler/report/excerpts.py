@@ -8,8 +8,7 @@ from collections.abc import Mapping
 import polars as pl
 
 from profiler.analysis.result import RunSummary
-from profiler.analysis.roofline.bounds import ABOVE_ROOFLINE
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.messages import Said, joined, said
 from profiler.report.units import count, counted, duration, percent
 
@@ -88,28 +87,27 @@ def roofline_sentence(
     if unknown and busy:
         share = percent(unknown / busy)
         lines.append(said("FLOPs or bytes not known for {share} of the total time", share=share))
-    lines += _above_roofline(roles)
+    lines += _refuted(roles, busy)
     return joined("; ", lines)
 
 
-def _above_roofline(roles: pl.DataFrame) -> list[Said]:
-    """That roles are faster than their roofline, which no device can be."""
-    above = roles.filter(pl.col("of_roofline") > ABOVE_ROOFLINE)
-    if above.is_empty():
+def _refuted(roles: pl.DataFrame, busy: int) -> list[Said]:
+    """That commands were faster than their roofline, which no device can be."""
+    wrong = roles.filter(pl.col("refuted_ns") > 0).sort("refuted_ns", descending=True)
+    if wrong.is_empty() or not busy:
         return []
-    most = above.sort("of_roofline", descending=True).row(0, named=True)
+    most = wrong.row(0, named=True)
     role = most["role"]
     if most["submodule"]:
         role = said("{role} of {submodule}", role=role, submodule=most["submodule"])
-    if len(above) > 1:
-        more = counted(len(above) - 1, "other role")
-        role = said("{role} and {more}", role=role, more=more)
+    if len(wrong) > 1:
+        role = said("{role} and {more}", role=role, more=counted(len(wrong) - 1, "other role"))
     sentence = said(
-        "{role} beyond the roofline, up to {factor} times it: data stays in a cache, or the "
-        "profile is too low (benchmark-device on a machine at rest measures it again), and then "
-        "bounds are wrong",
+        "{share} of the total time was faster than its roofline, which is then not known ({role}): "
+        "data stays in a cache whose rate is not known, or the profile is too low "
+        "(benchmark-device on a machine at rest measures it again)",
+        share=percent(int(wrong["refuted_ns"].sum()) / busy),
         role=role,
-        factor=f"{most['of_roofline']:.2f}",
     )
     return [sentence]
 

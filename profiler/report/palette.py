@@ -95,6 +95,7 @@ CATEGORY_COLOURS = {
     "compute": _BLUE,
     "dma": _OCHRE,
     "copy": _TEAL,
+    "collective": _PINK,
     "sync": _RUST,
     "other": _VIOLET,
 }

@@ -58,7 +58,7 @@ _FIRST_TEXT: Final = 1 << 21  # numbers take four bytes from here on, five from 
 _TEXT_RANGES: Final = ((1 << 28) - _FIRST_TEXT >> 14) - 16
 _COUNTER_RANK: Final = 1_000_000  # below every queue
 _FIRST_TRACKS = (PIPELINE_TRACK, CALLS_TRACK, HOST_TRACK)
-_CATEGORY_ORDER = ("compute", "dma", "copy", "sync", "host", "other")
+_CATEGORY_ORDER = ("compute", "dma", "copy", "collective", "sync", "host", "other")
 _NUMBER = re.compile(r"\d+")
 
 

@@ -18,7 +18,7 @@ from profiler.table.run import Run
 
 __all__ = ["check_all"]
 
-DEVICE_WORK = ("compute", "dma", "copy", "sync", "other")
+DEVICE_WORK = ("compute", "dma", "copy", "collective", "sync", "other")
 ROOFED = ("compute", "copy", "other")
 
 
@@ -164,8 +164,7 @@ def operators(run: Run, analysis: Analysis) -> None:
     assert (table["calls"] <= table["commands"]).all()
     all_at_least(table, 0, "gap_ns", "wall_ns", "first_ns", "median_ns")
     _even(table)
-    if not _nested(run):
-        assert (table["parallel_utilization"].fill_null(0) <= 1 + 1e-9).all()
+    assert (table["parallel_utilization"].fill_null(0) <= 1).all()
 
 
 def partitioning(run: Run, analysis: Analysis) -> None:
@@ -186,8 +185,7 @@ def partitioning(run: Run, analysis: Analysis) -> None:
                 for name in ("commands", "total_ns"):
                     assert parts[name].sum() == whole[name].item()
                 assert (parts["wall_ns"] <= whole["wall_ns"].item()).all()
-    if not _nested(run):
-        assert (table["parallel_utilization"].fill_null(0) <= 1 + 1e-9).all()
+    assert (table["parallel_utilization"].fill_null(0) <= 1).all()
 
 
 def _even(table: pl.DataFrame) -> None:
@@ -197,19 +195,10 @@ def _even(table: pl.DataFrame) -> None:
     all_at_least(table, 1e-12, "parallel_utilization")
 
 
-def _nested(run: Run) -> bool:
-    """Whether commands of one track overlap."""
-    frame = durations(run).filter(pl.col("took") > 0)
-    for _, some in frame.group_by("device", "track"):
-        if union(spans(some)) != some["took"].sum():
-            return True
-    return False
-
-
 def roles(run: Run, analysis: Analysis) -> None:
     """Roles hold the time of every device command but waits; blocks no more; shares are of 1."""
     table = analysis.roles
-    frame = durations(run, "compute", "dma", "copy", "other")
+    frame = durations(run, "compute", "dma", "copy", "collective", "other")
     assert table["commands"].sum() == len(frame)
     assert table["total_ns"].sum() == frame["took"].sum()
     for _, some in table.group_by("submodule"):
@@ -232,6 +221,8 @@ def roofline(run: Run, analysis: Analysis) -> None:
         assert (table["unknown_ns"] <= table["total_ns"]).all()
         assert (table["unknown_commands"] <= table["commands"]).all()
         all_at_least(table, 0, "flops", "bytes", "intensity", "roofline_ns", "of_roofline")
+        assert (table["of_roofline"].drop_nulls() <= 1).all()
+        assert (table["roofline_ns"] + table["beyond_ns"] <= table["total_ns"]).drop_nulls().all()
         known = pl.Series(["compute", "memory", "launch", "host"])
         assert table["bound"].drop_nulls().is_in(known.implode()).all()
         late = table.filter(pl.col("bound") == "host")
@@ -335,10 +326,11 @@ def idle(run: Run, analysis: Analysis) -> None:
     for row in analysis.idle.iter_rows(named=True):
         device = analysis.devices.filter(pl.col("device") == row["device"]).row(0, named=True)
         assert row["span_ns"] == device["span_ns"]
-        parts = ("computing_ns", "data_ns", "idle_ns", "unrecorded_ns")
+        parts = ("computing_ns", "exposed_ns", "data_ns", "idle_ns", "unrecorded_ns")
         assert sum(row[name] for name in parts) == row["span_ns"]
         assert sum(row[name] for name in causes) == row["idle_ns"]
-        assert row["waiting_ns"] == row["idle_ns"] + row["data_ns"]
+        assert row["waiting_ns"] == row["idle_ns"] + row["data_ns"] + row["exposed_ns"]
+        assert row["exposed_ns"] <= row["collective_ns"]
         assert min(row[name] for name in (*parts, *causes, "unused_ns")) >= 0
         assert 0 <= row["host_work_ns"] <= row["host_ns"]
         assert 0 <= row["idle_inside_ns"] <= row["idle_ns"] - row["outside_ns"]
@@ -351,10 +343,14 @@ def idle(run: Run, analysis: Analysis) -> None:
             if row["idle_share"] is not None:
                 part = row["idle_ns"] - row["outside_ns"] + row["unused_ns"]
                 assert part == pytest.approx(row["idle_share"] * total)
-        here = durations(run, "compute", "other", "dma", "copy")
+        here = durations(run, "compute", "other", "dma", "copy", "collective")
         here = here.filter(pl.col("device").cast(pl.String) == row["device"])
         moves = pl.col("category").is_in(["dma", "copy"])
-        assert row["computing_ns"] == union(spans(here.filter(~moves)))
+        communicates = pl.col("category") == "collective"
+        computed = union(spans(here.filter(~moves & ~communicates)))
+        assert row["computing_ns"] == computed
+        assert row["collective_ns"] == union(spans(here.filter(communicates)))
+        assert row["exposed_ns"] == union(spans(here.filter(~moves))) - computed
         assert row["transfer_ns"] == union(spans(here.filter(moves)))
 
 

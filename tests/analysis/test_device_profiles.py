@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import contextlib
 import json
+from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.device_profiles import (
-    PUBLISHED,
-    DeviceProfile,
     profiles_of,
     profiles_text,
     read_profiles,
 )
+from profiler.analysis.roofline.published_profiles import PUBLISHED
 from profiler.errors import InputError
 from profiler.trace.manifest_fields import Device
 
@@ -37,6 +38,16 @@ def _measured(device, hardware="", cores=None, peak=1e9):
         ("NVIDIA H200", "NVIDIA H200 SXM"),
         ("NVIDIA H200 NVL", None),
         ("NVIDIA H200 MIG 1g.18gb", None),
+        ("NVIDIA B200", "NVIDIA B200"),
+        ("NVIDIA GB200", None),
+        ("AMD Instinct MI325X", "AMD Instinct MI325X"),
+        ("NVIDIA L40S", "NVIDIA L40S"),
+        ("NVIDIA L40", None),
+        ("NVIDIA GeForce RTX 4090", "NVIDIA GeForce RTX 4090"),
+        ("NVIDIA GeForce RTX 4090 D", None),
+        ("NVIDIA GeForce RTX 4090 Laptop GPU", None),
+        ("NVIDIA GeForce RTX 5090", "NVIDIA GeForce RTX 5090"),
+        ("NVIDIA GeForce RTX 5090 D v2", None),
         ("RBLN-CA12", "RBLN ATOM"),
         ("RBLN-CA25", None),
         ("RBLN-CR03", "RBLN Rebel100"),
@@ -57,6 +68,30 @@ def test_published_figures_have_their_source():
         assert not profile.measured
         assert all(rate > 0 for rate in profile.peak_flops.values())
         assert profile.memory_bandwidth is None or profile.memory_bandwidth > 1e11
+        if profile.cache_bandwidth is not None:
+            assert profile.cache_bytes
+            assert profile.cache_bandwidth > profile.memory_bandwidth
+
+
+@pytest.mark.parametrize(
+    ("hardware", "bfloat16", "bandwidth", "cache"),
+    [
+        ("AMD Instinct MI300X", 1307.4, 5.3, 256),
+        ("AMD Instinct MI325X", 1307.4, 6.0, 256),
+        ("NVIDIA H100 80GB HBM3", 989.4, 3.35, 50),
+        ("NVIDIA H200", 989.4, 4.8, 50),
+        ("NVIDIA B200", 2250, 8.0, 126),
+        ("NVIDIA L40S", 366.4, 0.864, 96),
+        ("NVIDIA GeForce RTX 4090", 165.2, 1.008, 72),
+        ("NVIDIA GeForce RTX 5090", 209.5, 1.792, 96),
+    ],
+)
+def test_figures_of_data_sheets(hardware, bfloat16, bandwidth, cache):
+    """Dense TFLOP/s, TB/s, MiB of the last-level cache."""
+    profile = profiles_of({"cuda:0": Device(hardware=hardware)})["cuda:0"]
+    assert profile.peak("bfloat16") == pytest.approx(bfloat16 * 1e12)
+    assert profile.memory_bandwidth == pytest.approx(bandwidth * 1e12)
+    assert profile.cache_bytes == cache * 2**20
 
 
 def test_a_type_without_a_rate():
@@ -97,6 +132,7 @@ def test_a_file_is_read_as_written(tmp_path):
     profiles = (
         _measured("cpu", "EPYC", 2),
         DeviceProfile("X", {"int8": 5.0}, None, None, "by hand", True, "cuda:0"),
+        replace(_measured("cuda:1", "Y"), cache_bytes=4096.0, cache_bandwidth=1e13),
     )
     path = tmp_path / "device_profiles.json"
     path.write_text(profiles_text(profiles), encoding="utf-8")
@@ -124,6 +160,7 @@ def _file(**changes):
         (_file(memory_bandwidth=0), "no number above 0"),
         (_file(launch_ns=float("nan")), "no number above 0"),
         (_file(launch_ns=10**400), "no number above 0"),
+        (_file(cache_bytes=-1), "no number above 0"),
         (_file(cores=0), "a number of cores"),
         (_file(cores=1.5), "a number of cores"),
         (_file(hardware=7), "a name that is no text"),

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.fusible_chains import find_chains
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.shapes import parse_shapes
@@ -36,7 +36,7 @@ def test_an_elementwise_chain():
     )
     assert (row["what"], row["op_types"]) == ("elementwise", "Add → Tanh → Mul")
     assert (row["chains"], row["total_ns"], row["saved_bytes"]) == (1, 3000, 4 * 256)
-    assert row["saved_ns"] == 4 * 256 + 2 * 5  # at 1 byte a ns, and two launches of 5 ns
+    assert row["saved_ns"] == 3000 - (3 * 256 + 4)  # two inputs, a number and the result are left
 
 
 def test_all_calls_count():
@@ -49,6 +49,20 @@ def test_no_more_is_saved_than_it_takes():
     """Of 2·300 ns, what is left (256 read, 256 written) takes 512 at the roofline."""
     (row,) = _rows(("Tanh", f"{X} -> {X}"), ("Tanh", f"{X} -> {X}"), duration=300)
     assert row["saved_ns"] == 600 - 512
+
+
+def test_what_was_faster_than_its_fused_roofline_saves_nobody_knows_what():
+    """2·200 ns for what one command takes 512 ns for: data came from a cache."""
+    (row,) = _rows(("Tanh", f"{X} -> {X}"), ("Tanh", f"{X} -> {X}"), duration=200)
+    assert (row["total_ns"], row["saved_ns"]) == (400, None)
+
+
+def test_launches_of_one_command_remain():
+    """A launch takes 5 ns, however little is left to do."""
+    (row,) = _rows(("Tanh", "float[] -> float[]"), ("Tanh", "float[] -> float[]"), duration=4)
+    assert (row["total_ns"], row["saved_ns"]) == (8, 0)  # 8 bytes are left
+    (row,) = _rows(("Tanh", "bool[] -> bool[]"), ("Tanh", "bool[] -> bool[]"), duration=4)
+    assert (row["total_ns"], row["saved_ns"]) == (8, 3)
 
 
 def test_without_a_profile_bytes_are_known_and_time_is_not():
@@ -265,7 +279,6 @@ def test_no_more_is_saved_than_is_moved(operations):
 
 @given(st.lists(_OPERATIONS, min_size=1, max_size=20), st.integers(1, 2000))
 def test_no_more_time_is_saved_than_was_spent(operations, duration):
-    """`saved_ns` lies between nothing and the chain's busy time."""
+    """`saved_ns` lies between nothing and the chain's busy time, where it is known."""
     for row in _rows(*operations, duration=duration):
-        assert 0 <= row["saved_ns"] <= row["total_ns"]
-        assert row["total_ns"] == pytest.approx(row["total_ns"])
+        assert row["saved_ns"] is None or 0 <= row["saved_ns"] <= row["total_ns"]

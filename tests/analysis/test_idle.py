@@ -168,6 +168,13 @@ def _runs(draw):
     return calls, commands, spans, pairs
 
 
+_WORKING = {
+    ("compute", "other"): "computing",
+    ("collective",): "exposed_ns",
+    ("dma", "copy"): "data_ns",
+}
+
+
 def _reason(moment, device, calls, commands, pipelines, tiles, counted):
     """Which part a nanosecond of a device is, told without unions."""
 
@@ -193,10 +200,9 @@ def _reason(moment, device, calls, commands, pipelines, tiles, counted):
         return begin <= moment < end
 
     here = [m for m in commands if m.device == device and runs(m)]
-    if any(m.category in ("compute", "other") for m in here):
-        return "computing"
-    if any(m.category in ("dma", "copy") for m in here):
-        return "data_ns"
+    for working, part in _WORKING.items():
+        if any(m.category in working for m in here):
+            return part
     if not any(first <= moment < last for first, last in counted):
         return "outside_ns"
     elsewhere = (m for m in commands if m.device != device and runs(m) and m.call in numbers)
@@ -230,11 +236,11 @@ def test_every_nanosecond_is_put_down_to_what_the_rules_say(parts):
     for device, row in _rows(run).items():
         on_it = [m.start for m in commands if m.device == device]
         first = min([*on_it, *(begin for begin, _, d in tiles.values() if d == device)])
-        found = dict.fromkeys((*CAUSES, "data_ns", "computing"), 0)
+        found = dict.fromkeys((*CAUSES, "data_ns", "exposed_ns", "computing"), 0)
         for moment in range(first, first + row["span_ns"]):
             found[_reason(moment, device, calls, commands, numbers, tiles, counted)] += 1
         assert found["computing"] == row["computing_ns"]
-        for name in ("data_ns", "other_device_ns", "outside_ns"):
+        for name in ("data_ns", "exposed_ns", "other_device_ns", "outside_ns"):
             assert found[name] == row[name]
         waited = row["sync_ns"]  # in calls, or between them
         assert 0 <= found["host_ns"] - row["host_ns"] <= waited

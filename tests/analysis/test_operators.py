@@ -222,7 +222,7 @@ def test_redundant_work_of_operators(rows):
 
 
 def _expected(commands):
-    """(layer, host) → union, total, and of the working tracks: total, possible time, busiest,
+    """(layer, host) → union, total, and of the working tracks: worked and possible time, busiest,
     mean; one nanosecond and fold at a time."""
     folds = {}
     for command in commands:
@@ -230,18 +230,18 @@ def _expected(commands):
         folds.setdefault(key, {}).setdefault(command.track, []).append(command)
     found = {}
     for (layer, host, _), tracks in folds.items():
-        covered = {
-            t
+        moments = [
+            {t for c in part for t in range(c.start, c.start + c.duration)}
             for part in tracks.values()
-            for c in part
-            for t in range(c.start, c.start + c.duration)
-        }
-        busy = [sum(c.duration for c in part) for part in tracks.values()]
+        ]
+        covered = set().union(*moments)
+        total = sum(c.duration for part in tracks.values() for c in part)
+        busy = [len(some) for some in moments]
         sums = found.setdefault((layer, host), [0, 0, 0, 0, 0, 0.0])
         computing = [any(c.category == "compute" for c in part) for part in tracks.values()]
         works = [b for b, computes in zip(busy, computing, strict=True) if computes]
         works = works if sum(works) else busy
-        parts = (len(covered), sum(busy), sum(works), len(covered) * len(works), max(works))
+        parts = (len(covered), total, sum(works), len(covered) * len(works), max(works))
         for i, part in enumerate((*parts, sum(works) / len(works))):
             sums[i] += part
     return found

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from profiler.analysis.roofline.codes import Bound
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from tests.analysis.shaped_runs import Shaped, in_order
 
 # 1 FLOP and 1 byte a ns, so that counts are times
@@ -84,11 +86,68 @@ def test_unknown_work_is_counted_not_zero():
 def test_bytes_alone_are_a_roof():
     """A Triton pointwise kernel: nobody knows its FLOPs, which are still unknown work, but 80 bytes
     at 1 a ns take 80 ns."""
-    row = _row(
-        Shaped(in_order(("triton_poi_x", "float[10] float[10]"))).found(cuda=UNIT)["operators"]
-    )
+    kernel = in_order(("triton_poi_x", "float[10] float[10]"), duration=160)
+    row = _row(Shaped(kernel).found(cuda=UNIT)["operators"])
     assert (row["flops"], row["bytes"], row["roofline_ns"]) == (None, 80, 80)
-    assert (row["unknown_commands"], row["of_roofline"], row["bound"]) == (1, 8.0, "memory")
+    assert (row["unknown_commands"], row["of_roofline"], row["bound"]) == (1, 0.5, "memory")
+
+
+def test_time_above_the_roofline_is_that_of_what_is_known():
+    """188 of 200 ns, beside 200 ns of a command that nobody knows."""
+    row = _row(Shaped(in_order(MM, UNKNOWN, duration=200)).found(cuda=UNIT)["operators"])
+    assert (row["beyond_ns"], row["unknown_ns"], row["refuted_ns"]) == (12, 200, 0)
+    row = _row(Shaped(in_order(UNKNOWN, duration=200)).found(cuda=UNIT)["operators"])
+    assert (row["beyond_ns"], row["unknown_ns"]) == (None, 200)
+
+
+@pytest.mark.parametrize("operation", [MM, DEEP])
+def test_what_was_faster_than_its_roofline_has_none(operation):
+    """Nothing is faster than its roofline: 120 ns for what takes 188 at least show that this is not
+    its roofline. It is not known then, and counted."""
+    row = _row(Shaped(in_order(operation, duration=120)).found(cuda=UNIT)["operators"])
+    assert (row["roofline_ns"], row["of_roofline"], row["beyond_ns"], row["bound"]) == (None,) * 4
+    assert (row["refuted_ns"], row["unknown_ns"]) == (120, 0)
+
+
+CACHED = replace(UNIT, cache_bytes=1000.0, cache_bandwidth=4e9)
+LARGE = ("triton_poi_x", "float[500] float[500]")  # 4000 bytes
+
+
+def test_the_cache_is_the_roof_of_what_was_faster_than_memory():
+    """188 bytes in 130 ns: memory gives 130 of them. The cache has 1000 and gives 4 a ns, so that
+    the product's 120 FLOPs take longest; beside 4000 bytes that came from memory."""
+    rows = [("a", *LARGE, 0, 4000), ("b", *MM, 4000, 130)]
+    found = {row["layer"]: row for row in Shaped(rows).found(cuda=CACHED)["operators"].to_dicts()}
+    assert (found["a"]["roofline_ns"], found["a"]["bound"]) == (4000, "memory")
+    assert (found["b"]["roofline_ns"], found["b"]["bound"]) == (120, "compute")
+    slower = [("a", *LARGE, 0, 4000), ("b", *MM, 4000, 200)]
+    found = {row["layer"]: row for row in Shaped(slower).found(cuda=CACHED)["operators"].to_dicts()}
+    assert (found["b"]["roofline_ns"], found["b"]["bound"]) == (188, "memory")
+
+
+def test_what_does_not_fit_into_the_cache_comes_from_memory():
+    """4000 bytes, of which 1000 can be in the cache: 3000 ns at least."""
+    rows = [("a", *LARGE, 0, 3200), ("b", *LARGE, 3200, 2900)]
+    found = {row["layer"]: row for row in Shaped(rows).found(cuda=CACHED)["operators"].to_dicts()}
+    assert (found["a"]["roofline_ns"], found["a"]["of_roofline"]) == (3000, 3000 / 3200)
+    assert (found["b"]["roofline_ns"], found["b"]["refuted_ns"]) == (None, 2900)
+
+
+def test_the_cache_is_the_roof_where_everything_fits():
+    """A submodule that touches 60 bytes has them in the cache; one of which something is not known
+    may touch more."""
+    row = _row(Shaped(in_order(ADD, duration=100)).found(cuda=CACHED)["operators"])
+    assert row["roofline_ns"] == 15
+    row = _row(Shaped(in_order(ADD, UNKNOWN, duration=100)).found(cuda=CACHED)["operators"])
+    assert row["roofline_ns"] == 60
+
+
+def test_a_cache_whose_rate_is_not_known_is_no_roof():
+    """Faster than memory, and nobody says how fast the cache is: not known, and counted."""
+    profile = replace(CACHED, cache_bandwidth=None)
+    rows = [("a", *LARGE, 0, 4000), ("b", *MM, 4000, 150)]
+    found = {row["layer"]: row for row in Shaped(rows).found(cuda=profile)["operators"].to_dicts()}
+    assert (found["b"]["roofline_ns"], found["b"]["refuted_ns"]) == (None, 150)
 
 
 def test_without_a_profile_there_is_no_roof():
@@ -133,6 +192,19 @@ def test_parts_of_one_operator_count_once():
     parts = [("aten::mm", f"{MM[1]} part {i}/3") for i in (1, 2, 3)]
     row = _row(Shaped(in_order(*parts, duration=100)).found(cuda=UNIT)["operators"])
     assert (row["commands"], row["flops"], row["bytes"]) == (3, 120, 186)  # a third, rounded down
+
+
+def test_commands_of_one_operator_have_one_roofline():
+    """Two commands of one product, of which the first took 30 of 240 ns: whatever each of them did,
+    the product takes 188 ns at least, and no row with a part of it is faster than it can be."""
+    rows = [
+        ("a", "aten::mm", f"{MM[1]} part 1/2", 0, 30),
+        ("a", "aten::mm", f"{MM[1]} part 2/2", 30, 210),
+    ]
+    shaped = Shaped(rows).found(cuda=UNIT)
+    row = _row(shaped["operators"])
+    assert (row["roofline_ns"], row["beyond_ns"], row["refuted_ns"]) == (188, 52, 0)
+    assert (shaped["roofline"]["roofline_ns"] <= shaped["roofline"]["total_ns"]).all()
 
 
 @pytest.mark.parametrize("category", ["host", "sync", "dma"])
@@ -183,7 +255,9 @@ def test_absurd_shapes_and_counts():
     shaped = Shaped(rows, calls=9).recorded(**counts)
     slow = DeviceProfile("slow", {"float32": 1e-3}, 1e-3, None, "", measured=True)
     found = shaped.found(cuda=slow)
-    assert _row(found["operators"])["roofline_ns"] == 1 << 62
+    row = _row(found["operators"])
+    assert (row["flops"], row["roofline_ns"]) == (1 << 62, None)
+    assert row["refuted_ns"] == row["total_ns"]
     assert found["fusions"]["saved_bytes"].to_list() == [1 << 62]
 
 
@@ -204,7 +278,7 @@ _ROWS = st.lists(
 ).map(lambda rows: sorted(rows, key=lambda row: row[3]))
 
 
-@given(_ROWS, st.sampled_from([UNIT, LAUNCHING]), st.integers(1, 3))
+@given(_ROWS, st.sampled_from([UNIT, LAUNCHING, CACHED]), st.integers(1, 3))
 def test_shares_add_up(rows, profile, calls):
     """Commands, busy time, FLOPs and bytes of all operators are those of the kinds; no term of
     the roofline is longer than the roofline time, and no roofline time than all terms."""
@@ -219,6 +293,11 @@ def test_shares_add_up(rows, profile, calls):
     for row in roofline.filter(pl.col("roofline_ns").is_not_null()).to_dicts():
         terms = [row[name] or 0 for name in ("compute_ns", "memory_ns", "launch_ns")]
         assert max(terms) == row["roofline_ns"] <= sum(terms)
+        assert row["roofline_ns"] <= row["total_ns"]
+    shares = operators["of_roofline"].drop_nulls()
+    assert shares.is_between(0, 1).all()
+    assert (operators["beyond_ns"].drop_nulls() >= 0).all()
+    assert (operators["refuted_ns"] <= operators["total_ns"]).all()
     assert (operators["unknown_ns"] <= operators["total_ns"]).all()
     assert (operators["wait_ns"] >= 0).all()
     assert operators["bound"].drop_nulls().is_in([*Bound]).all()

@@ -185,13 +185,60 @@ MOVEMENT = [
     ("aten::copy_", "in: float16[4] float32[4]", 0, 16, 8),
     ("aten::clone", "float[4]", 0, 16, 16),
     ("aten::embedding", "float[1000,4] int64[3]", 0, 72, 48),
-    ("aten::gather", "float[10,4] int64[2,4]", 0, 32 + 64, 32),
+    ("aten::gather", "float[10,4] int64[2,4]", 0, 32 + 16, 32),
     ("aten::type_as", "float[4] float16[9]", 0, 16, 8),
     ("aten::type_as", "float[4] float[9]", 0, 0, 0),
     ("aten::cat", "tensor[2,3] tensor[2,3]", 0, UNKNOWN, UNKNOWN),
     ("aten::zeros_like", "float[4]", 0, 0, 16),
     ("Resize", "float[1,1,2,2] float[4] -> float[1,1,4,4]", UNKNOWN, 32, 64),
     ("triton_poi_fused_gelu_1", "in: bfloat16[8] bfloat16[2] bfloat16[8]", UNKNOWN, 20, 16),
+    # gelu in place: what it updates, [4,2], is read and written, the bias read
+    ("triton_poi_fused_addmm_gelu_1", "in: bfloat16[4,2] bfloat16[2]", UNKNOWN, 20, 16),
+    ("triton_poi_fused_silu_0", "in: float[8]", UNKNOWN, 32, 32),
+]
+AT_LEAST = [  # inputs of which a part is touched
+    # 48 of 144 elements: as many are read as written
+    ("triton_poi_fused_clone_slice_1", "in: float[2,4,9,2] float[2,3,8]", UNKNOWN, 192, 192),
+    # a table of 36 rows, of which 4 are added to both images of the batch
+    ("triton_poi_fused_add_slice_1", "in: float[1,36,5] float[2,4,5]", UNKNOWN, 80, 160),
+    # the same in a reduction over the last dim, beside [2,5,2,2]
+    (
+        "triton_red_fused_add_native_layer_norm_slice_4",
+        "in: float[2,5,2,2] float[1,36,5] float[2,4,1,1] float[2,4,1,1]",
+        UNKNOWN,
+        4 * (40 + 20 + 8),
+        32,
+    ),
+    # no cut in its name: the mean of all of it
+    ("triton_red_fused_mean_4", "in: float[1,36,5] float[1,5]", UNKNOWN, 720, 20),
+    ("aten::index_select", "float[1000,4] int64[3]", 0, 4 * 12 + 24, 48),
+    ("aten::index_select", "float[2,4] int64[9]", 0, 4 * 8 + 72, 4 * 18),
+    ("aten::index_select", "float[2,4] int64[9,9]", UNKNOWN, UNKNOWN, UNKNOWN),
+    # six times the same two rows: the table is read once
+    ("aten::embedding", "float[2,4] int64[6]", 0, 4 * 8 + 48, 96),
+    ("Gather", "float[2,4] int64[6] -> float[6,4]", 0, 4 * 8 + 48, 96),
+    ("Expand", "float[1,4] int64[2] -> float[9,4]", 0, 16 + 16, 144),
+    # the index is a column expanded over the row
+    ("aten::gather", "float[1000,4] int64[3,4] float[3,4]", 0, 48 + 24, 48),
+    ("aten::gather", "float[1000] int64[3]", 0, 12 + 24, 12),
+    ("aten::index", "float[1000,4]", 0, UNKNOWN, UNKNOWN),
+    # 3 tokens go to 3 of 1000 slots
+    (
+        "sglang::store_cache",
+        "in: float[3,8] float[3,8] float[1000,8] float[1000,8] int64[3]",
+        0,
+        192 + 24,
+        192,
+    ),
+    # 6 queries of 2 sequences: 6²/2 scores at least; 7 rows of a pool of 1000
+    (
+        "aiter::mha_batch_prefill",
+        "in: float[6,4,8] float[1000,2,8] float[1000,2,8] int32[3] int32[3] int32[7]",
+        2 * 4 * 18 * 16,
+        4 * (192 + 2 * 7 * 16 + 3 + 7),
+        768,
+    ),
+    ("aiter::mha_batch_prefill", "in: float[6,4,8] float[6,4,8]", UNKNOWN, UNKNOWN, UNKNOWN),
 ]
 NOTHING_KNOWN = [
     ("NoSuchOp", "float[4] -> float[4]"),
@@ -206,7 +253,7 @@ NOTHING_KNOWN = [
 
 @pytest.mark.parametrize(
     ("op_type", "shapes", "flops", "read", "written"),
-    [*PRODUCTS, *CONVOLUTIONS, *ATTENTION, *ELEMENTS, *NORMS, *MOVEMENT],
+    [*PRODUCTS, *CONVOLUTIONS, *ATTENTION, *ELEMENTS, *NORMS, *MOVEMENT, *AT_LEAST],
 )
 def test_work(op_type, shapes, flops, read, written):
     """FLOPs, bytes read and written; all three None where the shapes do not fit."""

@@ -12,7 +12,7 @@ from profiler.analysis.findings.finding import Finding, Where
 from profiler.analysis.findings.table import findings_table
 from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.events import NO_CALL, Drop, DropKind
 from profiler.notes import Note, NoteCode, notes_text
 from profiler.table.columns import Column

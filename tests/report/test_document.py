@@ -10,7 +10,7 @@ from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.registry import tables
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.drop_reasons import DropReason
 from profiler.events import Drop, DropKind
 from profiler.notes import Note, NoteCode

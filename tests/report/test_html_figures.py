@@ -10,7 +10,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.registry import registered, table_named
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.table import FigureSpec
 from profiler.errors import InputError
 from profiler.report import figures

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding, Where
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.report.html.findings import finding_html
 from profiler.report.html.header import header_html
 from profiler.report.html.markup import sections_html

@@ -16,7 +16,7 @@ import polars as pl
 from profiler.analysis.denoise.codes import GuidanceEvidence, GuidanceKind
 from profiler.analysis.denoise.columns import GUIDANCE
 from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.notes import Note, notes_text
 from profiler.table.columns import schema
 

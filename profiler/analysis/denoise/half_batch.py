@@ -26,7 +26,7 @@ from profiler.analysis.roofline.call_costs import (
     Scaled,
     call_costs,
 )
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.work.shapes import Tensor
 
 __all__ = ["BATCHED", "HalfBatch", "half_batch"]

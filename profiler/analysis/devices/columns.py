@@ -31,6 +31,7 @@ DEVICES: tuple[Column, ...] = (
     Column("compute_ns", _INT64, "ns", "union of its compute commands", importance=1),
     Column("dma_ns", _INT64, "ns", "union of its dma commands", importance=2),
     Column("copy_ns", _INT64, "ns", "union of its copy commands", importance=5),
+    Column("collective_ns", _INT64, "ns", "union of its collectives between ranks", importance=5),
     Column("sync_ns", _INT64, "ns", "union of its sync commands", importance=6),
     Column("other_ns", _INT64, "ns", "union of its commands of category other", importance=17),
     Column("host_ns", _INT64, "ns", "union of its host commands", importance=3),

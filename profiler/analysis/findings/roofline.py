@@ -14,9 +14,8 @@ from profiler.analysis.findings.measures import (
     share,
 )
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.bounds import ABOVE_ROOFLINE
 from profiler.analysis.roofline.codes import Bound
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 
 __all__ = ["launch_bound", "single_precision", "slow_products"]
 
@@ -34,8 +33,7 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
     """Commands of a submodule are so short that launching them is what takes time."""
     total = end_to_end_ns(analysis)
     rows = _without_launches(analysis).drop_nulls("submodule")
-    beyond = (pl.col("of_roofline") > ABOVE_ROOFLINE).fill_null(value=False)
-    bound = (pl.col("bound") == Bound.LAUNCH.value) & ~beyond  # a launch was measured too long
+    bound = pl.col("bound") == Bound.LAUNCH.value
     of = rows.group_by("submodule", "device", maintain_order=True).agg(
         pl.col("total_ns", "commands", "work_ns", "saved_ns").filter(bound).sum(),
         all_ns=pl.col("total_ns").sum(),
@@ -80,11 +78,9 @@ def _without_launches(analysis: Analysis) -> pl.DataFrame:
     roofline = pl.max_horizontal(
         pl.col("flops") / pl.col("peak"), pl.col("bytes") / pl.col("bandwidth")
     )
-    known = pl.when(pl.col("of_roofline") > 0).then(pl.col("roofline_ns") / pl.col("of_roofline"))
+    known = pl.when(pl.col("of_roofline") > 0).then(pl.col("roofline_ns") + pl.col("beyond_ns"))
     work = pl.min_horizontal(1e9 * roofline, known).fill_null(0.0)
-    return rows.hstack(rates).with_columns(
-        work_ns=work, saved_ns=(known - work).clip(0).fill_null(0.0)
-    )
+    return rows.hstack(rates).with_columns(work_ns=work, saved_ns=(known - work).fill_null(0.0))
 
 
 def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
@@ -98,7 +94,9 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
         pl.col("unknown_ns") <= _UNKNOWN * pl.col("total_ns"),
     )
     found = []
-    for row in scaled(analysis, rows, "total_ns", "roofline_ns", "commands").to_dicts():
+    for row in scaled(
+        analysis, rows, "total_ns", "roofline_ns", "beyond_ns", "commands"
+    ).to_dicts():
         profile = analysis.device_profiles.get(row["device"] or "")
         if not is_accelerator(row["device"]) or profile is None:
             continue
@@ -118,7 +116,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
                     "roofline": PeakSource.MEASURED if profile.measured else PeakSource.PUBLISHED,
                 },
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
-                cost_ns=round(row["roofline_ns"] / row["of_roofline"] - row["roofline_ns"]),
+                cost_ns=round(row["beyond_ns"]),
             )
         )
     return tuple(found)

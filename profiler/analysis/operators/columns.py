@@ -15,7 +15,7 @@ _INT64, _REAL = pl.Int64(), pl.Float64()
 _TOTAL = Sum(("total_ns",))
 _WALL = Sum(("total_ns", "wall_offset_ns"))
 _PARALLELISM = "how many of its commands ran at a time on average: total_ns / wall_ns"
-_UTILIZATION = "of the tracks that compute, else of all: total / (wall * tracks)"
+_UTILIZATION = "of the tracks that compute, else of all: time they work / (wall * tracks)"
 _IMBALANCE = "of the tracks that compute, else of all: busiest track / mean of the tracks"
 
 OPERATORS: tuple[Column, ...] = (

@@ -33,8 +33,9 @@ class Folds:
     `host`; `call` is a row of the frame of calls, -1 for work of no call, `group` its number in
     `pipelines.call_groups`. The rest are int64 sums over the fold's commands; `extent` is from the
     first's begin to the last's end. The working tracks are those on which its compute commands ran,
-    all of its tracks where nothing took time on these; `working_busy` is the busy sum on all of
-    them, `busiest` that on the busiest. `of_command` is the key of each command.
+    all of its tracks where nothing took time on these; `working_busy` is the sum over them of the
+    time in which a command ran, `busiest` that of the busiest. `of_command` is the key of each
+    command.
     """
 
     key: Codes
@@ -77,9 +78,9 @@ def fold_by(
         place = commands.device[rows] * np.int64(len(names) + 1) + track[rows]
         first, count = rows[heads], np.diff(heads, append=len(rows))
         computes = commands.category[rows] == _COMPUTE
-        per_track = _per_track(place, places, duration, computes, heads, busy)
         extent = np.maximum.reduceat(end, heads) - start[heads]
-        wall = union_sorted(start, end, heads)
+        wall = union_sorted(start.copy(), end.copy(), heads)
+        per_track = _per_track(place, places, (start, end), computes, heads, wall)
         of_fold = key[first], commands.call[first], group[first]
         parts.append((*of_fold, count, wall, extent, busy, *per_track))
     sums: dict[str, Any] = {
@@ -147,18 +148,19 @@ def _keys(
 def _per_track(
     place: Times,
     places: int,
-    duration: Times,
+    spans: tuple[Times, Times],
     computes: npt.NDArray[np.bool_],
     heads: Times,
-    busy: Times,
+    wall: Times,
 ) -> tuple[Times, Times, Times, Times]:
-    """Tracks, working tracks, their total and that of the busiest of them, of each fold.
+    """Tracks, working tracks, how long these worked together and the busiest of them, of each fold.
 
-    `place` is device and track of each row, below `places`; `computes` whether it is a compute
-    command; `heads` are the first rows of the folds, `busy` their sums of `duration`.
+    `place` is device and track of each row, below `places`; `spans` its begin and end; `computes`
+    whether it is a compute command; `heads` are the first rows of the folds, whose rows are by
+    begin, `wall` their unions.
     """
     ones = np.ones(len(heads), dtype=np.int64)
-    tracks, working, working_busy, busiest = ones, ones.copy(), busy.copy(), busy.copy()
+    tracks, working, working_busy, busiest = ones, ones.copy(), wall.copy(), wall.copy()
     split = np.minimum.reduceat(place, heads) != np.maximum.reduceat(place, heads)
     fold = np.repeat(np.arange(len(heads)), np.diff(heads, append=len(place)))
     rows = np.flatnonzero(split[fold])
@@ -170,7 +172,7 @@ def _per_track(
     folds = group_heads(fold[rows][cells])
     sizes = np.diff(folds, append=len(cells))
     works = np.logical_or.reduceat(computes[rows], cells)
-    of_cell = np.add.reduceat(duration[rows], cells)
+    of_cell = union_sorted(spans[0][rows], spans[1][rows], cells)
     nothing = np.add.reduceat(np.where(works, of_cell, 0), folds) == 0
     works |= np.repeat(nothing, sizes)
     of_cell[~works] = 0

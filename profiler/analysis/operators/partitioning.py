@@ -27,7 +27,7 @@ from profiler.table.columns import schema
 
 __all__ = ["partitioning_table"]
 
-_MOVES = np.isin(CATEGORIES, ("dma", "copy"))
+_MOVES = np.isin(CATEGORIES, ("dma", "copy", "collective"))
 _PARTS = tuple(part.value for part in SplitPart)
 _Flags = npt.NDArray[np.bool_]
 

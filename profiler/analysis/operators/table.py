@@ -3,16 +3,16 @@
 A command is folded with those of its call and layer; the layer's host commands (what launched
 the work) are folded apart from what ran on devices, so that a launch never lengthens an operator.
 Work of no call is folded by pipeline call and step instead. The folds of one submodule, layer and
-`host` then add up to one row. With w the union of a fold, n the tracks on which its compute
-commands ran (all of its tracks where it has none, or nothing took time there), b_t its total on
-such a track t and b their sum:
+`host` then add up to one row. With w the union of a fold, T its total, n the tracks on which its
+compute commands ran (all of its tracks where it has none, or nothing took time there), b_t the time
+in which such a track t worked (the union of what it ran: commands may lie within others) and b
+their sum:
 
-    parallelism = Σ b / Σ w
+    parallelism = Σ T / Σ w
     parallel_utilization = Σ b / Σ (w n)     imbalance = Σ max_t b_t / Σ (b / n)
 
-sums over the folds. One track: all are 1. Tracks that only move data lengthen w and are no part
-of n: while they alone work, the computing ones wait. Commands that lie within others on the same
-track count twice in the total and can raise the utilization above 1.
+sums over the folds. One track: the last two are 1. Tracks that only move data lengthen w and are no
+part of n: while they alone work, the computing ones wait.
 """
 
 from __future__ import annotations

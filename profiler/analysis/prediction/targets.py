@@ -16,7 +16,7 @@ import polars as pl
 from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.workload import Task, Workload
 from profiler.analysis.roofline.codes import Bound
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.trace.manifest_fields import Device

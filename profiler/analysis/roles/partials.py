@@ -16,6 +16,7 @@ from profiler.analysis.arrays import text_codes
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.partials import Partials, partials
 from profiler.analysis.pipelines import call_groups
+from profiler.analysis.work.of_kinds import UNRATED
 from profiler.table.batches import batches
 from profiler.trace.manifest_fields import Submodule
 
@@ -27,7 +28,6 @@ _SUMMED = pl.Schema(
 _WORK = (
     *("submodule", "layer", "host", "rated", "op_type", "role", "block", "norm_kind", "role_by"),
 )
-_UNRATED = ("host", "sync", "dma")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -69,7 +69,7 @@ def _works(
     text = ("role", "role_by")
     kinds = (
         of.kinds.table.with_columns(
-            host=pl.col("category") == "host", rated=~pl.col("category").is_in(_UNRATED)
+            host=pl.col("category") == "host", rated=~pl.col("category").is_in(UNRATED)
         )
         .join(roles, on="kind", maintain_order="left")
         .with_columns(pl.col(text).cast(pl.String))

@@ -18,7 +18,7 @@ shapes, the kernel's name. What belongs where:
 from __future__ import annotations
 
 from profiler.analysis.roles.evidence import Decision, Evidence
-from profiler.analysis.roles.kernel_rules import of_fused, of_kernel, role_of_name
+from profiler.analysis.roles.kernel_rules import of_fused, of_kernel
 from profiler.analysis.roles.kernels import fused_kernel
 from profiler.analysis.roles.library_kernels import writes_cache
 from profiler.analysis.roles.norms import norm_kind
@@ -93,8 +93,6 @@ def decide(found: Evidence) -> Decision | None:
 
 def _of_transfer(found: Evidence) -> Decision:
     """Work on tracks that compute nothing: between ranks, or a copy."""
-    if role_of_name(found.op_type) == "collective":
-        return Decision("collective", "kernel")
     return Decision(_BY_CATEGORY[found.category], "category")
 
 

@@ -8,9 +8,17 @@ and least time between commands L:
 Bytes and bandwidth must be known, and so must the type's peak where there are FLOPs: else the term
 that is known need not be the longer one, and there is no roofline time. Where no formula gives
 FLOPs (a fused elementwise or reduction kernel; products, convolutions and attention all have one)
-the memory term stands alone. A launch cost that is not known is left out. `of_roofline` is roofline
-/ total over what is known, where that is half of its time: 1 is as fast as the device can be. It
-can exceed 1 where data stays in a cache, for the roofline is that of memory.
+the memory term stands alone. A launch cost that is not known is left out.
+
+W is the memory's, but that of the last-level cache where all that the submodule's calls touch is
+known and fits into it, and of commands that were faster than memory: what they read was in the
+cache. Of these what does not fit into the cache comes from memory all the same.
+
+The roofline is a bound. Commands that were faster still (a cache whose rate is not known, a profile
+that is too low, more FLOPs or bytes in the formula than were needed) show that the roofline is not
+theirs: it is not known, and `refuted_ns` counts their time. `of_roofline` is roofline / total over
+what is known, where that is half of its time: 1 is as fast as the device can be. `beyond_ns` is
+total - roofline over what is known: what better kernels could save at most.
 
 Verdict, for a row (an operator or a role on one device):
 
@@ -20,7 +28,7 @@ Verdict, for a row (an operator or a role on one device):
 - else compute-bound, memory-bound or launch-bound: the term that has most of the roofline
   time of its commands.
 
-Commands of categories host, sync and dma are left out: links to the host have rooflines of their
+Commands of categories host, sync, dma and collective are left out: links have rooflines of their
 own.
 """
 
@@ -36,26 +44,20 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.kind_times import kind_times
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.columns import ROOFLINE, ROOFLINE_ROLES
-from profiler.analysis.roofline.device_profiles import DeviceProfile
-from profiler.analysis.work.of_kinds import KindWork
+from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.roofline.terms import TERMS, roofline_terms
+from profiler.analysis.work.of_kinds import UNRATED, KindWork
 from profiler.table.columns import Column, schema
 
 __all__ = [
-    "ABOVE_ROOFLINE",
     "as_declared",
     "kind_roofline",
     "operator_roofline",
     "role_roofline",
 ]
 
-ABOVE_ROOFLINE = 1.1
-"""`of_roofline` from which on the roofline is not to be trusted: a cache, or a profile that is too
-low."""
-
-_LEFT_OUT = ("host", "sync", "dma")
-_COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "saved_bytes", "saved_ns"))
+_COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "beyond_ns", "saved_bytes", "saved_ns"))
 _LARGEST = 1 << 62  # fits an int64 after it was a float
-_TERMS = ("compute_ns", "memory_ns", "launch_ns")
 
 
 def kind_roofline(
@@ -68,9 +70,10 @@ def kind_roofline(
     are computed.
 
     Columns: kind, device, commands, total_ns, wait_ns, flops, bytes, compute_ns, memory_ns,
-    launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term).
+    launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term), refuted
+    (they were faster than the longest term, which is not their roofline then).
     """
-    kept = np.isin(kinds.table["category"], _LEFT_OUT, invert=True)
+    kept = np.isin(kinds.table["category"], UNRATED, invert=True)
     times = kind_times(kinds, commands, kept)
     names = [*commands.devices, None]
     frame = pl.DataFrame(
@@ -83,53 +86,64 @@ def kind_roofline(
             "part": times.commands / kinds.table["commands"].to_numpy()[times.kind],
         }
     )
-    return _with_terms(frame.join(work.table, on="kind", maintain_order="left"), profiles)
+    joined = frame.join(work.table, on="kind", maintain_order="left").join(
+        _operations(kinds), on="kind", maintain_order="left"
+    )
+    return _with_terms(joined, profiles).drop("submodule", "operation")
+
+
+def _operations(kinds: Kinds) -> pl.DataFrame:
+    """The submodule of each kind, and the number of its `operation`: commands that an operator
+    launched together (` part 2/5`) are one."""
+    place = ["submodule", "layer", "op_type"]
+    whole = pl.col("shapes").str.replace(r" part \d+/\d+$", "")
+    table = kinds.table.select("kind", *place, "shapes", whole=whole)
+    first = pl.col("kind").first().over(*place, "whole")
+    return table.select(
+        "kind",
+        "submodule",
+        operation=pl.when(pl.col("shapes").ne_missing(pl.col("whole")))
+        .then(first)
+        .otherwise(pl.col("kind")),
+    )
 
 
 def _with_terms(frame: pl.DataFrame, profiles: Mapping[str, DeviceProfile]) -> pl.DataFrame:
-    """Add FLOPs, bytes and the terms of the roofline of each row's commands together."""
-    pairs = list(zip(frame["device"], frame["dtype"], strict=True))
-    found = [profiles.get(device) if device else None for device, _ in pairs]
-    rates = pl.DataFrame(
-        {
-            "peak": [
-                p.peak(d) if p and d else None for p, (_, d) in zip(found, pairs, strict=True)
-            ],
-            "bandwidth": [p.memory_bandwidth if p else None for p in found],
-            "launch": [p.launch_ns if p else None for p in found],
-        },
-        schema={"peak": pl.Float64, "bandwidth": pl.Float64, "launch": pl.Float64},
-    )
+    """Add FLOPs, bytes and the terms of the roofline of each row's commands together.
+
+    How an operation's work is shared among the commands that it launched is not known: its roofline
+    is that of all of them, and they have of it as of the time that they took.
+    """
     part = pl.col("part")
-    terms = (
-        frame.hstack(rates)
-        .with_columns(
-            flops=pl.col("flops") * part,
-            bytes=(pl.col("bytes_read") + pl.col("bytes_written")) * part,
-        )
-        .with_columns(
-            compute_ns=pl.when(pl.col("flops") == 0)
-            .then(0.0)
-            .otherwise(pl.col("flops") / pl.col("peak") * 1e9),
-            memory_ns=pl.when(pl.col("bytes") == 0)
-            .then(0.0)
-            .otherwise(pl.col("bytes") / pl.col("bandwidth") * 1e9),
-            launch_ns=pl.col("launch") * pl.col("commands"),
-        )
+    rows = frame.with_columns(
+        flops=pl.col("flops") * part,
+        bytes=(pl.col("bytes_read") + pl.col("bytes_written")) * part,
     )
-    computes = pl.col("flops").fill_null(0) > 0
-    known = pl.col("memory_ns").is_not_null() & (pl.col("compute_ns").is_not_null() | ~computes)
-    longest = pl.max_horizontal(*_TERMS)
-    bound = (
-        pl.when(pl.col("launch_ns") == longest)
-        .then(2)
-        .when(pl.col("memory_ns") == longest)
-        .then(1)
-        .otherwise(0)
+    keys = ["operation", "device"]
+    sums = {name: pl.col(name).sum() for name in ("total_ns", "commands")}
+    works = {
+        name: pl.when(pl.col(name).is_not_null().all()).then(pl.col(name).sum())
+        for name in ("flops", "bytes")
+    }
+    wholes = rows.group_by(keys, maintain_order=True).agg(
+        pl.col("submodule", "dtype").first(),
+        executions=pl.col("commands").max(),
+        **sums,
+        **works,
     )
-    return terms.with_columns(
-        roofline_ns=pl.when(known & (longest > 0)).then(longest),
-        bound=pl.when(known & (longest > 0)).then(bound),
+    found = roofline_terms(wholes, profiles)
+    added = found.select(
+        *keys, *TERMS, "roofline_ns", "bound", "refuted", whole_ns="total_ns", all="commands"
+    )
+    of_whole = (
+        pl.when(pl.col("whole_ns") > 0)
+        .then(pl.col("total_ns") / pl.col("whole_ns"))
+        .otherwise(pl.col("commands") / pl.col("all"))
+    )
+    return (
+        rows.join(added, on=keys, how="left", nulls_equal=True, maintain_order="left")
+        .with_columns(pl.col(*TERMS, "roofline_ns") * of_whole)
+        .drop("whole_ns", "all")
     )
 
 
@@ -185,7 +199,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
     known = attained.is_not_null()
     whole = pl.col("flops").is_not_null() & pl.col("bytes").is_not_null()
     by_bound = {
-        f"bound_{i}": attained.filter(pl.col("bound") == i).sum() for i in range(len(_TERMS))
+        f"bound_{i}": attained.filter(pl.col("bound") == i).sum() for i in range(len(TERMS))
     }
     sums = frame.group_by(keys).agg(
         pl.col("commands", "total_ns", "wait_ns").sum(),
@@ -195,6 +209,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         unknown_ns=pl.col("total_ns").filter(~whole).sum(),
         roofline_ns=_sum_or_null("roofline_ns"),
         known_ns=pl.col("total_ns").filter(known).sum(),
+        refuted_ns=pl.col("total_ns").filter(pl.col("refuted")).sum(),
         both_flops=pl.col("flops").filter(pl.col("bytes").is_not_null()).sum(),
         both_bytes=pl.col("bytes").filter(pl.col("flops").is_not_null()).sum(),
         **by_bound,
@@ -208,6 +223,7 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         of_roofline=pl.when((pl.col("known_ns") > 0) & ~too_little).then(
             pl.col("roofline_ns") / pl.col("known_ns")
         ),
+        beyond_ns=pl.col("known_ns") - pl.col("roofline_ns").round(),
         bound=pl.when(pl.col("wait_ns") > pl.col("total_ns"))
         .then(pl.lit(Bound.HOST.value))
         .when(pl.col("roofline_ns").is_null() | (most <= 0) | too_little)

@@ -19,7 +19,7 @@ from dataclasses import dataclass, replace
 
 import polars as pl
 
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.work.formulas import work_of
 from profiler.analysis.work.registry import Work
 from profiler.analysis.work.shapes import Shapes, Tensor, parse_shapes
@@ -191,7 +191,7 @@ def call_costs(
     calls = calls.filter((pl.col("submodule") == submodule) & pl.col("ops_traced"))
     chosen = kinds.filter(
         (pl.col("submodule") == submodule)
-        & pl.col("category").cast(pl.String).is_in(("compute", "copy", "other"))
+        & pl.col("category").cast(pl.String).is_in(("compute", "copy", "collective", "other"))
         & (pl.col("commands") > 0)
     )
     # A device that works through a queue is busy for longer than its calls take.

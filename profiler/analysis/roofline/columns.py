@@ -18,7 +18,7 @@ _WORK: tuple[Column, ...] = (
         "commands",
         _INT64,
         "",
-        "its commands there, but host, sync and dma",
+        "its commands there, but host, sync, dma and collective",
         importance=15,
         combine=Sum(("commands",)),
     ),
@@ -65,7 +65,24 @@ _WORK: tuple[Column, ...] = (
     ),
     Column("unknown_ns", _INT64, "ns", "sum of the durations of these", importance=15),
     Column(
+        "refuted_ns",
+        _INT64,
+        "ns",
+        "sum of the durations of those that were faster than their roofline, which is then not "
+        "theirs and not known",
+        importance=DATA_ONLY,
+    ),
+    Column(
         "roofline_ns", _INT64, "ns", "least time by the device's profile, of what is known", True
+    ),
+    Column(
+        "beyond_ns",
+        _INT64,
+        "ns",
+        "time above the roofline: total_ns - roofline_ns, of what is known",
+        True,
+        label="above roofline",
+        importance=2,
     ),
     Column(
         "of_roofline",
@@ -169,7 +186,7 @@ FUSIONS: tuple[Column, ...] = (
         "saved_ns",
         _INT64,
         "ns",
-        "time that fusing saves by the device's profile",
+        "time that fusing saves at most: total_ns - the roofline of one command in their place",
         True,
         label="saves time",
     ),

@@ -1,4 +1,5 @@
-"""How fast a device can be: peak rates by type, memory bandwidth, what a launch costs.
+"""How fast a device can be: peak rates by type, bandwidth of memory and of the last-level cache,
+what a launch costs.
 
 A profile is measured (`profile-sd3 benchmark-device` writes a file of them) or published
 (`PUBLISHED`). A measured one is what the device does on this machine, with the threads it has; a
@@ -10,17 +11,16 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.roofline.published_profiles import PUBLISHED
 from profiler.errors import InputError
 from profiler.trace.manifest_fields import Device
 
 __all__ = [
     "FILE_NAME",
-    "PUBLISHED",
-    "DeviceProfile",
     "find_profiles",
     "profiles_of",
     "profiles_text",
@@ -30,129 +30,8 @@ __all__ = [
 FILE_NAME = "device_profiles.json"
 _FORMAT = 1
 _LONGEST = 1 << 20  # bytes
+_CACHE = ("cache_bytes", "cache_bandwidth")  # `benchmark-device` does not measure them
 _RECOMMENDATION = "measure it again with `profile-sd3 benchmark-device`"
-_STANDS_IN = {  # a type without a rate of its own is computed at least as fast as
-    "bfloat16": ("float16", "float32"),
-    "float16": ("bfloat16", "float32"),
-    "float8e4m3fn": ("float8e5m2", "bfloat16", "float16", "float32"),
-    "float8e5m2": ("float8e4m3fn", "bfloat16", "float16", "float32"),
-    "int8": ("uint8", "float32"),
-    "uint8": ("int8", "float32"),
-    "complex64": ("float32",),
-    "complex128": ("float64",),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceProfile:
-    """The rates of one device, None where not known.
-
-    `peak_flops` is FLOP/s by type (`float32`, `bfloat16`, …; integers: operations/s) of dense
-    matrix products, `memory_bandwidth` bytes/s read and written together, `launch_ns` the least
-    time from one command to the next. `device` is what it was measured on, a device (`cuda:0`) or
-    a kind (`cpu`, with the number of `cores`), "" for published ones; `hardware` is the name of
-    the hardware, `source` a URL or how it was measured.
-    """
-
-    hardware: str
-    peak_flops: Mapping[str, float]
-    memory_bandwidth: float | None
-    launch_ns: float | None
-    source: str
-    measured: bool
-    device: str = ""
-    cores: int | None = None
-    matches: tuple[str, ...] = field(default=(), repr=False)
-    excludes: tuple[str, ...] = field(default=(), repr=False)
-
-    def peak(self, dtype: str) -> float | None:
-        """FLOP/s of a type; of one without a rate, that of a type that is no faster."""
-        for name in (dtype, *_STANDS_IN.get(dtype, ())):
-            if name in self.peak_flops:
-                return self.peak_flops[name]
-        return None
-
-    def is_of(self, hardware: str) -> bool:
-        """Whether a published profile is that of the hardware with this name."""
-        name = hardware.lower()
-        return any(word in name for word in self.matches) and not any(
-            word in name for word in self.excludes
-        )
-
-
-_TERA = 1e12
-_NVIDIA_H100 = {
-    "float64": 66.9 * _TERA,
-    "float32": 66.9 * _TERA,  # torch's default; 494.7 where TF32 is allowed
-    "float16": 989.4 * _TERA,
-    "bfloat16": 989.4 * _TERA,
-    "float8e4m3fn": 1978.9 * _TERA,
-    "float8e5m2": 1978.9 * _TERA,
-    "int8": 1978.9 * _TERA,
-}
-
-PUBLISHED: tuple[DeviceProfile, ...] = (
-    DeviceProfile(
-        hardware="AMD Instinct MI300X",
-        peak_flops={
-            "float64": 163.4 * _TERA,
-            "float32": 163.4 * _TERA,
-            "float16": 1307.4 * _TERA,
-            "bfloat16": 1307.4 * _TERA,
-            "float8e4m3fnuz": 2614.9 * _TERA,
-            "float8e5m2fnuz": 2614.9 * _TERA,
-            "int8": 2614.9 * _TERA,
-        },
-        memory_bandwidth=5.3e12,
-        launch_ns=None,
-        source="https://www.amd.com/en/products/accelerators/instinct/mi300/mi300x.html",
-        measured=False,
-        matches=("mi300x",),
-    ),
-    DeviceProfile(
-        hardware="NVIDIA H100 SXM",
-        peak_flops=_NVIDIA_H100,
-        memory_bandwidth=3.35e12,
-        launch_ns=None,
-        source="https://www.nvidia.com/en-us/data-center/h100/ (figures there with sparsity)",
-        measured=False,
-        matches=("h100",),
-        excludes=("pcie", "nvl", "h100l", "mig"),
-    ),
-    DeviceProfile(
-        hardware="NVIDIA H200 SXM",
-        peak_flops=_NVIDIA_H100,
-        memory_bandwidth=4.8e12,
-        launch_ns=None,
-        source="https://www.nvidia.com/en-us/data-center/h200/ (figures there with sparsity)",
-        measured=False,
-        matches=("h200",),
-        excludes=("nvl", "gh200", "mig"),
-    ),
-    DeviceProfile(
-        hardware="RBLN ATOM",
-        peak_flops={"float16": 32 * _TERA, "int8": 128 * _TERA},
-        memory_bandwidth=None,  # no source that could be read says it
-        launch_ns=None,
-        source="https://ascii.jp/elem/000/004/379/4379440/",
-        measured=False,
-        matches=("rbln-ca02", "rbln-ca12", "rbln-ca22"),
-    ),
-    DeviceProfile(
-        hardware="RBLN Rebel100",
-        peak_flops={
-            "float16": 1000 * _TERA,
-            "float8e4m3fn": 2000 * _TERA,
-            "float8e5m2": 2000 * _TERA,
-        },
-        memory_bandwidth=4.8e12,
-        launch_ns=None,
-        source="https://docs.rbln.ai/v0.12.0/software/profiler/architecture.html (memory), "
-        "https://www.tomshardware.com/tech-industry/semiconductors/isscc-2026-rebellions-ucie-rebel-100",
-        measured=False,
-        matches=("rbln-cr", "rebel100"),
-    ),
-)
 
 
 def profiles_of(
@@ -193,6 +72,11 @@ def profiles_text(profiles: Sequence[DeviceProfile]) -> str:
             "memory_bandwidth": profile.memory_bandwidth,
             "launch_ns": profile.launch_ns,
             "source": profile.source,
+            **{
+                name: getattr(profile, name)
+                for name in _CACHE
+                if getattr(profile, name) is not None
+            },
         }
         for profile in profiles
     ]
@@ -248,6 +132,8 @@ def _profile(path: Path, entry: Any) -> DeviceProfile:
         measured=True,
         device=texts["device"],
         cores=_cores(path, name, entry.get("cores")),
+        cache_bytes=_known_rate(path, name, entry.get("cache_bytes")),
+        cache_bandwidth=_known_rate(path, name, entry.get("cache_bandwidth")),
     )
 
 

@@ -1,8 +1,9 @@
 """What fusing would save: the chains of `fusible_chains`, in bytes and time.
 
 One traced call of each submodule is looked at, the second where there are several, and stands for
-all of them. `saved_ns` is `saved_bytes` at the device's bandwidth and the launches that fall away,
-and no more than what the chain takes beyond the roofline of what is left of it.
+all of them. `saved_ns` is what the chain takes beyond the roofline of one command in its place,
+which computes as much and does not move `saved_bytes`: fusing saves no more than that. Where the
+chain was faster than that roofline already, it is not known.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roofline.bounds import as_declared
 from profiler.analysis.roofline.codes import FusionKind
 from profiler.analysis.roofline.columns import FUSIONS
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.fusible_chains import Chain, find_chains
 from profiler.analysis.work.of_kinds import KindWork
 from profiler.analysis.work.registry import Family, Work
@@ -161,13 +162,13 @@ def _modulates(work: Work) -> bool:
 def _saved_ns(
     chain: Chain, members: Sequence[Work | None], busy: float, profile: DeviceProfile | None
 ) -> float | None:
-    """What fusing one chain saves, None without a profile that knows the bandwidth."""
+    """What fusing one chain saves at most, None where its roofline is not known: without a profile
+    that has the bandwidth, or where the chain was faster."""
     if profile is None or profile.memory_bandwidth is None:
         return None
-    launches = (len(members) - 1) * (profile.launch_ns or 0.0)
-    gained = chain.saved_bytes / profile.memory_bandwidth * 1e9 + launches
     whole = [w for w in members if w is not None and w.part == 1]
     moved = sum((w.bytes_read or 0) + (w.bytes_written or 0) for w in whole)
     left = max(moved - chain.saved_bytes, 0) / profile.memory_bandwidth * 1e9
     computed = sum((w.flops or 0) / (profile.peak(w.dtype) or float("inf")) * 1e9 for w in whole)
-    return max(min(gained, busy - max(left, computed, profile.launch_ns or 0.0)), 0.0)
+    saved = busy - max(left, computed, profile.launch_ns or 0.0)
+    return saved if saved >= 0 else None

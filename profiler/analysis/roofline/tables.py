@@ -8,7 +8,8 @@ from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.roles.tables import cell_partials, kind_roles
 from profiler.analysis.roofline.bounds import kind_roofline, operator_roofline, role_roofline
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
-from profiler.analysis.roofline.device_profiles import DeviceProfile, profiles_of
+from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.roofline.device_profiles import profiles_of
 from profiler.analysis.roofline.fusion import fusion_table
 from profiler.analysis.table import Table
 from profiler.analysis.work.of_kinds import KindWork, kind_work

@@ -31,7 +31,7 @@ IDLE: tuple[Column, ...] = (
         "waiting_ns",
         _INT64,
         "ns",
-        "span_ns - computing_ns - unrecorded_ns: idle_ns + data_ns",
+        "span_ns - computing_ns - unrecorded_ns: idle_ns + data_ns + exposed_ns",
         importance=DATA_ONLY,
     ),
     Column("idle_ns", _INT64, "ns", "nothing ran on it in its span: the sum of the next six"),
@@ -77,6 +77,22 @@ IDLE: tuple[Column, ...] = (
     ),
     Column("data_ns", _INT64, "ns", "waiting for data: one of its transfers ran", importance=1),
     Column(
+        "collective_ns",
+        _INT64,
+        "ns",
+        "union of its collectives between ranks, the wait for the last one among it",
+        label="collectives",
+        importance=4,
+    ),
+    Column(
+        "exposed_ns",
+        _INT64,
+        "ns",
+        "of collective_ns: it computed nothing meanwhile",
+        label="of it exposed",
+        importance=4,
+    ),
+    Column(
         "unrecorded_ns",
         _INT64,
         "ns",
@@ -117,7 +133,11 @@ IDLE: tuple[Column, ...] = (
         importance=8,
     ),
     Column(
-        "overlapped_ns", _INT64, "ns", "of transfer_ns: it computed meanwhile", importance=DATA_ONLY
+        "overlapped_ns",
+        _INT64,
+        "ns",
+        "of transfer_ns: it computed or communicated meanwhile",
+        importance=DATA_ONLY,
     ),
     Column(
         "overlap_share",

@@ -1,9 +1,11 @@
 """How idle each device was, and what for: the sums of its gaps, and how its transfers were hidden.
 
-A device *computes* while a command of category compute or other runs on it, it *transfers* while
-one of dma or copy does. With |A| the length of the union of A, and C and T these commands,
+A device *computes* while a command of category compute or other runs on it, it *communicates*
+while one of category collective does, and *transfers* while one of dma or copy does. With |A| the
+length of the union of A, and C, K and T these commands,
 
-    span = |C| + data + idle + unrecorded          data = |C+T| - |C|
+    span = |C| + exposed + data + idle + unrecorded
+    exposed = |C+K| - |C|          data = |C+K+T| - |C+K|
 
 `waiting.device_gaps` says what the idle time is put down to; the parts add up to it to the
 nanosecond, and it is the idle time of the table of devices. Of the end-to-end time,
@@ -11,8 +13,9 @@ nanosecond, and it is the idle time of the table of devices. Of the end-to-end t
     idle_share = (idle - outside + unused) / end to end
 
 with what lies outside of it, and what of it lies outside of the device's own span. What transfers
-took while the device computed is overlapped: |T| - data. Long gaps are those of which over 100 µs
-count as idle.
+took while the device computed or communicated is overlapped: |T| - data; so is |K| - exposed of
+the collectives, whose time holds the wait for the last rank. Long gaps are those of which over
+100 µs count as idle.
 """
 
 from __future__ import annotations
@@ -34,6 +37,7 @@ __all__ = ["idle_table"]
 
 _WORKS = np.array([name not in ("host", "sync") for name in CATEGORIES])
 _MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
+_COMMUNICATES = CATEGORIES.index("collective")
 _LONG_GAP_NS = 100_000
 
 
@@ -48,10 +52,12 @@ def _row(gaps: DeviceGaps, commands: CommandArrays) -> dict[str, object]:
     sums = gaps.totals()
     here = commands.device == commands.devices.index(gaps.device)
     works, moves = here & _WORKS[commands.category], here & _MOVES[commands.category]
-    computed, moved, worked = (
-        _length(commands, which, gaps) for which in (works & ~moves, moves, works)
+    communicates = here & (commands.category == _COMMUNICATES)
+    kinds = (works & ~moves & ~communicates, communicates, moves, works & ~moves, works)
+    computed, communicated, moved, unmoved, worked = (
+        _length(commands, which, gaps) for which in kinds
     )
-    data = worked - computed
+    exposed, data = unmoved - computed, worked - unmoved
     span = int(gaps.end[-1] - gaps.start[0])
     idle = span - worked - sums["unrecorded"]
     unused = gaps.counted.length - int(gaps.counted.within(gaps.start[:1], gaps.end[-1:])[0])
@@ -61,13 +67,15 @@ def _row(gaps: DeviceGaps, commands: CommandArrays) -> dict[str, object]:
         "device": gaps.device,
         "span_ns": span,
         "computing_ns": computed,
-        "waiting_ns": data + idle,
+        "waiting_ns": exposed + data + idle,
         "idle_ns": idle,
         **{f"{name}_ns": sums[name] for name in ("launch", "sync", "queue", "other_device")},
         "host_ns": sums["host"],
         "host_work_ns": sums["host_work"],
         "outside_ns": sums[OUTSIDE],
         "data_ns": data,
+        "collective_ns": communicated,
+        "exposed_ns": exposed,
         "unrecorded_ns": sums["unrecorded"],
         "idle_inside_ns": sums["inside"],
         "unused_ns": unused,

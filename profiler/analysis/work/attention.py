@@ -9,7 +9,7 @@ from __future__ import annotations
 from profiler.analysis.work.registry import DoesNotFit, Family, Operation, Work, formula
 from profiler.analysis.work.shapes import Tensor
 
-__all__ = ["heads_first", "multi_head", "onnx_attention", "sequence_first"]
+__all__ = ["heads_first", "multi_head", "onnx_attention", "over_pool", "sequence_first"]
 
 _HEADS_FIRST = (  # [batch, heads, sequence, width]
     "aten::scaled_dot_product_attention",
@@ -53,6 +53,26 @@ def _attention(op: Operation, sequence: int) -> Work:
     flops = 2 * rows * keys * (q.dims[-1] + v.dims[-1])
     out = q.like(*q.dims[:-1], v.dims[-1])
     return Work(Family.ATTENTION, q.dtype, flops, (q, k, v, *_mask(op, sequence)), (out,))
+
+
+@formula("aiter::mha_batch_prefill")
+def over_pool(op: Operation) -> Work:
+    """`mha_batch_prefill(q[T,H,D], k_pool[P,G,D], v_pool[P,G,D], ends[n+1], ends[n+1], rows[M])`:
+    of the pools of keys and values only `rows` are read.
+
+    How the T queries are shared among n sequences is not in the shapes. A sequence has as many keys
+    as queries at least, and equal sequences have the fewest scores together: T²/n. Source: aiter's
+    `aiter/ops/mha.py`.
+    """
+    q, k, v, ends, _, rows = (op.input(index) for index in range(6))
+    if len(q.dims) != 3 or len(k.dims) != 3 or len(v.dims) != 3 or ends.size < 2:
+        raise DoesNotFit
+    queries, heads, width = q.dims
+    scores = queries * queries // (ends.size - 1)
+    flops = 2 * heads * scores * (width + v.dims[-1])
+    used = [t.like(min(rows.size, t.dims[0]), *t.dims[1:]) for t in (k, v)]
+    out = q.like(queries, heads, v.dims[-1])
+    return Work(Family.ATTENTION, q.dtype, flops, (q, *used, ends, rows), (out,))
 
 
 def _mask(op: Operation, sequence: int) -> tuple[Tensor, ...]:

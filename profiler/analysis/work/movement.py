@@ -17,9 +17,12 @@ __all__ = [
     "embedding",
     "filled",
     "gather",
+    "index_of_unknown",
+    "index_select",
     "made",
     "part",
     "resample",
+    "store_cache",
     "unknown_result",
     "view",
     "whole",
@@ -38,7 +41,7 @@ _PART = "Slice Split Gather GatherND GatherElements Expand SplitToSequence EyeLi
 _FILLED = "full_like zeros_like ones_like rand_like randn_like fill zero"
 _UNKNOWN_RESULT = (  # what they give follows from arguments that are not in the shapes
     "cat concat stack pad constant_pad_nd reflection_pad2d replication_pad2d repeat "
-    "repeat_interleave tile index nonzero roll flip upsample_nearest1d upsample_nearest2d "
+    "repeat_interleave tile nonzero roll flip upsample_nearest1d upsample_nearest2d "
     "upsample_nearest3d _upsample_nearest_exact2d _upsample_nearest_exact3d pixel_shuffle "
     "pixel_unshuffle to _to_copy contiguous reshape arange full zeros ones linspace scalar_tensor "
     "one_hot bincount unique"
@@ -64,11 +67,13 @@ def whole(op: Operation) -> Work:
 
 @formula(*_PART.split())
 def part(op: Operation) -> Work:
-    """What is written was read, and the indices; the rest of the input is not touched."""
+    """What is written was read, of the input no more than there is, and the indices; the rest of
+    the input is not touched."""
     if op.outputs is None:
         raise DoesNotFit
     x = op.input(0)
-    sizes = [t.nbytes for t in (*op.outputs, *op.inputs[1:])]
+    taken = x.like(min(sum(t.size for t in op.outputs), x.size))
+    sizes = [t.nbytes for t in (taken, *op.inputs[1:])]
     read = sum(size for size in sizes if size is not None)
     known = None if None in sizes else read
     return Work(Family.MOVEMENT, x.dtype, 0, op.inputs, op.outputs, known)
@@ -115,18 +120,54 @@ def filled(op: Operation) -> Work:
 
 @formula("aten::embedding")
 def embedding(op: Operation) -> Work:
-    """One row of the table an index is read and written. Source: torch.nn.functional.embedding."""
+    """One row of the table an index is read and written, of the table no more than there is.
+    Source: torch.nn.functional.embedding."""
     table, index = op.input(0), op.input(1)
     out = table.like(*index.dims, *table.dims[1:])
-    return Work(Family.MOVEMENT, table.dtype, 0, (out, index), (out,))
+    return Work(Family.MOVEMENT, table.dtype, 0, (_least(out, table), index), (out,))
 
 
 @formula("aten::gather", "aten::take_along_dim")
 def gather(op: Operation) -> Work:
-    """One element of the input an index is read and written."""
+    """One element of the input an index is read and written. An index of several dims is often a
+    column that was expanded over the rows: of it a column is read at least."""
     x, index = op.input(0), op.input(1)
     out = Tensor(x.dtype, index.dims)
-    return Work(Family.MOVEMENT, x.dtype, 0, (out, index), (out,))
+    column = index.like(*index.dims[:-1]) if len(index.dims) > 1 else index
+    return Work(Family.MOVEMENT, x.dtype, 0, (_least(out, x), column), (out,))
+
+
+@formula("aten::index_select")
+def index_select(op: Operation) -> Work:
+    """`x.index_select(dim, index)`: as many slices of x as there are indices, read and written.
+    Which dim is not in the shapes: the one that gives the least."""
+    x, index = op.input(0), op.input(1)
+    if not x.dims or len(index.dims) > 1:
+        raise DoesNotFit
+    slices = [x.size // length * index.size for length in x.dims if length]
+    out = x.like(min(slices, default=0))
+    return Work(Family.MOVEMENT, x.dtype, 0, (_least(out, x), index), (out,))
+
+
+@formula("aten::index")
+def index_of_unknown(op: Operation) -> Work:
+    """`x[i, j]`: the indices are a list, which torch's events do not tell: how much of x is read
+    and written is not known."""
+    x = op.input(0)
+    return Work(Family.MOVEMENT, x.dtype, 0, op.inputs, op.outputs, partly=op.outputs is None)
+
+
+@formula("sglang::store_cache", "sgl_kernel::store_cache", "sgl_kernel::store_kv_cache")
+def store_cache(op: Operation) -> Work:
+    """`store_cache(k, v, k_pool, v_pool, slots)`: k and v are read and written to their slots of
+    the pools. Source: sglang's `jit_kernel/kvcache.py`."""
+    k, v, slots = op.input(0), op.input(1), op.input(4)
+    return Work(Family.MOVEMENT, k.dtype, 0, (k, v, slots), (k, v))
+
+
+def _least(taken: Tensor, source: Tensor) -> Tensor:
+    """What is read of `source` where `taken` comes from it: what is taken twice is read once."""
+    return taken if taken.size <= source.size else source
 
 
 @formula("ConstantOfShape", "Range", "RandomNormalLike", "RandomUniformLike", "NonZero")

@@ -7,7 +7,8 @@ FLOPs are the floating-point operations of the definition: a multiply-add counts
 `torch.utils.flop_counter`), exp, erf, tanh, sqrt and a division count as one, conversions and
 integer arithmetic as none but in matrix products, where devices rate integers like floats.
 Bytes are each input once and each output once: what must pass through memory when nothing of it
-stays in a cache.
+stays in a cache. Of an input of which an operation takes a part (a slice, rows by index, a pool
+of keys and values) that part counts alone: bytes are what must be moved at least.
 """
 
 from __future__ import annotations
@@ -69,7 +70,7 @@ class Work:
     `reads` and `writes` are the tensors that pass through memory, `writes` None where the outputs
     are not known. `bytes_read` and `bytes_written` stand in for their sizes where less or more
     than whole tensors is moved. `dtype` is that of the arithmetic. `parts` commands share it, and
-    this one is the `part`-th of them, from 1.
+    this one is the `part`-th of them, from 1. `partly`: how much of `reads` is read is not known.
     """
 
     family: Family
@@ -80,10 +81,13 @@ class Work:
     read_override: int | None = None
     part: int = 1
     parts: int = 1
+    partly: bool = False
 
     @property
     def bytes_read(self) -> int | None:
         """Bytes that the operation reads."""
+        if self.partly:
+            return None
         return self.read_override if self.read_override is not None else _sum(self.reads)
 
     @property

@@ -28,6 +28,7 @@ __all__ = ["idle"]
 
 _CAUSES = (  # column, what it is called, its colour
     ("computing_ns", said("computing"), CATEGORY_COLOURS["compute"]),
+    ("exposed_ns", said("collectives"), CATEGORY_COLOURS["collective"]),
     ("data_ns", said("data"), CATEGORY_COLOURS["dma"]),
     ("other_device_ns", said("other device"), SERIES[3]),
     ("launch_ns", said("launch"), HOST),

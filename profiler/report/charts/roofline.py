@@ -9,7 +9,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.roofline.codes import Bound
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.messages import joined, said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking
 from profiler.report.excerpts import with_rates

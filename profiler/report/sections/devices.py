@@ -24,6 +24,7 @@ _DEVICES = (
     "compute_ns",
     "dma_ns",
     "copy_ns",
+    "collective_ns",
     "sync_ns",
     "other_ns",
     "host_ns",

@@ -35,6 +35,8 @@ _IDLE = (
     "host_work_ns",
     "outside_ns",
     "unused_ns",
+    "collective_ns",
+    "exposed_ns",
     "data_ns",
     "unrecorded_ns",
     "long_gaps",

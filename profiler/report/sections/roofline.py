@@ -27,6 +27,7 @@ _RATES = (
     "total_ns",
     "roofline_ns",
     "of_roofline",
+    "beyond_ns",
     "bound",
     Column(
         "rate",

@@ -14,7 +14,7 @@ import polars as pl
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.events import Call
 from profiler.table.columns import COUNTERS, schema
 from tests.runs import EPOCH, Command, make_call, make_info, make_run, make_span

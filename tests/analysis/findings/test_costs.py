@@ -2,7 +2,7 @@
 left."""
 
 from profiler.analysis.findings.rules import find
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.report.sentences.findings.words import words
 from tests.analysis.findings.cases import analyzed, command, gpu_call
 from tests.runs import make_call, make_span

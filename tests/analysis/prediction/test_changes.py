@@ -12,7 +12,7 @@ from profiler.analysis.prediction.precision import at_precision, precision
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario, parse_places
 from profiler.analysis.roofline.call_costs import call_costs
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.report.sentences.worded import worded

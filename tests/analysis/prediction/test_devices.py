@@ -11,7 +11,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.prediction.codes import PlacementNote
 from profiler.analysis.prediction.predict import predict
 from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.roofline.device_profiles import DeviceProfile
+from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.report.predict_document import prediction_document

@@ -333,21 +333,21 @@ def test_operators_of_training():
 
 
 @pytest.mark.parametrize(
-    ("name", "role"),
+    ("category", "name", "role"),
     [
-        ("ncclDevKernel_AllReduce_Sum_f32_RING_LL", ("collective", "kernel")),
-        ("nccl:all_reduce", ("collective", "kernel")),
-        ("record_param_comms", ("collective", "kernel")),
-        ("Memcpy DtoD", ("data_movement", "category")),
-        ("Memset", ("data_movement", "category")),
+        ("collective", "ncclDevKernel_AllReduce_Sum_f32_RING_LL", "collective"),
+        ("collective", "record_param_comms", "collective"),
+        ("copy", "Memcpy DtoD", "data_movement"),
+        ("dma", "Memcpy HtoD", "data_movement"),
+        ("copy", "Memset", "data_movement"),
     ],
 )
-def test_transfers_between_ranks_are_collectives(name, role):
-    """Other work on tracks that copy moves data."""
+def test_transfers_between_ranks_are_collectives(category, name, role):
+    """The category of a track that computes nothing says it."""
     call = make_call(0, "transformer", 0, 10, step=0, device="cuda:0")
-    command = Command(0, "cuda:0", "stream 7 collectives", "copy", name, 0, 10, name)
+    command = Command(0, "cuda:0", "stream 7", category, name, 0, 10, name)
     found = kinds_and_roles(make_run([call], [command]))[1]
-    assert found.select("role", "role_by").row(0) == role
+    assert found.select("role", "role_by").row(0) == (role, "category")
 
 
 def test_pairs_are_turned_whoever_writes_it():

@@ -263,7 +263,7 @@ def test_kernels_of_one_operator_are_its_parts():
     ]
 
 
-def test_copies_on_the_device_and_collectives_are_copies():
+def test_copies_on_the_device_and_collectives():
     """Device to device, memset and NCCL stand on tracks of their own."""
     line = Timeline()
     line.call(0, 1000)
@@ -283,7 +283,7 @@ def test_copies_on_the_device_and_collectives_are_copies():
         ("CPU thread 1 launches", "host"),
         ("stream 7 copy", "copy"),
         ("stream 7 memcpy", "dma"),
-        ("stream 7 collectives", "copy"),
+        ("stream 7 collectives", "collective"),
     }
 
 

@@ -189,7 +189,7 @@ def test_copies_have_tracks_categories_and_bytes_of_their_own(tmp_path):
         ("Memcpy DtoH", "stream 7 memcpy", "dma", 32, 32),
         ("Memcpy DtoD", "stream 7 copy", "copy", 8, 8),
         ("Memset", "stream 7 copy", "copy", None, 4),
-        ("ncclDevKernel_AllGather", "stream 7 collectives", "copy", None, None),
+        ("ncclDevKernel_AllGather", "stream 7 collectives", "collective", None, None),
     ]
 
 

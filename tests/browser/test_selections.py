@@ -218,7 +218,7 @@ def compare(
         for name in names:
             value, column = shown[name][at[key]], declared.get(name)
             place = (table, expected.pick, key, name)
-            if in_context(table, name, expected.pick):
+            if in_context(table, name, column, expected.pick):
                 continue
             if value is None and row[name] not in (None, ""):
                 told = whole.get(key) and not (table == "host" and "*" in key[-1])
@@ -252,15 +252,15 @@ def tells_calls(pick: Pick) -> bool:
     return {*pick} <= {"stage", "submodule", "step", "device", "branch", "call"}
 
 
-def in_context(table: str, name: str, pick: Pick) -> bool:
-    """Whether a value tells of what ran beside, or of calls: no selection of work tells these."""
-    waiting, streams = ("wait_ns", "bound"), ("image_stream_ns", "text_stream_ns")
-    told = {
-        **dict.fromkeys(("roofline", "roofline_roles"), waiting),
-        **dict.fromkeys(("roles", "blocks"), streams),
-        "devices": ("calls",),
-    }
-    return name in told.get(table, ()) and not tells_calls(pick)
+def in_context(table: str, name: str, column: Column | None, pick: Pick) -> bool:
+    """Whether a value tells of what ran beside (the device waited before a command, its data were
+    in a cache), or of calls: no selection of work tells these."""
+    if tells_calls(pick):
+        return False
+    if table in ("roofline", "roofline_roles"):
+        return column is None or column.combine is None
+    streams = ("image_stream_ns", "text_stream_ns")
+    return name in {"roles": streams, "blocks": streams, "devices": ("calls",)}.get(table, ())
 
 
 def same(shown: Any, wanted: Any, place: _ROW) -> None:

@@ -38,6 +38,7 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
             "order": scenario.order,
             "devices": [*scenario.devices],
             "device_memory": dict(scenario.memory),
+            "cuda_graph": scenario.cuda_graph,
         },
         "measured": {
             "pipelines": [*measured.pipelines],
@@ -55,12 +56,20 @@ def prediction_document(prediction: Prediction) -> dict[str, Any]:
             "resampled": request.resampled,
             "once_ns": round(request.once_ns),
         },
+        "device_span": prediction.device
+        and {
+            "recorded_ns": round(prediction.device.recorded_ns),
+            "replayed_ns": round(prediction.device.replayed_ns),
+            "ns": round(prediction.device.ns),
+        },
         "stages": [_part(part) for part in prediction.stages],
         "submodules": [_part(part) for part in prediction.submodules],
         "simulation": _simulation(prediction.simulation),
         "too_large": str(why_not(prediction.too_large)) or None,
         "too_large_code": prediction.too_large and prediction.too_large.as_json(),
         "best_placement": _best(prediction.best),
+        "reasons": _sentences(prediction.reasons),
+        "reasons_codes": _codes(prediction.reasons),
         "assumes": _sentences(prediction.assumes),
         "assumes_codes": _codes(prediction.assumes),
         "unknown": _sentences(prediction.unknown),

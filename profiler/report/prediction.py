@@ -65,6 +65,7 @@ def prediction_report(prediction: Prediction) -> Report:
     parts = (
         *_times(prediction),
         *_simulations(prediction),
+        *_notes("Why", prediction.reasons),
         *_notes("What it assumes", prediction.assumes),
         *_notes("What is not known", prediction.unknown),
     )
@@ -98,6 +99,8 @@ def _asked(prediction: Prediction) -> Iterator[str]:
         yield f"{submodule} on {device}"
     if scenario.precision is not None:
         yield precision(scenario.precision)
+    if scenario.cuda_graph:
+        yield "a CUDA graph a call"
     if scenario.concurrency is not None:
         yield f"{counted(scenario.concurrency, 'request')} at once"
 
@@ -114,6 +117,11 @@ def _basis(prediction: Prediction) -> str:
     elif count > 1:
         text += f"; {duration(measured.low_ns)} to {duration(measured.high_ns)}"
     text += "."
+    if prediction.device is not None:
+        text += (
+            f" Device span, by a replay of launches: {duration(prediction.device.recorded_ns)} "
+            f"recorded, {duration(prediction.device.ns)} predicted."
+        )
     if request.resampled:
         text += (
             " The interval is that of a single request, by drawing from the measured "

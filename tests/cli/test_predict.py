@@ -50,15 +50,31 @@ def test_json_goes_to_a_file_or_alone_to_stdout(predict, bundle, tmp_path):
     assert json.loads(printed)["predicted"]["ns"] == 740
 
 
-@pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x_cut"])
-def test_samples(predict, sample):
-    """Everything at once on every sample trace."""
+def test_a_sample(predict):
+    """Everything at once on a sample trace."""
+    sample = SAMPLES / "tiny_two_devices"
     options = ("--steps", 3, "--guidance", "off", "--drop", "text_encoder_3")
-    code, _, error = predict(SAMPLES / sample, *options)
+    code, _, error = predict(sample, *options)
     assert code == 0, error
-    code, text, error = predict(SAMPLES / sample, "--concurrency", 2, "--guidance", "off")
+    code, text, error = predict(sample, "--concurrency", 2, "--guidance", "off")
     assert code == 0, error
     assert "2 requests at once" in text
+
+
+def test_an_excerpt_of_a_gpu_trace_is_refused(predict):
+    """Its launches were left out, so it says what is missing, and nothing is predicted."""
+    code, text, error = predict(SAMPLES / "sd35_mi300x_cut", "--guidance", "off")
+    assert (code, text) == (2, "")
+    assert "recorded without their launches" in error
+    code, text, _ = predict(SAMPLES / "sd35_mi300x_cut", "--concurrency", 2)
+    assert (code, "2 requests at once" in text) == (0, True)
+
+
+def test_a_graph_on_a_run_without_launches_is_refused(predict):
+    """A run of the CPU has none of which one could be made."""
+    code, text, error = predict(SAMPLES / "tiny_two_devices", "--cuda-graph")
+    assert (code, text) == (2, "")
+    assert "recorded no launches" in error
 
 
 def test_placement_on_two_devices(predict):

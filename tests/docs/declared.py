@@ -35,6 +35,10 @@ ENDS_WITH: dict[str, tuple[set[int], str]] = {
     "$ profile-sd3 diff branch/ --against main1/": ({0, 1, 2}, _TOO_FEW),
     "$ profile-sd3 diff baselines/ new/": ({0, 1}, _NOISE),
     "$ profile-sd3 diff baseline/ candidate/": ({0, 1}, _NOISE),
+    "$ profile-sd3 predict sd35.json.gz": (
+        {2},
+        "the small trace has no GPU",
+    ),
     "$ profile-sd3 graph check legacy.onnx\n": ({1}, "the fault is an error"),
     "$ profile-sd3 graph check unet/model.onnx vae/": ({1}, "the models have dynamic shapes"),
     "$ profile-sd3 graph check sd3-onnx/ --target qnn --static": ({1}, "so has this one"),

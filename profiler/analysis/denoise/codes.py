@@ -54,6 +54,7 @@ class GuidanceEvidence(NoteCode):
     MEASURED_CALLS = "measured_calls"
     HALVED_OPERATORS = "halved_operators"
     GUESSED_HALF = "guessed_half"
+    REPLAYED_LAUNCHES = "replayed_launches"
 
 
 class RedundancyKind(StrEnum):

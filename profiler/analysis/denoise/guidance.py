@@ -11,14 +11,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+import numpy as np
 import polars as pl
 
 from profiler.analysis.denoise.codes import GuidanceEvidence, GuidanceKind
 from profiler.analysis.denoise.columns import GUIDANCE
 from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
+from profiler.analysis.replay.gains import Gains
+from profiler.analysis.roofline.call_costs import Ratio
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.notes import Note, notes_text
 from profiler.table.columns import schema
+from profiler.table.tiles.launches import Flags
 
 __all__ = ["guidance_table"]
 
@@ -38,17 +42,22 @@ def guidance_table(
     profiles: Mapping[str, DeviceProfile],
     overhead_ratio: pl.DataFrame,
     end_to_end_ns: int,
+    gains: Callable[[], Gains | None] = lambda: None,
 ) -> pl.DataFrame:
     """One row a submodule and branch that guidance adds (`columns.GUIDANCE`), longest first of
     each.
 
     `inputs` are calls with the shapes of their inputs, `calls` and `branches` the tables of that
     name, `kinds` the table of the kinds of its commands, `profiles` are those of devices by name,
-    `overhead_ratio` has the columns `submodule` and `overhead_ratio`.
+    `overhead_ratio` has the columns `submodule` and `overhead_ratio`; `gains` makes the replays of
+    the run.
     """
 
     def half(submodule: str, factor: float) -> HalfBatch:
         return half_batch(inputs, calls, kinds, profiles, submodule, factor)
+
+    guided = BATCHED in calls["branch"]
+    known_gains = gains() if guided else None
 
     factor = pl.when(pl.col("ops_traced")).then(pl.col("overhead_ratio")).otherwise(1.0)
     known = calls.join(overhead_ratio, on="submodule", how="left").with_columns(
@@ -57,7 +66,7 @@ def guidance_table(
     rows = [
         row
         for (submodule,), some in known.group_by("submodule", maintain_order=True)
-        for row in _rows(str(submodule), some, branches, half)
+        for row in _rows(str(submodule), some, branches, half, known_gains)
     ]
     table = pl.DataFrame(rows, schema=_ROW, orient="row").with_columns(
         share=pl.col("elapsed_ns") / end_to_end_ns if end_to_end_ns else pl.lit(None),
@@ -92,6 +101,7 @@ def _rows(
     calls: pl.DataFrame,
     branches: pl.DataFrame,
     half: Callable[[str, float], HalfBatch],
+    gains: Gains | None,
 ) -> Iterator[tuple[object, ...]]:
     """What each branch of a submodule's calls costs."""
     for branch, what in _WHOLE.items():
@@ -105,6 +115,12 @@ def _rows(
         return
     factor = calls["overhead_ratio"].first()
     recorded = half(submodule, 1.0)
+    row = (GuidanceKind.CLASSIFIER_FREE.value, submodule, BATCHED, len(batched))
+    if gains is not None and gains.covers(submodule):
+        own = gains.calls(submodule) & np.isin(gains.numbers, batched["call"].to_numpy())
+        busy = _times(batched, branches)[1]
+        yield *row, *_replayed(recorded.busy, busy, gains, own, factor)
+        return
     corrected = half(submodule, factor) if isinstance(factor, float) else recorded
     leaves = (recorded.wall, recorded.busy, corrected.wall)
     costs = (
@@ -112,8 +128,29 @@ def _rows(
         for time, ratio in zip(_times(batched, branches), leaves, strict=True)
     )
     estimated = not recorded.measured
-    row = (GuidanceKind.CLASSIFIER_FREE.value, submodule, BATCHED, len(batched), *costs)
-    yield *row, estimated, notes_text([_evidence(corrected)])
+    yield *row, *costs, estimated, notes_text([_evidence(corrected)])
+
+
+def _replayed(
+    ratio: Ratio, busy: float | None, gains: Gains, own: Flags, factor: object
+) -> tuple[object, ...]:
+    """`_TIMES`, whether that is estimated, and the evidence, of batched calls whose work becomes
+    `ratio` of what it was and whose launches stay."""
+    value = gains.of_share(own, ratio.value)
+    most, least = (gains.of_share(own, share) for share in (ratio.low, ratio.high))
+    corrected = None
+    if isinstance(factor, float):
+        corrected = gains.of_share(own, ratio.value, factor).recorded
+    note = Note.of(
+        GuidanceEvidence.REPLAYED_LAUNCHES,
+        left_share=ratio.value,
+        low_share=ratio.low,
+        high_share=ratio.high,
+        gain_low_ns=min(value.low, least.low),
+        gain_high_ns=max(value.high, most.high),
+    )
+    less = None if busy is None else busy * (1 - ratio.value)
+    return value.recorded, less, corrected, True, notes_text([note])
 
 
 def _times(calls: pl.DataFrame, branches: pl.DataFrame) -> tuple[float | None, ...]:

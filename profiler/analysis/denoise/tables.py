@@ -18,6 +18,7 @@ from profiler.analysis.denoise.outlier_causes import outlier_table
 from profiler.analysis.denoise.redundant_work import RedundantWork, find_redundant_work
 from profiler.analysis.denoise.step_matrix import StepMatrix, step_matrix
 from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.replay.shared_gains import replay_gains
 from profiler.analysis.roles.tables import kind_roles
 from profiler.analysis.roofline.tables import profiles
 from profiler.analysis.table import Table
@@ -58,6 +59,7 @@ def _guidance(of: Inputs) -> pl.DataFrame:
         profiles(of),
         of.table("submodules").select("submodule", "overhead_ratio"),
         accounting(of).end_to_end_ns,
+        lambda: replay_gains(of),
     )
 
 

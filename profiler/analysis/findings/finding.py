@@ -11,7 +11,7 @@ from typing import Literal
 
 from profiler.notes import Value
 
-__all__ = ["SEVERITIES", "Evidence", "Finding", "Severity", "Where"]
+__all__ = ["SEVERITIES", "Effect", "Evidence", "Finding", "Severity", "Where"]
 
 Severity = Literal["high", "medium", "low"]
 SEVERITIES: tuple[Severity, ...] = ("high", "medium", "low")
@@ -35,6 +35,19 @@ class Where:
 
 
 @dataclass(frozen=True, slots=True)
+class Effect:
+    """What following a finding takes off the device of submodules: `less_ns` of work, and
+    `launches` with the host's time for them; or all calls of a branch, while the others have
+    `grown` times the work."""
+
+    submodules: tuple[str, ...]
+    less_ns: float = 0.0
+    launches: float = 0.0
+    without_branch: str | None = None
+    grown: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
 class Finding:
     """One finding of one rule, in codes and numbers; `report.sentences.findings` has its words.
 
@@ -42,7 +55,8 @@ class Finding:
     all; none: a count or ratio), and to names, codes and notes. `cost_ns` is what following it
     saves at most of the run's end-to-end time, None where nobody can tell, and `cost_share` its
     share of that time; costs of several findings may be the same time, they do not add up.
-    `severity` follows from `cost_ns` where that is known.
+    `severity` follows from `cost_ns` where that is known. Where launches were recorded `effect` is
+    replayed: `cost_ns` is what is gained with the host as it was recorded.
     """
 
     rule: str
@@ -51,3 +65,4 @@ class Finding:
     cost_ns: int | None = None
     cost_share: float | None = None
     severity: Severity = "low"
+    effect: Effect | None = None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.finding import Effect, Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
     calls_of,
@@ -24,6 +24,7 @@ _MOVED = 0.10  # of the time of the submodule's computing commands
 _MOVES = pl.col("role") == "data_movement"
 _MOVED_OF_RUN = 0.02
 _NAMED = 3
+_NEXT = "→"  # between the op types of a chain
 
 
 def unfused_attention(analysis: Analysis) -> tuple[Finding, ...]:
@@ -85,6 +86,7 @@ def data_movement(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"], layer=layer or None),
                 cost_ns=round(row["total_ns"]),
+                effect=Effect((row["submodule"],), row["total_ns"], row["commands"]),
             )
         )
     return tuple(found)
@@ -100,6 +102,7 @@ def _of_chains(analysis: Analysis, rule: str, what: tuple[FusionKind, ...]) -> t
     for (submodule,), some in rows.group_by("submodule", maintain_order=True):
         busy = float(some["total_ns"].sum())
         saved = None if some["saved_ns"].null_count() else float(some["saved_ns"].sum())
+        lost = None if saved is None else Effect((str(submodule),), saved, _launches(some))
         part = share(busy if saved is None else saved, total)
         if part < (_BUSY if saved is None else MATERIAL):
             continue
@@ -110,9 +113,16 @@ def _of_chains(analysis: Analysis, rule: str, what: tuple[FusionKind, ...]) -> t
                 where=calls_of(analysis, str(submodule), layer=some["layer"][0]),
                 cost_ns=None if saved is None else round(saved),
                 severity="medium" if share(busy, total) >= _BUSY_MEDIUM else "low",
+                effect=lost,
             )
         )
     return tuple(found)
+
+
+def _launches(chains: pl.DataFrame) -> float:
+    """How many launches less fused chains have."""
+    length = chains["op_types"].str.count_matches(_NEXT, literal=True)
+    return float((chains["chains"] * length).sum())
 
 
 def _evidence(

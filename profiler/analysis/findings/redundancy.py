@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.denoise.codes import RedundancyEvidence, RedundancyKind
-from profiler.analysis.findings.finding import Evidence, Finding
+from profiler.analysis.findings.finding import Effect, Evidence, Finding
 from profiler.analysis.findings.measures import (
     MATERIAL,
     calls_of,
@@ -65,9 +65,16 @@ def _of_redundant_work(
                 evidence=_evidence(most_first, saved, part),
                 where=calls_of(analysis, str(submodule), layer=most_first["layer"][0]),
                 cost_ns=round(saved),
+                effect=Effect((str(submodule),), saved, _launches(some)),
             )
         )
     return tuple(found)
+
+
+def _launches(rows: pl.DataFrame) -> float:
+    """How many executions less there are, each one launch."""
+    less = rows["layers"] * (rows["calls"] - rows["minimum_executions"])
+    return float(less.sum())
 
 
 def _evidence(rows: pl.DataFrame, saved: float, part: float) -> Evidence:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.findings.codes import PeakSource
-from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.finding import Effect, Finding
 from profiler.analysis.findings.measures import (
     calls_of,
     end_to_end_ns,
@@ -58,6 +58,7 @@ def launch_bound(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
                 cost_ns=round(row["saved_ns"]),
+                effect=Effect((row["submodule"],), row["saved_ns"], row["commands"]),
             )
         )
     return tuple(found)
@@ -117,6 +118,7 @@ def slow_products(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"], device=row["device"]),
                 cost_ns=round(row["beyond_ns"]),
+                effect=Effect((row["submodule"],), row["beyond_ns"]),
             )
         )
     return tuple(found)
@@ -158,6 +160,7 @@ def single_precision(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"], device=device),
                 cost_ns=round(row["total_ns"] * (1 - 1 / faster)),
+                effect=Effect((row["submodule"],), row["total_ns"] * (1 - 1 / faster)),
             )
         )
     return tuple(found)

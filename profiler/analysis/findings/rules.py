@@ -24,7 +24,9 @@ from profiler.analysis.findings import (
     waiting,
 )
 from profiler.analysis.findings.finding import SEVERITIES, Finding, Severity
+from profiler.analysis.findings.gains import replayed
 from profiler.analysis.findings.measures import end_to_end_ns, share
+from profiler.analysis.replay.gains import Gains
 from profiler.analysis.result import Analysis
 
 __all__ = ["RULES", "Rule", "find"]
@@ -74,14 +76,20 @@ RULES: Mapping[str, Rule] = MappingProxyType(
 )
 
 
-def find(analysis: Analysis) -> tuple[Finding, ...]:
-    """What the rules find in `analysis`, worst first.
+def find(
+    analysis: Analysis, gains: Callable[[], Gains | None] = lambda: None
+) -> tuple[Finding, ...]:
+    """What the rules find in `analysis`, worst first; `gains` makes the replays of its run.
 
     In order of severity; within one, what the trace itself lacks comes before what has a cost, the
     highest first, and before what has none that is known.
     """
     total = end_to_end_ns(analysis)
-    found = [_weighed(each, total) for rule in RULES.values() for each in _several(rule(analysis))]
+    found = [each for rule in RULES.values() for each in _several(rule(analysis))]
+    known = gains() if any(each.effect is not None for each in found) else None
+    if known is not None:
+        found = [replayed(each, known, total) for each in found]
+    found = [_weighed(each, total) for each in found]
     order = {name: number for number, name in enumerate(RULES)}
 
     def rank(finding: Finding) -> tuple[int, bool, int, int]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.denoise.codes import GuidanceKind
-from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.finding import Effect, Finding
 from profiler.analysis.findings.measures import (
     calls_of,
     end_to_end_ns,
@@ -70,6 +70,7 @@ def negative_prompt(analysis: Analysis) -> Finding | None:
         },
         where=calls_of(analysis, longest),
         cost_ns=wall,
+        effect=Effect(tuple(rows["submodule"]), without_branch="negative_prompt"),
     )
 
 
@@ -94,6 +95,7 @@ def separate_guidance(analysis: Analysis) -> tuple[Finding, ...]:
                 },
                 where=calls_of(analysis, row["submodule"]),
                 cost_ns=round(row["elapsed_ns"] * bound),
+                effect=Effect((row["submodule"],), without_branch="uncond", grown=2.0 - bound),
             )
         )
     return tuple(found)

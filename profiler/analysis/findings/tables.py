@@ -8,6 +8,7 @@ from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.rules import find
 from profiler.analysis.findings.table import findings_table
 from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.replay.shared_gains import replay_gains
 from profiler.analysis.table import Table
 
 __all__ = ["TABLES", "found"]
@@ -36,7 +37,7 @@ _READS = (
 @shared
 def found(of: Inputs) -> tuple[Finding, ...]:
     """What the rules find in the tables that they read, worst first."""
-    return find(assembled(of, _READS))
+    return find(assembled(of, _READS), lambda: replay_gains(of))
 
 
 TABLES = (

@@ -2,27 +2,40 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profiler.analysis.denoise.half_batch import BATCHED, half_batch
-from profiler.analysis.prediction.codes import Assumption, Unknown
-from profiler.analysis.prediction.pieces import APPLY_GUIDANCE, TOKENIZER
-from profiler.analysis.prediction.precision import at_precision, main_type, precision
+from profiler.analysis.denoise.half_batch import BATCHED
+from profiler.analysis.prediction.codes import Assumption
+from profiler.analysis.prediction.estimates import (
+    Estimates,
+    half_batch_estimates,
+    precision_estimates,
+    share_of_steps,
+)
+from profiler.analysis.prediction.leaving import OWN_CALLS, staying
+from profiler.analysis.prediction.pieces import APPLY_GUIDANCE
+from profiler.analysis.prediction.precision import precision
 from profiler.analysis.prediction.scenario import Scenario
-from profiler.analysis.prediction.workload import Task, Workload
+from profiler.analysis.prediction.tasks import Task
+from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.result import Analysis
-from profiler.analysis.roofline.call_costs import Ratio, call_costs
-from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.table.run import Run
 
-__all__ = ["Changed", "changed", "scaled", "without"]
+__all__ = ["Changed", "DeviceSpan", "changed", "scaled", "without"]
 
-_OWN_CALLS = ("uncond", "negative_prompt", "skip_layers")
-_WELL_KNOWN = 0.9  # of the time: less is said
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpan:
+    """From the first begin of device work to the last end, in ns, the mean of pipeline calls: as
+    `recorded`, as the unchanged run is `replayed`, and `ns` in the scenario."""
+
+    recorded_ns: float
+    replayed_ns: float
+    ns: float
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -31,12 +44,19 @@ class Changed:
 
     `spread` has, by submodule, the bounds of its time relative to the workload's where that was
     estimated. `assumes` (`Assumption`) and `unknown` (`Unknown`) are notes.
+
+    Where launches were replayed, `device` has the device's span, `reasons` (`Reason`) say why the
+    request takes what it takes, and `scatter` is the workload whose steps tell how much it
+    scatters, None: `workload` itself.
     """
 
     workload: Workload
     spread: Mapping[str, tuple[float, float]]
     assumes: tuple[Note, ...] = ()
     unknown: tuple[Note, ...] = ()
+    scatter: Workload | None = None
+    device: DeviceSpan | None = None
+    reasons: tuple[Note, ...] = ()
 
 
 def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis) -> Changed:
@@ -57,31 +77,10 @@ def changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis
 
 
 def without(workload: Workload, leaves: Callable[[Task], bool]) -> Workload:
-    """`workload` without the calls that leave, and without the host's time that led to them.
-
-    Where a phase begins the host prepares more than its first call: then only what is known to be
-    that call's own (its tokenizer) leaves with it.
-    """
-
-    def kept(tasks: tuple[Task, ...]) -> tuple[Task, ...]:
-        gone = {id(task) for task in tasks if task.submodule is not None and leaves(task)}
-        staying: list[Task] = []
-        waiting: list[Task] = []  # the host's, since the last call
-        begun = False
-        for task in tasks:
-            if task.submodule is None:
-                waiting.append(task)
-                continue
-            if id(task) in gone:
-                own = [t for t in waiting if begun or t.name.startswith(TOKENIZER)]
-                waiting = [t for t in waiting if t.of != task.name or t not in own]
-            else:
-                staying += [*waiting, task]
-                waiting = []
-            begun = True
-        return (*staying, *waiting)
-
-    return workload.mapped(kept)
+    """`workload` without the calls that leave, and without the host's time that led to them."""
+    return workload.mapped(
+        lambda tasks: staying(tasks, leaves, lambda host, call: host.of == call.name)
+    )
 
 
 def scaled(workload: Workload, factors: Mapping[str, float], branch: str | None = None) -> Workload:
@@ -109,38 +108,13 @@ def _dropped(found: Changed, names: Sequence[str]) -> Changed:
 
 
 def _unguided(found: Changed, run: Run, analysis: Analysis) -> Changed:
-    workload = without(found.workload, lambda task: task.branch in _OWN_CALLS)
+    workload = without(found.workload, lambda task: task.branch in OWN_CALLS)
     workload = workload.mapped(lambda tasks: tuple(t for t in tasks if t.name != APPLY_GUIDANCE))
-    assumes = [Note.of(Assumption.WITHOUT_GUIDANCE)]
-    unknown: list[Note] = []
-    spread = dict(found.spread)
-    for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == BATCHED):
-        if name is None:
-            continue
-        half = half_batch(
-            run.calls,
-            analysis.calls,
-            analysis.kinds.table,
-            analysis.device_profiles,
-            name,
-            workload.overhead_ratio.get(name, 1.0),
-        )
-        if half.measured:
-            share = half.wall.value
-            assumes.append(Note.of(Assumption.HALF_BATCH_MEASURED, submodule=name, share=share))
-        elif half.from_operators:
-            assumes.append(_estimated(Assumption.HALF_BATCH_ESTIMATED, name, half.wall))
-            unknown += _unknown_work(name, half.wall)
-        else:
-            unknown.append(Note.of(Unknown.HALF_BATCH_GUESSED, submodule=name))
-        workload = scaled(workload, {name: half.wall.value}, BATCHED)
-        _widen(spread, name, half.wall.spread)
-    return Changed(
-        workload=_renamed(workload),
-        spread=spread,
-        assumes=(*found.assumes, *assumes),
-        unknown=(*found.unknown, *unknown),
-    )
+    assumed = Note.of(Assumption.WITHOUT_GUIDANCE)
+    found = replace(found, workload=workload, assumes=(*found.assumes, assumed))
+    estimates = half_batch_estimates(workload, run, analysis)
+    found = _estimated(found, estimates, BATCHED)
+    return replace(found, workload=_renamed(found.workload))
 
 
 def _renamed(workload: Workload) -> Workload:
@@ -155,74 +129,29 @@ def _renamed(workload: Workload) -> Workload:
 
 
 def _at_precision(found: Changed, dtype: str, analysis: Analysis) -> Changed:
-    workload, spread = found.workload, dict(found.spread)
-    assumes, unknown = list(found.assumes), list(found.unknown)
-    placed = {task.submodule: task.device for task in workload.tasks if task.submodule is not None}
-    ratios: dict[str, Ratio] = {}
-    for name, device in placed.items():
-        costs = call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
-        if costs is not None and main_type(costs) is not None:
-            overhead_ratio = workload.overhead_ratio.get(name, 1.0)
-            ratios[name] = at_precision(costs, device, dtype, overhead_ratio)
-    if not ratios:
-        raise InputError(
-            "the trace does not tell the types of its operators, so --precision cannot be "
-            "answered: record the run with --ops all"
-        )
-    _check_known(workload, {*ratios}, dtype)
-    for name, device in placed.items():
-        ratio = ratios.get(name)
-        if ratio is None:
-            unknown.append(Note.of(Unknown.PRECISION_OF, submodule=name, dtype=dtype))
-            _widen(spread, name, (min(known.low for known in ratios.values()), 1.0))
-            continue
-        if ratio == Ratio(1.0, 1.0, 1.0):
-            assumes.append(Note.of(Assumption.SAME_PRECISION, submodule=name, dtype=dtype))
-            continue
-        by_rates = Assumption.PRECISION_BY_RATES
-        assumes.append(_estimated(by_rates, name, ratio, dtype=dtype, device=device))
-        unknown += _unknown_work(name, ratio)
+    return _estimated(found, precision_estimates(found.workload, dtype, analysis))
+
+
+def _estimated(found: Changed, estimates: Estimates, branch: str | None = None) -> Changed:
+    """With the times of submodules as they were estimated, of one branch alone where given."""
+    ratios, spread = estimates.ratios, dict(found.spread)
+    for name, ratio in ratios.items():
         _widen(spread, name, ratio.spread)
-    workload = scaled(workload, {name: ratio.value for name, ratio in ratios.items()})
-    return Changed(workload, spread, tuple(assumes), tuple(unknown))
-
-
-def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None:
-    """Raise InputError where the types of less than half of the calls' time are known."""
-    times = dict.fromkeys(workload.submodules, 0.0)
-    for task in workload.tasks:
-        if task.submodule is not None:
-            times[task.submodule] += float(task.total_ns.sum())
-    longest = max(times, key=lambda name: times[name])
-    if 2 * sum(time for name, time in times.items() if name in known) < sum(times.values()):
-        raise InputError(
-            f"the trace does not tell the types of the operators of {longest}, so what {dtype} "
-            "does cannot be predicted: record the run with shapes"
-        )
+    factors = {name: ratio.value for name, ratio in ratios.items()}
+    return Changed(
+        workload=scaled(found.workload, factors, branch),
+        spread=spread,
+        assumes=(*found.assumes, *estimates.assumes),
+        unknown=(*found.unknown, *estimates.unknown),
+    )
 
 
 def _with_steps(found: Changed, steps: int) -> Changed:
-    assumes = list(found.assumes)
-    if found.workload.steps_of:
-        some = tuple(
-            Note.of(Assumption.STEPS_OF, submodule=name, steps=count)
-            for name, count in sorted(found.workload.steps_of.items())
-        )
-        steps_now = found.workload.steps
-        assumes.append(Note.of(Assumption.SHARE_OF_STEPS, steps=steps_now, submodules=some))
-    return replace(found, workload=replace(found.workload, steps=steps), assumes=tuple(assumes))
-
-
-def _unknown_work(name: str, ratio: Ratio) -> list[Note]:
-    if ratio.known >= _WELL_KNOWN:
-        return []
-    return [Note.of(Unknown.WORK_OF_OPERATORS, submodule=name, share=1 - ratio.known)]
-
-
-def _estimated(code: Assumption, name: str, ratio: Ratio, **more: str) -> Note:
-    """A share of the submodule's time, with the bounds of its estimate."""
-    bounds = {"share": ratio.value, "low_share": ratio.low, "high_share": ratio.high}
-    return Note.of(code, submodule=name, **bounds, **more)
+    return replace(
+        found,
+        workload=replace(found.workload, steps=steps),
+        assumes=(*found.assumes, *share_of_steps(found.workload)),
+    )
 
 
 def _widen(spread: dict[str, tuple[float, float]], name: str, by: tuple[float, float]) -> None:

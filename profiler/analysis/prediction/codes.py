@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from profiler.notes import NoteCode
 
-__all__ = ["Assumption", "PlacementNote", "Unknown"]
+__all__ = ["Assumption", "PlacementNote", "Reason", "Refusal", "Unknown"]
 
 
 class Assumption(NoteCode):
@@ -22,6 +22,29 @@ class Assumption(NoteCode):
     PRECISION_BY_RATES = "precision_by_rates"
     SHARE_OF_STEPS = "share_of_steps"  # submodules: notes STEPS_OF
     STEPS_OF = "steps_of"
+    AS_MANY_LAUNCHES = "as_many_launches"
+    HOST_AS_RECORDED = "host_as_recorded"
+    HOST_WITH_STACKS = "host_with_stacks"
+    HALF_BATCH_ON_DEVICE = "half_batch_on_device"
+    PRECISION_ON_DEVICE = "precision_on_device"
+    ONE_LAUNCH = "one_launch"
+    NOT_CAPTURED = "not_captured"
+
+
+class Reason(NoteCode):
+    """Why a replayed request takes what it takes."""
+
+    LESS_WORK = "less_work"
+    LAUNCH_BOUND = "launch_bound"
+    WITH_GRAPHS = "with_graphs"
+
+
+class Refusal(NoteCode):
+    """Why launches cannot be replayed, and nothing is predicted."""
+
+    REPLAY_OFF = "replay_off"
+    PARTLY_TRACED = "partly_traced"
+    LAUNCHES_MISSING = "launches_missing"
 
 
 class Unknown(NoteCode):
@@ -32,6 +55,7 @@ class Unknown(NoteCode):
     PRECISION_OF = "precision_of"
     CALLS_OUTSIDE = "calls_outside"
     DROPPED = "dropped"
+    NO_LAUNCHES = "no_launches"
     SCATTER = "scatter"
     SCATTER_BEYOND_ESTIMATES = "scatter_beyond_estimates"
     SCATTER_OF_CALLS = "scatter_of_calls"
@@ -46,6 +70,7 @@ class PlacementNote(NoteCode):
     LIKE_OTHER_DEVICE = "like_other_device"
     LIKE_OTHER_CPU = "like_other_cpu"
     OTHER_HARDWARE = "other_hardware"
+    LAUNCHES_ELSEWHERE = "launches_elsewhere"
     WEIGHTS_UNKNOWN = "weights_unknown"
     ACTIVATIONS_UNKNOWN = "activations_unknown"
     TOO_LARGE = "too_large"

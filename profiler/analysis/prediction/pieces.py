@@ -23,7 +23,15 @@ from profiler.events import NO_CALL, NO_STEP
 from profiler.table.batches import Times
 from profiler.table.run import Run
 
-__all__ = ["APPLY_GUIDANCE", "HOST_TIME", "TOKENIZER", "Piece", "PipelinePieces", "pieces_of"]
+__all__ = [
+    "APPLY_GUIDANCE",
+    "HOST_TIME",
+    "TOKENIZER",
+    "Piece",
+    "PipelinePieces",
+    "host_pieces_of",
+    "pieces_of",
+]
 
 HOST_TIME = "host"  # the name of the host's time
 TOKENIZER = "tokenizer"  # host work of one encoder: its name begins with this
@@ -36,7 +44,7 @@ class Piece:
 
     `step` counts the steps of its pipeline call from 0; NO_STEP before the first and after the
     last. `call` is a row of the run's calls, of the host's time that of the call which comes next
-    in its phase, -1 where none does.
+    in its phase, -1 where none does. It begins at `start_ns`.
     """
 
     name: str
@@ -47,6 +55,7 @@ class Piece:
     step: int
     call: int
     duration_ns: int
+    start_ns: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,8 +87,16 @@ class _Call:
 
 def pieces_of(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> list[PipelinePieces]:
     """The pieces of every pipeline call of `run`, whose calls are sorted by `call`."""
-    extents = CallExtents.of(run.calls, commands)
-    calls = _calls(run, extents.done, pipelines)
+    return _pieces(run, CallExtents.of(run.calls, commands).done, pipelines)
+
+
+def host_pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
+    """The same of the host's time: each call until it returned."""
+    return _pieces(run, ends(run.calls), pipelines)
+
+
+def _pieces(run: Run, done: Times, pipelines: PipelineCalls) -> list[PipelinePieces]:
+    calls = _calls(run, done, pipelines)
     spans: dict[int, list[tuple[str, str, int, int, int]]] = {}
     ordered = run.spans.sort("start_ns")
     rows = ordered.select(pl.col("kind", "name").cast(pl.String), "step", "start_ns").iter_rows()
@@ -206,6 +223,7 @@ class _Cut:
                     step=self._step(phase),
                     call=call.row,
                     duration_ns=end - start,
+                    start_ns=start,
                 )
             )
             waiting, cursor = [], end
@@ -236,6 +254,7 @@ class _Cut:
                     step=self._step(at),
                     call=call.row if call is not None and next_here else -1,
                     duration_ns=end - start,
+                    start_ns=start,
                 )
             )
 

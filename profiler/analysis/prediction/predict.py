@@ -5,15 +5,21 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
+import polars as pl
+
 from profiler.analysis.comparison.codes import Resampled
+from profiler.analysis.prediction.by_replay import changed_by_replay
 from profiler.analysis.prediction.changes import Changed, changed
 from profiler.analysis.prediction.codes import Assumption, PlacementNote, Unknown
 from profiler.analysis.prediction.memory_limits import TooLarge, too_large, unknown_memory
 from profiler.analysis.prediction.placement import BestPlacement, best_placement
+from profiler.analysis.prediction.replay_basis import replay_basis
 from profiler.analysis.prediction.request import (
     RequestTime,
     by_stage,
     by_submodule,
+    mean_time,
+    moved,
     request_time,
 )
 from profiler.analysis.prediction.request_graph import DEFAULT_ORDER
@@ -22,6 +28,7 @@ from profiler.analysis.prediction.scenario import Scenario, check
 from profiler.analysis.prediction.simulation import Simulation, simulate
 from profiler.analysis.prediction.targets import (
     TargetDevice,
+    equal_hardware,
     placed,
     placement_of,
     target_devices,
@@ -31,6 +38,7 @@ from profiler.analysis.result import Analysis
 from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.table.run import Run
+from profiler.table.tiles.launches import device_work, launches_of
 
 __all__ = ["READS", "predict"]
 
@@ -50,12 +58,14 @@ def predict(
     """
     workload = workload_of(run, analysis, pipeline)
     check(scenario, workload)
-    changes = changed(workload, scenario, run, analysis)
+    changes = _changed(workload, scenario, run, analysis)
     devices = _Devices.of(run, analysis, scenario, changes.workload)
     alone = changes.workload
     if devices is not None:
         alone = devices.placed
-    request = request_time(alone, changes.spread)
+    request = request_time(changes.scatter or alone, changes.spread)
+    if changes.scatter is not None:
+        request = moved(request, sum(mean_time(task, alone) for task in alone.tasks))
     before, after = (by_stage(w) for w in (workload, alone))
     before_of, after_of = (by_submodule(w) for w in (workload, alone))
     return Prediction(
@@ -70,7 +80,24 @@ def predict(
         too_large=devices.too_large.note if devices and devices.too_large else None,
         assumes=_each_once((*_traced(analysis, workload), *_assumed(analysis, changes, devices))),
         unknown=_each_once((*changes.unknown, *_scatter(request), *_missing(run, analysis))),
+        device=changes.device,
+        reasons=changes.reasons,
     )
+
+
+def _changed(workload: Workload, scenario: Scenario, run: Run, analysis: Analysis) -> Changed:
+    """The workload of the scenario: by a replay where the run recorded launches."""
+    if not scenario.changes_calls:
+        return changed(workload, scenario, run, analysis)
+    basis = replay_basis(run, workload)
+    if basis is not None:
+        return changed_by_replay(basis, workload, scenario, run, analysis)
+    if scenario.cuda_graph:
+        raise InputError(
+            "the run recorded no launches on a device, so there are none for --cuda-graph to make "
+            "one of: leave it out, or give a run of a GPU"
+        )
+    return changed(workload, scenario, run, analysis)
 
 
 def _measured(workload: Workload) -> Measured:
@@ -120,8 +147,23 @@ def _missing(run: Run, analysis: Analysis) -> Iterator[Note]:
     outside = analysis.accounting.calls_outside
     if outside:
         yield Note.of(Unknown.CALLS_OUTSIDE, calls=outside)
+    behind = _behind(run)
+    if behind:
+        yield Note.of(Unknown.NO_LAUNCHES, devices=behind)
     for kind in dict.fromkeys(drop.kind for drop in run.drops):
         yield Note.of(Unknown.DROPPED, kind=kind)
+
+
+def _behind(run: Run) -> tuple[str, ...]:
+    """Devices that worked on for calls that had returned, in a run without launches."""
+    if launches_of(run.commands, run.flows) is not None:
+        return ()
+    work = run.commands.filter(device_work(run.commands["category"].to_physical().to_numpy()))
+    calls = run.calls.filter(pl.col("duration_ns") >= 0)
+    returned = calls.select("call", returned=pl.col("start_ns") + pl.col("duration_ns"))
+    later = pl.col("start_ns") > pl.col("returned")
+    found = work.select("call", "device", "start_ns").join(returned, on="call").filter(later)
+    return tuple(found["device"].cast(pl.String).unique().sort())
 
 
 def _scatter(request: RequestTime) -> Iterator[Note]:
@@ -131,10 +173,10 @@ def _scatter(request: RequestTime) -> Iterator[Note]:
         return
     if request.resampled == Resampled.PIPELINE_CALLS:
         return
-    if request.resampled:
-        yield Note.of(Unknown.SCATTER_OF_CALLS)
-    else:
+    if not request.resampled:
         yield Note.of(Unknown.SCATTER_BEYOND_ESTIMATES)
+        return
+    yield Note.of(Unknown.SCATTER_OF_CALLS)
     if request.once_ns > _MUCH * request.ns:
         yield Note.of(Unknown.SCATTER_OF_SINGLE, share=request.once_ns / request.ns)
 
@@ -170,6 +212,8 @@ class _Devices:
             profiles=analysis.device_profiles,
             roofline=analysis.roofline,
         )
+        if launches_of(run.commands, run.flows) is not None:  # no rate tells what launches cost
+            targets = [equal_hardware(target, now) for target in targets]
         there = placed(workload, scenario.place, targets)
         where = placement_of(there)
         reason = too_large(there, where, targets)

@@ -6,6 +6,10 @@ scatter too little, and their mean, which the prediction goes by, is off itself:
 means. Deviations of the sum are widened by sqrt(n / (n - 1) (1 + m / n)) t(n - 1) / z, which makes
 of their variance, m (n - 1) / n s^2, the one of a prediction interval, m (1 + m / n) s^2.
 
+Of a single pipeline call what was measured once (its first step, and what lies in none) is taken to
+scatter as its steps do, by the same share of itself in each submodule: without that, an interval of
+few steps beside long encoders would hold the scatter of the smaller part alone.
+
 Of p pipeline calls, two or more, each draw takes one, with its own steps. What lies between the
 calls is widened by sqrt((p + 1) / (p - 1)), the same with one of p; what lies within, by
 sqrt(k / (k - 1)) with k steps in each; both together by t / z with the degrees of freedom of their
@@ -20,16 +24,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 
 from profiler.analysis.comparison.codes import Resampled
-from profiler.analysis.prediction.workload import HOST, Task, Workload
+from profiler.analysis.prediction.tasks import Task
+from profiler.analysis.prediction.workload import HOST, Workload
 from profiler.resampling import RESAMPLES, SEED, ends, t_ratio
 
-__all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "request_time"]
+__all__ = ["RequestTime", "by_stage", "by_submodule", "mean_time", "moved", "request_time"]
 
 _Reals = npt.NDArray[np.float64]
 _FEW = 6  # pipeline calls; that fewer are alike may be by chance
@@ -39,8 +44,7 @@ _FEW = 6  # pipeline calls; that fewer are alike may be by chance
 class RequestTime:
     """A request's time in ns. `low` and `high` bound it with 95 % confidence, None where nothing
     was measured more than once and nothing was estimated within bounds. `resampled` names what was
-    drawn from, None for nothing; `once_ns` is the part of the time that
-    was measured once and is taken as it was."""
+    drawn from, None for nothing; `once_ns` is the part of the time that was measured once."""
 
     ns: float
     low: float | None
@@ -82,6 +86,13 @@ def request_time(
         total += (part.mean(later) + deviation) * _factors(between, generator, resamples)
     least, most = (max(end, 0.0) for end in ends(total))
     return RequestTime(value, min(least, value), max(most, value), resampled, once)
+
+
+def moved(request: RequestTime, ns: float) -> RequestTime:
+    """The same interval around another time."""
+    by = ns - request.ns
+    low, high = (None if end is None else max(end + by, 0.0) for end in (request.low, request.high))
+    return replace(request, ns=ns, low=low, high=high)
 
 
 def mean_time(task: Task, workload: Workload) -> float:
@@ -155,7 +166,23 @@ def _steps_drawn(
     counts = generator.multinomial(later, np.full(count, 1 / count), size=resamples)
     drawn = np.array([counts @ (part.steady - part.steady.mean()).ravel() for part in parts])
     widened: _Reals = drawn * math.sqrt(count / (count - 1) * (1 + later / count))
+    if len(parts[0].once) == 1:
+        widened = widened + _once_drawn(parts, generator, resamples)
     return widened * t_ratio(count)
+
+
+def _once_drawn(
+    parts: Sequence[_Measured], generator: np.random.Generator, resamples: int
+) -> _Reals:
+    """How far what was measured once would be off, did it scatter as the steps of the one pipeline
+    call do; float64 [parts, resamples]."""
+    steps = np.sum([part.steady.ravel() for part in parts], axis=0)
+    mean = float(steps.mean())
+    spread = float(steps.std(ddof=1)) / mean if mean > 0 else 0.0
+    once = np.array([[float(part.once.sum())] for part in parts])
+    normal = generator.standard_normal((len(parts), resamples))
+    found: _Reals = normal * spread * once * math.sqrt(2)  # that of the measured one, and its own
+    return found
 
 
 def _calls_drawn(

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal, get_args
 
-from profiler.analysis.prediction.workload import HOST, Task, Workload
+from profiler.analysis.prediction.tasks import Task
+from profiler.analysis.prediction.workload import HOST, Workload
 from profiler.errors import InputError
 
 __all__ = ["DEFAULT_ORDER", "ORDERS", "Order", "RequestGraph", "request_graph"]

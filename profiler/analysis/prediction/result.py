@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from profiler.analysis.prediction.changes import DeviceSpan
 from profiler.analysis.prediction.placement import BestPlacement
 from profiler.analysis.prediction.request import RequestTime
 from profiler.analysis.prediction.scenario import Scenario
@@ -46,7 +47,8 @@ class Prediction:
     was asked for, or where what is placed does not fit into memory (`too_large` says why, else
     None); `best` is None where there is one device and no set of them was given.
     `assumes` (`Assumption`, `PlacementNote`) is what it takes for granted, `unknown` (`Unknown`)
-    what it does not know.
+    what it does not know. Where launches were replayed `device` is the device's span, and
+    `reasons` (`Reason`) say why the request takes what it takes.
     """
 
     run_id: str
@@ -60,3 +62,5 @@ class Prediction:
     too_large: Note | None
     assumes: tuple[Note, ...]
     unknown: tuple[Note, ...]
+    device: DeviceSpan | None = None
+    reasons: tuple[Note, ...] = ()

@@ -25,7 +25,8 @@ class Scenario:
     are not called, `place` is where submodules go, `precision` a floating-point type by its full
     name. `concurrency` is the number of requests in flight, `order` how their tasks wait for one
     another, `devices` what the best placement is searched on (none: the run's), `memory` its bytes
-    by device, "" for all that are not named.
+    by device, "" for all that are not named. `cuda_graph` launches each call of a
+    submodule at once.
     """
 
     steps: int | None = None
@@ -37,6 +38,13 @@ class Scenario:
     order: Order | None = None
     devices: tuple[str, ...] = ()
     memory: Mapping[str, int] = field(default_factory=dict)
+    cuda_graph: bool = False
+
+    @property
+    def changes_calls(self) -> bool:
+        """Whether a request calls something else, or takes another time for it."""
+        changed = self.steps is not None or self.precision is not None or not self.guidance
+        return changed or bool(self.drop) or self.cuda_graph
 
     @property
     def simulates(self) -> bool:

@@ -25,8 +25,9 @@ from profiler.analysis.prediction.request_graph import (
     RequestGraph,
     request_graph,
 )
+from profiler.analysis.prediction.tasks import Task
 from profiler.analysis.prediction.throughput_interval import relative_interval
-from profiler.analysis.prediction.workload import Task, Workload
+from profiler.analysis.prediction.workload import Workload
 from profiler.errors import InputError
 
 __all__ = ["SEED", "Simulation", "mean_durations", "run_closed_loop", "simulate"]

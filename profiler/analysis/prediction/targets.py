@@ -14,14 +14,22 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.prediction.codes import PlacementNote
-from profiler.analysis.prediction.workload import Task, Workload
+from profiler.analysis.prediction.tasks import Task
+from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
 from profiler.notes import Note
 from profiler.trace.manifest_fields import Device
 
-__all__ = ["OtherHardware", "TargetDevice", "placed", "placement_of", "target_devices"]
+__all__ = [
+    "OtherHardware",
+    "TargetDevice",
+    "equal_hardware",
+    "placed",
+    "placement_of",
+    "target_devices",
+]
 
 _CAPTURE = "record a run with that device, or measure both with `profile-sd3 benchmark-device`"
 _NOTHING = Device()  # is known of the device
@@ -30,21 +38,28 @@ _NOTHING = Device()  # is known of the device
 @dataclass(frozen=True, slots=True)
 class OtherHardware:
     """That the times on `device` are not known: it is other hardware than `measured_on`, and their
-    rates do not tell."""
+    rates do not tell; `launches`: nor would they where work is launched."""
 
     device: str
     measured_on: str
+    launches: bool = False
 
     @property
     def note(self) -> Note:
-        """`PlacementNote.OTHER_HARDWARE`."""
-        return Note.of(
-            PlacementNote.OTHER_HARDWARE, device=self.device, measured_on=self.measured_on
-        )
+        """`PlacementNote.OTHER_HARDWARE`, or `LAUNCHES_ELSEWHERE`."""
+        code = PlacementNote.OTHER_HARDWARE
+        if self.launches:
+            code = PlacementNote.LAUNCHES_ELSEWHERE
+        return Note.of(code, device=self.device, measured_on=self.measured_on)
 
     @property
     def error(self) -> str:
         """The end of an error's message."""
+        if self.launches:
+            return (
+                f"{self.device} is other hardware than {self.measured_on}, and how fast a host "
+                "launches there is not known; record a run with that device"
+            )
         return (
             f"{self.device} is other hardware than {self.measured_on}, and their rates do not tell "
             f"the time there; {_CAPTURE}"
@@ -66,6 +81,16 @@ class TargetDevice:
     why_not: OtherHardware | None = None
     notes: tuple[Note, ...] = ()
     like: str = ""
+
+
+def equal_hardware(target: TargetDevice, present: Mapping[str, str]) -> TargetDevice:
+    """`target` without the submodules, placed as `present`, whose time there goes by rates."""
+    kept = {name: factor for name, factor in target.factors.items() if factor == 1.0}
+    if len(kept) == len(target.factors):
+        return target
+    moved = next(name for name in target.factors if name not in kept)
+    why_not = OtherHardware(target.name, present[moved], launches=True)
+    return replace(target, factors=kept, why_not=why_not)
 
 
 def placement_of(workload: Workload) -> dict[str, str]:

@@ -16,7 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.analysis.prediction.request_graph import RequestGraph
-from profiler.analysis.prediction.workload import Task, Workload
+from profiler.analysis.prediction.tasks import Task
+from profiler.analysis.prediction.workload import Workload
 from profiler.resampling import draws, ends, mean_widening
 
 __all__ = ["relative_interval", "shortest_periods"]

@@ -52,6 +52,13 @@ _Precision = Annotated[
     str | None,
     typer.Option(metavar="TYPE", help="Compute with it: fp32, fp16, bf16, fp8 or fp64."),
 ]
+_CudaGraph = Annotated[
+    bool,
+    typer.Option(
+        "--cuda-graph",
+        help="Launch each call of a submodule at once, as a CUDA or HIP graph does.",
+    ),
+]
 _Concurrency = Annotated[
     int | None, typer.Option(metavar="N", help="Requests in flight at the same time.")
 ]
@@ -100,6 +107,7 @@ def predict(
     drop: _Drop = None,
     place: _Place = None,
     precision: _Precision = None,
+    cuda_graph: _CudaGraph = False,
     concurrency: _Concurrency = None,
     order: _Order = None,
     devices: _Devices = None,
@@ -120,7 +128,7 @@ def predict(
     what = (steps, _guidance(guidance), _names("--drop", drop), parse_places(place or ()))
     ordered = cast("Order | None", order)  # checked with the run
     where = (_names("--devices", devices), device_sizes(device_memory or ()))
-    scenario = Scenario(*what, precision, concurrency, ordered, *where)
+    scenario = Scenario(*what, precision, concurrency, ordered, *where, cuda_graph)
     check_documents({"--json": json_file})
     with (
         progress(f"reading {path}") as say,

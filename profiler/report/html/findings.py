@@ -8,7 +8,7 @@ from html import escape
 from profiler.analysis.findings.finding import Finding, Severity, Where
 from profiler.messages import Said, said
 from profiler.report.language import spoken
-from profiler.report.sentences.findings.words import evidence_pairs, words
+from profiler.report.sentences.findings.words import evidence_pairs, number, words
 from profiler.report.units import duration
 
 __all__ = ["finding_html"]
@@ -25,6 +25,9 @@ def finding_html(finding: Finding) -> str:
     """One finding; what it is about are buttons that `templates/findings.js` brings to life."""
     cost, said_of = finding.cost_ns, words(finding)
     saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
+    if "gain_ns" in finding.evidence:
+        low, high = (duration(number(finding, f"gain_{end}_ns")) for end in ("low", "high"))
+        saves = said("saves {time}, {low} to {high}", time=duration(cost or 0), low=low, high=high)
     head = (
         f'<p class="headline"><span class="severity">{spoken(_SEVERITIES[finding.severity])}</span>'
         f"<strong>{spoken(said_of.title)}</strong>"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.denoise.codes import GuidanceEvidence
 from profiler.analysis.denoise.columns import GUIDANCE, REDUNDANT_WORK
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said, sentence
@@ -76,15 +77,32 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 def _estimated(analysis: Analysis) -> tuple[str, ...]:
     """How half a batch was estimated, and of what the estimate knows nothing."""
-    rows = analysis.guidance.filter("estimated")
-    if rows.is_empty():
+    estimated = analysis.guidance.filter("estimated")
+    if estimated.is_empty():
         return ()
+    by_replay = pl.col("evidence").str.contains(GuidanceEvidence.REPLAYED_LAUNCHES.value)
+    replayed, rows = estimated.filter(by_replay), estimated.filter(~by_replay)
     of_submodules = analysis.submodules.filter(
         pl.col("submodule").is_in(rows["submodule"].implode())
     )
     late = of_submodules.filter(pl.col("launch_bound_ns") > _LAUNCH_BOUND * pl.col("elapsed_ns"))
     return (
         sentence(_HALF_OF_BATCH),
+        *(
+            sentence(
+                said(
+                    "half the batch has as many launches: of {less} less work on the device of "
+                    "{submodule} {gained} are gained, by a replay of its launches; a CUDA graph "
+                    "(`profile-sd3 predict --cuda-graph`) removes the waiting for launches",
+                    less=duration(less),
+                    submodule=submodule,
+                    gained=duration(gained),
+                )
+            )
+            for submodule, less, gained in replayed.select(
+                "submodule", "busy_ns", "elapsed_ns"
+            ).iter_rows()
+        ),
         *(
             sentence(
                 said(

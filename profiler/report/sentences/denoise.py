@@ -46,6 +46,10 @@ SENTENCES: Sentences = {
             "half the batch of each operator: {left_share} ({low_share} to {high_share}) of "
             "batched calls stays"
         ),
+        GuidanceEvidence.REPLAYED_LAUNCHES: said(
+            "half the batch takes {left_share} ({low_share} to {high_share}) of the device's time "
+            "and as many launches, by a replay of which {gain_low_ns} to {gain_high_ns} are gained"
+        ),
         GuidanceEvidence.GUESSED_HALF: said(
             "half of batched calls, none of which was traced with operators"
         ),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from profiler.analysis.prediction.codes import Assumption, PlacementNote, Unknown
+from profiler.analysis.prediction.codes import Assumption, PlacementNote, Reason, Refusal, Unknown
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
@@ -46,6 +46,58 @@ SENTENCES: Sentences = {
             "steps the same share has them"
         ),
         Assumption.STEPS_OF: said("{submodule} in {steps}"),
+        Assumption.AS_MANY_LAUNCHES: said(
+            "launches are replayed: calls launch as much as they did, and the host takes as long "
+            "for it; unchanged, the replay has a device span of {replayed_ns}, and {recorded_ns} "
+            "were recorded"
+        ),
+        Assumption.HOST_AS_RECORDED: said(
+            "the host is as slow as it was while it was recorded: without the profiler launches "
+            "come sooner"
+        ),
+        Assumption.HOST_WITH_STACKS: said(
+            "the host is as slow as it was while Python stacks were recorded (with_stack), which "
+            "slow it: without the profiler launches come sooner"
+        ),
+        Assumption.HALF_BATCH_ON_DEVICE: said(
+            "the device works {share} ({low_share} to {high_share}) as long on half a batch of "
+            "{submodule}, which is launched as before"
+        ),
+        Assumption.PRECISION_ON_DEVICE: said(
+            "the device works {share} ({low_share} to {high_share}) as long for {submodule} at "
+            "{dtype}, by the rates of {device}; kernels of that type may reach less"
+        ),
+        Assumption.ONE_LAUNCH: said(
+            "each call of {submodules} is launched at once, as a CUDA graph: its shapes stay the "
+            "same, and recording the graph takes no time"
+        ),
+        Assumption.NOT_CAPTURED: said(
+            "{submodules} are launched as before: their calls wait for the device, which no graph "
+            "can"
+        ),
+    },
+    Reason: {
+        Reason.LESS_WORK: said(
+            "the device has {less_ns} less to do in {submodule}, of which {gained_ns} are gained"
+        ),
+        Reason.LAUNCH_BOUND: said(
+            "{submodule} is launch-bound: for {idle_ns} of the {elapsed_ns} of its calls the "
+            "device waits for the host to launch"
+        ),
+        Reason.WITH_GRAPHS: said(
+            "what would remove that bound is one launch a call (`--cuda-graph`): {predicted_ns} "
+            "then, with a device span of {device_span_ns}; less work on the device would not"
+        ),
+    },
+    Refusal: {
+        Refusal.REPLAY_OFF: said(
+            "replayed as it was, the run has a device span of {replayed_ns}, and {recorded_ns} "
+            "were recorded ({off_share} off)"
+        ),
+        Refusal.PARTLY_TRACED: said("some calls of {submodule} were recorded without launches"),
+        Refusal.LAUNCHES_MISSING: said(
+            "the launches of {missing_share} of the device's work are not in the trace"
+        ),
     },
     Unknown: {
         Unknown.HALF_BATCH_GUESSED: said(
@@ -63,6 +115,10 @@ SENTENCES: Sentences = {
             "what {calls} calls in no pipeline call are for: they are left out"
         ),
         Unknown.DROPPED: said("what is not in the trace ({kind}, see `profile-sd3 analyze`)"),
+        Unknown.NO_LAUNCHES: said(
+            "what {devices} waited for: the trace has no launches, so time in which a device waits "
+            "for the host is taken to become less with its work"
+        ),
         Unknown.SCATTER: said(
             "how much it scatters: nothing in the run was measured twice, so no interval is given"
         ),
@@ -75,8 +131,8 @@ SENTENCES: Sentences = {
             "so times of several may lie outside of the interval; record several"
         ),
         Unknown.SCATTER_OF_SINGLE: said(
-            "how much what was measured once scatters, {share} of the predicted time: the interval "
-            "takes it as it was"
+            "how much what was measured once scatters, {share} of the predicted time: it is taken "
+            "to scatter as the steps do"
         ),
     },
     PlacementNote: {
@@ -97,6 +153,10 @@ SENTENCES: Sentences = {
             "{device} is other hardware than {measured_on}, and their rates do not tell the time "
             "there; record a run with that device, or measure both with "
             "`profile-sd3 benchmark-device`"
+        ),
+        PlacementNote.LAUNCHES_ELSEWHERE: said(
+            "{device} is other hardware than {measured_on}, and how fast a host launches there is "
+            "not known, so the time there is not; record a run with that device"
         ),
         PlacementNote.WEIGHTS_UNKNOWN: said(
             "weights of {submodules} are not known and count as nothing"

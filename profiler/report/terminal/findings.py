@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from rich.text import Text
 
 from profiler.analysis.findings.finding import Finding, Severity
-from profiler.report.sentences.findings.words import evidence_pairs, words
+from profiler.report.sentences.findings.words import evidence_pairs, gained, words
 from profiler.report.terminal.layout import shorten, wrapped
 
 __all__ = ["evidence_text", "finding_texts"]
@@ -31,7 +31,8 @@ def finding_texts(findings: Sequence[Finding], width: int) -> Iterator[Text]:
 
 def evidence_text(finding: Finding, numbers: int | None = None) -> str:
     """`"host wait 424 ms, host wait share 36 %"`: the first `numbers` of the evidence, or all."""
-    pairs = list(evidence_pairs(finding))[:numbers]
+    pairs = [pair for pair in evidence_pairs(finding) if not pair[0].startswith("gain")]
+    pairs = pairs[:numbers]
     return ", ".join(f"{name} {shorten(text, _TEXT)}" for name, text in pairs)
 
 
@@ -43,8 +44,11 @@ def _title(finding: Finding, width: int) -> Iterator[Text]:
 
 
 def _reasons(finding: Finding, width: int) -> Iterator[Text]:
-    """Evidence and recommendation."""
+    """Evidence, what a replay says of it, and recommendation."""
     for part in wrapped(evidence_text(finding, _NUMBERS), width):
         yield Text(" " * _INDENT + part, style="dim")
+    gain = gained(finding)
+    for part in wrapped(gain, width) if gain is not None else ():
+        yield Text(" " * _INDENT + part)
     for part in wrapped(f"→ {words(finding).recommendation}", width):
         yield Text(" " * _INDENT + part)

@@ -38,7 +38,8 @@ def findings_frame(findings: Sequence[Finding]) -> pl.DataFrame:
 def _row(finding: Finding) -> dict[str, Any]:
     """Codes and values, and the sentences that people read."""
     said = plain(words(finding))
-    values = plain(replace(finding, evidence={}))
+    values = plain(replace(finding, evidence={}, effect=None))
+    values.pop("effect")  # replayed by now: `evidence` and `cost_ns` have what it comes to
     return {
         "rule": finding.rule,
         **said,

@@ -8,7 +8,7 @@ Each module of this package has those of some rules in `WORDS`; it is found by b
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from enum import StrEnum
 from functools import lru_cache
 from importlib import import_module
@@ -16,14 +16,23 @@ from pkgutil import iter_modules
 from types import MappingProxyType
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import Said
+from profiler.messages import Said, joined, said
 from profiler.notes import Note, Value
 from profiler.report.facts import named_value
 from profiler.report.sentences import findings
 from profiler.report.sentences.worded import value_text
 from profiler.report.units import count
 
-__all__ = ["RuleWords", "Words", "all_words", "evidence_pairs", "number", "texts", "words"]
+__all__ = [
+    "RuleWords",
+    "Words",
+    "all_words",
+    "evidence_pairs",
+    "gained",
+    "number",
+    "texts",
+    "words",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +63,25 @@ def words(finding: Finding) -> Words:
     of_rule = all_words().get(finding.rule)
     if of_rule is None:
         return Words(Said(finding.rule.replace("_", " ")), "", "")
-    return of_rule(finding)
+    found = of_rule(finding)
+    gain = gained(finding)
+    if gain is None:
+        return found
+    return replace(found, caveat=joined(" ", [found.caveat, gain] if found.caveat else [gain]))
+
+
+def gained(finding: Finding) -> Said | None:
+    """What a replay says that following the finding gains; None where it says nothing."""
+    if "gain_ns" not in finding.evidence:
+        return None
+    given = texts(finding)
+    return said(
+        "By a replay of the run's launches {gain} are gained with the host as it was recorded, "
+        "{low} to {high} by how late the host is.",
+        gain=given["gain_ns"],
+        low=given["gain_low_ns"],
+        high=given["gain_high_ns"],
+    )
 
 
 def texts(finding: Finding) -> dict[str, str]:

@@ -1,0 +1,173 @@
+"""How often the intervals of predictions hold real re-runs: the embedded SD3 on ONNX Runtime, CPU.
+
+    python benchmarks/prediction_intervals.py [--reruns 48] [--minutes 30] [--others 0.05]
+                                              [--calls 4] [--size 256] [--steps 12]
+
+Each round records the pipeline as it is, untraced and with the operators of some steps, predicts
+other steps, no guidance and T5 on the other device from either run, and then does each for real
+once, recorded like the run that it was predicted from, in a random order. A re-run is one request
+after a warm-up, as long as its recorded pipeline call. Counted is how often the interval holds it,
+by kind of run and of question, and how wide intervals are, of the prediction. `--calls` pipeline
+calls a run are predicted from; 1 shows what an interval from a single call is worth. What ran
+while other processes took more than `--others` of the machine is left out. Precision is
+not asked: nothing runs the CPU in another type at a rate that its profile has.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+
+import checkout  # noqa: F401  (finds the project)
+import polars as pl
+from prediction import Others
+from prediction_requests import Request
+
+import profiler
+from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.scenario import Scenario
+from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+from profiler.pipelines.tiny import default_model_folder
+from profiler.resampling import CONFIDENCE
+from profiler.table.run import Run
+
+T5 = "text_encoder_3"
+PARTS = ("text_encoder", "text_encoder_2", T5, "transformer", "vae")
+KINDS = {"untraced": "none", "traced": "steps:2-5"}
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A question, and the request that answers it; `moved`: with T5 on the other device."""
+
+    name: str
+    scenario: Scenario
+    request: Request
+    moved: bool = False
+    kinds: tuple[str, ...] = tuple(KINDS)
+
+
+@dataclass(frozen=True)
+class Answer:
+    """A prediction in ms, its interval (None: none was given), and what the re-run took."""
+
+    asked: str
+    kind: str
+    predicted: float
+    low: float | None
+    high: float | None
+    measured: float
+
+    @property
+    def held(self) -> bool:
+        """Whether the interval holds the re-run."""
+        return self.low is not None and self.low <= self.measured <= (self.high or 0.0)
+
+    @property
+    def width(self) -> float:
+        """Of the interval over the prediction; none counts as 0."""
+        return ((self.high or 0.0) - (self.low or 0.0)) / self.predicted
+
+
+def questions(whole: Request) -> list[Asked]:
+    """What is predicted from a run of `whole`."""
+    steps = sorted({max(whole.steps // 3, 2), whole.steps + whole.steps // 2})
+    return [
+        Asked("as it was", Scenario(), whole),
+        *(Asked(f"{n} steps", Scenario(steps=n), replace(whole, steps=n)) for n in steps),
+        Asked(
+            "guidance off",
+            Scenario(guidance=False),
+            replace(whole, guidance=1.0),
+            kinds=("traced",),  # untraced, half a batch is a guess
+        ),
+        Asked("T5 on cpu:1", Scenario(place={T5: "cpu:1"}), whole, moved=True),
+    ]
+
+
+def recorded(pipeline: StableDiffusion3Pipeline, request: Request, ops: str, calls: int) -> Run:
+    """A run of so many pipeline calls, and one before them to warm up."""
+    request.run(pipeline)
+    with tempfile.TemporaryDirectory() as folder:
+        with profiler.profile(pipeline, ops=ops, out=folder) as recording:
+            for _ in range(calls + (calls > 1)):  # of several the first is left out
+                request.run(pipeline)
+        return profiler.load(recording.path)
+
+
+def answers(calls: int, whole: Request, others: Others, end: float) -> Iterator[Answer]:
+    """Each prediction of round after round with its re-run, until the moment `end`."""
+    folder = default_model_folder()
+    here = StableDiffusion3Pipeline.from_folder(folder, dict.fromkeys(PARTS, "cpu:0"))
+    there = StableDiffusion3Pipeline.from_folder(
+        folder, {**dict.fromkeys(PARTS, "cpu:0"), T5: "cpu:1"}
+    )
+    generator = random.Random(0)
+    both = [(asked, kind) for asked in questions(whole) for kind in asked.kinds]
+    while time.monotonic() < end:
+        runs = {
+            kind: others.quietly(partial(recorded, here, whole, ops, calls))
+            for kind, ops in KINDS.items()
+        }
+        analyses = {kind: analyze(run) for kind, run in runs.items() if run is not None}
+        for asked, kind in generator.sample(both, len(both)):
+            pipeline = there if asked.moved else here
+            again = others.quietly(partial(recorded, pipeline, asked.request, KINDS[kind], 1))
+            if kind not in analyses or again is None:
+                continue
+            found = predict(runs[kind], analyses[kind], asked.scenario).request
+            took = again.spans.filter(pl.col("kind") == "pipeline")["duration_ns"][0]
+            low, high = (None if end is None else end / 1e6 for end in (found.low, found.high))
+            yield Answer(asked.name, kind, found.ns / 1e6, low, high, took / 1e6)
+
+
+def print_table(found: list[Answer]) -> None:
+    """A row for each kind and question, then all."""
+    print("| from a run | asked | re-runs | held | median width | median error |")
+    print("|---|---|---|---|---|---|")
+    groups = {(each.kind, each.asked): "" for each in found}
+    for kind, asked in sorted(groups):
+        _row(kind, asked, [a for a in found if (a.kind, a.asked) == (kind, asked)])
+    _row("all", f"{CONFIDENCE:.0%} intervals", found)
+
+
+def _row(kind: str, asked: str, some: list[Answer]) -> None:
+    held = sum(each.held for each in some)
+    width = statistics.median(each.width for each in some)
+    error = statistics.median(each.predicted / each.measured - 1 for each in some)
+    print(
+        f"| {kind} | {asked} | {len(some)} | {held} ({held / len(some):.0%}) | {width:.1%} "
+        f"| {error:+.1%} |",
+        flush=True,
+    )
+
+
+def main() -> None:
+    """Print how often intervals held what was measured."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--reruns", type=int, default=48, help="so many")
+    parser.add_argument("--minutes", type=float, default=30.0, help="not longer than this")
+    parser.add_argument("--others", type=float, default=0.05, help="share of the machine")
+    parser.add_argument("--calls", type=int, default=4, help="pipeline calls of a recorded run")
+    parser.add_argument("--size", type=int, default=256, help="pixels")
+    parser.add_argument("--steps", type=int, default=12, help="of the recorded run")
+    options = parser.parse_args()
+    whole, others = Request(options.steps, options.size), Others(options.others)
+    end = time.monotonic() + 60 * options.minutes
+    found = list(islice(answers(options.calls, whole, others, end), options.reruns))
+    if found:
+        print_table(found)
+    else:
+        print("nothing was measured while others left the machine alone")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,143 @@
+"""What submodules would take with half the batch or another type, of what they took.
+
+Where a device works through a queue of launches (`on_device`) this is the time of its work: how
+much of that is gained a replay tells. Elsewhere it is the time of calls.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+
+from profiler.analysis.denoise.half_batch import BATCHED, HalfBatch, half_batch
+from profiler.analysis.prediction.codes import Assumption, Unknown
+from profiler.analysis.prediction.precision import at_precision, main_type
+from profiler.analysis.prediction.workload import Workload
+from profiler.analysis.result import Analysis
+from profiler.analysis.roofline.call_costs import Ratio, call_costs
+from profiler.errors import InputError
+from profiler.notes import Note
+from profiler.table.run import Run
+
+__all__ = ["Estimates", "half_batch_estimates", "precision_estimates", "share_of_steps"]
+
+_WELL_KNOWN = 0.9  # of the time: less is said
+
+
+@dataclass(frozen=True, slots=True)
+class Estimates:
+    """New time over old by submodule, and notes on what that rests on."""
+
+    ratios: Mapping[str, Ratio]
+    assumes: tuple[Note, ...]
+    unknown: tuple[Note, ...]
+
+
+def half_batch_estimates(
+    workload: Workload, run: Run, analysis: Analysis, on_device: Collection[str] = ()
+) -> Estimates:
+    """Of the batched calls of the steps, were they of the prompt alone."""
+    ratios: dict[str, Ratio] = {}
+    assumes: list[Note] = []
+    unknown: list[Note] = []
+    for name in dict.fromkeys(t.submodule for t in workload.step if t.branch == BATCHED):
+        if name is None:
+            continue
+        half = half_batch(
+            run.calls,
+            analysis.calls,
+            analysis.kinds.table,
+            analysis.device_profiles,
+            name,
+            workload.overhead_ratio.get(name, 1.0),
+        )
+        ratio = ratios[name] = half.busy if name in on_device else half.wall
+        if half.measured or half.from_operators:
+            assumes.append(_half(half, name, ratio, queued=name in on_device))
+        else:
+            unknown.append(Note.of(Unknown.HALF_BATCH_GUESSED, submodule=name))
+        if half.from_operators and not half.measured:
+            unknown += _unknown_work(name, ratio)
+    return Estimates(ratios, tuple(assumes), tuple(unknown))
+
+
+def _half(half: HalfBatch, name: str, ratio: Ratio, *, queued: bool) -> Note:
+    if queued:
+        return _estimated(Assumption.HALF_BATCH_ON_DEVICE, name, ratio)
+    if half.measured:
+        return Note.of(Assumption.HALF_BATCH_MEASURED, submodule=name, share=ratio.value)
+    return _estimated(Assumption.HALF_BATCH_ESTIMATED, name, ratio)
+
+
+def precision_estimates(
+    workload: Workload, dtype: str, analysis: Analysis, on_device: Collection[str] = ()
+) -> Estimates:
+    """Of all submodules, did they compute in `dtype`. Raises InputError where that is not known."""
+    placed = {task.submodule: task.device for task in workload.tasks if task.submodule is not None}
+    ratios: dict[str, Ratio] = {}
+    for name, device in placed.items():
+        costs = call_costs(analysis.calls, analysis.kinds.table, analysis.device_profiles, name)
+        if costs is not None and main_type(costs) is not None:
+            queued = name in on_device
+            overhead_ratio = 1.0 if queued else workload.overhead_ratio.get(name, 1.0)
+            of = costs.on_device if queued else costs
+            ratios[name] = at_precision(of, device, dtype, overhead_ratio)
+    if not ratios:
+        raise InputError(
+            "the trace does not tell the types of its operators, so --precision cannot be "
+            "answered: record the run with --ops all"
+        )
+    _check_known(workload, {*ratios}, dtype)
+    assumes: list[Note] = []
+    unknown: list[Note] = []
+    least = min(known.low for known in ratios.values())
+    for name, device in placed.items():
+        ratio = ratios.get(name)
+        if ratio is None:
+            unknown.append(Note.of(Unknown.PRECISION_OF, submodule=name, dtype=dtype))
+            ratios[name] = Ratio(1.0, least, 1.0, known=0.0)
+        elif ratio == Ratio(1.0, 1.0, 1.0):
+            assumes.append(Note.of(Assumption.SAME_PRECISION, submodule=name, dtype=dtype))
+        else:
+            code = Assumption.PRECISION_BY_RATES
+            if name in on_device:
+                code = Assumption.PRECISION_ON_DEVICE
+            assumes.append(_estimated(code, name, ratio, dtype=dtype, device=device))
+            unknown += _unknown_work(name, ratio)
+    return Estimates(ratios, tuple(assumes), tuple(unknown))
+
+
+def _check_known(workload: Workload, known: Collection[str], dtype: str) -> None:
+    """Raise InputError where the types of less than half of the calls' time are known."""
+    times = dict.fromkeys(workload.submodules, 0.0)
+    for task in workload.tasks:
+        if task.submodule is not None:
+            times[task.submodule] += float(task.total_ns.sum())
+    longest = max(times, key=lambda name: times[name])
+    if 2 * sum(time for name, time in times.items() if name in known) < sum(times.values()):
+        raise InputError(
+            f"the trace does not tell the types of the operators of {longest}, so what {dtype} "
+            "does cannot be predicted: record the run with shapes"
+        )
+
+
+def share_of_steps(workload: Workload) -> Iterator[Note]:
+    """What other numbers of steps assume where some calls do not happen in all."""
+    if workload.steps_of:
+        some = tuple(
+            Note.of(Assumption.STEPS_OF, submodule=name, steps=count)
+            for name, count in sorted(workload.steps_of.items())
+        )
+        yield Note.of(Assumption.SHARE_OF_STEPS, steps=workload.steps, submodules=some)
+
+
+def _unknown_work(name: str, ratio: Ratio) -> list[Note]:
+    if ratio.known >= _WELL_KNOWN:
+        return []
+    return [Note.of(Unknown.WORK_OF_OPERATORS, submodule=name, share=1 - ratio.known)]
+
+
+def _estimated(code: Assumption, name: str, ratio: Ratio, **more: str) -> Note:
+    """A share of the submodule's time, with the bounds of its estimate."""
+    bounds = {"share": ratio.value, "low_share": ratio.low, "high_share": ratio.high}
+    return Note.of(code, submodule=name, **bounds, **more)

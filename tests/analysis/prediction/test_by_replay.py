@@ -1,0 +1,175 @@
+"""Predictions of runs with a queue against the same pipeline, changed and simulated anew."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import polars as pl
+import pytest
+
+import profiler
+from profiler.analysis.analyze import analyze
+from profiler.analysis.prediction.codes import (
+    Assumption,
+    PlacementNote,
+    Reason,
+    Refusal,
+    Unknown,
+)
+from profiler.analysis.prediction.predict import predict
+from profiler.analysis.prediction.replay_basis import RefusedError
+from profiler.analysis.prediction.result import Prediction
+from profiler.analysis.prediction.scenario import Scenario
+from profiler.analysis.prediction.targets import TargetDevice, equal_hardware
+from profiler.notes import Note
+from profiler.table.run import Run
+from tests.corpus import SD35, needs_corpus
+from tests.queued_runs import QueuedCall, QueuedPipeline
+
+_NO_LAUNCHES = Unknown.NO_LAUNCHES
+_ENCODE = (QueuedCall("text_encoder", "prompt"), QueuedCall("text_encoder", "negative_prompt"))
+_DECODE = (QueuedCall("vae", length=50_000, host=5_000),)
+_LAUNCH_BOUND = QueuedCall("transformer", "batched", kernels=50)
+_DEVICE_BOUND = QueuedCall("transformer", "batched", kernels=50, host=5_000, length=40_000)
+
+
+def pipeline(call: QueuedCall, steps: int = 4) -> QueuedPipeline:
+    """A pipeline whose steps are one call each."""
+    return QueuedPipeline(_ENCODE, [[call]] * steps, _DECODE)
+
+
+def answer(run: Run, **scenario) -> Prediction:
+    return predict(run, analyze(run), Scenario(**scenario))
+
+
+def noted(notes: tuple[Note, ...], code: object) -> dict[str, Note]:
+    return {str(note.values.get("submodule", "")): note for note in notes if note.code == code}
+
+
+@pytest.mark.parametrize("call", [_LAUNCH_BOUND, _DEVICE_BOUND], ids=["launches", "device"])
+def test_guidance_off_is_what_the_machine_would_take(call):
+    """Of the denoiser's kernels such a share stays as the report says; calls for the negative
+    prompt go: as simulated, whether the host or the device is slower, within 1 %."""
+    made = pipeline(call)
+    found = answer(made.simulated().run, guidance=False)
+    share = noted(found.assumes, Assumption.HALF_BATCH_ON_DEVICE)["transformer"].values["share"]
+    truth = made.without("negative_prompt").with_lengths("transformer", share).simulated()
+    assert found.request.ns == pytest.approx(truth.ns, rel=0.01)
+    assert found.device.ns == pytest.approx(truth.device_span_ns, rel=0.01)
+
+
+def test_why_a_launch_bound_part_gains_nothing():
+    """Half of its work goes and nothing is gained; one launch a call is what would help."""
+    made = pipeline(_LAUNCH_BOUND).simulated()
+    found = answer(made.run, guidance=False)
+    less = noted(found.reasons, Reason.LESS_WORK)["transformer"].values
+    assert less["less_ns"] > 0.5e6
+    assert less["gained_ns"] < 0.03 * less["less_ns"]
+    bound = noted(found.reasons, Reason.LAUNCH_BOUND)["transformer"].values
+    assert bound["idle_ns"] > 0.7 * bound["elapsed_ns"]
+    with_graphs = noted(found.reasons, Reason.WITH_GRAPHS)[""].values["predicted_ns"]
+    assert with_graphs == answer(made.run, guidance=False, cuda_graph=True).request.ns
+
+
+def test_a_device_bound_part_gains_what_its_work_takes_less():
+    """Half of the work goes, and all of that is gained."""
+    found = answer(pipeline(_DEVICE_BOUND).simulated().run, guidance=False)
+    less = noted(found.reasons, Reason.LESS_WORK)["transformer"].values
+    assert less["gained_ns"] == pytest.approx(less["less_ns"], rel=0.05)
+    assert "transformer" not in noted(found.reasons, Reason.LAUNCH_BOUND)
+
+
+@pytest.mark.parametrize("steps", [1, 2, 4, 9])
+@pytest.mark.parametrize("call", [_LAUNCH_BOUND, _DEVICE_BOUND], ids=["launches", "device"])
+def test_other_numbers_of_steps(call, steps):
+    """Fewer and more than the four recorded, as simulated within 1 %."""
+    found = answer(pipeline(call).simulated().run, steps=steps)
+    truth = pipeline(call, steps).simulated()
+    assert found.request.ns == pytest.approx(truth.ns, rel=0.01)
+    assert found.device.ns == pytest.approx(truth.device_span_ns, rel=0.01)
+    assert sum(part.after_ns for part in found.submodules) == pytest.approx(found.request.ns)
+    assert sum(part.after_ns for part in found.stages) == pytest.approx(found.request.ns)
+
+
+def test_a_graph_a_call():
+    """One launch for each call but for those that wait for the device, as simulated."""
+    waits = QueuedCall("text_encoder", "prompt", waits=True)
+    made = QueuedPipeline([waits, *_ENCODE[1:]], [[_LAUNCH_BOUND]] * 3, _DECODE)
+    found = answer(made.simulated().run, cuda_graph=True)
+    truth = made.simulated(graphs=True)
+    assert found.request.ns == pytest.approx(truth.ns, rel=0.01)
+    assert found.device.ns == pytest.approx(truth.device_span_ns, rel=0.01)
+
+
+def test_dropping_a_submodule():
+    """Without the encoder's calls, as simulated within 1 %."""
+    made = pipeline(_LAUNCH_BOUND)
+    found = answer(made.simulated().run, drop=("text_encoder",))
+    truth = QueuedPipeline((), made.steps, made.decode).simulated()
+    assert found.request.ns == pytest.approx(truth.ns, rel=0.01)
+
+
+def test_a_run_whose_replay_is_off_is_refused():
+    """A stream waits for another, which is not in a trace: unchanged, the replay ends earlier, and
+    nothing is predicted, but a question that changes no call."""
+    apart = QueuedCall("vae", kernels=1, apart=900_000)
+    run = QueuedPipeline(_ENCODE, [[_LAUNCH_BOUND]] * 2, [apart]).simulated().run
+    with pytest.raises(RefusedError, match="device span") as refused:
+        answer(run, guidance=False)
+    assert refused.value.why.code == Refusal.REPLAY_OFF
+    assert answer(run, concurrency=2).request.ns > 0
+
+
+def test_a_run_that_lacks_launches_is_refused():
+    """Every third is not in the trace: refused. None is: sums of calls, and what is not known names
+    the device that worked on after calls had returned."""
+    run = pipeline(_DEVICE_BOUND).simulated().run
+    thinned = replace(run, flows=run.flows.gather_every(3))
+    with pytest.raises(RefusedError, match="launches of") as refused:
+        answer(thinned, steps=2)
+    assert refused.value.why.code == Refusal.LAUNCHES_MISSING
+    without = replace(run, flows=run.flows.clear())
+    noted_devices = [n.values for n in answer(without, steps=2).unknown if n.code == _NO_LAUNCHES]
+    assert noted_devices == [{"devices": ("cuda:0",)}]
+
+
+def test_a_submodule_partly_traced_is_refused():
+    """One call of the denoiser without operators: what it launched is not known."""
+    run = pipeline(_LAUNCH_BOUND).simulated().run
+    untraced = pl.col("ops_traced") & (pl.col("call") != 3)
+    run = replace(run, calls=run.calls.with_columns(ops_traced=untraced))
+    with pytest.raises(RefusedError) as refused:
+        answer(run, steps=2)
+    assert refused.value.why.values == {"submodule": "transformer"}
+
+
+def test_rates_of_other_hardware_tell_nothing_where_work_is_launched():
+    """What stays equal may be placed there; of the rest it is said why not."""
+    target = TargetDevice("cuda:1", None, {"vae": 1.0, "transformer": 0.5})
+    found = equal_hardware(target, {"vae": "cuda:0", "transformer": "cuda:0"})
+    assert found.factors == {"vae": 1.0}
+    assert found.why_not.note.code == PlacementNote.LAUNCHES_ELSEWHERE
+    assert "how fast a host launches" in found.why_not.error
+
+
+@needs_corpus
+def test_sd35_without_guidance():
+    """1.11 s of device span, not 0.835 s of everything, because the denoiser is launch-bound;
+    recorded with Python stacks."""
+    run = profiler.load(SD35)
+    found = answer(run, guidance=False)
+    assert found.device.recorded_ns == pytest.approx(1.17163e9, rel=0.001)
+    assert found.device.ns == pytest.approx(1.11e9, rel=0.03)
+    assert noted(found.reasons, Reason.LESS_WORK)["transformer"].values["gained_ns"] < 1e6
+    assert "transformer" in noted(found.reasons, Reason.LAUNCH_BOUND)
+    assert noted(found.reasons, Reason.WITH_GRAPHS)
+    assert noted(found.assumes, Assumption.AS_MANY_LAUNCHES)
+    assert noted(found.assumes, Assumption.HOST_WITH_STACKS)
+
+
+@needs_corpus
+def test_sd35_with_a_graph_a_call():
+    """Its denoiser takes what its kernels take, 628 ms instead of 995."""
+    found = answer(profiler.load(SD35), cuda_graph=True)
+    after = {part.name: part.after_ns for part in found.submodules}
+    assert after["transformer"] == pytest.approx(627.7e6, rel=0.01)

@@ -1,0 +1,105 @@
+"""Gains that guidance and findings state on a device with a queue, against the same pipeline
+simulated with less work."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+import profiler
+from profiler.analysis.analyze import analyze
+from profiler.analysis.findings.finding import Effect, Finding
+from profiler.analysis.findings.gains import replayed
+from profiler.analysis.replay.gains import gains_of
+from profiler.report.sentences.findings.words import words
+from tests.corpus import SD35, needs_corpus
+from tests.queued_runs import QueuedCall, QueuedPipeline
+
+_ENCODE = (QueuedCall("text_encoder", "prompt"), QueuedCall("text_encoder", "negative_prompt"))
+_DECODE = (QueuedCall("vae", length=50_000, host=5_000),)
+_LAUNCH_BOUND = QueuedCall("transformer", "batched", kernels=50)
+_DEVICE_BOUND = QueuedCall("transformer", "batched", kernels=50, host=5_000, length=40_000)
+_BOTH = pytest.mark.parametrize("call", [_LAUNCH_BOUND, _DEVICE_BOUND], ids=["launches", "device"])
+
+
+def pipeline(call: QueuedCall) -> QueuedPipeline:
+    """A pipeline of three steps of one call each."""
+    return QueuedPipeline(_ENCODE, [[call]] * 3, _DECODE)
+
+
+@_BOTH
+@pytest.mark.parametrize("factor", [0.25, 0.5])
+def test_a_gain_is_what_the_machine_would_gain(call, factor):
+    """Of shorter kernels: with the host as it was, and with a launch a call, within 1 % of the
+    run."""
+    made = pipeline(call)
+    gains = gains_of(made.simulated().run)
+    found = gains.of_share(gains.calls("transformer"), factor)
+    less = made.with_lengths("transformer", factor)
+    truth = made.simulated().device_span_ns - less.simulated().device_span_ns
+    assert found.recorded == pytest.approx(truth, abs=0.01 * made.simulated().device_span_ns)
+    assert found.low <= found.recorded <= found.high
+
+
+@_BOTH
+def test_calls_that_are_left_out(call):
+    """Those for the negative prompt, as simulated within 1 % of the run."""
+    made = pipeline(call)
+    gains = gains_of(made.simulated().run)
+    found = gains.without(gains.branches == "negative_prompt", gains.calls("text_encoder"))
+    without = made.without("negative_prompt").simulated()
+    truth = made.simulated().device_span_ns - without.device_span_ns
+    assert found.recorded == pytest.approx(truth, abs=0.01 * made.simulated().device_span_ns)
+
+
+@_BOTH
+def test_what_guidance_costs_is_replayed(call):
+    """Half of the batch's work goes: the device works less by `busy_ns`, of which a launch-bound
+    denoiser gains nothing, and one that the device bounds nearly all."""
+    row = (
+        analyze(pipeline(call).simulated().run).guidance.filter(branch="batched").row(0, named=True)
+    )
+    (note,) = json.loads(row["evidence"])
+    assert note["code"] == "replayed_launches"
+    assert row["busy_ns"] > 0
+    gained = row["elapsed_ns"] / row["busy_ns"]
+    assert gained == pytest.approx(1.0 if call is _DEVICE_BOUND else 0.0, abs=0.05)
+    assert note["gain_low_ns"] <= row["elapsed_ns"] <= note["gain_high_ns"]
+
+
+def test_a_finding_states_what_a_replay_gains():
+    """Ten of a launch-bound denoiser's kernels less time gain nothing; ten launches less do."""
+    made = pipeline(_LAUNCH_BOUND).simulated()
+    gains = gains_of(made.run)
+    effects = (Effect(("transformer",), 100_000), Effect(("transformer",), 100_000, 15))
+    costs = []
+    for effect in effects:
+        found = Finding("slow_products", {"saved_ns": 100_000}, cost_ns=100_000, effect=effect)
+        now = replayed(found, gains, made.ns)
+        costs.append(now.cost_ns)
+        assert now.evidence["saved_ns"] == now.evidence["gain_ns"] == now.cost_ns
+        assert now.evidence["gain_low_ns"] <= now.cost_ns <= now.evidence["gain_high_ns"]
+    assert costs[0] < 20_000
+    assert costs[1] == pytest.approx(15 / 150 * 3 * 50 * 41_000, rel=0.1)
+
+
+def test_a_run_whose_replay_is_off_gains_nothing_that_is_known():
+    """A stream that waits for another: no gains."""
+    apart = QueuedCall("vae", kernels=1, apart=900_000)
+    assert gains_of(QueuedPipeline(_ENCODE, [[_LAUNCH_BOUND]] * 2, [apart]).simulated().run) is None
+
+
+@needs_corpus
+def test_sd35s_findings_promise_nothing_that_a_replay_contradicts():
+    """Attention's 160 ms above its roofline are hidden behind launches; the negative prompt's
+    encoders take 57 ms."""
+    analysis = analyze(profiler.load(SD35))
+    found = {finding.rule: finding for finding in analysis.findings}
+    slow = found["slow_products"]
+    assert (slow.cost_ns, slow.severity) == (0, "low")
+    assert slow.evidence["gain_high_ns"] == pytest.approx(160e6, rel=0.02)
+    assert "0 ns are gained" in words(slow).caveat
+    assert found["negative_prompt"].cost_ns == pytest.approx(57.1e6, rel=0.01)
+    (batched,) = analysis.guidance.filter(branch="batched")["elapsed_ns"]
+    assert batched < 1e6

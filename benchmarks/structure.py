@@ -14,7 +14,8 @@ import io
 import re
 import statistics
 import tokenize
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 _NO_CODE = frozenset(
@@ -26,11 +27,12 @@ _NO_CODE = frozenset(
 _NO_TABLES = frozenset({"run", "accounting", "step_summary", "device_profiles"})
 
 
-def code_lines(text: str) -> int:
-    """Lines of Python that hold code: no blank lines, comments or docstrings."""
+def code_lines(text: str, nodes: Sequence[ast.AST]) -> int:
+    """Lines of Python that hold code: no blank lines, comments or docstrings. `nodes` are those of
+    its syntax tree."""
     documented = {
         line
-        for node in ast.walk(ast.parse(text))
+        for node in nodes
         if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
         for line in _docstring(node)
     }
@@ -50,24 +52,23 @@ def _docstring(node: ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunc
     return range(first.lineno, (first.end_lineno or first.lineno) + 1)
 
 
-def function_lengths(text: str) -> Iterator[int]:
-    for node in ast.walk(ast.parse(text)):
+def function_lengths(nodes: Iterable[ast.AST]) -> Iterator[int]:
+    for node in nodes:
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             yield (node.end_lineno or node.lineno) - node.lineno + 1
 
 
-def refers(text: str, table: str) -> bool:
-    """Whether a module names `table` as an attribute, a key, a keyword or a field."""
-    for node in ast.walk(ast.parse(text)):
-        if isinstance(node, ast.Attribute) and node.attr == table:
-            return True
-        if isinstance(node, ast.Constant) and node.value == table:
-            return True
-        if isinstance(node, ast.keyword) and node.arg == table:
-            return True
-        if isinstance(node, ast.AnnAssign) and getattr(node.target, "id", "") == table:
-            return True
-    return False
+def named(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """What a module names as an attribute, a key, a keyword or a field."""
+    for node in nodes:
+        if isinstance(node, ast.Attribute):
+            yield node.attr
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str):
+            yield node.value
+        elif isinstance(node, ast.keyword) and node.arg is not None:
+            yield node.arg
+        elif isinstance(node, ast.AnnAssign):
+            yield getattr(node.target, "id", "")
 
 
 def tables_of(package: Path) -> list[str]:
@@ -80,16 +81,16 @@ def tables_of(package: Path) -> list[str]:
 def main(root: Path) -> None:
     package = root / "profiler"
     texts = {path: path.read_text("utf-8") for path in sorted(package.rglob("*.py"))}
-    lengths = sorted(length for text in texts.values() for length in function_lengths(text))
+    trees = {path: [*ast.walk(ast.parse(text))] for path, text in texts.items()}
+    lengths = sorted(length for nodes in trees.values() for length in function_lengths(nodes))
     print(f"modules: {sum(map(bool, map(str.strip, texts.values())))}")
-    print(f"lines of code: {sum(map(code_lines, texts.values())):,}")
+    print(f"lines of code: {sum(code_lines(texts[path], trees[path]) for path in texts):,}")
     print(f"modules over 300 lines: {sum(t.count(chr(10)) > 300 for t in texts.values())}")
     at = lengths[round(0.95 * (len(lengths) - 1))]
     median = statistics.median(lengths)
     print(f"functions: {len(lengths):,}, median {median:g} lines, 95th percentile {at}")
-    counts = {
-        table: sum(refers(text, table) for text in texts.values()) for table in tables_of(package)
-    }
+    found = Counter(name for nodes in trees.values() for name in {*named(nodes)})
+    counts = {table: found[table] for table in tables_of(package)}
     if not counts:
         return
     worst = max(counts, key=lambda table: counts[table])

@@ -169,7 +169,7 @@ TINY_INFO = make_info(
         "operator_event_ns": 0.5,
         "operators_ns": 5,
         "share": 0.009,
-        "share_of": "end to end",
+        "share_of": "end_to_end",
         "writing_ns": 300_000,
         "backpressure_ns": 0,
         "conversion_ns": 2_000_000,

@@ -1,8 +1,10 @@
-"""Analyses return codes and values: no string of `profiler/analysis` is prose that a report shows.
+"""Analyses return, and manifests store, codes and values: no string of `profiler/analysis`, of
+`trace`, `capture` and `importers` is prose that a report shows.
 
 Prose is a literal of four words or more, some of them words of grammar. It may stand in docstrings,
-in declarations of tables and columns, in what documents them, and in errors: inside `raise`, or
-under a name (a constant, a variable, a function) that some `raise` of the package uses.
+in declarations of tables, columns, importers and options, in what documents them, in notices on
+stderr, and in errors: inside `raise` or `notice(…)`, or under a name (a constant, a variable, a
+function) that one of these uses. Words of enums are codes, however few they are.
 """
 
 from __future__ import annotations
@@ -10,12 +12,18 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Iterator
+from enum import StrEnum
+from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
-_ANALYSIS = Path(__file__).parents[1] / "profiler" / "analysis"
-_MODULES = sorted(_ANALYSIS.rglob("*.py"))
+from profiler.trace import manifest_fields
+
+_PACKAGE = Path(__file__).parents[1] / "profiler"
+_FOLDERS = ("analysis", "capture", "importers", "trace")
+_MODULES = [path for folder in _FOLDERS for path in sorted((_PACKAGE / folder).rglob("*.py"))]
 _FEWEST = 4
 _GRAMMAR = re.compile(
     r"\b(a|an|and|are|as|at|be|been|but|by|can|cannot|do|does|for|from|had|has|have|if|in|is|it|its"
@@ -23,9 +31,12 @@ _GRAMMAR = re.compile(
     r"|what|when|where|which|while|who|with|without|your?)\b"
 )
 _RARE = 8  # in lists of names (`"cat concat pad to"`) one word in so many is also one of grammar
-_DECLARATIONS = frozenset({"Column", "column_of", "Table", "DeviceProfile"})
+_DECLARATIONS = frozenset(
+    {"Column", "column_of", "Table", "DeviceProfile", "Importer", "Option", "compile"}
+)
+_TOLD_AT_ONCE = frozenset({"notice", "warning", "check_device"})  # on stderr, as an error is
 _DOCUMENTING = frozenset({"markdown", "__repr__"})  # a page of docs; what a shell shows
-_NAMES_OF_COUNTERS = frozenset({"since the pipeline began"})  # as recorded
+_NAMES_OF_COUNTERS = ("since the pipeline began", "arena in use")  # as recorded
 
 
 def _prose(node: ast.AST) -> str:
@@ -38,7 +49,7 @@ def _prose(node: ast.AST) -> str:
         text = "".join(map(str, parts))
     words = len(text.split())
     is_prose = words >= _FEWEST and _RARE * len(_GRAMMAR.findall(text)) >= words
-    return text if is_prose and text not in _NAMES_OF_COUNTERS else ""
+    return text if is_prose and not text.endswith(_NAMES_OF_COUNTERS) else ""
 
 
 def _names(node: ast.AST) -> Iterator[str]:
@@ -56,11 +67,17 @@ def _definitions(tree: ast.AST) -> Iterator[tuple[str, ast.AST]]:
             yield node.name, node
         elif isinstance(node, ast.Assign):
             yield from ((t.id, node) for t in node.targets if isinstance(t, ast.Name))
+            yield from ((t.attr, node) for t in node.targets if isinstance(t, ast.Attribute))
 
 
 def _of_errors(trees: list[ast.Module]) -> set[str]:
     """Names that errors are made of: those in a `raise`, and those in the definition of one."""
-    raised = (node for tree in trees for node in ast.walk(tree) if isinstance(node, ast.Raise))
+    raised = (
+        node
+        for tree in trees
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise) or _called(node) in _TOLD_AT_ONCE
+    )
     used = {name for node in raised for name in _names(node)}
     made: set[str] = set()
     for tree in trees:
@@ -75,7 +92,8 @@ def _of_errors(trees: list[ast.Module]) -> set[str]:
 def _annotated_as_value(definition: ast.AST) -> bool:
     """Whether a function says that it returns anything but the text of an error."""
     returns = definition.returns if isinstance(definition, ast.FunctionDef) else None
-    return returns is not None and ast.unparse(returns) not in ("str", "NoReturn", "None")
+    text = "" if returns is None else ast.unparse(returns)
+    return bool(text) and text not in ("str", "NoReturn", "None") and not text.endswith("Error")
 
 
 def _called(node: ast.AST) -> str:
@@ -92,7 +110,7 @@ def _sentences(tree: ast.Module, of_errors: set[str]) -> Iterator[str]:
     for node in ast.walk(tree):
         called = _called(node)
         documents = isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant)
-        if isinstance(node, ast.Raise) or called in _DECLARATIONS or documents:
+        if isinstance(node, ast.Raise) or called in _DECLARATIONS | _TOLD_AT_ONCE or documents:
             allowed.update(ast.walk(node))
         if called in _DECLARATIONS:
             declared.update(_names(node))
@@ -106,17 +124,31 @@ def _sentences(tree: ast.Module, of_errors: set[str]) -> Iterator[str]:
             yield text
 
 
-@pytest.fixture(scope="module")
-def of_errors() -> set[str]:
-    """Names that the package's errors are made of."""
-    return _of_errors([ast.parse(path.read_text(encoding="utf-8")) for path in _MODULES])
+@cache
+def _errors_of(folder: str) -> set[str]:
+    """Names that the errors and notices of a folder are made of."""
+    paths = (_PACKAGE / folder).rglob("*.py")
+    return _of_errors([ast.parse(path.read_text(encoding="utf-8")) for path in sorted(paths)])
 
 
-@pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_ANALYSIS)))
-def test_no_sentence_in_an_analysis(path: Path, of_errors: set[str]) -> None:
-    """What an analysis returns or stores are codes and values; errors alone are sentences."""
-    found = list(_sentences(ast.parse(path.read_text(encoding="utf-8")), of_errors))
-    assert not found, "return a code with values, and write its sentence in report/sentences"
+@pytest.mark.parametrize("path", _MODULES, ids=lambda path: str(path.relative_to(_PACKAGE)))
+def test_no_sentence_in_a_value(path: Path) -> None:
+    """What an analysis returns, or a manifest stores, are codes and values; errors and notices
+    alone are sentences."""
+    folder = path.relative_to(_PACKAGE).parts[0]
+    found = list(_sentences(ast.parse(path.read_text(encoding="utf-8")), _errors_of(folder)))
+    assert not found, "store a code with values, and write its sentence in report/sentences"
+
+
+def _enums(module: ModuleType) -> list[type[StrEnum]]:
+    found = [one for one in vars(module).values() if isinstance(one, type)]
+    return [one for one in found if issubclass(one, StrEnum) and one.__module__ == module.__name__]
+
+
+@pytest.mark.parametrize("enum", _enums(manifest_fields), ids=lambda enum: enum.__name__)
+def test_words_of_a_manifest_are_codes(enum: type[StrEnum]) -> None:
+    """What a manifest says by an enum is a code, or the name of a clock of the system."""
+    assert all(re.fullmatch(r"[a-z0-9_]+|CLOCK_[A-Z]+", code) for code in enum), list(enum)
 
 
 @pytest.mark.parametrize(
@@ -128,6 +160,7 @@ def test_no_sentence_in_an_analysis(path: Path, of_errors: set[str]) -> None:
         ('def f():\n    """What the run does not say of it."""', 0),
         ('def f(): raise E("the run has no such step")', 0),
         ('WHY = "record the run with it again"\ndef f(): raise E(WHY)', 0),
+        ('notice("the run is in that folder")', 0),
         ('def why(): return "it has no steps at all"\ndef f(): raise E(why())', 0),
         ('Column("x", meaning="the time of its calls")', 0),
         ('OPS = "add sub mul div neg abs min max sin cos where"', 0),

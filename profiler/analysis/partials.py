@@ -30,13 +30,15 @@ class Partials:
 
     `dictionaries` are tuples of attributes by the name of the column of `rows` that numbers them;
     their columns are named like those of the run: `layer`, `step`. A text may hold several values
-    with `SEVERAL` between. `rows` has these numbers (UInt32) and the partial columns (Int64, or
-    Float64 where they are no whole numbers), one row a part, no two with the same keys.
+    with `SEVERAL` between: a selection takes the part whole where it has all of them, of attributes
+    in `any_of` where it has one. `rows` has these numbers (UInt32) and the partial columns (Int64,
+    or Float64 where they are no whole numbers or null), one row a part, no two with the same keys.
     """
 
     name: str
     dictionaries: Mapping[str, pl.DataFrame]
     rows: pl.DataFrame
+    any_of: frozenset[str] = frozenset()
 
 
 def partials(name: str, rows: pl.DataFrame, dictionaries: Mapping[str, pl.DataFrame]) -> Partials:

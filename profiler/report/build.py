@@ -9,29 +9,56 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
+from types import ModuleType
 
 import profiler.report.charts.declared
 import profiler.report.sections
 from profiler.analysis.registry import tables
+from profiler.analysis.result import Analysis
 from profiler.analysis.table import Table
 from profiler.report.declared_figures import declared_figure, drawer
-from profiler.report.model import Part, Report, ReportInput, Section, SectionKind
+from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
 from profiler.report.sections.summary import summary_of
 from profiler.report.views import registered_view
 
-__all__ = ["build_report", "section_kinds"]
+__all__ = ["build_report", "figure_of", "section_figures", "section_kinds"]
+
+_MAKES = "_figure"
 
 
 @cache
 def section_kinds() -> tuple[SectionKind, ...]:
     """All sections that are declared, in the order in which they stand."""
+    kinds = [module.SECTION for module in _modules() if hasattr(module, "SECTION")]
+    return tuple(sorted(kinds, key=lambda kind: kind.place))
+
+
+@cache
+def section_figures() -> dict[str, Callable[..., Figure]]:
+    """The figures that sections make of an analysis, by name: a function `steps_figure` of a module
+    there makes `steps`."""
+    return {
+        name.removesuffix(_MAKES): make
+        for module in _modules()
+        for name, make in vars(module).items()
+        if name.endswith(_MAKES) and make.__module__ == module.__name__ and name[0] != "_"
+    }
+
+
+def figure_of(table: Table, analysis: Analysis) -> Figure:
+    """The figure that `table` declares. Raises ValueError where it declares none."""
+    figure = declared_figure(table, analysis.tables()[table.name])
+    if figure is None:
+        raise ValueError(f"table {table.name!r} declares no figure")
+    return figure
+
+
+def _modules() -> list[ModuleType]:
     package = profiler.report.sections
     names = [found.name for found in pkgutil.iter_modules(package.__path__, f"{package.__name__}.")]
-    modules = map(importlib.import_module, names)
-    kinds = [module.SECTION for module in modules if hasattr(module, "SECTION")]
-    return tuple(sorted(kinds, key=lambda kind: kind.place))
+    return [importlib.import_module(name) for name in names]
 
 
 def build_report(of: ReportInput) -> Report:

@@ -1,12 +1,18 @@
 """Plotly figures of a run and its analysis, for notebooks.
 
-from profiler.report import figures
-figures.steps(analysis).show()
-figures.timeline(run, call=6).show()
+    from profiler.report import figures
+    figures.steps(analysis).show()
+    figures.timeline(run, call=6).show()
+
+Those of an analysis are the report's: `stages`, `steps`, `step_operators`, `operators`, `roles`,
+`blocks`, … as `dir(figures)` lists them; each takes the analysis, a theme, and options by name.
+What a section makes as `NAME_figure`, and what a table declares, is here without being named here.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import plotly.graph_objects as go
@@ -14,11 +20,12 @@ import polars as pl
 
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.prediction.result import Prediction
+from profiler.analysis.registry import tables
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError
+from profiler.report.build import figure_of, section_figures
 from profiler.report.charts import comparison as comparison_chart
 from profiler.report.charts import prediction as prediction_chart
-from profiler.report.charts.step_matrix import matrix_chart
 from profiler.report.charts.style import (
     HOVER,
     Chart,
@@ -28,6 +35,7 @@ from profiler.report.charts.style import (
     unit_for,
 )
 from profiler.report.extent import extent
+from profiler.report.model import Figure
 from profiler.report.palette import (
     CATEGORY_COLOURS,
     ROLE_COLOURS,
@@ -35,92 +43,40 @@ from profiler.report.palette import (
     Theme,
     submodule_colours,
 )
-from profiler.report.sections import devices as devices_section
-from profiler.report.sections import idle as idle_section
-from profiler.report.sections import memory as memory_section
-from profiler.report.sections import operators as operators_section
-from profiler.report.sections import roles as roles_section
-from profiler.report.sections import roofline as roofline_section
-from profiler.report.sections import steps as steps_section
-from profiler.report.sections import time
 from profiler.report.units import count, duration
 from profiler.table.run import Run
 
-__all__ = [
-    "TIMELINE_LIMIT",
-    "comparison",
-    "critical_path",
-    "devices",
-    "idle",
-    "memory",
-    "operators",
-    "prediction",
-    "roles",
-    "roofline",
-    "stages",
-    "step_operators",
-    "steps",
-    "timeline",
-]
+__all__ = ["TIMELINE_LIMIT", "comparison", "prediction", "timeline"]
 
 TIMELINE_LIMIT = 4000  # bars that plotly still draws at once; of more, the longest are kept
 
 
-def stages(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """One bar a stage: its submodules' calls, the host work between them, and idle time."""
-    return _figure(time.stages_figure(analysis).draw(theme))
+def __getattr__(name: str) -> Callable[..., go.Figure]:
+    """The figure that a section of the report makes as `NAME_figure`, or that the table `name`
+    declares. Raises AttributeError where there is none."""
+    if name.startswith("_"):
+        raise AttributeError(name)
+    make = _made().get(name)
+    if make is None:
+        raise AttributeError(f"no figure {name!r}: there is {', '.join(__dir__())}")
+
+    def figure(analysis: Analysis, theme: Theme = "light", **options: Any) -> go.Figure:
+        return _figure(make(analysis, **options).draw(theme))
+
+    figure.__name__, figure.__doc__ = name, make.__doc__
+    return figure
 
 
-def devices(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """For each device how long its commands of each category ran, as unions."""
-    return _figure(devices_section.devices_figure(analysis).draw(theme))
+def __dir__() -> list[str]:
+    return sorted({*__all__, *_made()})
 
 
-def operators(
-    analysis: Analysis, top: int = 15, theme: Theme = "light", *, patterns: bool = True
-) -> go.Figure:
-    """The `top` operators by total; with `patterns`, equal layers of repeated blocks are one."""
-    figure = operators_section.operators_figure(analysis, top, patterns=patterns)
-    return _figure(figure.draw(theme))
-
-
-def steps(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """Duration of each step from 0, the median as a line, outliers in another colour."""
-    return _figure(steps_section.steps_figure(analysis).draw(theme))
-
-
-def step_operators(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """The step matrix as a heat map: the time of operators in each step against their median.
-
-    Bounded: what has no row of its own shares the last one, and of many steps a column is the
-    longest of several. Empty where operators of fewer than two steps were traced.
-    """
-    return _figure(matrix_chart(steps_section.step_matrix(analysis), theme))
-
-
-def idle(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """For each device the time it computed, and what it waited for otherwise."""
-    return _figure(idle_section.idle_figure(analysis).draw(theme))
-
-
-def critical_path(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """What the critical path consists of, by submodule and part."""
-    return _figure(idle_section.path_figure(analysis).draw(theme))
-
-
-def roles(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """For each submodule the share of each role in its device time."""
-    return _figure(roles_section.roles_figure(analysis).draw(theme))
-
-
-def roofline(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """Roles by FLOPs a byte and GFLOP/s, below the rooflines of their devices as far as known."""
-    return _figure(roofline_section.roofline_figure(analysis).draw(theme))
-
-
-def memory(analysis: Analysis, theme: Theme = "light") -> go.Figure:
-    """The memory that counters of each device held over the run, and its peak."""
-    return _figure(memory_section.memory_figure(analysis).draw(theme))
+def _made() -> dict[str, Callable[..., Figure]]:
+    """By name what makes a figure of an analysis."""
+    declared = {
+        table.name: partial(figure_of, table) for table in tables() if table.figure is not None
+    }
+    return {**declared, **section_figures()}
 
 
 def comparison(found: Comparison, theme: Theme = "light") -> go.Figure:

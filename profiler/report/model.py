@@ -86,12 +86,14 @@ class Group:
 class Selected:
     """How a page shows a table of what a reader selects: combined from the partials of `table` by
     the rules of its columns, as far as the attributes `where` have these values. Rows without a
-    value in one of the columns `known`, or whose column `positive` is 0, are left out."""
+    value in one of the columns `known`, or whose column `positive` is 0, are left out, and with
+    `shown_rows` those that the table of the run does not show."""
 
     table: str
     where: Mapping[str, str | bool] = field(default_factory=dict)
     known: tuple[str, ...] = ()
     positive: str = ""
+    shown_rows: bool = False
 
 
 class Opens(StrEnum):

@@ -3,20 +3,40 @@
 A table that can be selected gives partial results (`analysis.partials`): rows of sums, keyed by
 what they are of. A column says by one of these rules how its value follows from those of the parts
 that a reader selects. A rule names partial columns and attributes of the keys; it says nothing of
-how an analysis counts. A column without a rule (a median, a percentile, a union over tracks) has a
-value for the whole only.
+how an analysis counts. A row of which a selection takes every part has the values of the whole run;
+of other rows a column without a rule (a percentile, a union over tracks) has none.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["Distinct", "Key", "Names", "Ratio", "Rule", "Scaled", "Share", "Sum"]
+__all__ = [
+    "Distinct",
+    "First",
+    "Kept",
+    "Key",
+    "Max",
+    "Median",
+    "Min",
+    "Names",
+    "Ratio",
+    "Rule",
+    "Scaled",
+    "Share",
+    "Sum",
+    "Union",
+]
 
 
 @dataclass(frozen=True, slots=True)
 class Key:
     """The attribute of the column's name, which tells rows apart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What the row has in the whole run: no selection changes it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,19 +49,66 @@ class Sum:
 
 
 @dataclass(frozen=True, slots=True)
-class Distinct:
-    """How many values of an attribute there are."""
+class Min:
+    """The least value of a partial column; with `where` over parts that have that value of an
+    attribute, over all where none has it."""
 
     of: str
+    where: tuple[str, str | bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Max:
+    """The highest value of a partial column, of the parts that `Min` takes."""
+
+    of: str
+    where: tuple[str, str | bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Median:
+    """The median of a partial column without its fraction, of the parts that `Min` takes."""
+
+    of: str
+    where: tuple[str, str | bool] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class First:
+    """The value of the part with the least `by`, the first of equal ones."""
+
+    of: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
+class Union:
+    """The sum of a partial column over parts that last from `begin` to `end`, one behind the other;
+    null where two of them overlap. What lasts for no time counts nothing."""
+
+    of: str
+    begin: str
+    end: str
+
+
+@dataclass(frozen=True, slots=True)
+class Distinct:
+    """How many different tuples of these attributes there are, in the parts with the partial column
+    `among`; without it in those that hold the keys."""
+
+    of: tuple[str, ...]
+    among: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Names:
     """The values of an attribute, joined with commas: in order of the sum of the partial column
-    `by`, the highest first, equal ones by name; without it by name."""
+    `by`, the highest first, equal ones by name; without it by name, or in the order of the parts
+    where they are `as_they_come`."""
 
     of: str
     by: str = ""
+    as_they_come: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,4 +136,18 @@ class Scaled:
     by: str
 
 
-Rule = Key | Sum | Distinct | Names | Ratio | Share | Scaled
+Rule = (
+    Key
+    | Kept
+    | Sum
+    | Min
+    | Max
+    | Median
+    | First
+    | Union
+    | Distinct
+    | Names
+    | Ratio
+    | Share
+    | Scaled
+)

@@ -16,7 +16,7 @@ from profiler.files import appearing, not_writable, write_atomically
 from profiler.json_text import json_text
 from profiler.table.columns import ARGS, TABLES, Column, schema
 from profiler.table.run import Run
-from profiler.trace.manifest import FORMAT_VERSION, OLDEST_VERSION, info_document, parse_info
+from profiler.trace.manifest import FORMAT_VERSION, info_document, parse_info
 
 __all__ = ["FILES", "is_parquet_run", "read_parquet", "write_parquet"]
 
@@ -70,9 +70,8 @@ def read_parquet(directory: Path) -> Run:
     try:
         document = json.loads((directory / _RUN_NAME).read_text(encoding="utf-8"))
         version = document.get("format_version", 1)
-        if version not in range(OLDEST_VERSION, FORMAT_VERSION + 1):
-            known = f"{OLDEST_VERSION} to {FORMAT_VERSION}"
-            raise ValueError(f"format {version!r:.40}, this one reads {known}")
+        if version != FORMAT_VERSION:
+            raise ValueError(f"format {version!r:.40}, this one reads {FORMAT_VERSION}")
         info = parse_info(document["info"])
         frames: dict[str, Any] = {
             name: _numbered(pl.read_parquet(directory / f"{name}.parquet"), columns)

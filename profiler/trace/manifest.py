@@ -36,7 +36,6 @@ from profiler.trace.manifest_fields import (
 __all__ = [
     "FORMAT_VERSION",
     "MANIFEST_NAME",
-    "OLDEST_VERSION",
     "CallEntry",
     "Manifest",
     "RunInfo",
@@ -45,8 +44,7 @@ __all__ = [
     "read_manifest",
 ]
 
-FORMAT_VERSION = 3
-OLDEST_VERSION = 2
+FORMAT_VERSION = 2
 MANIFEST_NAME = "manifest.json"
 _LIMIT = 256 << 20  # bytes; a manifest of a million calls stays below
 _LONGEST_KEY = 60  # characters of a key in a message
@@ -246,9 +244,9 @@ def _check_version(version: int, path: Path, advice: str) -> None:
     if version > FORMAT_VERSION:
         known = f"format {version}, this one reads up to {FORMAT_VERSION}"
         raise InputError(f"{path} was written by a newer profile-sd3 ({known}): update it")
-    if version < OLDEST_VERSION:
+    if version < FORMAT_VERSION:
         raise InputError(
-            f"{path} has format {version}, this one reads {OLDEST_VERSION}: record the run again, "
+            f"{path} has format {version}, this one reads {FORMAT_VERSION}: record the run again, "
             f"or {advice}"
         )
 

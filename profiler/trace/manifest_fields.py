@@ -34,6 +34,7 @@ __all__ = [
     "Recording",
     "Setting",
     "ShareOf",
+    "StepsFrom",
     "Submodule",
     "UnknownCost",
     "Warmup",
@@ -114,6 +115,13 @@ class Submodule(Fields, frozen=True, kw_only=True):
     comp_cycle: _Count | None = None
 
 
+class StepsFrom(StrEnum):
+    """What tells the steps of an imported run."""
+
+    SCHEDULER = "scheduler"
+    CALL_ORDER = "call_order"
+
+
 class Recording(Fields, frozen=True, kw_only=True):
     """How the run was recorded, as far as an importer knows. `source` is the imported file;
     `steps_from` and `described_as` say where steps and labels come from; `names_kept_whole` counts
@@ -128,7 +136,7 @@ class Recording(Fields, frozen=True, kw_only=True):
     profile_memory: bool | None = None
     with_flops: bool | None = None
     with_modules: bool | None = None
-    steps_from: str = ""
+    steps_from: tuple[StepsFrom, ...] = ()
     described_as: str = ""
     steps: _Count | None = None
     labelled: bool | None = None
@@ -169,11 +177,11 @@ class ClockName(StrEnum):
 class PlacedBy(StrEnum):
     """How the clock of a device was laid onto the run's."""
 
-    OWN_CLOCK = "own clock"
-    SHARED_CALL = "shared call"
-    CALL_ORDER = "call order"
-    RUN_START = "run start"
-    END_TO_END = "end to end"
+    OWN_CLOCK = "own_clock"
+    SHARED_CALL = "shared_call"
+    CALL_ORDER = "call_order"
+    RUN_START = "run_start"
+    END_TO_END = "end_to_end"
 
 
 class DeviceClock(Fields, frozen=True, kw_only=True):
@@ -219,17 +227,17 @@ class CallCounts(Fields, frozen=True, kw_only=True):
 class ShareOf(StrEnum):
     """What `Overhead.share` is of."""
 
-    END_TO_END = "end to end"
-    CALLS = "the time in calls"
-    BOTH = "end to end and other calls"
+    END_TO_END = "end_to_end"
+    CALLS = "calls"  # all of it lies outside of pipeline calls
+    BOTH = "end_to_end_and_calls"
 
 
 class WhyUnknown(StrEnum):
     """Why the cost of tracing is not known."""
 
-    NOT_TOLD = "not told"  # an import: the trace does not say
-    NOT_MEASURED = "not measured"  # nothing measures this backend's cost per event
-    TOO_BUSY = "too busy"  # the machine was, so the measurement failed
+    NOT_TOLD = "not_told"  # an import: the trace does not say
+    NOT_MEASURED = "not_measured"  # nothing measures this backend's cost per event
+    TOO_BUSY = "too_busy"  # the machine was, so the measurement failed
     IMPLAUSIBLE = "implausible"  # the estimate exceeds all that ran
 
 
@@ -276,7 +284,7 @@ class Warmup(Fields, frozen=True, kw_only=True):
 class AttributedTo(StrEnum):
     """What operators were attributed to."""
 
-    MODULES = "module paths"
+    MODULES = "modules"  # by their paths
     CALLS = "calls"
 
 

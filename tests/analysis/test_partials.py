@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from dataclasses import replace
 from typing import Any
 
@@ -16,13 +17,15 @@ from profiler.analysis.assembly import partials_of
 from profiler.analysis.partials import Partials, partials
 from profiler.analysis.registry import table_named, tables
 from profiler.analysis.roles.of_commands import with_roles
+from profiler.table.columns import Column
 from profiler.table.run import Run
+from tests.async_runs import Machine, machines
 from tests.examples import examples
 from tests.report.combining import combine
-from tests.report.selections import split_run
+from tests.report.selections import analysis_of, split_run
 from tests.runs import Command, make_call, make_run, make_span, tiny_run
 
-_TABLES = ("operators", "roles", "blocks")
+_TABLES = ("operators", "roles", "blocks", "submodules", "branches", "calls")
 
 
 def parts_of(run: Run) -> dict[str, tuple[Partials, ...]]:
@@ -213,6 +216,31 @@ def test_rules_name_columns_and_partials_that_there_are() -> None:
             if type(rule).__name__ == "Key":
                 assert column.name in told
             if type(rule).__name__ in ("Distinct", "Names"):
-                assert rule.of in told
+                assert {*([rule.of] if isinstance(rule.of, str) else rule.of)} <= told
+            if type(rule).__name__ in ("Min", "Max", "Median", "First", "Union"):
+                named = ("of", "by", "begin", "end")
+                assert {getattr(rule, n) for n in named if hasattr(rule, n)} <= known
             if type(rule).__name__ == "Scaled":
                 assert rule.by in told
+
+
+@settings(max_examples=examples(40), deadline=None)
+@given(machines(), st.randoms(use_true_random=False))
+def test_calls_of_asynchronous_devices_combine(machine: Machine, draw: random.Random) -> None:
+    """Submodules of any calls, combined, are the analysis of these calls: sums, steady minima,
+    medians and maxima, the first call. Device time and share alone may be untold, where the work or
+    the tiles of two calls overlap."""
+    run = machine.run()
+    chosen = [call for call in run.calls["call"] if draw.random() < 0.6]
+    parts, columns = parts_of(run)["submodules"], table_named("submodules").columns
+    found = combine(parts[:1], [c for c in columns if _of_calls(c)], {"call": chosen.__contains__})
+    expected = analysis_of(run, {"call": chosen}).submodules if chosen else pl.DataFrame()
+    assert len(found) == len(expected)
+    for row in expected.iter_rows(named=True):
+        for name, value in found[(row["submodule"],)].items():
+            untold = value is None and name in ("busy_ns", "share")
+            assert untold or value == pytest.approx(row[name]), (name, row)
+
+
+def _of_calls(column: Column) -> bool:
+    return column.name not in ("commands", "operators") and column.combine is not None

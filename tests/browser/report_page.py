@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -14,6 +14,7 @@ from profiler.table.run import Run
 
 __all__ = [
     "ReportPage",
+    "become",
     "chips",
     "choose",
     "combined",
@@ -156,3 +157,11 @@ def values(report: ReportPage, table: str, *columns: str) -> list[dict[str, Any]
     found = report.page.evaluate("(table) => profileReport.tables[table].values", table)
     rows = zip(*(found[column] for column in columns), strict=True)
     return [dict(zip(columns, row, strict=True)) for row in rows]
+
+
+def become(report: ReportPage, pick: Mapping[str, Sequence[Any]]) -> None:
+    """Choose exactly this."""
+    report.page.evaluate(
+        "(pick) => profileReport.choice.become(new Map(Object.entries(pick)))", dict(pick)
+    )
+    combined(report)

@@ -110,7 +110,7 @@ def test_a_bar_of_a_step_chooses_it_everywhere(report, run):
     combined(report)
     of_step = run.calls.filter(step=1)
     assert report.cells("[data-table=calls]", 1) == [str(call) for call in of_step["call"]]
-    assert scope(report, "calls") == f"{len(of_step)} of {len(run.calls)} rows, by step 1."
+    assert scope(report, "calls") == "Selection: step 1."
     counts = report.page.locator(".chosen .counts").inner_text()
     commands = run.commands.filter(step=1)
     device = commands.filter(pl.col("category") != "host")["duration_ns"].sum()
@@ -258,7 +258,7 @@ def test_a_cell_of_a_table_filters_the_others(report):
     assert chips(report) == ["submodule vae"]
     combined(report)
     assert report.cells("[data-table=submodules]", 1) == ["vae"]
-    assert scope(report, "submodules") == "1 of 5 rows, by submodule vae."
+    assert scope(report, "submodules") == "Selection: submodule vae."
     assert scope(report, "stages") == "Whole run: this table does not tell submodule vae."
     assert set(report.cells("[data-table=calls]", 2)) == {"vae"}
     pressed = report.page.locator("[data-table=submodules] button.pick[aria-pressed=true]")

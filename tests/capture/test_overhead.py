@@ -145,7 +145,7 @@ def test_measured_where_it_can_be_and_estimated_elsewhere():
         "operator_event_ns": 10,
         "operators_ns": 140,
         "share": 0.2,
-        "share_of": "end to end",
+        "share_of": "end_to_end",
     }
 
 
@@ -213,9 +213,9 @@ def test_waiting_for_files_is_part_of_the_cost():
 @pytest.mark.parametrize(
     ("end_to_end_ns", "outside_ns", "share", "of"),
     [
-        (1_000, 0, 0.02, "end to end"),
-        (0, 400, 0.05, "the time in calls"),
-        (600, 400, 0.02, "end to end and other calls"),
+        (1_000, 0, 0.02, "end_to_end"),
+        (0, 400, 0.05, "calls"),
+        (600, 400, 0.02, "end_to_end_and_calls"),
         (0, 0, None, None),
     ],
 )

@@ -10,7 +10,22 @@ import polars as pl
 
 from profiler.analysis.partials import SEVERAL, Partials
 from profiler.table.columns import Column
-from profiler.table.combining import Distinct, Key, Names, Ratio, Scaled, Share, Sum
+from profiler.table.combining import (
+    Distinct,
+    First,
+    Kept,
+    Key,
+    Max,
+    Median,
+    Min,
+    Names,
+    Ratio,
+    Rule,
+    Scaled,
+    Share,
+    Sum,
+    Union,
+)
 
 __all__ = ["combine"]
 
@@ -23,16 +38,18 @@ def combine(
     matches: Mapping[str, _Test],
 ) -> dict[tuple[Any, ...], dict[str, Any]]:
     """The rows of a table by their key, made of the parts whose attributes pass `matches`."""
+    columns = [column for column in columns if not isinstance(column.combine, Kept)]
     keys = [column.name for column in columns if isinstance(column.combine, Key)]
     required = {c.name for c in columns if isinstance(c.combine, Key) and not c.nullable}
     whole, cut = _whole_and_cut([_flat(part) for part in parts], matches)
     rows = {}
-    for key, of_row in whole[0].group_by(keys, maintain_order=True):
+    found = pl.concat(frame.select(keys) for frame in whole).unique(maintain_order=True)
+    for key in found.rows():
         if any(key[keys.index(name)] is None for name in required):
             continue
-        others = [_of(frame, keys, key) for frame in whole[1:]]
+        of_row = [_of(frame, keys, key) for frame in whole]
         broken = [len(_of(frame, keys, key)) > 0 for frame in cut]
-        rows[key] = _row(columns, [of_row, *others], broken, dict(zip(keys, key, strict=True)))
+        rows[key] = _row(columns, of_row, broken, dict(zip(keys, key, strict=True)))
     for column in columns:
         rule = column.combine
         if isinstance(rule, Share):
@@ -103,12 +120,14 @@ def _row(
             of, to = _sum(rule.of, parts, broken), _sum(rule.to, parts, broken)
             row[column.name] = of / to if of is not None and to else None
         elif isinstance(rule, Distinct):
-            row[column.name] = parts[0][rule.of].drop_nulls().n_unique()
+            row[column.name] = _among(parts, rule.among).select(rule.of).drop_nulls().n_unique()
         elif isinstance(rule, Names):
-            row[column.name] = _names(rule, parts[0])
+            row[column.name] = _names(rule, _among(parts, rule.by))
         elif isinstance(rule, Scaled):
             factor = parts[0][rule.by][0]
             row[column.name] = None if factor is None else round(row[rule.of] * factor)
+        elif rule is not None and not isinstance(rule, Share):
+            row[column.name] = _of_calls(rule, parts)
     return row
 
 
@@ -125,7 +144,32 @@ def _sum(rule: Sum, parts: Sequence[pl.DataFrame], broken: Sequence[bool]) -> An
     return total
 
 
+def _among(parts: Sequence[pl.DataFrame], column: str) -> pl.DataFrame:
+    """The parts with a partial column, else the first."""
+    return next((part for part in parts if column in part.columns), parts[0])
+
+
+def _of_calls(rule: Rule, parts: Sequence[pl.DataFrame]) -> Any:
+    """What is not summed of every part."""
+    assert isinstance(rule, Min | Max | Median | First | Union)
+    part = _among(parts, rule.of)
+    if isinstance(rule, First):
+        return part.sort(rule.by, maintain_order=True)[rule.of].first()
+    if isinstance(rule, Union):
+        lasting = part.filter(pl.col(rule.end) > pl.col(rule.begin)).sort(rule.begin)
+        overlap = lasting[rule.begin] < lasting[rule.end].shift()
+        return None if overlap.any() else lasting[rule.of].sum()
+    special = part.filter(pl.col(rule.where[0]) == rule.where[1]) if rule.where else part
+    values = (special if len(special) else part)[rule.of].drop_nulls()
+    if isinstance(rule, Median):
+        middle = values.median()
+        return None if middle is None else int(middle)
+    return values.min() if isinstance(rule, Min) else values.max()
+
+
 def _names(rule: Names, frame: pl.DataFrame) -> str:
+    if rule.as_they_come:
+        return ", ".join(frame[rule.of].drop_nulls().unique(maintain_order=True))
     weight = pl.col(rule.by).sum() if rule.by else pl.lit(0).first()
     found = frame.drop_nulls(rule.of).group_by(rule.of).agg(weight.alias("_by"))
     return ", ".join(found.sort("_by", rule.of, descending=[True, False])[rule.of])

@@ -60,7 +60,7 @@ def hostile_run() -> Run:
         devices={name: {"hardware": name} for name in HOSTILE},
         submodules={n: {"device": n, "model": n, "modules": everywhere} for n in HOSTILE},
         settings={**everywhere, "lone surrogate": "\ud800", "nan": "nan"},
-        overhead={"unknown": [{"why": "not measured", "backend": HOSTILE[0]}]},
+        overhead={"unknown": [{"why": "not_measured", "backend": HOSTILE[0]}]},
         attribution={name: {"total_ns": 1} for name in HOSTILE},
     )
     drops = tuple(Drop(DropKind.DROPPED_EVENTS, name, -1, name, why(name)) for name in HOSTILE)

@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.assembly import assembled
+from profiler.analysis.inputs import Inputs
 from profiler.analysis.result import Analysis
 from profiler.analysis.roles.of_commands import with_roles
 from profiler.analysis.selection import Selection
+from profiler.events import NO_CALL
 from profiler.report.patterns import pattern
-from profiler.table.columns import FLOWS, empty
 from profiler.table.run import Run
 from tests.runs import Command, make_call, make_run, make_span
 
@@ -23,6 +24,10 @@ __all__ = ["Pick", "analysis_of", "cut_operators", "matching", "picks_of", "spli
 Pick = Mapping[str, Sequence[Any]]
 """Chosen values by dimension of the page."""
 
+_TABLES = (
+    *("operators", "roles", "blocks", "submodules", "branches", "calls", "devices"),
+    *("roofline", "roofline_roles"),
+)
 _OF_CALLS = ("submodule", "branch")
 _OF_COMMANDS = ("stage", "step", "device", "role", "call")
 # An operator with the norm on one device and the attention on the other, then the norm on both
@@ -43,18 +48,20 @@ def matching(run: Run, pick: Pick) -> pl.Series:
 
 
 def analysis_of(run: Run, pick: Pick) -> Analysis:
-    """The analysis of what matches: by the filters of `analyze` where it has them, of a run without
-    the rest for the others."""
+    """The analysis of what matches: `analyze` with its filters, and as if it had one for each of
+    the other dimensions, too."""
     own = {name: tuple(map(str, pick[name])) for name in pick if name in Selection.__slots__}
     others = {name: pick[name] for name in pick if name not in own}
+    if not others:
+        return analyze(run, Selection(**own))
+    of = Inputs(run, Selection(**own), (), {})
     calls = [_chosen(name, others[name]) for name in ("branch", "call") if name in others]
-    kept = replace(
-        run,
-        calls=run.calls.filter(*calls) if calls else run.calls,
-        commands=run.commands.filter(matching(run, others)),
-        flows=empty(FLOWS),
-    )
-    return analyze(kept if others else run, Selection(**own))
+    of.calls = of.calls.filter(*calls) if calls else of.calls
+    kept = [NO_CALL, *of.calls["call"].to_list()]
+    found = matching(run, pick)
+    of.frame = run.commands.filter(found & run.commands["call"].is_in(kept))
+    of.selection = of.selection or Selection(device=("as filtered",))
+    return assembled(of, _TABLES)
 
 
 def cut_operators(run: Run, pick: Pick) -> set[tuple[str | None, str, bool]]:
@@ -78,11 +85,11 @@ def cut_operators(run: Run, pick: Pick) -> set[tuple[str | None, str, bool]]:
     return set(cut.iter_rows())
 
 
-def picks_of(run: Run, seed: int = 0, pairs: int = 12) -> list[dict[str, list[Any]]]:
-    """Selections of a run that match something: of each dimension some values and two together, and
-    of two and three dimensions."""
+def picks_of(run: Run, seed: int = 0, pairs: int = 12, each: int = 3) -> list[dict[str, list[Any]]]:
+    """Selections of a run that match something: of each dimension the first `each` values and two
+    together, and `pairs` of two and three dimensions."""
     draw, known = random.Random(seed), _values(run)
-    found = [{name: [value]} for name, values in known.items() for value in values[:3]]
+    found = [{name: [value]} for name, values in known.items() for value in values[:each]]
     found += [{name: values[:2]} for name, values in known.items() if len(values) > 2]
     names = [name for name, values in known.items() if values]
     for number in range(pairs):

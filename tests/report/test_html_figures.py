@@ -9,10 +9,14 @@ import polars as pl
 import pytest
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.registry import registered, table_named
 from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.analysis.table import FigureSpec
 from profiler.errors import InputError
 from profiler.report import figures
+from profiler.report.build import build_report
 from profiler.report.charts.style import escaped, shortened, unit_for
+from profiler.report.model import ReportInput
 from profiler.report.sections.roles import blocks_figure
 from profiler.report.sections.steps import steps_figure
 from profiler.table.columns import COUNTERS, schema
@@ -222,6 +226,26 @@ def test_an_empty_analysis_has_figures():
     for make in (figures.stages, figures.devices, figures.operators, figures.steps, *OF_ANALYSES):
         assert not [trace for trace in make(analysis).data if len(trace.x)]
     assert not figures.timeline(make_run()).data
+
+
+def test_figures_are_those_of_the_report():
+    """What the report of a run draws is there by its name, without a list of names; so is the
+    figure that a table declares, and a name that is none says which there are."""
+    analysis = analyze(tiny_run())
+    report = build_report(ReportInput(analysis, 0, 1))
+    parts = [part for section in report.sections for part in section.parts]
+    shown = {part.figure.key for part in parts if part.figure}
+    made = {name for name in dir(figures) if name not in figures.__all__}
+    assert shown - {"path", "matrix"} <= made
+    assert {"critical_path", "step_operators"} <= made
+    assert len(figures.blocks(analysis, submodule="transformer").data) > 0
+    spec = FigureSpec("bars", {"label": ("submodule",), "values": ("elapsed_ns",)})
+    table = replace(table_named("submodules"), name="longest", figure=spec)
+    with registered(table):
+        (bars,) = figures.longest(analyze(tiny_run())).data
+    assert len(bars.x) == len(analysis.submodules)
+    with pytest.raises(AttributeError, match="critical_path, devices"):
+        figures.nothing  # noqa: B018
 
 
 def test_themes_differ_in_colour_only():

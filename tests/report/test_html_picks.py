@@ -14,7 +14,7 @@ from profiler.report.html.page import html_page
 from profiler.report.html.table_json import table_json
 from profiler.report.patterns import pattern
 from profiler.report.sections.devices import devices_figure
-from profiler.report.sections.idle import idle_figure, path_figure
+from profiler.report.sections.idle import critical_path_figure, idle_figure
 from profiler.report.sections.operators import operators_figure
 from profiler.report.sections.roles import roles_figure
 from profiler.report.sections.roofline import roofline_figure
@@ -34,7 +34,7 @@ DRAWN = (
     roles_figure,
     roofline_figure,
     idle_figure,
-    path_figure,
+    critical_path_figure,
 )
 
 

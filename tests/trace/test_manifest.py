@@ -67,7 +67,7 @@ def _entry(**changes: Any) -> dict[str, Any]:
 
 def _document(**changes: Any) -> dict[str, Any]:
     document: dict[str, Any] = {
-        "format_version": 3,
+        "format_version": 2,
         "run_id": "run",
         "created": "2026-11-21T09:30:00+00:00",
         "producer": "capture",
@@ -214,7 +214,7 @@ def test_a_call_or_file_listed_twice(tmp_path: Path) -> None:
 def test_newer_format(tmp_path: Path) -> None:
     """A newer format is refused with the advice to update, not to remove the file."""
     with pytest.raises(InputError, match=r"newer profile-sd3 .*update") as caught:
-        _read(tmp_path, _document(format_version=4, calls="of another kind"))
+        _read(tmp_path, _document(format_version=3, calls="of another kind"))
     assert "remove" not in str(caught.value)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.table.columns import Column
+from profiler.table.combining import Kept, Key, Sum
 
 __all__ = ["DEVICES"]
 
@@ -13,12 +14,18 @@ _INT64 = pl.Int64()
 _REAL = pl.Float64()
 
 DEVICES: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "a place that executes commands"),
+    Column("device", _TEXT, "", "a place that executes commands", combine=Key()),
     Column(
-        "hardware", _TEXT, "", "name of the hardware, where the run knows it", True, importance=8
+        "hardware",
+        _TEXT,
+        "",
+        "name of the hardware, where the run knows it",
+        True,
+        importance=8,
+        combine=Kept(),
     ),
-    Column("calls", _INT64, "", "calls placed there", importance=9),
-    Column("commands", _INT64, "", "commands executed there"),
+    Column("calls", _INT64, "", "calls placed there", importance=9, combine=Sum(("calls",))),
+    Column("commands", _INT64, "", "commands executed there", combine=Sum(("commands",))),
     Column("calls_ns", _INT64, "ns", "union of the tiles of calls on it", importance=8),
     Column("busy_ns", _INT64, "ns", "union of its commands of every category but host and sync"),
     Column("compute_ns", _INT64, "ns", "union of its compute commands", importance=1),
@@ -58,6 +65,7 @@ DEVICES: tuple[Column, ...] = (
         "of busy_ns: launched before the recording began",
         label="carried over",
         importance=7,
+        combine=Kept(),
     ),
     Column(
         "utilization",
@@ -95,5 +103,6 @@ DEVICES: tuple[Column, ...] = (
         "weights of the submodules placed there, the most at once; null where one does not tell",
         True,
         importance=5,
+        combine=Kept(),
     ),
 )

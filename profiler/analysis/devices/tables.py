@@ -8,6 +8,8 @@ from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.devices.device_table import device_table
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.memory.weights import device_weights
+from profiler.analysis.roles.tables import cell_partials
+from profiler.analysis.submodules.partials import call_parts
 from profiler.analysis.table import Table
 from profiler.analysis.waiting.dropped_calls import dropped_tiles
 
@@ -30,5 +32,6 @@ TABLES = (
         make=_devices,
         title="Devices",
         about="There is one for each device that has calls or commands, by name.",
+        partials=lambda of: (cell_partials(of), call_parts(of)),
     ),
 )

@@ -5,12 +5,13 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.combining import Key
 
 __all__ = ["MEMORY", "MEMORY_DEVICES", "MEMORY_TIMELINE"]
 
 _TEXT, _FLAG = pl.String(), pl.Boolean()
 _INT32, _INT64, _REAL = pl.Int32(), pl.Int64(), pl.Float64()
-_OF_DEVICE = Column("device", _TEXT, "", "device whose memory it is")
+_OF_DEVICE = Column("device", _TEXT, "", "device whose memory it is", combine=Key())
 
 MEMORY_DEVICES: tuple[Column, ...] = (
     _OF_DEVICE,
@@ -78,7 +79,12 @@ MEMORY_DEVICES: tuple[Column, ...] = (
 MEMORY: tuple[Column, ...] = (
     _OF_DEVICE,
     Column(
-        "submodule", _TEXT, "", "who held it; null for what no submodule is known to hold", True
+        "submodule",
+        _TEXT,
+        "",
+        "who held it; null for what no submodule is known to hold",
+        True,
+        combine=Key(),
     ),
     Column("calls", _INT64, "", "its calls with samples", importance=2),
     Column(

@@ -71,7 +71,7 @@ OPERATORS: tuple[Column, ...] = (
         "",
         "calls it ran in; for host work in no call, steps of pipeline calls",
         importance=6,
-        combine=Distinct("group"),
+        combine=Distinct(("group",)),
     ),
     Column("commands", _INT64, "", "its commands over all calls", combine=Sum(("commands",))),
     Column("commands_per_call", _REAL, "", "commands / calls", importance=DATA_ONLY),

@@ -16,6 +16,7 @@ from profiler.analysis.arrays import text_codes
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.partials import Partials, partials
 from profiler.analysis.pipelines import call_groups
+from profiler.analysis.work.of_kinds import UNRATED
 from profiler.table.batches import batches
 from profiler.trace.manifest_fields import Submodule
 
@@ -24,7 +25,9 @@ __all__ = ["Cells", "cells_of"]
 _SUMMED = pl.Schema(
     {"work": pl.UInt32(), "code": pl.Int64(), "commands": pl.Int64(), "total_ns": pl.Int64()}
 )
-_WORK = ("submodule", "layer", "host", "op_type", "role", "block", "norm_kind", "role_by")
+_WORK = (
+    *("submodule", "layer", "host", "rated", "op_type", "role", "block", "norm_kind", "role_by"),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -33,9 +36,9 @@ class Cells:
 
     `rows` has `work` and `key` (UInt32), entries of the dictionaries `works` and `keys`, the number
     of their `commands` and their `total_ns` (Int64). `works` has the attributes submodule, layer,
-    host, op_type, role, block, norm_kind, role_by and `overhead_ratio` (Float64; null where calls
-    tell it that a selection may leave out); `keys` has group (Int64, of `pipelines.call_groups`),
-    call, stage, branch, step, device.
+    host, rated (held against a roofline), op_type, role, block, norm_kind, role_by and
+    `overhead_ratio` (Float64; null where calls tell it that a selection may leave out); `keys` has
+    group (Int64, of `pipelines.call_groups`), call, stage, branch, step, device.
     """
 
     works: pl.DataFrame
@@ -65,7 +68,9 @@ def _works(
     fixed = overhead_ratio.filter(pl.col("submodule").is_in(_measured(of.run.info.submodules)))
     text = ("role", "role_by")
     kinds = (
-        of.kinds.table.with_columns(host=pl.col("category") == "host")
+        of.kinds.table.with_columns(
+            host=pl.col("category") == "host", rated=~pl.col("category").is_in(UNRATED)
+        )
         .join(roles, on="kind", maintain_order="left")
         .with_columns(pl.col(text).cast(pl.String))
         .with_columns(block=pl.when(pl.col("role").is_not_null()).then(pl.col("block")))

@@ -46,7 +46,7 @@ from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.columns import ROOFLINE, ROOFLINE_ROLES
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.terms import TERMS, roofline_terms
-from profiler.analysis.work.of_kinds import KindWork
+from profiler.analysis.work.of_kinds import UNRATED, KindWork
 from profiler.table.columns import Column, schema
 
 __all__ = [
@@ -56,7 +56,6 @@ __all__ = [
     "role_roofline",
 ]
 
-_LEFT_OUT = ("host", "sync", "dma", "collective")
 _COMPUTED = frozenset(("flops", "bytes", "roofline_ns", "beyond_ns", "saved_bytes", "saved_ns"))
 _LARGEST = 1 << 62  # fits an int64 after it was a float
 
@@ -74,7 +73,7 @@ def kind_roofline(
     launch_ns, roofline_ns (null: not known), bound (index in Bound of the longest term), refuted
     (they were faster than the longest term, which is not their roofline then).
     """
-    kept = np.isin(kinds.table["category"], _LEFT_OUT, invert=True)
+    kept = np.isin(kinds.table["category"], UNRATED, invert=True)
     times = kind_times(kinds, commands, kept)
     names = [*commands.devices, None]
     frame = pl.DataFrame(

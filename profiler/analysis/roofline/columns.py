@@ -6,21 +6,23 @@ import polars as pl
 
 from profiler.analysis.roofline.codes import Bound, FusionKind
 from profiler.table.columns import DATA_ONLY, Column
+from profiler.table.combining import Key, Names, Sum
 
 __all__ = ["FUSIONS", "ROOFLINE", "ROOFLINE_ROLES"]
 
 _TEXT, _INT64, _REAL = pl.String(), pl.Int64(), pl.Float64()
 
 _WORK: tuple[Column, ...] = (
-    Column("device", _TEXT, "", "device that ran it", True, importance=5),
+    Column("device", _TEXT, "", "device that ran it", True, importance=5, combine=Key()),
     Column(
         "commands",
         _INT64,
         "",
         "its commands there, but host, sync, dma and collective",
         importance=15,
+        combine=Sum(("commands",)),
     ),
-    Column("total_ns", _INT64, "ns", "sum of their durations"),
+    Column("total_ns", _INT64, "ns", "sum of their durations", combine=Sum(("total_ns",))),
     Column(
         "wait_ns",
         _INT64,
@@ -108,8 +110,16 @@ ROOFLINE: tuple[Column, ...] = (
         "submodule of its calls; null for work in no call",
         True,
         importance=1,
+        combine=Key(),
     ),
-    Column("layer", _TEXT, "", "tensor-level operation: module path or node name", kind="layer"),
+    Column(
+        "layer",
+        _TEXT,
+        "",
+        "tensor-level operation: module path or node name",
+        kind="layer",
+        combine=Key(),
+    ),
     Column(
         "op_types",
         _TEXT,
@@ -117,6 +127,7 @@ ROOFLINE: tuple[Column, ...] = (
         "op types, most time first, joined with commas",
         kind="list",
         importance=15,
+        combine=Names("op_type", by="total_ns"),
     ),
     *_WORK,
 )
@@ -129,14 +140,22 @@ ROOFLINE_ROLES: tuple[Column, ...] = (
         "submodule of its calls; null for work in no call",
         True,
         importance=1,
+        combine=Key(),
     ),
-    Column("role", _TEXT, "", "what the commands are for in a diffusion model"),
+    Column("role", _TEXT, "", "what the commands are for in a diffusion model", combine=Key()),
     *_WORK,
 )
 
 FUSIONS: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "submodule in whose calls the chain stands", importance=2),
-    Column("device", _TEXT, "", "device that ran it", importance=15),
+    Column(
+        "submodule",
+        _TEXT,
+        "",
+        "submodule in whose calls the chain stands",
+        importance=2,
+        combine=Key(),
+    ),
+    Column("device", _TEXT, "", "device that ran it", importance=15, combine=Key()),
     Column(
         "what",
         _TEXT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.inputs import Inputs, shared
-from profiler.analysis.roles.tables import kind_roles
+from profiler.analysis.roles.tables import cell_partials, kind_roles
 from profiler.analysis.roofline.bounds import kind_roofline, operator_roofline, role_roofline
 from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
 from profiler.analysis.roofline.device_profile import DeviceProfile
@@ -53,6 +53,7 @@ TABLES = (
         "how fast the device could have done that. [roofline.md](roofline.md) has the formulas "
         "and the rule of the bound.",
         rank=("-total_ns",),
+        partials=lambda of: (cell_partials(of),),
     ),
     Table(
         name="roofline_roles",
@@ -63,6 +64,7 @@ TABLES = (
         title="Roles against the roofline",
         about="The same as [roofline](#roofline) by role; empty where no roles are known.",
         rank=("-total_ns",),
+        partials=lambda of: (cell_partials(of),),
     ),
     Table(
         name="fusions",

@@ -96,7 +96,7 @@ def submodule_table(
             **_durations(),
             commands=pl.col("commands").sum(),
             **{name: pl.col(name).sum() for name in _SUMS},
-            lead_ns=pl.col("lead_ns").median().round(),
+            lead_ns=pl.col("lead_ns").median(),
             overhead_ratio=_overhead_ratio(),
             rows=pl.col("row"),
         )

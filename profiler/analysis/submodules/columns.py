@@ -2,12 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import polars as pl
 
 from profiler import events
 from profiler.table.columns import DATA_ONLY, Column, column_of
+from profiler.table.combining import (
+    Distinct,
+    First,
+    Kept,
+    Key,
+    Max,
+    Median,
+    Min,
+    Names,
+    Sum,
+    Union,
+)
 from profiler.table.tiles.columns import TILES
 
 __all__ = ["BRANCHES", "CALLS", "SUBMODULES"]
@@ -18,50 +31,108 @@ _INT32 = pl.Int32()
 _INT64 = pl.Int64()
 _REAL = pl.Float64()
 _OF_BRANCH = ", ".join(events.BRANCHES)
+_STEADY = ("first", False)
+_FIRST = First("elapsed_ns", by="start_ns")
+_LEAST, _MOST = Min("elapsed_ns", _STEADY), Max("elapsed_ns", _STEADY)
+_MEDIAN = Median("elapsed_ns", _STEADY)
+_WORKED = Union("busy_ns", "work_begin_ns", "work_end_ns")
+_TAKEN = Union("taken_share", "begin_ns", "end_ns")
+_OPERATORS = Distinct(("layer", "host"), among="commands")
 
 
 def _sum(name: str, **changes: Any) -> Column:
     """A column of tiles, summed over calls."""
     whole = column_of(TILES, name).meaning
-    return column_of(TILES, name, meaning=f"sum over its calls: {whole}", **changes)
+    rule = Sum((name,))
+    return column_of(TILES, name, meaning=f"sum over its calls: {whole}", combine=rule, **changes)
 
 
 SUBMODULES: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "named part of the pipeline, in order of its first call"),
-    Column("stage", _TEXT, "", "stages that call it, joined with commas", importance=15),
+    Column(
+        "submodule",
+        _TEXT,
+        "",
+        "named part of the pipeline, in order of its first call",
+        combine=Key(),
+    ),
+    Column(
+        "stage",
+        _TEXT,
+        "",
+        "stages that call it, joined with commas",
+        importance=15,
+        combine=Names("stage", as_they_come=True),
+    ),
     Column(
         "device",
         _TEXT,
         "",
         "devices that its calls are placed on, joined with commas",
         importance=1,
+        combine=Names("device"),
     ),
-    Column("calls", _INT64, "", "calls of it"),
-    Column("traced_calls", _INT64, "", "calls whose commands were recorded", importance=DATA_ONLY),
+    Column("calls", _INT64, "", "calls of it", combine=Sum(("calls",))),
+    Column(
+        "traced_calls",
+        _INT64,
+        "",
+        "calls whose commands were recorded",
+        importance=DATA_ONLY,
+        combine=Sum(("traced_calls",)),
+    ),
     Column(
         "elapsed_ns",
         _INT64,
         "ns",
         "sum of its calls' elapsed_ns, on the device's axis",
+        combine=Sum(("elapsed_ns",)),
     ),
-    Column("first_ns", _INT64, "ns", "elapsed_ns of its first call", label="first call"),
-    Column("min_ns", _INT64, "ns", "shortest steady call", label="shortest", importance=12),
-    Column("median_ns", _INT64, "ns", "median of the steady calls"),
-    Column("max_ns", _INT64, "ns", "longest steady call", label="longest", importance=2),
     Column(
-        "share", _REAL, "ratio", "union of its calls' tiles / end-to-end time", True, kind="share"
+        "first_ns", _INT64, "ns", "elapsed_ns of its first call", label="first call", combine=_FIRST
     ),
-    Column("commands", _INT64, "", "commands of its calls", importance=4),
-    Column("operators", _INT64, "", "different operators in its calls", importance=15),
+    Column(
+        "min_ns",
+        _INT64,
+        "ns",
+        "shortest steady call",
+        label="shortest",
+        importance=12,
+        combine=_LEAST,
+    ),
+    Column("median_ns", _INT64, "ns", "median of the steady calls", combine=_MEDIAN),
+    Column(
+        "max_ns", _INT64, "ns", "longest steady call", label="longest", importance=2, combine=_MOST
+    ),
+    Column(
+        "share",
+        _REAL,
+        "ratio",
+        "union of its calls' tiles / end-to-end time",
+        True,
+        kind="share",
+        combine=_TAKEN,
+    ),
+    Column(
+        "commands", _INT64, "", "commands of its calls", importance=4, combine=Sum(("commands",))
+    ),
+    Column(
+        "operators",
+        _INT64,
+        "",
+        "different operators in its calls",
+        importance=15,
+        combine=_OPERATORS,
+    ),
     column_of(
         TILES,
         "busy_ns",
         meaning="device time: union of its calls' kernels and copies",
         importance=3,
+        combine=_WORKED,
     ),
     _sum("idle_inside_ns", importance=16),
     _sum("launch_bound_ns", importance=4),
-    column_of(TILES, "lead_ns", meaning="median lead_ns of its calls"),
+    column_of(TILES, "lead_ns", meaning="median lead_ns of its calls", combine=Median("lead_ns")),
     _sum("hidden_ns"),
     _sum("unrecorded_ns"),
     Column(
@@ -71,6 +142,7 @@ SUBMODULES: tuple[Column, ...] = (
         "sum of its calls' host ranges: how long their caller waited",
         label="host range",
         importance=16,
+        combine=Sum(("duration_ns",)),
     ),
     Column(
         "overhead_ratio",
@@ -84,19 +156,45 @@ SUBMODULES: tuple[Column, ...] = (
 )
 
 BRANCHES: tuple[Column, ...] = (
-    Column("submodule", _TEXT, "", "named part of the pipeline, in order of its first call"),
-    Column("branch", _TEXT, "", _OF_BRANCH, True),
-    Column("calls", _INT64, "", "calls of the submodule for this branch"),
-    Column("elapsed_ns", _INT64, "ns", "sum of these calls' elapsed_ns"),
-    Column("first_ns", _INT64, "ns", "elapsed_ns of the first of them", label="first call"),
-    Column("min_ns", _INT64, "ns", "shortest steady one", label="shortest", importance=12),
-    Column("median_ns", _INT64, "ns", "median of the steady ones"),
-    Column("max_ns", _INT64, "ns", "longest steady one", label="longest", importance=2),
+    Column(
+        "submodule",
+        _TEXT,
+        "",
+        "named part of the pipeline, in order of its first call",
+        combine=Key(),
+    ),
+    Column("branch", _TEXT, "", _OF_BRANCH, True, combine=Key()),
+    Column("calls", _INT64, "", "calls of the submodule for this branch", combine=Sum(("calls",))),
+    Column(
+        "elapsed_ns", _INT64, "ns", "sum of these calls' elapsed_ns", combine=Sum(("elapsed_ns",))
+    ),
+    Column(
+        "first_ns",
+        _INT64,
+        "ns",
+        "elapsed_ns of the first of them",
+        label="first call",
+        combine=_FIRST,
+    ),
+    Column(
+        "min_ns",
+        _INT64,
+        "ns",
+        "shortest steady one",
+        label="shortest",
+        importance=12,
+        combine=_LEAST,
+    ),
+    Column("median_ns", _INT64, "ns", "median of the steady ones", combine=_MEDIAN),
+    Column(
+        "max_ns", _INT64, "ns", "longest steady one", label="longest", importance=2, combine=_MOST
+    ),
     column_of(
         TILES,
         "busy_ns",
         meaning="device time: union of their kernels and copies",
         importance=3,
+        combine=_WORKED,
     ),
     Column(
         "duration_ns",
@@ -105,12 +203,21 @@ BRANCHES: tuple[Column, ...] = (
         "sum of these calls' host ranges",
         label="host range",
         importance=16,
+        combine=Sum(("duration_ns",)),
     ),
-    Column("share", _REAL, "ratio", "union of their tiles / end-to-end time", True, kind="share"),
+    Column(
+        "share",
+        _REAL,
+        "ratio",
+        "union of their tiles / end-to-end time",
+        True,
+        kind="share",
+        combine=_TAKEN,
+    ),
 )
 
-CALLS: tuple[Column, ...] = (
-    column_of(TILES, "call"),
+_CALLS: tuple[Column, ...] = (
+    column_of(TILES, "call", combine=Key()),
     Column(
         "pipeline",
         _INT32,
@@ -135,8 +242,10 @@ CALLS: tuple[Column, ...] = (
     Column("start_ns", _INT64, "ns", "begin, on the run's clock", importance=3),
     column_of(TILES, "elapsed_ns"),
     Column("share", _REAL, "ratio", "elapsed_ns / end-to-end time", True, kind="share"),
-    Column("commands", _INT64, "", "commands of the call", importance=4),
-    Column("operators", _INT64, "", "operators of the call", importance=5),
+    Column(
+        "commands", _INT64, "", "commands of the call", importance=4, combine=Sum(("commands",))
+    ),
+    Column("operators", _INT64, "", "operators of the call", importance=5, combine=_OPERATORS),
     column_of(TILES, "busy_ns"),
     column_of(TILES, "idle_inside_ns"),
     column_of(TILES, "launch_bound_ns"),
@@ -178,3 +287,8 @@ CALLS: tuple[Column, ...] = (
         importance=15,
     ),
 )
+
+CALLS = tuple(
+    column if column.combine is not None else replace(column, combine=Kept()) for column in _CALLS
+)
+"""What a call took is no matter of a selection; how many of its commands were selected is."""

@@ -10,7 +10,7 @@ from profiler.table.batches import Codes, Times
 from profiler.table.intervals import group_heads, union_by
 from profiler.table.tiles.of_run import RunTiles
 
-__all__ = ["device_time"]
+__all__ = ["device_time", "work_extents"]
 
 _Flags = npt.NDArray[np.bool_]
 
@@ -49,8 +49,29 @@ def _worked(commands: CommandArrays) -> _Flags:
 
 def _beside(commands: CommandArrays, worked: _Flags, groups: Codes, count: int) -> _Flags:
     """Whether work of one call of a group begins before that of another has ended, bool [count]."""
-    first = np.full(len(groups), np.iinfo(np.int64).max)
-    last = np.full(len(groups), np.iinfo(np.int64).min)
+    first, last = _extents(commands, worked, len(groups))
+    own = np.flatnonzero((groups >= 0) & (last > first))
+    own = own[np.lexsort((first[own], groups[own]))]
+    found = np.zeros(count, dtype=np.bool_)
+    same = groups[own][1:] == groups[own][:-1]
+    found[groups[own][1:][same & (first[own][1:] < last[own][:-1])]] = True
+    return found
+
+
+def work_extents(commands: CommandArrays, calls: int) -> tuple[Times, Times]:
+    """From when to when each call worked on devices, int64 [calls] each; where it did not, it ends
+    when it begins."""
+    first, last = _extents(commands, _worked(commands), calls)
+    some = last > first
+    begin = int(first[some].min()) if some.any() else 0
+    return np.where(some, first, begin), np.where(some, last, begin)
+
+
+def _extents(commands: CommandArrays, worked: _Flags, calls: int) -> tuple[Times, Times]:
+    """Begin of the first and end of the last work of each call; the end is before the begin where
+    there is none."""
+    first = np.full(calls, np.iinfo(np.int64).max)
+    last = np.full(calls, np.iinfo(np.int64).min)
     if len(worked):
         heads = group_heads(commands.call)
         call = commands.call[heads]
@@ -60,9 +81,4 @@ def _beside(commands: CommandArrays, worked: _Flags, groups: Codes, count: int) 
         np.minimum.at(first, call[of_calls], begin[of_calls])
         end = np.maximum.reduceat(np.where(worked, commands.end, np.iinfo(np.int64).min), heads)
         np.maximum.at(last, call[of_calls], end[of_calls])
-    own = np.flatnonzero((groups >= 0) & (last > first))
-    own = own[np.lexsort((first[own], groups[own]))]
-    found = np.zeros(count, dtype=np.bool_)
-    same = groups[own][1:] == groups[own][:-1]
-    found[groups[own][1:][same & (first[own][1:] < last[own][:-1])]] = True
-    return found
+    return first, last

@@ -10,6 +10,8 @@ from profiler.analysis.arrays import positions
 from profiler.analysis.first_calls import first_calls
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.operators.tables import folds
+from profiler.analysis.partials import Partials
+from profiler.analysis.roles.tables import cell_partials
 from profiler.analysis.submodules.calls import (
     DeviceTime,
     Share,
@@ -20,6 +22,7 @@ from profiler.analysis.submodules.calls import (
 )
 from profiler.analysis.submodules.columns import BRANCHES, CALLS, SUBMODULES
 from profiler.analysis.submodules.device_time import device_time
+from profiler.analysis.submodules.partials import call_parts
 from profiler.analysis.table import Table
 from profiler.analysis.waiting.kernels_of_calls import before_first_kernels
 from profiler.analysis.waiting.tables import gaps_of
@@ -72,6 +75,10 @@ def _calls(of: Inputs) -> pl.DataFrame:
     return call_table(of.calls, tiles, commands, folds(of).call, first, before, total)
 
 
+def _partials(of: Inputs) -> tuple[Partials, ...]:
+    return call_parts(of), cell_partials(of)
+
+
 TABLES = (
     Table(
         name="submodules",
@@ -86,6 +93,7 @@ TABLES = (
         "in the manifest where capture measured one, and 1 where the interval that it "
         "measured holds 1: times then count as traced.",
         reads=("calls",),
+        partials=_partials,
     ),
     Table(
         name="branches",
@@ -97,6 +105,7 @@ TABLES = (
         about="The denoiser works for `cond`, `uncond`, `skip_layers` or `batched`, an encoder for "
         "each prompt. Steady calls are those of [submodules](#submodules).",
         reads=("calls",),
+        partials=lambda of: (call_parts(of),),
     ),
     Table(
         name="calls",
@@ -108,5 +117,6 @@ TABLES = (
         about="Rows are in order of calls. A call's time is its tile on its device's axis; "
         "`duration_ns` is how long its caller waited.",
         shown=15,
+        partials=_partials,
     ),
 )

@@ -13,7 +13,7 @@ from profiler.analysis.work.registry import Work
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.table.batches import Codes, Times, batches
 
-__all__ = ["WORK", "KindWork", "kind_work"]
+__all__ = ["UNRATED", "WORK", "KindWork", "kind_work"]
 
 WORK = pl.Schema(
     {
@@ -30,6 +30,8 @@ WORK = pl.Schema(
 _RECORDED = ("flops", "bytes_read", "bytes_written")
 # The shapes of these are those of the operator that asked for them.
 _MOVES = ("dma", "copy", "collective")
+UNRATED = ("host", "sync", "dma", "collective")
+"""Categories of commands that no roofline of a device bounds: links have their own."""
 _LARGEST = (1 << 63) - 1
 
 

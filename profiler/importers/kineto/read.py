@@ -197,7 +197,7 @@ def _info(
     recorded = {name: getattr(header, name) for name in _SETTINGS}
     recording = Recording(
         source=path.name,
-        steps_from=", ".join(sorted({s.steps_from for s in stagings if s.steps_from})),
+        steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
     )
     told = {name: bool(value) for name, value in recorded.items() if value is not None}
     return RunInfo(

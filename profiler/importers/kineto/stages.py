@@ -27,6 +27,7 @@ from profiler.importers.kineto.names import (
     is_encoder,
     tells_of_diffusion,
 )
+from profiler.trace.manifest_fields import StepsFrom
 
 __all__ = ["PlacedCall", "Staging", "stage_section"]
 
@@ -47,14 +48,14 @@ class PlacedCall:
 class Staging:
     """A section parted: its calls, and the times that part it into stages and steps.
 
-    `steps_from` is `scheduler`, `call order` or, without a denoiser, "". `stages` are (stage,
+    `steps_from` is None without a denoiser. `stages` are (stage,
     begin, end) and tile the section; `loop_start_ns` is -1 where nothing denoises;
     `step_ends_ns` are the ends of step 0, 1, …
     """
 
     section: Section
     calls: tuple[PlacedCall, ...]
-    steps_from: str
+    steps_from: StepsFrom | None
     stages: tuple[tuple[str, int, int], ...]
     loop_start_ns: int
     step_ends_ns: tuple[int, ...]
@@ -101,11 +102,15 @@ def stage_section(section: Section, names: SubmoduleNames, batch_of: BatchOf) ->
     return Staging(
         section=section,
         calls=placed,
-        steps_from="scheduler" if section.steps and loop else "call order" if loop else "",
+        steps_from=_steps_from(section) if loop else None,
         stages=_tiles(section, begins),
         loop_start_ns=calls[first].start_ns if loop else -1,
         step_ends_ns=tuple(step_ends),
     )
+
+
+def _steps_from(section: Section) -> StepsFrom:
+    return StepsFrom.SCHEDULER if section.steps else StepsFrom.CALL_ORDER
 
 
 def _is_diffusion(section: Section) -> bool:
@@ -120,7 +125,7 @@ def _one_stage(section: Section, names: SubmoduleNames) -> Staging:
         for call, iteration in zip(section.calls, iterations_by_module(section.calls), strict=True)
     ]
     stages = ((RUN_STAGE, section.start_ns, section.end_ns),)
-    return Staging(section, tuple(placed), "", stages, loop_start_ns=-1, step_ends_ns=())
+    return Staging(section, tuple(placed), None, stages, loop_start_ns=-1, step_ends_ns=())
 
 
 def _loop_instances(section: Section) -> set[str]:

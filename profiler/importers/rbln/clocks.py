@@ -27,9 +27,9 @@ _Extents = Sequence[Mapping[str, Extent]]  # of each call in order, by device
 class Placement:
     """How a device's clock was laid onto the run's.
 
-    `by` says from what: `own clock` (the reference), `shared call` (its first command in a call
-    of several devices starts that call), `call order`, `run start` (nothing else fits), or
-    `end to end` (its clock starts anew in every file). `offset_ns` is added to its times;
+    `by` says from what: `own_clock` (the reference), `shared_call` (its first command in a call
+    of several devices starts that call), `call_order`, `run_start` (nothing else fits), or
+    `end_to_end` (its clock starts anew in every file). `offset_ns` is added to its times;
     `uncertainty_ns` is the length of the interval that the order of calls leaves, -1 if open.
     """
 

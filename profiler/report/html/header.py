@@ -4,6 +4,7 @@ HTML, and every text in it is escaped."""
 from __future__ import annotations
 
 from profiler.messages import said
+from profiler.report.html.markup import of_whole
 from profiler.report.language import spoken
 from profiler.report.model import Summary
 
@@ -55,4 +56,4 @@ def _facts(summary: Summary) -> str:
         f'<dd class="note">{spoken(fact.note)}</dd></div>'
         for fact in facts
     )
-    return f'<dl class="facts" style="--columns:{columns}">{cards}</dl>'
+    return f'<dl class="facts" style="--columns:{columns}">{cards}</dl>{of_whole()}'

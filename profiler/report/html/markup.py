@@ -11,7 +11,7 @@ from profiler.report.language import spoken
 from profiler.report.model import Group, Part, Section, TableView
 from profiler.report.units import count
 
-__all__ = ["contents", "sections_html"]
+__all__ = ["contents", "of_whole", "sections_html"]
 
 
 def contents(names: Iterable[tuple[str, str]]) -> str:
@@ -46,7 +46,7 @@ def _rows(parts: Sequence[Part], heights: Mapping[str, int]) -> Iterator[str]:
 def _part(part: Part, heights: Mapping[str, int]) -> str:
     heading = f"<h3>{spoken(part.title)}</h3>" if part.title else ""
     pieces = [
-        f'<p class="lead">{spoken(part.lead)}</p>' if part.lead else "",
+        f'<p class="lead">{spoken(part.lead)}</p>{of_whole()}' if part.lead else "",
         "".join(map(finding_html, part.findings)),
         _figure(part, heights),
         _table(part.table),
@@ -58,6 +58,12 @@ def _part(part: Part, heights: Mapping[str, int]) -> str:
     if part.folded:
         return f'<details class="part"{anchor}><summary>{heading}</summary>{body}</details>'
     return f'<div class="part"{anchor}>{heading}{body}</div>'
+
+
+def of_whole() -> str:
+    """What stands below sentences and values that do not follow what a reader selects; it is seen
+    while something is selected."""
+    return f'<p class="scope of-whole">{spoken(said("Of the whole run."))}</p>'
 
 
 def _figure(part: Part, heights: Mapping[str, int]) -> str:
@@ -87,7 +93,7 @@ def _groups(groups: Sequence[Group]) -> str:
         f"<div><h3>{spoken(group.title)}</h3><dl>{_definitions(group)}</dl></div>"
         for group in groups
     )
-    return f'<div class="groups">{lists}</div>' if lists else ""
+    return f'<div class="groups">{lists}</div>{of_whole()}' if lists else ""
 
 
 def _definitions(group: Group) -> str:

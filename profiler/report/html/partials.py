@@ -26,24 +26,24 @@ def packed_partials(
     """The partials of tables, by name: their description, and columns to pack.
 
     The description has the names of each table's partials, and of each of these the attributes of
-    its dictionaries with their kind: `text` (codes of `strings`), `flag`, `number`, `real`. Columns
-    of partials stand in the table of their name, those of a dictionary in `PARTIALS.DICTIONARY`.
+    its dictionaries with their kind: `text` (codes of `strings`), `any` (such a text, of whose
+    several values one is enough), `flag`, `number`, `real`. Columns of partials stand in the table
+    of their name, those of a dictionary in `PARTIALS.DICTIONARY`.
     """
     known = {one.name: one for some in parts.values() for one in some}
     packed: dict[str, Table] = {}
     for name, one in known.items():
-        packed[name] = {column: one.rows[column].to_numpy() for column in one.rows.columns}
-        packed[name] = {
-            column: values if values.dtype == np.float64 else values.astype(np.int64)
-            for column, values in packed[name].items()
-        }
+        packed[name] = {column: _numbers(one.rows[column], strings) for column in one.rows.columns}
         for book, entries in one.dictionaries.items():
             packed[f"{name}.{book}"] = {
                 column: _numbers(entries[column], strings) for column in entries.columns
             }
     described = {
         name: {
-            book: {column: _kind(dtype) for column, dtype in entries.schema.items()}
+            book: {
+                column: "any" if column in one.any_of else _kind(dtype)
+                for column, dtype in entries.schema.items()
+            }
             for book, entries in one.dictionaries.items()
         }
         for name, one in known.items()

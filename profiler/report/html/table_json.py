@@ -15,10 +15,12 @@ from profiler.report.model import TableView
 from profiler.report.patterns import WEIGHT, folding
 from profiler.report.views import worded
 from profiler.table.columns import MINOR, Column
+from profiler.table.combining import Key
 
 __all__ = ["described", "folding_json", "table_json"]
 
-# Columns by which the page's choice filters rows, shown or not (`templates/selection.js`).
+# Columns by which the page's choice filters rows, shown or not (`templates/selection.js`), of
+# tables that do not declare which columns are keys.
 _DIMENSIONS = {
     "stage": "stage",
     "submodule": "submodule",
@@ -34,10 +36,11 @@ _DIMENSIONS = {
 def table_json(view: TableView) -> dict[str, Any]:
     """Columns with their meanings, values by column, and what the page does with them."""
     frame, names = view.rows, {column.name for column in view.columns}
+    declared = any(isinstance(column.combine, Key) for column in view.columns)
     keys = {
         dimension: frame[name].to_list()
         for name, dimension in _DIMENSIONS.items()
-        if name in frame.columns and name not in names
+        if name in frame.columns and name not in names and not declared
     }
     document: dict[str, Any] = {
         "name": said(view.name),

@@ -62,7 +62,17 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         absent.add("iteration")
     shown = [column for column in _CALLS if column not in absent]
     yield Part(
-        table=table("calls", "calls", shown, CALLS, calls, shown=15, search=True, opens=Opens.CALL)
+        table=table(
+            "calls",
+            "calls",
+            shown,
+            CALLS,
+            calls,
+            shown=15,
+            search=True,
+            selected=Selected("calls"),
+            opens=Opens.CALL,
+        )
     )
     yield Part(
         said("Host work"),

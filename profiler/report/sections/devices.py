@@ -8,7 +8,7 @@ from profiler.analysis.devices.columns import DEVICES
 from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.charts.devices import devices
-from profiler.report.model import Figure, Part, ReportInput, SectionKind
+from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected
 from profiler.report.views import renamed, table
 
 __all__ = ["SECTION", "devices_figure"]
@@ -47,7 +47,15 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
         Part(
             said("Time by category of work"),
             figure=devices_figure(analysis),
-            table=table("devices", "devices", _DEVICES, DEVICES, analysis.devices, shown=20),
+            table=table(
+                "devices",
+                "devices",
+                _DEVICES,
+                DEVICES,
+                analysis.devices,
+                shown=20,
+                selected=Selected("devices"),
+            ),
         ),
     )
 

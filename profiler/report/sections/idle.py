@@ -19,7 +19,7 @@ from profiler.report.excerpts import path_by_part, path_sentence, why_no_waits
 from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
 from profiler.report.views import renamed, table
 
-__all__ = ["SECTION", "idle_figure", "path_figure"]
+__all__ = ["SECTION", "critical_path_figure", "idle_figure"]
 
 _PATH_ROWS = 30
 _CPU_FALLBACK = 100
@@ -101,7 +101,7 @@ def idle_figure(analysis: Analysis) -> Figure:
     return Figure("idle", partial(idle, analysis.idle))
 
 
-def path_figure(analysis: Analysis) -> Figure:
+def critical_path_figure(analysis: Analysis) -> Figure:
     """What the critical path consists of."""
     names = [part.submodule for part in analysis.accounting.submodules]
     return Figure("path", partial(critical_path, analysis.critical_path, names))
@@ -154,7 +154,9 @@ def _path(of: ReportInput) -> Iterator[Part]:
         return
     rows = path_by_part(analysis.critical_path, _PATH_ROWS)
     made = table("path", "critical path", _PATH, CRITICAL_PATH, rows)
-    yield Part(path_sentence(analysis.critical_path), figure=path_figure(analysis), table=made)
+    yield Part(
+        path_sentence(analysis.critical_path), figure=critical_path_figure(analysis), table=made
+    )
 
 
 def _providers(of: ReportInput) -> Iterator[Part]:

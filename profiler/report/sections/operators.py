@@ -30,7 +30,7 @@ LAYERS = Column(
     "layers of repeated blocks that this row stands for",
     label="layers",
     kind="count",
-    combine=Distinct("layer"),
+    combine=Distinct(("layer",)),
 )
 _OPERATORS = (
     "layer",

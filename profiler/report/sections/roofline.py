@@ -13,7 +13,7 @@ from profiler.analysis.roofline.columns import FUSIONS, ROOFLINE, ROOFLINE_ROLES
 from profiler.messages import said, sentence
 from profiler.report.charts.roofline import roofline
 from profiler.report.excerpts import roofline_sentence, with_rates
-from profiler.report.model import Figure, Part, ReportInput, SectionKind
+from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected
 from profiler.report.sections.operators import operator_parts
 from profiler.report.sections.roles import role_parts
 from profiler.report.views import table
@@ -111,6 +111,8 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
             roles,
             shown=of.rows(10),
             search=True,
+            sort="total_ns",
+            selected=Selected("roofline_roles", where={"rated": True}, shown_rows=True),
         ),
     )
     yield Part(
@@ -124,6 +126,8 @@ def _bounds(of: ReportInput) -> Iterator[Part]:
             shown=of.rows(10),
             held=_HELD,
             search=True,
+            sort="total_ns",
+            selected=Selected("roofline", where={"rated": True}, shown_rows=True),
         ),
         folded=True,
     )

@@ -22,7 +22,14 @@ from profiler.report.units import count, counted, duration
 from profiler.report.views import table
 from profiler.table.columns import Column
 
-__all__ = ["outlier_count", "selected_steps", "step_matrix", "step_parts", "steps_figure"]
+__all__ = [
+    "outlier_count",
+    "selected_steps",
+    "step_matrix",
+    "step_operators_figure",
+    "step_parts",
+    "steps_figure",
+]
 
 _WORTH = 0.05  # of a step
 
@@ -172,6 +179,19 @@ def steps_figure(analysis: Analysis) -> Figure:
     return Figure("steps", partial(steps, analysis.steps, analysis.step_summary))
 
 
+def step_operators_figure(analysis: Analysis) -> Figure:
+    """The step matrix as a heat map: the time of operators in each step against their median.
+
+    Bounded: what has no row of its own shares the last one, and of many steps a column is the
+    longest of several. Empty where operators of fewer than two steps were traced.
+    """
+    return _of_matrix(step_matrix(analysis))
+
+
+def _of_matrix(matrix: Matrix | None) -> Figure:
+    return Figure("matrix", lambda theme: matrix_chart(matrix, theme))
+
+
 def step_matrix(analysis: Analysis, *, patterns: bool = True) -> Matrix | None:
     """The time of parts in each step; None where fewer than two steps have operators. With
     `patterns`, equal layers of repeated blocks are one part."""
@@ -182,8 +202,7 @@ def _matrix(analysis: Analysis) -> Iterator[Part]:
     matrix = step_matrix(analysis)
     title = said("Operators by step")
     if matrix is not None:
-        figure = Figure("matrix", lambda theme: matrix_chart(matrix, theme))
-        yield Part(title, matrix.sentence, figure=figure)
+        yield Part(title, matrix.sentence, figure=_of_matrix(matrix))
     elif len(analysis.steps) > 1:
         why = said("Nothing to compare: operators were traced in fewer than two of the steps.")
         yield Part(title, lead=why, always=True)

@@ -12,7 +12,7 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.submodules.columns import BRANCHES, SUBMODULES
 from profiler.messages import said
 from profiler.report.charts.stages import stages
-from profiler.report.model import Figure, Part, ReportInput, SectionKind, TableView
+from profiler.report.model import Figure, Part, ReportInput, SectionKind, Selected, TableView
 from profiler.report.sections.steps import step_parts
 from profiler.report.views import table
 
@@ -82,7 +82,15 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
         submodules_part(analysis),
         Part(
             said("Submodules by branch"),
-            table=table("branches", "branches", _BRANCHES, BRANCHES, branches, shown=20),
+            table=table(
+                "branches",
+                "branches",
+                _BRANCHES,
+                BRANCHES,
+                branches,
+                shown=20,
+                selected=Selected("branches", shown_rows=True),
+            ),
             folded=True,
         ),
         *step_parts(of),
@@ -97,7 +105,13 @@ def submodule_names(analysis: Analysis) -> list[str]:
 def submodules_part(analysis: Analysis) -> Part:
     """The submodules, in order of first calls."""
     submodules = table(
-        "submodules", "submodules", _SUBMODULES, SUBMODULES, analysis.submodules, shown=20
+        "submodules",
+        "submodules",
+        _SUBMODULES,
+        SUBMODULES,
+        analysis.submodules,
+        shown=20,
+        selected=Selected("submodules"),
     )
     return Part(said("Submodules"), table=submodules)
 

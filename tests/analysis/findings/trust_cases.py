@@ -56,7 +56,7 @@ def an_estimate_that_may_be_half():
 
 @misses("tracing_overhead")
 def overhead_not_measured():
-    return analyzed(overhead={"unknown": [{"why": "not told"}]})
+    return analyzed(overhead={"unknown": [{"why": "not_told"}]})
 
 
 def _begun_before_its_pipeline_call(early):

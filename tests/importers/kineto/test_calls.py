@@ -20,7 +20,7 @@ def test_a_pipeline_becomes_its_submodule_calls(tmp_path):
         ("vae", "decode", None, -1),
     ]
     assert run.calls["duration_ns"].to_list() == [20_000, 40_000, 60_000, 60_000, 300_000]
-    assert run.info.recording.steps_from == "scheduler"
+    assert run.info.recording.steps_from == ("scheduler",)
 
 
 def test_stages_tile_the_pipeline_and_steps_end_with_the_scheduler(tmp_path):
@@ -172,7 +172,7 @@ def test_without_a_scheduler_steps_are_numbered_by_call_order(tmp_path):
     trace.events = [event for event in trace.events if "scheduling" not in event["name"]]
     run = trace.imported(tmp_path)
     assert calls(run) == calls(flux().imported(tmp_path))
-    assert run.info.recording.steps_from == "call order"
+    assert run.info.recording.steps_from == ("call_order",)
 
 
 def test_a_learning_rate_scheduler_is_no_noise_scheduler(tmp_path):
@@ -183,7 +183,7 @@ def test_a_learning_rate_scheduler_is_no_noise_scheduler(tmp_path):
         trace.frame("torch/optim/lr_scheduler.py(133): step", begin + 60, 10)
     run = trace.imported(tmp_path)
     assert calls(run) == [("ResNet", "run", None, -1)] * 2
-    assert run.info.recording.steps_from == ""
+    assert run.info.recording.steps_from == ()
 
 
 def test_a_language_model_is_no_diffusion(tmp_path):

@@ -95,7 +95,7 @@ def test_unrelated_clocks_are_labelled(tmp_path: Path, imported: Import) -> None
     assert run.info.devices["rbln:1"].aligned is False
     assert run.info.clocks.aligned is False
     placed = run.info.clocks.devices["rbln:1"]
-    assert placed.placed_by == "call order"
+    assert placed.placed_by == "call_order"
     assert placed.uncertainty_ns == 100_000  # the gaps that the generator leaves
     assert "rbln:1 is unaligned" in drops(run)["unaligned_clock"]
 
@@ -292,7 +292,7 @@ def test_devices_of_processes_without_a_name(tmp_path: Path, imported: Import) -
     path = one_file(tmp_path / "in", *commands, rows="pids")
     run = imported(path)
     assert set(run.commands["device"]) == {"rbln:0", "rbln:1"}
-    assert run.info.clocks.devices["rbln:1"].placed_by == "shared call"
+    assert run.info.clocks.devices["rbln:1"].placed_by == "shared_call"
 
 
 @given(st.data())

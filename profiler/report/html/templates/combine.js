@@ -27,17 +27,18 @@ function startCombining(tables, choice, combiner) {
 
 // Values of a table for the choice, and of its variants: blocks folded where it folds them.
 function combinedValues({ selected, columns, folding, whole, ranked }, choice, combiner) {
-  const single = inOrder(combiner.rows(selected, columns, choice.values), columns, whole, ranked);
+  const ofRun = (whole.variants?.at(-1) ?? whole).values;
+  const single = inOrder(combiner.rows(selected, columns, choice.values, { whole: ofRun }), columns, ofRun, ranked);
   if (!folding) return { values: single, variants: undefined };
   const values = folded(single, columns, folding, ranked);
   return { values, variants: whole.variants?.map(({ label }, i) => ({ label, values: i ? single : values })) };
 }
 
 // Rows in the order that they have in the whole run, and by the column that ranks them.
-function inOrder(values, columns, whole, ranked) {
+function inOrder(values, columns, all, ranked) {
   const keys = columns.filter(({ combine }) => combine?.rule === "key").map(({ name }) => name);
-  const key = (from, row) => JSON.stringify(keys.map((name) => from[name][row]));
-  const all = (whole.variants?.at(-1) ?? whole).values, places = new Map(all[keys[0]].map((_, row) => [key(all, row), row]));
+  const key = (from, row) => keyOf(keys.map((name) => from[name][row]));
+  const places = new Map(all[keys[0]].map((_, row) => [key(all, row), row]));
   const place = values[keys[0]].map((_, row) => places.get(key(values, row)) ?? Infinity);
   return sorted(values, (a, b) => (ranked ? values[ranked][b] - values[ranked][a] : 0) || (place[a] < place[b] ? -1 : Number(place[a] > place[b])));
 }

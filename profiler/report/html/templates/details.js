@@ -131,7 +131,7 @@ class Details {
   operators(holder, { lane, i }) {
     const { calls } = this.timeline.tables, columns = page.call_columns.columns, call = new Map([["call", [calls.call[lane.first + i]]]]);
     const told = this.combiner.tells("operators", call);
-    const single = told ? this.combiner.rows({ table: "operators" }, columns, call, ["host"]) : { layer: [] };
+    const single = told ? this.combiner.rows({ table: "operators" }, columns, call, { more: ["host"] }) : { layer: [] };
     if (!single.layer.length) {
       holder.append(element("p", { class: "lead" }, calls.traced[lane.first + i]
         ? say("This page does not tell the operators of this call.") : say("No commands were recorded for this call.")));

@@ -93,7 +93,7 @@ class Fold {
   layers(holder, { submodule, layer }) {
     const chosen = report.choice?.values ?? new Map(), told = this.combiner.tells("operators", chosen);
     const selected = { table: "operators", where: { host: this.host } };
-    const columns = page.command_columns.layers, found = this.combiner.rows(selected, columns, told ? chosen : new Map(), ["submodule"]);
+    const columns = page.command_columns.layers, found = this.combiner.rows(selected, columns, told ? chosen : new Map(), { more: ["submodule"] });
     const values = chosenRows(found, (row) => (found.submodule[row] ?? "") === (submodule ?? "") && pattern(found.layer[row]) === layer);
     new DataTable(holder, {
       name: message("layers"), columns, values, sort: page.command_columns.ranked, shown: 10,

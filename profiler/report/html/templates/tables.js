@@ -92,10 +92,12 @@ class DataTable {
     this.draw();
   }
 
-  // How rows tell a dimension of the choice: a column, or keys that are not shown; else undefined.
+  // How rows tell a dimension of the choice: a column, or keys that are not shown; else undefined. Where
+  // a table declares what tells its rows apart, other columns do not.
   telling(dimension) {
     if (!this.choice) return undefined;
-    const column = this.columns.find(({ name }) => dimensionOf(name) === dimension);
+    const declared = this.columns.some(({ combine }) => combine?.rule === "key");
+    const column = this.columns.find(({ name, combine }) => dimensionOf(name) === dimension && (!declared || ["key", "kept"].includes(combine?.rule)));
     return column ? this.values[column.name] : this.keys?.[dimension];
   }
 
@@ -113,17 +115,20 @@ class DataTable {
 
   combinedScope() {
     const whole = this.whole.variants?.[Number(this.chosen.value)].values ?? this.whole.values;
-    const missing = (values, name) => values[name].filter((value) => value === null || value === undefined).length;
-    const told = this.columns.filter(({ name }) => missing(whole, name) < whole[name].length);
-    const labels = (wanted) => told.filter(wanted).map(({ label }) => say(label)).join(", ");
-    const none = ({ name, combine }) => !combine || (this.size > 0 && missing(this.values, name) === this.size && missing(whole, name) === 0);
-    const untold = labels(none);
-    const cut = labels((column) => !none(column) && missing(whole, column.name) === 0 && missing(this.values, column.name));
+    const keys = this.columns.filter(({ combine }) => combine?.rule === "key").map(({ name }) => name);
+    const key = (values, row) => keyOf(keys.map((name) => values[name][row]));
+    const places = new Map(whole[keys[0]].map((_, row) => [key(whole, row), row]));
+    const nothing = (value) => value === null || value === undefined;
+    const missing = (name) => this.values[name].flatMap((value, row) => (nothing(value) ? [row] : []));
+    const lost = this.columns.filter(({ name }) => missing(name).some((row) => !nothing(whole[name][places.get(key(this.values, row))])));
+    const labels = (wanted) => lost.filter(wanted).map(({ label }) => say(label)).join(", ");
+    const none = ({ name }) => missing(name).length === this.size;
+    const untold = labels(none), cut = labels((column) => !none(column));
     return [
       say("Selection: {choice}.", { choice: this.choice.sentence() }),
       this.fold?.host ? "" : this.choice.untraced(),
       untold && say("No value for a selection: {columns}.", { columns: untold }),
-      cut && say("No value where only some of an operator's commands in a call are selected: {columns}.", { columns: cut }),
+      cut && say("No value in some of the rows: {columns}.", { columns: cut }),
     ].filter(Boolean).join(" ");
   }
 
@@ -139,8 +144,8 @@ class DataTable {
     const values = { count: format.count(rows), all: format.count(this.size), followed, others };
     this.scope.textContent = this.combined ? this.combinedScope()
       : !followed ? say("Whole run: this table does not tell {others}.", values)
-        : others ? say("{count} of {all} rows, by {followed}; not by {others}.", values)
-          : say("{count} of {all} rows, by {followed}.", values);
+        : others ? say("{count} of {all} rows as in the whole run, by {followed}; not by {others}.", values)
+          : say("{count} of {all} rows as in the whole run, by {followed}.", values);
   }
 
   // Search for a text from elsewhere on the page, among all variants, and go there.

@@ -53,10 +53,10 @@ def _row(gaps: DeviceGaps, commands: CommandArrays) -> dict[str, object]:
     here = commands.device == commands.devices.index(gaps.device)
     works, moves = here & _WORKS[commands.category], here & _MOVES[commands.category]
     communicates = here & (commands.category == _COMMUNICATES)
-    kinds = (works & ~moves & ~communicates, communicates, moves, works & ~moves, works)
-    computed, communicated, moved, unmoved, worked = (
-        _length(commands, which, gaps) for which in kinds
-    )
+    computed = _length(commands, works & ~moves & ~communicates, gaps)
+    communicated, moved = (_length(commands, which, gaps) for which in (communicates, moves))
+    unmoved = _length(commands, works & ~moves, gaps) if communicated else computed
+    worked = _length(commands, works, gaps) if moved else unmoved
     exposed, data = unmoved - computed, worked - unmoved
     span = int(gaps.end[-1] - gaps.start[0])
     idle = span - worked - sums["unrecorded"]
@@ -90,6 +90,8 @@ def _row(gaps: DeviceGaps, commands: CommandArrays) -> dict[str, object]:
 
 def _length(commands: CommandArrays, which: npt.NDArray[np.bool_], gaps: DeviceGaps) -> int:
     """Length of the union of some commands of a device."""
+    if not which.any():
+        return 0
     work = InOrder.of(commands.start, commands.end, which)
     moments = np.array([gaps.start[0], gaps.end[-1]])
     return int(covered_before(work, moments)[1])

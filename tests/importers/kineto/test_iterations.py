@@ -7,6 +7,7 @@ from profiler.importers.importing import import_trace
 from profiler.sources.load import load
 from profiler.trace.manifest import MANIFEST_NAME, read_manifest
 from tests.importers.kineto.traces import PIPELINE, STEP, Trace
+from tests.report.rendered import printed
 
 
 def iterations(run):
@@ -72,3 +73,13 @@ def test_an_iteration_survives_the_bundle(tmp_path):
         [entry.call.iteration] for entry in entries
     ]
     assert iterations(load(bundle / "merged.pb")) == [-1, 0, 0, 1, 1, 2, 2]
+
+
+def test_a_report_tells_iterations_where_there_are_any(tmp_path):
+    """The table of calls has the column for tokens, and none for two calls of a module."""
+    for tokens, told in ((3, True), (2, False)):
+        folder = tmp_path / str(tokens)
+        folder.mkdir()
+        text = printed(analyze(language_model(tokens).imported(folder)), 200)
+        (heading,) = (line for line in text.splitlines() if line.startswith("call "))
+        assert ("iteration" in heading.split()) == told

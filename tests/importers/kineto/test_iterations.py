@@ -81,5 +81,5 @@ def test_a_report_tells_iterations_where_there_are_any(tmp_path):
         folder = tmp_path / str(tokens)
         folder.mkdir()
         text = printed(analyze(language_model(tokens).imported(folder)), 200)
-        (heading,) = (line for line in text.splitlines() if line.startswith("call "))
+        (heading,) = (line for line in text.splitlines() if line.startswith("call  submodule"))
         assert ("iteration" in heading.split()) == told

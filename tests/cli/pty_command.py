@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import fcntl
 import os
 import select
@@ -46,6 +47,8 @@ class PtyCommand:
         )
         os.close(theirs)
         self.text = ""
+        # What one read ends with may be the first part of a character.
+        self._decoded = codecs.getincrementaldecoder("utf-8")(errors="replace")
 
     def read_until(self, words: str) -> None:
         """Read until the terminal has got these words; fails where the command ends before."""
@@ -73,5 +76,5 @@ class PtyCommand:
             data = os.read(self._ours, 1 << 16)
         except OSError:  # Linux: the other end is closed
             return False
-        self.text += data.decode(errors="replace")
+        self.text += self._decoded.decode(data)
         return bool(data)

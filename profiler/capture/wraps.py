@@ -135,7 +135,6 @@ class Wraps:
             wrapper = _Wrapper(getattr(owner, name), _Arounds())
             wrapper.arounds.restore = _set(owner, name, wrapper)
         arounds, here = wrapper.arounds, weakly(wrapper)
-        arounds.add(around)
         weak = weakly(owner)
 
         def undo() -> None:
@@ -143,7 +142,8 @@ class Wraps:
             if not arounds.current and attributes(weak()).get(name) is here():
                 arounds.restore()
 
-        self._undo.append(undo)
+        self._undo.append(undo)  # ahead of what it undoes, which may be interrupted
+        arounds.add(around)
 
     def around_method(self, owner: Any, name: str, around: Around) -> None:
         """Wrap a method on the class: `owner` becomes an instance of a subclass of its class.
@@ -152,23 +152,25 @@ class Wraps:
         subclass concerns this one object only, `isinstance` keeps its answers, and the object
         does not refer to itself. Raises TypeError where the class of `owner` cannot be changed.
         """
-        methods = _methods_of(owner)
-        if methods is None:
-            methods = _Methods(owner)
-            _change_class(owner, _subclass(type(owner), methods))
-        subclass = type(owner)
-        if name not in methods:
-            methods[name] = _Arounds()
-            setattr(subclass, name, _method_wrapper(subclass.__bases__[0], name, methods))
-        methods[name].add(around)
+        known = _methods_of(owner)
+        methods = _Methods(owner) if known is None else known
+        subclass = _subclass(type(owner), methods) if known is None else type(owner)
 
         def undo() -> None:
-            methods[name].remove(around)
+            if name in methods:
+                methods[name].remove(around)
             owner = methods.owner()
             if type(owner) is subclass and not any(m.current for m in methods.values()):
                 _change_class(owner, subclass.__bases__[0])
 
-        self._undo.append(undo)
+        self._undo.append(undo)  # ahead of what it undoes, which may be interrupted
+        if known is None:
+            _change_class(owner, subclass)
+        if name not in methods:
+            wrapper = _method_wrapper(subclass.__bases__[0], name, methods)
+            methods[name] = _Arounds()
+            setattr(subclass, name, wrapper)
+        methods[name].add(around)
 
     def _replace(self, owner: Any, name: str, value: Any) -> None:
         restore, weak = _set(owner, name, value), weakly(owner)

@@ -20,6 +20,7 @@ import msgspec
 
 from profiler.events import Call
 from profiler.files import not_writable
+from profiler.interruptions import let_pass
 
 try:
     import fcntl
@@ -75,7 +76,8 @@ class Journal:
         line = b"\n" + _encoder.encode(JournalEntry(call, awaits_operators))
         try:
             return os.write(self._descriptor, line) == len(line)
-        except OSError:
+        except OSError as error:
+            let_pass(error)
             return False
 
     def remove(self) -> None:

@@ -37,7 +37,8 @@ def _dtype_name(dtype: Any) -> str:
     """A type of elements, without its library; NumPy takes 3 µs to name one, so it is kept."""
     try:
         return _DTYPE_NAMES[dtype]
-    except (KeyError, TypeError):  # new, or without a hash
+    except (KeyError, TypeError) as error:  # new, or without a hash
+        let_pass(error)
         name = str(dtype).rpartition(".")[2]
     if isinstance(dtype, Hashable):
         _DTYPE_NAMES[dtype] = name

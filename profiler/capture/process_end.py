@@ -30,6 +30,8 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from profiler.interruptions import let_pass
+
 __all__ = ["ProcessEnd", "uncaught"]
 
 _SIGNALS = ("SIGTERM", "SIGHUP")
@@ -149,7 +151,8 @@ def _handled_in_c(number: int) -> bool:
     handler; False where the system does not tell."""
     try:
         status = Path("/proc/self/status").read_text(encoding="ascii")
-    except (OSError, UnicodeDecodeError):
+    except (OSError, UnicodeDecodeError) as error:
+        let_pass(error)
         return False
     caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
     return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)

@@ -19,6 +19,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from profiler.interruptions import let_pass
+
 __all__ = ["WRAPPED", "Around", "Wraps", "attributes", "is_function", "is_wrapped", "weakly"]
 
 WRAPPED = "_profile_sd3_wrapped"  # marks the classes that we made
@@ -126,7 +128,8 @@ class Wraps:
             return
         try:
             self.around_method(original, "__call__", around)
-        except TypeError:  # its class cannot be changed
+        except TypeError as error:  # its class cannot be changed
+            let_pass(error)
             self._replace(owner, name, _CallableProxy(original, around))
 
     def _around_function(self, owner: Any, name: str, around: Around) -> None:
@@ -216,7 +219,8 @@ def weakly(owner: Any) -> Callable[[], Any]:
     """What gives `owner` while it lives: nothing that is wrapped is kept alive for undoing."""
     try:
         return weakref.ref(owner)
-    except TypeError:  # it knows no weak references
+    except TypeError as error:  # it knows no weak references
+        let_pass(error)
         return lambda: owner
 
 

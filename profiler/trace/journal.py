@@ -65,8 +65,10 @@ class Journal:
         except OSError as error:
             raise not_writable(path, error) from error
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # some network file systems have no locks
+            try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:  # some network file systems have no locks
+                let_pass(error)
         _own[_identity(os.fstat(descriptor))] = os.getpid()
         return cls(path, descriptor)
 

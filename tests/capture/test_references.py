@@ -12,6 +12,8 @@ import numpy as np
 import pytest
 
 import profiler
+from profiler.capture.process import SwitchedOn, open_session
+from profiler.capture.settings import Settings
 from tests.capture.onnx_pipelines import gathering, opened
 
 
@@ -81,15 +83,19 @@ def test_tensors_of_torch_go_with_the_script(tmp_path: Path, ops: str):
     assert shapes == [f"input: float32[{rows},4]" for rows in (1, 1, 2, 2, 3, 3)]
 
 
+@pytest.fixture
+def process():
+    """One that is left as it was, also where a test fails."""
+    process = SwitchedOn(open_session)
+    yield process
+    process.switch_off()
+
+
 @pytest.mark.parametrize("ops", ["none", "all"])
-def test_arrays_of_onnx_runtime_go_with_the_script(tmp_path: Path, ops: str):
+def test_arrays_of_onnx_runtime_go_with_the_script(tmp_path: Path, process: SwitchedOn, ops: str):
     """The same of a pipeline on ONNX Runtime, and of a bare session's runs in a process that is
     switched on, also of one that fails."""
-    from profiler.capture.process import SwitchedOn, open_session
-    from profiler.capture.settings import Settings
-
     (tmp_path / "gather.onnx").write_bytes(gathering().SerializeToString())
-    process = SwitchedOn(open_session)
     process.switch_on(Settings.of({"out": tmp_path / "out", "ops": ops}))
     session = opened(str(tmp_path / "gather.onnx"))
     references = {}

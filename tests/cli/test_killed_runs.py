@@ -3,15 +3,18 @@ what is not."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec import structs
 
-from profiler.trace.bundle import HOST_NAME, MERGED_NAME
+from profiler.capture.run_drops import NOT_ENDED
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.columns import CommandBuilder
 from profiler.trace.journal import Journal
-from profiler.trace.manifest import MANIFEST_NAME
 from tests.command_line import refused
-from tests.runs import write_tiny_bundle
+from tests.runs import TINY_CALLS, TINY_INFO, write_tiny_bundle
 
 
 @pytest.fixture
@@ -21,15 +24,19 @@ def base(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def killed(tmp_path: Path, cli) -> Path:
-    """A run whose process was killed ahead of its last call's file and of `host.pb`, merged."""
-    bundle = write_tiny_bundle(tmp_path / "killed")
-    for name in (HOST_NAME, MERGED_NAME, MANIFEST_NAME):
-        (bundle / name).unlink()
-    Journal.create(bundle).close()
-    code, _, err = cli("merge", bundle)
+    """A run whose process was killed in its second pipeline call, merged."""
+    with BundleWriter.create(tmp_path / "killed", "run") as bundle:
+        bundle.begin(structs.replace(TINY_INFO, drops=(NOT_ENDED,)))
+        of_second = replace(TINY_CALLS[0], index=4, start_ns=TINY_CALLS[-1].start_ns + 5_000)
+        for number, calls in enumerate((TINY_CALLS, [of_second])):
+            for call in calls:
+                bundle.write_call(replace(call, pipeline=number), CommandBuilder().build())
+    Journal.create(bundle.directory).close()
+    code, _, err = cli("merge", bundle.directory)
     assert code == 0
     assert "host.pb: missing_file" in err
-    return bundle
+    assert "it was killed" in err
+    return bundle.directory
 
 
 def test_a_killed_run_is_analyzed(cli, killed: Path) -> None:
@@ -46,7 +53,8 @@ def test_a_killed_run_is_compared_and_predicted(cli, base: Path, killed: Path) -
     for words in (("diff", base, killed), ("diff", killed, base), ("predict", killed)):
         code, out, err = cli(*words)
         assert (code, bool(out)) == (0, True), err
-        assert err.startswith(said)
+        assert said in err
+        assert f"not whole: {killed}: run: the run did not end" in err
     code, out, _ = cli("analyze", base, "--no-html", "--against", killed)
     assert code == 0
     assert said in out

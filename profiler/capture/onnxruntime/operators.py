@@ -197,7 +197,8 @@ class ProfiledPart:
     def _layer_map(self) -> LayerMap:
         try:
             return build_layer_map(self._exported, self._optimized)
-        except InputError:  # ORT's own format, say: nodes keep their names
+        except InputError as error:  # ORT's own format, say: nodes keep their names
+            let_pass(error)
             return LayerMap({})
 
     def _open_first(self) -> Any:
@@ -215,7 +216,8 @@ class ProfiledPart:
         """
         try:
             size = model_files_bytes(self._model)
-        except InputError:  # ORT's own format, say
+        except InputError as error:  # ORT's own format, say
+            let_pass(error)
             return False
         return shutil.disk_usage(self._folder).free > 3 * size + (1 << 30)
 

@@ -106,7 +106,8 @@ class OnnxSessions:
                     arguments = dict(zip(names, (session, *args), strict=False))
                 else:
                     arguments = signature.bind(session, *args, **kwargs).arguments
-            except TypeError:
+            except TypeError as error:
+                let_pass(error)
                 return original(session, *args, **kwargs)  # says what is wrong
             begun = self._begun(recording, session, name, original, arguments)
             return original(session, *args, **kwargs) if begun is None else launch(begun)

@@ -31,6 +31,7 @@ from profiler.capture.recorder import Recorder, Scope, enter
 from profiler.capture.registry import backend_of
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.wraps import Around, Wraps, weakly
+from profiler.interruptions import let_pass
 from profiler.trace.manifest_fields import Setting, setting
 
 __all__ = ["PipelineHooks"]
@@ -249,7 +250,8 @@ def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, S
     """The numbers and switches among a call's arguments, defaults included; no text of the user."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        let_pass(error)
         return {}
     bound.apply_defaults()
     given = bound.arguments.items()

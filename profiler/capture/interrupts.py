@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import signal
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 from typing import Any
@@ -52,6 +52,6 @@ def interrupts_wait() -> Iterator[None]:
                 signal.raise_signal(number)
 
 
-def _give_back(handlers: Mapping[int, Callable[[int, FrameType | None], Any]]) -> None:
+def _give_back(handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
     for number in reversed(handlers):  # SIGINT's, which raises, at last
         signal.signal(number, handlers[number])

@@ -13,15 +13,15 @@ __all__ = ["notice"]
 def notice(sentence: str) -> None:
     """Write `sentence` to stderr as one line; nothing happens where there is no stderr, or it is
     full: what stays in its buffer would change the script's exit code."""
-    stream, line = sys.stderr, f"profile-sd3: {' '.join(sentence.split())}\n"
+    own, line = sys.__stderr__, f"profile-sd3: {' '.join(sentence.split())}\n"
     try:
-        if stream is not sys.__stderr__:  # the script's own, or a notebook's
-            stream.write(line)
-            stream.flush()
+        if own is None or sys.stderr is not own:  # it is the script's, or a notebook's
+            sys.stderr.write(line)
+            sys.stderr.flush()
             return
-        stream.flush()
-        data = line.encode(stream.encoding, "backslashreplace")
+        own.flush()
+        data = line.encode(own.encoding, "backslashreplace")
         while data:
-            data = data[os.write(stream.fileno(), data) :]
+            data = data[os.write(own.fileno(), data) :]
     except (OSError, ValueError, AttributeError) as error:
         let_pass(error)

@@ -46,15 +46,10 @@ def write_what_fits() -> None:
     if sys.stderr is None:
         sys.stderr = open(os.devnull, "w", encoding="utf-8")  # noqa: PTH123, SIM115 - for good
         return
-    if sys.stderr is not sys.__stderr__:  # somebody reads it in this process
+    own = sys.__stderr__
+    if own is None or sys.stderr is not own:  # somebody reads it in this process
         return
-    try:
-        raw = _Forgiving(sys.stderr.fileno())
-    except OSError:
-        return
+    raw = io.BufferedWriter(_Forgiving(own.fileno()))
     sys.stderr = io.TextIOWrapper(
-        io.BufferedWriter(raw),
-        encoding=sys.stderr.encoding,
-        errors=sys.stderr.errors,
-        line_buffering=True,
+        raw, encoding=own.encoding, errors=own.errors, line_buffering=True
     )

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import numpy as np
+import onnxruntime
 import pytest
 
 import profiler
@@ -114,3 +115,30 @@ def test_arrays_of_onnx_runtime_go_with_the_script(tmp_path: Path, process: Swit
     assert path is not None
     shapes = profiler.load(path).calls["input_shapes"].to_list()
     assert shapes == [f"x: float32[{rows},3]; i: int64[1]" for rows in (1, 2)]
+
+
+def test_arrays_of_asynchronous_runs_go_with_the_script(
+    tmp_path: Path, process: SwitchedOn, monkeypatch
+):
+    """What `run_async` was given is gone once it has called back, here before it returns."""
+
+    def run_async(self, output_names, input_feed, callback, user_data, run_options=None):
+        callback(self._sess.run(output_names, input_feed, run_options), user_data, "")
+
+    monkeypatch.setattr(onnxruntime.InferenceSession.__mro__[1], "run_async", run_async)
+    (tmp_path / "gather.onnx").write_bytes(gathering().SerializeToString())
+    process.switch_on(Settings.of({"out": tmp_path / "out", "ops": "none"}))
+    session = opened(str(tmp_path / "gather.onnx"))
+    references = {}
+
+    def answered(results, _data, _error):
+        references["y"] = weakref.ref(results[0])
+
+    with without_collector():
+        x = np.ones((2, 3), np.float32)
+        references["x"] = weakref.ref(x)
+        session.run_async(["y"], {"x": x, "i": np.array([0])}, answered, None)
+        del x
+        assert references.keys() == {"x", "y"}
+        assert alive(references) == []
+    assert len(profiler.load(process.switch_off()).calls) == 1

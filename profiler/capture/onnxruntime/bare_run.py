@@ -108,6 +108,7 @@ def launch_async(run: BareRun) -> Any:
         try:
             run.end(failed=bool(error))
         finally:
+            run.arguments = {}  # they hold this function, which holds the run
             callback(results, user_data, error)
 
     run.arguments["callback"] = called_back

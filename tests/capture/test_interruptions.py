@@ -178,7 +178,7 @@ def process():
     process.switch_off()
 
 
-@pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.nightly), 97])
+@pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.nightly), 211])
 def test_wherever_attaching_is_interrupted_the_next_use_is_recorded(
     tmp_path: Path, process: SwitchedOn, stride: int
 ):

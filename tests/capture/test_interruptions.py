@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import importlib
 import queue
 import signal
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 import profiler
+from profiler.capture.imports import waiting, when_imported
 from profiler.capture.options import Options
 from profiler.capture.pipelines.hooks import PipelineHooks
 from profiler.capture.process import SwitchedOn, open_session
@@ -230,3 +232,27 @@ def test_a_property_that_only_we_ask_for_is_not_the_users_error(tmp_path: Path):
     pipeline(num_inference_steps=1)
     assert list(session.recorder.failures) == [("Shy", "TimeIsUp: not now")]
     assert len(profiler.load(session.close()).calls) == 16
+
+
+def test_an_import_that_is_interrupted_is_watched_again(tmp_path: Path, monkeypatch, capsys):
+    """An exception of a signal's handler while we look at a library reaches the import, which the
+    script may try again; a failure of ours is said, and is no failure of the import."""
+    for name in ("interrupted_library", "failing_library"):
+        (tmp_path / f"{name}.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    seen = []
+
+    def look(module):
+        seen.append(module.__name__)
+        if len(seen) == 1:
+            alarm()
+
+    when_imported("interrupted_library", look)
+    with handled(lambda: TimeIsUp("the time is up")), pytest.raises(TimeIsUp):
+        importlib.import_module("interrupted_library")
+    importlib.import_module("interrupted_library")
+    assert seen == ["interrupted_library"] * 2
+    when_imported("failing_library", lambda module: nested(1, None))
+    importlib.import_module("failing_library")
+    assert "failing_library is not profiled: TimeIsUp: deep" in capsys.readouterr().err
+    assert not {"interrupted_library", "failing_library"} & set(waiting())

@@ -190,7 +190,11 @@ class Session:
                 return self.path
             self._closed = True
             try:
-                self._end_capture()
+                try:
+                    self._end_capture()
+                except BaseException:  # the script was interrupted: nothing of it stays hooked
+                    self._end_capture()
+                    raise
                 if self._bundle is not None and not self._used:
                     self._remove(self._bundle)
                 elif self._bundle is not None and self._writer is not None:

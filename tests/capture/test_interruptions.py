@@ -25,6 +25,8 @@ from profiler.errors import OutputError
 from profiler.files import write_atomically
 from profiler.interruptions import let_pass
 from profiler.testing import FakeClock
+from profiler.trace.journal import JOURNAL_NAME
+from profiler.trace.merge import merge_bundle
 
 from .interrupting import Interruptions, TimeIsUp, handled
 from .toy import ToyPipeline
@@ -203,6 +205,30 @@ def test_wherever_attaching_is_interrupted_the_next_use_is_recorded(
             break
         at += stride
     assert at > 1000
+
+
+@pytest.mark.parametrize("stride", [pytest.param(3, marks=pytest.mark.nightly), 61])
+def test_wherever_closing_is_interrupted_the_pipeline_is_as_it_was(tmp_path: Path, stride):
+    """An exception of a signal's handler while a run is closed reaches who closes it; nothing stays
+    hooked, what the pipeline does is no part of the run, and `merge` completes what was written."""
+    at, interruptions = stride // 2, Interruptions()
+    while True:
+        pipeline = ToyPipeline(FakeClock())
+        session = Session.open(Options("none"), tmp_path, str(at), clock=pipeline.clock)
+        session.attach(pipeline)
+        pipeline(num_inference_steps=1)
+        found = interruptions.run(at, session.close)
+        assert type(pipeline) is ToyPipeline, interruptions.where
+        assert not vars(pipeline.scheduler).keys() & {"step", "set_timesteps"}, interruptions.where
+        pipeline(num_inference_steps=1)
+        assert len(session.recorder.invocations) == 8
+        if (tmp_path / str(at) / JOURNAL_NAME).exists():
+            merge_bundle(tmp_path / str(at))
+        assert len(profiler.load(tmp_path / str(at)).calls) == 8, interruptions.where
+        if not found:
+            break
+        at += stride
+    assert at > 300
 
 
 def test_a_property_that_only_we_ask_for_is_not_the_users_error(tmp_path: Path):

@@ -186,7 +186,13 @@ class Wraps:
     def undo(self) -> None:
         """Undo everything, the last first; may be called again without effect."""
         while self._undo:
-            self._undo.pop()()
+            try:
+                self._undo[-1]()
+            except Exception as error:
+                let_pass(error)  # interrupted: it stays, to be undone when this is called again
+                self._undo.pop()
+                raise
+            self._undo.pop()
 
 
 def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -66,8 +67,11 @@ class Interruptions:
         return False
 
     def _seen(self, frame: FrameType, event: str, _: Any) -> None:
-        if event not in ("call", "c_return") or not frame.f_code.co_filename.startswith(_OURS):
+        code = frame.f_code
+        if event not in ("call", "c_return") or not code.co_filename.startswith(_OURS):
             return
+        if event == "call" and code.co_flags & inspect.CO_GENERATOR:
+            return  # it may be closed, where Python asks for no signals
         self.places += 1
         if self.places - 1 == self.at:
             sys.setprofile(None)

@@ -195,9 +195,9 @@ def _joined(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.Dat
     because copying them takes time, and memory for both."""
     pieces: list[pl.DataFrame] = []
     small: list[pl.DataFrame] = [empty(columns)]
-    rows = 0
+    rows, names = 0, schema(columns).names()
     for frame in frames:
-        small.append(frame.select(schema(columns).names()))
+        small.append(frame if frame.columns == names else frame[names])
         rows += len(frame)
         if rows >= _PIECE:
             pieces.append(_one_piece(small))

@@ -60,6 +60,7 @@ class Unknown(NoteCode):
     SCATTER = "scatter"
     SCATTER_BEYOND_ESTIMATES = "scatter_beyond_estimates"
     SCATTER_OF_CALLS = "scatter_of_calls"
+    SCATTER_OF_RUNS = "scatter_of_runs"
     SCATTER_OF_SINGLE = "scatter_of_single"
 
 

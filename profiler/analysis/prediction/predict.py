@@ -180,6 +180,7 @@ def _scatter(request: RequestTime) -> Iterator[Note]:
         yield Note.of(Unknown.SCATTER)
         return
     if request.resampled == Resampled.PIPELINE_CALLS:
+        yield Note.of(Unknown.SCATTER_OF_RUNS)
         return
     if not request.resampled:
         yield Note.of(Unknown.SCATTER_BEYOND_ESTIMATES)

@@ -134,6 +134,10 @@ SENTENCES: Sentences = {
             "how much one pipeline call differs from the next beyond its steps: one was measured, "
             "so times of several may lie outside of the interval; record several"
         ),
+        Unknown.SCATTER_OF_RUNS: said(
+            "how runs differ from one another: the interval has what varied within this run, and "
+            "equal runs minutes apart on a shared machine differ by more"
+        ),
         Unknown.SCATTER_OF_SINGLE: said(
             "how much what was measured once scatters, {share} of the predicted time: it is taken "
             "to scatter as the steps do"

@@ -55,13 +55,17 @@ def test_of_calls_at_once_the_longest_chain_counts():
 
 
 def test_of_devices_at_once_the_longest_chain_of_tiles_counts():
-    """The host is done at 10; cuda:0 works for a until 50, cuda:1 for b until 80: b's tile from 5
-    on is the path, and nobody's host range."""
+    """The host is done at 10; cuda:0 works for a until 50, cuda:1 for b until 80: b's tile
+    ends the path, the host in it until 10, and in a before."""
     calls = [_call(0, "a", 0, 5), _call(1, "b", 5, 10, "cuda:1")]
     commands = [host(0, 0, 2), gpu(0, 2, 50), host(1, 5, 7), gpu(1, 7, 80, device="cuda:1")]
     run = linked(make_run(calls, commands, [PIPELINE]), (0, 1), (2, 3))
-    assert _path(run) == [("b", "call", "cuda:1", 1, 75)]
-    assert critical_path_table(timeline(run))["wall_ns"].to_list() == [100]
+    assert _path(run) == [
+        ("b", "compute", "cuda:1", 1, 70),
+        ("a", "call", "cuda:0", 1, 5),
+        ("b", "call", "cuda:1", 1, 5),
+    ]
+    assert critical_path_table(timeline(run))["wall_ns"].unique().to_list() == [100]
 
 
 def test_time_that_was_not_recorded_is_on_no_path():
@@ -104,6 +108,14 @@ def test_without_a_wait_the_path_stays_with_the_host():
     commands = [host(0, 0, 10), gpu(0, 10, 90)]
     run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 1))
     assert _path(run) == [("t", "call", "cuda:0", 1, 100)]
+
+
+def test_a_path_that_ends_with_a_kernel_ends_on_its_device():
+    """The host returns at 40 and nobody waits; the last kernel ends with the pipeline call. The
+    device was behind from the first launch on."""
+    commands = [host(0, 0, 10), host(0, 10, 20), gpu(0, 10, 40), gpu(0, 40, 100)]
+    run = linked(make_run([_call(0, "t", 0, 40)], commands, [PIPELINE]), (0, 2), (1, 3))
+    assert _path(run) == [("t", "compute", "cuda:0", 2, 90), ("t", "call", "cuda:0", 1, 10)]
 
 
 def test_copy_to_the_host_waits_for_all_before_it():

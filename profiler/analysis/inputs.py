@@ -23,6 +23,8 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.distinct_commands import Kinds, kinds_of
+from profiler.analysis.host_side import has_accelerators
+from profiler.analysis.host_times import HostTimes, host_times
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.registry import table_named
 from profiler.analysis.selection import Selection, select
@@ -49,7 +51,8 @@ def shared(make: Callable[[Inputs], _Value]) -> Callable[[Inputs], _Value]:
 @shared
 def command_kinds(of: Inputs) -> Kinds:
     """The kinds of the selected commands."""
-    return kinds_of(of.calls, of.frame, of.commands.call)
+    accelerated = has_accelerators(of.run.commands["device"].unique())
+    return kinds_of(of.calls, of.frame, of.commands.call, accelerated=accelerated)
 
 
 class Inputs:
@@ -119,6 +122,11 @@ class Inputs:
     @property
     def kinds(self) -> Kinds:
         return command_kinds(self)
+
+    @property
+    @shared
+    def host_times(self) -> HostTimes:
+        return host_times(self.frame, self.commands, self.kinds, self.run.tiles.waits)
 
     @property
     @shared

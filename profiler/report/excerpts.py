@@ -185,8 +185,9 @@ def split_operators(partitioning: pl.DataFrame, shown: int) -> tuple[pl.DataFram
 
 
 def with_rates(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of a roofline with `rate` (GFLOP/s) and `bandwidth` (GB/s), both 10⁹ and of the time of
-    commands whose FLOPs and bytes are known; null where there are none."""
+    """Rows of a roofline with `rate` (TFLOP/s) and `bandwidth` (GB/s), both of the time of commands
+    whose FLOPs and bytes are known; null where there are none."""
     known_ns = pl.col("total_ns") - pl.col("unknown_ns")
     known_ns = pl.when(known_ns > 0).then(known_ns)
-    return rows.with_columns(rate=pl.col("flops") / known_ns, bandwidth=pl.col("bytes") / known_ns)
+    rate, bandwidth = pl.col("flops") / known_ns / 1e3, pl.col("bytes") / known_ns
+    return rows.with_columns(rate=rate, bandwidth=bandwidth)

@@ -5,14 +5,17 @@ Plain text throughout; whoever shows it escapes it for where it goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.events import Drop
 from profiler.messages import Said, joined, said
 from profiler.notes import Note
 from profiler.report.model import Fact, Group
+from profiler.report.nouns import on_gpus
 from profiler.report.sections.headline import asynchronous
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.tracing_cost import how_known, share_of
@@ -89,7 +92,26 @@ def _commands(analysis: Analysis) -> Fact:
     untraced = run.calls - run.traced_calls
     notes = [counted(run.calls, "call")]
     notes += [said("{number} without commands", number=count(untraced))] if untraced else []
+    if not run.selection and on_gpus(analysis):
+        return _kernels(analysis, notes)
     return Fact(said("Commands"), count(run.commands), joined(", ", notes))
+
+
+def _kernels(analysis: Analysis, notes: Sequence[str]) -> Fact:
+    """How many kernels ran, and what else was recorded beside them."""
+    kinds = analysis.kinds.table
+    category = pl.col("category").cast(pl.String)
+    copied, waited = category.is_in(("dma", "copy")), category == "sync"
+    numbers = kinds.select(
+        kernels=pl.col("commands").filter(~pl.col("host") & ~copied & ~waited).sum(),
+        copies=pl.col("commands").filter(~pl.col("host") & copied).sum(),
+        host=pl.col("commands").filter("host").sum(),
+    ).row(0, named=True)
+    others = (
+        said("{number} copies and fills", number=count(numbers["copies"])),
+        said("{number} runtime calls and others of the host", number=count(numbers["host"])),
+    )
+    return Fact(said("Kernels"), count(numbers["kernels"]), joined(", ", (*notes, *others)))
 
 
 def _cost(overhead: Overhead) -> Fact:

@@ -15,10 +15,11 @@ from profiler.report.model import Part
 __all__ = ["on_gpus", "with_nouns"]
 
 _GPUS = frozenset(("cuda", "rocm", "hip", "xpu", "mps", "gpu"))
-_KERNELS = said("kernels")
-_OF_DEVICES = frozenset(  # keys of tables whose commands are work of devices alone
-    ("operators", "roles", "blocks", "roofline", "roofline_roles", "shapes", "split")
-)
+_KERNELS, _BOTH = said("kernel launches"), said("kernels + copies")
+_LABELS = {  # of the commands of tables, by their keys, that count work of devices alone
+    "shapes": _KERNELS,
+    **dict.fromkeys(("operators", "roles", "blocks", "roofline", "roofline_roles", "split"), _BOTH),
+}
 
 
 def on_gpus(analysis: Analysis) -> bool:
@@ -30,10 +31,10 @@ def on_gpus(analysis: Analysis) -> bool:
 def with_nouns(part: Part, *, gpus: bool) -> Part:
     """A part with the columns of its table headed as readers of a run on `gpus` call things."""
     view = part.table
-    if not gpus or view is None or view.key not in _OF_DEVICES:
+    if not gpus or view is None or view.key not in _LABELS:
         return part
     columns = tuple(
-        replace(column, label=_KERNELS) if column.name == "commands" else column
+        replace(column, label=_LABELS[view.key]) if column.name == "commands" else column
         for column in view.columns
     )
     return replace(part, table=replace(view, columns=columns))

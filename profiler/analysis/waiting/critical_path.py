@@ -11,7 +11,7 @@ Devices that are given their work ahead (torch on GPUs) run while the host goes 
 what launched which command, the path is on a device while the host waited for it and it was
 behind: `device_queues` says when. A call's time is then on the path as
 
-- call: its tile, while it was the host that others waited for;
+- call: its tile; where it launched work, `launches`: its tile while others waited for the host;
 - compute, transfer: the device ran commands of the call while the host was ahead or waited, or had
   returned from the call (all of its tile from there on is compute);
 - queued: in between, the next command had been launched but not begun.
@@ -31,6 +31,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, ends, positions, text_codes
@@ -50,7 +51,7 @@ from profiler.table.tiles.stretches import Stretches
 __all__ = ["critical_path_table"]
 
 _PARTS = tuple(part.value for part in PathPart)
-_CALL, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(_PARTS))
+_CALL, _LAUNCHES, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(_PARTS))
 _PART = np.array(
     [
         {"host": _HOST_WORK, "dma": _TRANSFER, "copy": _TRANSFER}.get(name, _COMPUTE)
@@ -130,12 +131,14 @@ class _Activities:
         free = _free_rows(timeline)
         nothing = np.full(len(free), len(names.submodules) - 1)
         started, ended = _outside_of_tiles(timeline, free)
-        behind, returned = _worked_behind(timeline)
+        launched = timeline.run.tiles.calls["lead_ns"].is_not_null().to_numpy()
+        behind, returned = _worked_behind(timeline, launched)
         until = axis.end.copy()
         until[behind] = returned
         start = np.concatenate((axis.begin, returned, started))
         end = np.concatenate((until, axis.end[behind], ended))
-        of_calls = names.code(names.of_call[:-1], _CALL, names.of_tile)
+        of_host = np.where(launched, _LAUNCHES, _CALL)
+        of_calls = names.code(names.of_call[:-1], of_host, names.of_tile)
         of_behind = names.code(names.of_call[behind], _COMPUTE, names.of_tile[behind])
         part = _PART[commands.category[free]]
         of_work = names.code(nothing, part, names.of_device[commands.device[free]])
@@ -152,12 +155,11 @@ class _Activities:
         return slice(*self.bounds[place : place + 2].tolist())
 
 
-def _worked_behind(timeline: RunTimeline) -> tuple[Times, Times]:
-    """Rows of calls whose device worked on for them after they had returned, and from when on in
-    their tiles it did."""
+def _worked_behind(timeline: RunTimeline, launched: npt.NDArray[np.bool_]) -> tuple[Times, Times]:
+    """Rows of calls that `launched` work and had returned before it was done, and from when on in
+    their tiles they had."""
     calls, axis = timeline.run.calls, timeline.axis
     returned = np.maximum(ends(calls), axis.begin)
-    launched = timeline.run.tiles.calls["lead_ns"].is_not_null().to_numpy()
     behind = np.flatnonzero(launched & (returned < axis.end))
     return behind, returned[behind]
 

@@ -51,8 +51,9 @@ _OF_HOST = (
     renamed(OPERATORS, "median_ns", label="median", importance=1),
 )
 _SELF = said(
-    "Self is without the host's other work, runtime calls and waits within it. Waited: in "
-    "synchronizations and copies the host waited for a device."
+    "Self is without the host's other work, runtime calls and waits within it; waited: of that, "
+    "in synchronizations and copies the host waited for a device. Runtime calls are those that "
+    "launched work or waited."
 )
 
 

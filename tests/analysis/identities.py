@@ -233,6 +233,9 @@ def roofline(run: Run, analysis: Analysis) -> None:
         assert table["total_ns"].sum() == frame["took"].sum()
         assert (table["unknown_ns"] <= table["total_ns"]).all()
         assert (table["unknown_commands"] <= table["commands"]).all()
+        for name in ("flops_ns", "bytes_ns"):
+            assert (table["total_ns"] - table["unknown_ns"] <= table[name]).all()
+            assert (table[name] <= table["total_ns"]).all()
         all_at_least(table, 0, "flops", "bytes", "intensity", "roofline_ns", "of_roofline")
         assert (table["of_roofline"].drop_nulls() <= 1).all()
         assert (table["roofline_ns"] + table["beyond_ns"] <= table["total_ns"]).drop_nulls().all()

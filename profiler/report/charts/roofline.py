@@ -14,7 +14,7 @@ from profiler.messages import joined, said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking
 from profiler.report.excerpts import with_rates
 from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
-from profiler.report.sentences.worded import label
+from profiler.report.sentences.worded import labels
 from profiler.report.units import FLOP_RATES, duration, rate_unit
 
 __all__ = ["roofline"]
@@ -93,7 +93,7 @@ def _text(row: Mapping[str, Any]) -> str:
         device=row["device"],
     )
     if row["bound"]:
-        title = joined(", ", [title, label(Bound(row["bound"]))])
+        title = joined(", ", [title, *labels([row["bound"]], Bound)])
     return said(
         "{title}\nbusy {busy}, {rate} {unit}, {intensity} FLOPs/byte",
         title=title,

@@ -112,8 +112,8 @@ def test_operators_and_host_work():
         "blocks.0.attn transformer 4 300 44.8 180 83.3",
     ]
     host = part_lines(text, "The host's work, runtime calls and waits")
-    assert host[0] == "what times self ns share of host time % median ns"
-    assert host[1] == "scheduler.step 2 80 88.9 40"
+    assert host[0] == "what times self ns share of host time % with what ran within ns"
+    assert host[1] == "scheduler.step 2 80 88.9 80"
 
 
 def test_top_limits_the_operators(generated):

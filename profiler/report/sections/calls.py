@@ -48,7 +48,6 @@ _OF_HOST = (
     renamed(OPERATORS, "share", label="share of host time"),
     renamed(OPERATORS, "waited_ns", importance=0),
     renamed(OPERATORS, "total_ns", label="with what ran within", importance=2),
-    renamed(OPERATORS, "median_ns", label="median", importance=1),
 )
 _SELF = said(
     "Self is without the host's other work, runtime calls and waits within it; waited: of that, "

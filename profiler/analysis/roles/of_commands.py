@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 
@@ -25,8 +23,7 @@ def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None 
         rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
         kinds = kinds_of(calls, run.commands, rows)
         roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])
-    role = roles_of_commands(run.commands["role"], kinds, roles)
-    return replace(run, commands=run.commands.with_columns(role=role))
+    return run.with_role(roles_of_commands(run.commands["role"], kinds, roles))
 
 
 def roles_of_commands(given: pl.Series, kinds: Kinds, roles: pl.DataFrame) -> pl.Series:

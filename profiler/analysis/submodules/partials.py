@@ -33,7 +33,7 @@ def call_parts(of: Inputs) -> Partials:
     """
     table = of.table("calls")
     rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
-    work = work_extents(of.everything, len(of.run.calls))
+    work = _work(of)
     begin, end = (table[name].to_numpy() for name in ("begin_ns", "end_ns"))
     instants = {
         "start_ns": table["start_ns"].to_numpy(),
@@ -59,6 +59,15 @@ def call_parts(of: Inputs) -> Partials:
         ),
         any_of=frozenset({"devices"}),
     )
+
+
+def _work(of: Inputs) -> tuple[Times, Times]:
+    """From when to when each call of the run worked on devices; where it did not, it ends when it
+    begins."""
+    first, last = work_extents(of)
+    some = last > first
+    begin = int(first[some].min()) if some.any() else 0
+    return np.where(some, first, begin), np.where(some, last, begin)
 
 
 def _taken(of: Inputs, rows: Codes, begin: Times, end: Times) -> pl.Series:

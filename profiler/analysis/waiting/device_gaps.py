@@ -179,34 +179,38 @@ class DeviceGaps:
         need not be."""
         tried = count
         while True:
-            tried = min(2 * tried, len(self))
+            tried = min(16 * tried, len(self))
             least = self._length_of(tried)
             rows = self._at_least(least)
             first, last = self.ranges(rows)
             length = self.counted.within(first, last) + self.unrecorded.within(first, last)
             order = np.argsort(-length, kind="stable")[:count]
             order = order[length[order] > 0]
-            enough = len(order) == count and int(length[order[-1]]) > least
+            enough = len(order) == count and int(length[order[-1]]) >= least
             if enough or tried == len(self):
                 found: Times = rows[order]
                 return found
 
     def _length_of(self, rank: int) -> int:
-        """The length of the gap that is so many-th in the order of lengths, the longest first."""
+        """The length of the gap that is so many-th in the order of lengths, those at the ends and
+        then the longest first."""
         most = np.zeros(0, dtype=np.int64)
         for rows in batches(len(self)):
-            first, last = self.ranges(rows)
-            most = np.concatenate((most, last - first))
+            most = np.concatenate((most, self._whole(rows)))
             most = np.partition(most, max(len(most) - rank, 0))[-rank:]
         return int(most.min())
 
     def _at_least(self, length: int) -> Times:
-        """The rows of the gaps of at least `length` ns."""
+        """The rows of the gaps of at least `length` ns, and of those at the ends."""
         found = [np.zeros(0, dtype=np.int64)]
         for rows in batches(len(self)):
-            first, last = self.ranges(rows)
-            found.append(rows.start + np.flatnonzero(last - first >= length))
+            found.append(rows.start + np.flatnonzero(self._whole(rows) >= length))
         return np.concatenate(found)
+
+    def _whole(self, rows: slice) -> Times:
+        """The lengths of some gaps, with what of those at the ends lies outside of the span."""
+        length: Times = self.busy.gaps.end[rows] - self.busy.gaps.start[rows]
+        return length
 
     def longer_than(self, length: int) -> Times:
         """How much of each gap counts as idle, of those of which it is more than `length` ns."""

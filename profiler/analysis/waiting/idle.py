@@ -20,7 +20,7 @@ the collectives, whose time holds the wait for the last rank. Long gaps are thos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -45,14 +45,16 @@ _LONG_GAP_NS = 100_000
 def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.DataFrame:
     """One row a device (`columns.IDLE`), by name, of the whole run, whose commands are
     `commands`."""
-    rows = [_row(gaps, commands) for gaps in devices]
+    transfers = np.flatnonzero((_MOVES | _COMMUNICATES)[commands.category])
+    apart = {*np.unique(commands.device[transfers]).tolist()}
+    rows = [_row(gaps, _unions(commands, gaps, apart)) for gaps in devices]
     return pl.DataFrame(rows, schema=schema(IDLE))
 
 
-def _row(gaps: DeviceGaps, commands: CommandArrays) -> dict[str, object]:
-    sums = gaps.totals()
-    worked = gaps.busy.length
-    computed, unmoved, communicated, moved = _unions(commands, gaps.device, worked)
+def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, object]:
+    """The row of a device, whose unions are |C|, |C+K|, |K| and |T|."""
+    sums, worked = gaps.totals(), gaps.busy.length
+    computed, unmoved, communicated, moved = unions
     exposed, data = unmoved - computed, worked - unmoved
     first, last = gaps.span
     span = last - first
@@ -85,9 +87,14 @@ def _row(gaps: DeviceGaps, commands: CommandArrays) -> dict[str, object]:
     }
 
 
-def _unions(commands: CommandArrays, device: str, worked: int) -> tuple[int, int, int, int]:
-    """The lengths |C|, |C+K|, |K| and |T| on a device which worked for so long."""
-    here = commands.device == commands.devices.index(device)
+def _unions(
+    commands: CommandArrays, gaps: DeviceGaps, apart: Set[int]
+) -> tuple[int, int, int, int]:
+    """The lengths |C|, |C+K|, |K| and |T| on a device; `apart` are those of which C is not all."""
+    worked, device = gaps.busy.length, commands.devices.index(gaps.device)
+    if device not in apart:
+        return worked, worked, 0, 0
+    here = commands.device == device
     moves, communicates = here & _MOVES[commands.category], here & _COMMUNICATES[commands.category]
     moved, communicated = (_length(commands, which) for which in (moves, communicates))
     computes = here & _COMPUTES[commands.category]

@@ -10,7 +10,7 @@ import polars as pl
 
 from profiler.table.batches import Codes, Times, batches
 
-__all__ = ["CommandTimes", "ends", "physical_codes", "positions", "text_codes"]
+__all__ = ["CommandTimes", "ends", "physical_codes", "positions", "rows_of_calls", "text_codes"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -32,7 +32,7 @@ class CommandTimes:
         device, devices = text_codes(commands["device"])
         start = commands["start_ns"].to_numpy()
         return cls(
-            call=_rows_of_calls(commands["call"], calls["call"]),
+            call=rows_of_calls(commands["call"], calls["call"]),
             start=start,
             end=_ends(commands, start),
             device=device,
@@ -81,8 +81,9 @@ def positions(keys: Codes, values: Codes) -> Codes:
     return found
 
 
-def _rows_of_calls(of_command: pl.Series, calls: pl.Series) -> Codes:
-    """For each command the row of its call, -1 for none; int32."""
+def rows_of_calls(of_command: pl.Series, calls: pl.Series) -> Codes:
+    """For each command the row of its call in `calls`, whose numbers may be in any order, -1 for
+    none; int32."""
     wanted, numbers = of_command.to_numpy(), calls.to_numpy()
     if bool((numbers == np.arange(len(numbers))).all()):
         if int(wanted.max(initial=-1)) < len(numbers) and int(wanted.min(initial=-1)) >= -1:

@@ -202,10 +202,10 @@ class DeviceGaps:
 
     def _at_least(self, length: int) -> Times:
         """The rows of the gaps of at least `length` ns, and of those at the ends."""
-        found = [np.zeros(0, dtype=np.int64)]
-        for rows in batches(len(self)):
-            found.append(rows.start + np.flatnonzero(self._whole(rows) >= length))
-        return np.concatenate(found)
+        found = (
+            rows.start + np.flatnonzero(self._whole(rows) >= length) for rows in batches(len(self))
+        )
+        return np.concatenate([*found])
 
     def _whole(self, rows: slice) -> Times:
         """The lengths of some gaps, with what of those at the ends lies outside of the span."""

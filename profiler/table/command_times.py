@@ -47,8 +47,10 @@ def ends(frame: pl.DataFrame) -> Times:
 
 
 def _ends(frame: pl.DataFrame, start: Times) -> Times:
-    end: Times = np.maximum(frame["duration_ns"].to_numpy(), 0)
-    end += start
+    duration, end = frame["duration_ns"], np.empty(len(frame), dtype=np.int64)
+    for rows in batches(len(frame)):
+        np.maximum(duration[rows].to_numpy(), 0, out=end[rows])
+        end[rows] += start[rows]
     return end
 
 

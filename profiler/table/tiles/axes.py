@@ -11,7 +11,7 @@ import polars as pl
 
 from profiler.table.command_times import CommandTimes
 from profiler.table.tiles.device_axis import DeviceAxis
-from profiler.table.tiles.launches import Flags, Launches, Times, device_work, launches_of
+from profiler.table.tiles.launches import Flags, Launches, device_work, launches_of
 from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["Axes", "axes_of", "work_axes"]
@@ -74,14 +74,14 @@ def work_axes(times: CommandTimes, launches: Launches | None = None) -> dict[str
     return axes
 
 
-def _rows(which: Flags) -> Times | slice | None:
-    """The rows that are chosen, a slice where they follow each other, so that nothing is copied;
-    None for none."""
+def _rows(which: Flags) -> Flags | slice | None:
+    """The chosen rows, a slice where they follow each other, so that nothing is copied; None for
+    none."""
     count = int(np.count_nonzero(which))
     if not count:
         return None
     first, last = int(which.argmax()), len(which) - int(which[::-1].argmax())
-    return slice(first, last) if last - first == count else np.flatnonzero(which)
+    return slice(first, last) if last - first == count else which
 
 
 def _unrecorded(axes: Mapping[str, DeviceAxis], launches: Launches) -> dict[str, Stretches]:

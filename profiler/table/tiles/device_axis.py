@@ -67,7 +67,7 @@ class DeviceAxis:
 
     @classmethod
     def of(
-        cls, start: Times, end: Times, call: Codes, launches: Launches | None, rows: Times | slice
+        cls, start: Times, end: Times, call: Codes, launches: Launches | None, rows: Flags | slice
     ) -> DeviceAxis:
         """The axis of the work in `rows` of the commands, in any order; at least one piece."""
         launch, source = start, None
@@ -80,17 +80,16 @@ class DeviceAxis:
             start = launch if launches is None else start[order]
             source = None if source is None else source[order]
         reach = _reach(end)
-        enders = np.flatnonzero(start[1:] > reach[:-1])
-        dry, wet = np.empty((2, len(enders) + 2), dtype=np.int64)
+        dries = start[1:] > reach[:-1]
+        dry, wet = np.empty((2, int(np.count_nonzero(dries)) + 2), dtype=np.int64)
         dry[0], dry[-1], wet[0], wet[-1] = -_FOREVER, reach[-1], start[0], _FOREVER
-        np.take(reach, enders, out=dry[1:-1], mode="clip")
-        enders += 1
-        np.take(start, enders, out=wet[1:-1], mode="clip")
+        np.compress(dries, reach[:-1], out=dry[1:-1])
+        np.compress(dries, start[1:], out=wet[1:-1])
         gaps, heads = Stretches(dry, wet), _heads(call)
         if source is None:
             none = np.zeros(0, dtype=np.int64)
             return cls(start, end, call, heads, reach, launch, None, gaps, none, 0)
-        ender = np.append(0, enders)
+        ender = np.append(0, np.flatnonzero(dries) + 1)
         latency = _latency(start, launch, source, ender, dry)
         return cls(start, end, call, heads, reach, launch, source, gaps, ender, latency)
 
@@ -164,14 +163,14 @@ def value_at(values: Times, places: Times, otherwise: int) -> Times:
     return found
 
 
-def _launched(start: Times, source: Codes, launches: Launches, rows: Times | slice) -> Times:
+def _launched(start: Times, source: Codes, launches: Launches, rows: Flags | slice) -> Times:
     """When each of some work was launched, int64."""
     launch = launches.start[source]  # -1 takes the last: put right below
     np.minimum(launch, start, out=launch)  # clocks of host and device may differ a little
     unknown = np.flatnonzero(source < 0)
     launch[unknown] = start[unknown]
     if len(unknown) and len(launches.carried):
-        own = np.arange(len(launches.source))[rows] if isinstance(rows, slice) else rows
+        own = np.arange(len(launches.source))[rows]
         launch[unknown[np.isin(own[unknown], launches.carried)]] = -_FOREVER
     return launch
 

@@ -10,24 +10,14 @@ import polars as pl
 
 from profiler.events import CATEGORIES
 from profiler.table.batches import Codes, batches
-from profiler.table.command_times import (
-    CommandTimes,
-    ends,
-    physical_codes,
-    positions,
-    text_codes,
-)
+from profiler.table.command_times import CommandTimes, text_codes
 
 __all__ = [
     "HOST",
     "SYNC",
     "CommandArrays",
     "dense_codes",
-    "ends",
-    "physical_codes",
-    "positions",
     "queue_codes",
-    "text_codes",
 ]
 
 HOST = CATEGORIES.index("host")

@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, text_codes
+from profiler.analysis.arrays import CommandArrays
 from profiler.table.batches import Codes, Times, batches
+from profiler.table.command_times import text_codes
 from profiler.table.intervals import group_heads
 from profiler.table.run import Run
 

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, positions, text_codes
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.device_spans import extent
 from profiler.analysis.devices.columns import DEVICES
 from profiler.events import CATEGORIES
 from profiler.table.batches import Codes, Times, counts
 from profiler.table.columns import schema
+from profiler.table.command_times import positions, text_codes
 from profiler.table.intervals import union_by
 from profiler.table.run import Run
 from profiler.table.tiles.device_axis import Busy

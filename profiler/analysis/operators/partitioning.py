@@ -10,7 +10,7 @@ that has all of its commands on one is not split.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import fields, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -65,7 +65,7 @@ def partitioning_table(
     return _table(pl.concat(parts), by_device, folds, commands.devices)
 
 
-def _varies(folds: Folds, width: int, codes: Callable[[slice], Codes]) -> _Flags:
+def _varies(folds: Folds, width: int, codes: Callable[[slice], Codes | _Flags]) -> _Flags:
     """Which operators have commands of different codes below `width`; `codes` has those of some
     rows."""
     found = np.zeros(len(folds.layers) * width, dtype=np.bool_)
@@ -89,9 +89,8 @@ def _refolded(
     columns, key = frame.select("pipeline", "track"), folds.of_command
     if not marked.all():
         rows = np.flatnonzero(marked[key]) if marked.any() else np.zeros(0, dtype=np.int64)
-        known = {each.name: getattr(commands, each.name) for each in fields(CommandArrays)}
-        arrays = {name: of[rows] for name, of in known.items() if isinstance(of, np.ndarray)}
-        commands = replace(commands, **arrays)
+        names = ("call", "step", "start", "end", "device", "category")
+        commands = replace(commands, **{name: getattr(commands, name)[rows] for name in names})
         columns, key, codes = columns[rows], key[rows], codes[rows]
     dtype = np.dtype(np.int32 if limit < 1 << 31 else np.int64)
     key = key.astype(dtype) * dtype.type(width) + codes

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import positions
 from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
+from profiler.table.command_times import positions
 from profiler.table.run import Run
 
 __all__ = ["roles_of_commands", "with_roles"]

@@ -12,12 +12,12 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.partials import Partials, partials
 from profiler.analysis.pipelines import call_groups
 from profiler.analysis.work.of_kinds import UNRATED
 from profiler.table.batches import batches
+from profiler.table.command_times import text_codes
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Cells", "cells_of"]
@@ -106,8 +106,8 @@ def _summed(of: Inputs, work_of_kind: pl.Series) -> pl.DataFrame:
             grouped.agg(pl.len().cast(pl.Int64).alias("commands"), pl.col("total_ns").sum())
         )
     found = pl.concat(parts).group_by("key").agg(pl.col("commands", "total_ns").sum())
-    number, code = (pl.col("key") % works).cast(pl.UInt32), pl.col("key") // works
-    return found.select(number.alias("work"), code.alias("code"), "commands", "total_ns")
+    entry = {"work": (pl.col("key") % works).cast(pl.UInt32), "code": pl.col("key") // works}
+    return found.select("commands", "total_ns", **entry)
 
 
 def _keys(of: Inputs, found: pl.DataFrame) -> pl.DataFrame:

@@ -8,11 +8,11 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.accounting.tables import accounting
-from profiler.analysis.arrays import positions, text_codes
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.partials import SEVERAL, Partials
 from profiler.analysis.submodules.device_time import work_extents
 from profiler.table.batches import Codes, Times, batches
+from profiler.table.command_times import positions, text_codes
 from profiler.table.intervals import group_heads
 
 __all__ = ["call_parts"]
@@ -94,8 +94,8 @@ def _devices(of: Inputs) -> pl.Series:
         heads = group_heads(device, call)
         on[call[heads], place[device[heads]]] = True
     texts: list[list[str]] = [[] for _ in range(calls)]
-    for call, number in np.argwhere(on[:-1, :-1]).tolist():
-        texts[call].append(known[number])
+    for row, number in np.argwhere(on[:-1, :-1]).tolist():
+        texts[row].append(known[number])
     return pl.Series("devices", [SEVERAL.join(one) for one in texts], dtype=pl.String)
 
 

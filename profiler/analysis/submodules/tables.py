@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.accounting.tables import accounting
-from profiler.analysis.arrays import positions
 from profiler.analysis.first_calls import first_calls
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.operators.tables import folds
@@ -27,6 +26,7 @@ from profiler.analysis.table import Table
 from profiler.analysis.waiting.kernels_of_calls import before_first_kernels
 from profiler.analysis.waiting.tables import gaps_of, kernels_of
 from profiler.table.batches import Codes
+from profiler.table.command_times import positions
 
 __all__ = ["TABLES"]
 

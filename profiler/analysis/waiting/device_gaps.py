@@ -143,7 +143,8 @@ class DeviceGaps:
 
         def overlap(cover: Stretches) -> Times:
             first, last = np.clip(cover.start, *self.span), np.clip(cover.end, *self.span)
-            return gaps.within(first, last).sum(keepdims=True)
+            length: Times = gaps.within(first, last).sum(keepdims=True)
+            return length
 
         return overlap
 

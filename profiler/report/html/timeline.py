@@ -14,7 +14,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 from profiler.messages import said
 from profiler.report.extent import extent
@@ -27,6 +26,7 @@ from profiler.report.html.timeline_columns import (
 from profiler.report.html.timeline_modules import module_stretches
 from profiler.report.pack import Table
 from profiler.table.batches import is_sorted, order_by
+from profiler.table.command_times import text_codes
 from profiler.table.run import Run
 
 __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
@@ -157,8 +157,8 @@ def _device_lanes(
         row = rows[number]
         device = row["device"] or ""
         kinds = ", ".join(row["categories"])
-        lane = _lane(device, row["track"], "commands", kinds, first, count)
-        tracks.setdefault(device, []).append(lane)
+        drawn = _lane(device, row["track"], "commands", kinds, first, count)
+        tracks.setdefault(device, []).append(drawn)
     for name, first, count in _named_runs(modules["device"]):
         above = sum(lane["track"] in (CALLS_TRACK, HOST_TRACK) for lane in tracks[name])
         tracks[name].insert(above, _lane(name, said("Modules"), "modules", "", first, count))

@@ -5,11 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
 from profiler.events import CATEGORIES
 from profiler.table.batches import Codes, Times, order_by
 from profiler.table.columns import TEXT
-from profiler.table.command_times import rows_of_calls
+from profiler.table.command_times import rows_of_calls, text_codes
 from profiler.table.intervals import group_heads
 
 __all__ = ["module_stretches"]

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
+from profiler.table.command_times import text_codes
 
 __all__ = ["has_accelerators", "host_categories", "host_waits", "is_accelerator", "thread_of"]
 

@@ -14,11 +14,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, text_codes
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.host_side import thread_of
 from profiler.events import HOST_TRACK
 from profiler.table.batches import Codes, Times, batches, is_sorted
+from profiler.table.command_times import text_codes
 from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["HostTimes", "host_times", "own_times"]

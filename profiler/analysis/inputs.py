@@ -29,11 +29,12 @@ from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.registry import table_named
 from profiler.analysis.selection import Selection, select
 from profiler.table.run import Run
+from profiler.table.tiles.axes import Axes
 
 if TYPE_CHECKING:
     from profiler.analysis.roofline.device_profile import DeviceProfile
 
-__all__ = ["Inputs", "command_kinds", "shared"]
+__all__ = ["Inputs", "command_kinds", "device_axes", "shared"]
 
 _Value = TypeVar("_Value")
 
@@ -53,6 +54,12 @@ def command_kinds(of: Inputs) -> Kinds:
     """The kinds of the selected commands."""
     accelerated = has_accelerators(of.run.commands["device"].unique())
     return kinds_of(of.calls, of.frame, of.commands.call, accelerated=accelerated)
+
+
+@shared
+def device_axes(of: Inputs) -> Axes:
+    """The axes of the run's devices: up to 60 bytes a command, which should soon be forgotten."""
+    return of.run.axes_of(of.everything)
 
 
 class Inputs:
@@ -86,9 +93,10 @@ class Inputs:
         value: _Value = self._made[make]
         return value
 
-    def know(self, make: Callable[[Inputs], _Value], value: _Value) -> None:
-        """Take `value` for what `make`, `shared` or the frame of a table, would make."""
-        self._made[getattr(make, "__wrapped__", make)] = value
+    def forget(self, *made: Callable[[Inputs], object]) -> None:
+        """Give up what these, each `shared`, have made: asked again, they make it anew."""
+        for make in made:
+            self._made.pop(getattr(make, "__wrapped__", make), None)
 
     def table(self, name: str) -> pl.DataFrame:
         """A table of the registry, in its order. Raises InputError where there is none."""
@@ -117,6 +125,7 @@ class Inputs:
     @property
     @shared
     def axis(self) -> Axis:
+        device_axes(self)  # of which the tiles of the run are made
         return Axis.of(self.run, self.pipelines)
 
     @property
@@ -126,7 +135,7 @@ class Inputs:
     @property
     @shared
     def host_times(self) -> HostTimes:
-        return host_times(self.frame, self.commands, self.kinds, self.run.tiles.waits)
+        return host_times(self.frame, self.commands, self.kinds, self.axis.waits)
 
     @property
     @shared

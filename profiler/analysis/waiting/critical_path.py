@@ -34,7 +34,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, ends, positions, text_codes
+from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.waiting.codes import PathPart
 from profiler.analysis.waiting.columns import CRITICAL_PATH
@@ -46,6 +46,7 @@ from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES, NO_PIPELINE
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.command_times import ends, positions, text_codes
 from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["critical_path_table"]

@@ -148,7 +148,7 @@ def test_an_answer_keeps_to_the_encoding():
 
 def test_a_line_of_names_is_bounded():
     """What a terminal would act on is replaced, and a name of a megabyte is cut with a sign."""
-    assert printable("a\x1b[31m\nb") == "a?[31m?b"
+    assert printable("a\x1b[31m\nb") == "a�[31m�b"
     assert len(printable("x" * 1_000_000)) == 4_001
     assert printable("x" * 5_000).endswith("x…")
 

@@ -220,4 +220,4 @@ def _report(bundle: Path) -> None:
     analyze(bundle)
 
 
-SUBCOMMAND = Subcommand(run, place=10)
+SUBCOMMAND = Subcommand(run, place=10, about_runs=True)

@@ -186,7 +186,7 @@ def test_progress_shows_what_goes_on_and_goes():
     """The text stands there while the block lasts, changes when told, and what is printed
     afterwards stands alone."""
     shown = PtyCommand(["-c", PROGRESS])
-    shown.read_until("reading a?[31m")
+    shown.read_until("reading a�[31m")
     shown.process.stdin.write(b"\n")
     shown.process.stdin.flush()
     shown.read_until("analyzing")

@@ -63,7 +63,9 @@ def test_extras_of_the_installed_package():
 
 def test_no_message_names_the_project_to_pip():
     """The project is on no registry: such a command finds nothing, or what is a stranger's."""
-    texts = {path.name: path.read_text("utf-8") for path in _PACKAGE.rglob("*.py")}
-    assert [
-        name for name, text in texts.items() if re.search(r"install '?profile-sd3\[", text)
-    ] == []
+    named = [
+        path.name
+        for path in _PACKAGE.rglob("*.py")
+        if re.search(r"install '?profile-sd3\[", path.read_text("utf-8"))
+    ]
+    assert named == []

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
 
 __all__ = [
     "HIDDEN",
@@ -185,8 +186,9 @@ def _words(name: str) -> list[str]:
 def own_homes() -> tuple[str, ...]:
     """The home folder of who runs this, as it is called and as it is reached without links."""
     home = os.path.expanduser("~")  # noqa: PTH111  # Path.home() raises where there is none
-    found = (home.rstrip("/"), os.path.realpath(home))
-    return tuple(dict.fromkeys(one for one in found if one.startswith("/") and len(one) > 1))
+    found = (Path(home), Path(os.path.realpath(home)))
+    below = (str(one) for one in found if one.is_absolute() and one.parent != one)
+    return tuple(dict.fromkeys(below))
 
 
 def _without_user_and_query(found: re.Match[str]) -> str:

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from profiler.cli.progress import progress
 from profiler.cli.runs import (
     check_whole,
-    damaged_files,
+    load_as_recorded,
     load_calls,
-    load_whole,
     opened,
     other_runs,
+    unexpected_damage,
 )
 from profiler.errors import InputError, OutputError
 
@@ -89,13 +89,14 @@ def _reported(
     source = imports.ready(found[0].newest)
     packing = request.files.packing(source)
     run = load_calls(source)
-    comparison = _compared(run, found[0].newest.place, found[1:], imports)
+    of_bases: list[str] = []
+    comparison = _compared(run, found[0].newest.place, found[1:], imports, of_bases)
     measured = request.device_profile
     profiles = read_profiles(measured) if measured else find_profiles(source.place)
     say(f"analyzing {source.place}")
     analysis = analyze(run, request.selection, profiles, request.memory or {})
     report = _report(run, source, analysis, comparison, request.top)
-    notes = (*_not_compared(comparison, found[1:]), *other_runs(found[0]))
+    notes = (*_not_compared(comparison, found[1:]), *of_bases, *other_runs(found[0]))
     pages: tuple[Path, ...] = ()
     failure = None
     if packing is not None:
@@ -108,10 +109,10 @@ def _reported(
 
 
 def _compared(
-    run: Run, place: Path, against: Sequence[Found], imports: Imports
+    run: Run, place: Path, against: Sequence[Found], imports: Imports, notes: list[str]
 ) -> Comparison | None:
     """The run, given as `place`, against its baseline; None where none was given, or files of the
-    run are damaged."""
+    run have been damaged. What the baseline lacks is added to `notes`."""
     if not against:
         return None
     from profiler.analysis.comparison.compare import compare
@@ -122,8 +123,8 @@ def _compared(
     bases = [base for base in sources if base.place.resolve() != own]
     if not bases:
         raise InputError(f"--against names only {place} itself: give another run")
-    measured = [measure(load_whole(base, imports)) for base in bases]
-    return None if damaged_files(run) else compare(measured, [measure(run)])
+    measured = [measure(load_as_recorded(base, imports, notes)) for base in bases]
+    return None if unexpected_damage(run) else compare(measured, [measure(run)])
 
 
 def _not_compared(comparison: Comparison | None, against: Sequence[Found]) -> Iterator[str]:

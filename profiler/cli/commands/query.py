@@ -70,6 +70,10 @@ _Json = Annotated[
         metavar="FILE", help="Write a JSON list of rows, over FILE if it exists; -: to stdout."
     ),
 ]
+_Timeout = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0, help="How long a query may compute; 0: for ever."),
+]
 _Tables = Annotated[
     bool, typer.Option("--tables", help="List tables and columns with their meaning.")
 ]
@@ -85,12 +89,14 @@ def query(
     json: _Json = None,
     importing: ImportOptions = None,
     out: KeptImport = None,
+    timeout: _Timeout = 60,
     tables: _Tables = False,
 ) -> None:
     """Ask a run, or several, in SQL (DuckDB's).
 
     Tables: calls, commands, commands_with_calls, counters, flows, spans, args, and those of the
-    analysis; the column run says whose a row is. A query only reads, and reaches no file.
+    analysis; the column run says whose a row is. A query only reads, and reaches no file. It may
+    use 4 GiB of memory, and half of the machine's where that is less.
     """
     if tables:
         _list_tables()
@@ -102,17 +108,17 @@ def query(
     notes: list[str] = []
     with progress("reading runs"), opened(paths, importing, out) as (found, imports):
         sources = _sources(found, notes, every=every)
-        database = _database(dict(_runs(sources, imports, notes)))
+        database = _database(dict(_runs(sources, imports, notes)), timeout or None)
     for note in notes:
         tell(note, err=True)
     with database:
         _answer(database, sql, wanted, rows)
 
 
-def _database(runs: dict[str, Run]) -> Database:
+def _database(runs: dict[str, Run], timeout_s: float | None) -> Database:
     from profiler.report.query.database import Database
 
-    return Database(runs)
+    return Database(runs, timeout_s)
 
 
 def _answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:

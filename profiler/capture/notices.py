@@ -6,6 +6,7 @@ import os
 import sys
 
 from profiler.interruptions import let_pass
+from profiler.plain_text import plain_text
 
 __all__ = ["notice"]
 
@@ -13,7 +14,7 @@ __all__ = ["notice"]
 def notice(sentence: str) -> None:
     """Write `sentence` to stderr as one line; nothing happens where there is no stderr, or it is
     full: what stays in its buffer would change the script's exit code."""
-    own, line = sys.__stderr__, f"profile-sd3: {' '.join(sentence.split())}\n"
+    own, line = sys.__stderr__, f"profile-sd3: {plain_text(' '.join(sentence.split()))}\n"
     try:
         if own is None or sys.stderr is not own:  # it is the script's, or a notebook's
             sys.stderr.write(line)

@@ -6,8 +6,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from profiler.cli.progress import progress
 from profiler.cli.runs import (
     check_whole,
@@ -148,11 +146,11 @@ def _report(
 
 def _print(report: Report, notes: tuple[str, ...], written: Sequence[Path]) -> None:
     """Print the report, and the name of each file that was `written`."""
-    from profiler.cli.terminal import terminal
+    from profiler.cli.terminal import tell, terminal
     from profiler.report.terminal.report import print_report
 
     print_report(terminal(), report, notes=notes)
     if written:
-        typer.echo()
+        tell()
     for path in written:
-        typer.echo(f"wrote {path}")
+        tell(f"wrote {path}")

@@ -19,7 +19,7 @@ from pathlib import Path
 import msgspec
 
 from profiler.events import Call
-from profiler.files import not_writable
+from profiler.files import file_mode, not_writable
 from profiler.interruptions import let_pass
 
 try:
@@ -61,7 +61,7 @@ class Journal:
         """Begin the journal of a bundle. Raises OutputError."""
         path = directory / JOURNAL_NAME
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, file_mode())
         except OSError as error:
             raise not_writable(path, error) from error
         if fcntl is not None:

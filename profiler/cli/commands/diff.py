@@ -15,6 +15,7 @@ from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.progress import progress
 from profiler.cli.runs import left_out, load_as_recorded, opened
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def diff(
     if STDOUT not in (json_file, markdown_file):
         _print(base, columns, top)
     for line in lines:
-        typer.echo(line, err=True)
+        tell(line, err=True)
     if any(gate.failed for column in columns for gate in column.gates):
         raise typer.Exit(1)
 
@@ -197,4 +198,4 @@ def _print(base: str, columns: list[Compared], top: int) -> None:
         side_by_side.print_columns(terminal(), base, columns, top=top)
 
 
-SUBCOMMAND = Subcommand(diff, place=50)
+SUBCOMMAND = Subcommand(diff, place=50, about_runs=True)

@@ -13,6 +13,7 @@ from profiler.cli.options import DeviceProfileFile, ImportOptions, KeptImport
 from profiler.cli.progress import progress
 from profiler.cli.runs import load_as_recorded, opened, other_runs
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError
 from profiler.filters import name_list
 
@@ -180,7 +181,7 @@ def _write(prediction: Prediction, json_file: Path | None, notes: Iterable[str])
 
         print_report(terminal(), prediction_report(prediction))
     for line in notes:
-        typer.echo(line, err=True)
+        tell(line, err=True)
 
 
-SUBCOMMAND = Subcommand(predict, place=60)
+SUBCOMMAND = Subcommand(predict, place=60, about_runs=True)

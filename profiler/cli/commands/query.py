@@ -17,6 +17,7 @@ from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.progress import progress
 from profiler.cli.runs import damaged_files, left_out, opened, other_runs
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -109,7 +110,7 @@ def query(
         sources = _sources(found, notes, every=every)
         database = _database(dict(_runs(sources, imports, notes)), timeout or None)
     for note in notes:
-        typer.echo(note, err=True)
+        tell(note, err=True)
     with database:
         _answer(database, sql, wanted, rows)
 
@@ -201,7 +202,7 @@ def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
     sys.stdout.flush()
     for path in files.values():
         if path != STDOUT:
-            typer.echo(f"wrote {path}: {written:,} rows", err=STDOUT in files.values())
+            tell(f"wrote {path}: {written:,} rows", err=STDOUT in files.values())
 
 
 def _print(batches: Iterator[DataFrame], rows: int | None) -> None:
@@ -224,4 +225,4 @@ def _width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-SUBCOMMAND = Subcommand(query, place=80)
+SUBCOMMAND = Subcommand(query, place=80, about_runs=True)

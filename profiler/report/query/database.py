@@ -23,6 +23,7 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.annotation import annotated_commands
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, MissingPackageError
+from profiler.extras import install_command
 from profiler.report.query.answer import Answer, interrupted
 from profiler.report.query.tables import tables_of_sql, with_run
 from profiler.report.query.time_limit import TimeLimit
@@ -218,8 +219,7 @@ def _duckdb() -> ModuleType:
     try:
         import duckdb
     except ImportError as error:
-        raise MissingPackageError(
-            "queries need DuckDB: `pip install 'profile-sd3[query]'`"
-        ) from error
+        command = install_command("query")
+        raise MissingPackageError(f"queries need DuckDB: `{command}`") from error
     module: ModuleType = duckdb
     return module

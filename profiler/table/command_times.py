@@ -12,6 +12,8 @@ from profiler.table.batches import Codes, Times, batches
 
 __all__ = ["CommandTimes", "ends", "physical_codes", "positions", "rows_of_calls", "text_codes"]
 
+_FEW = 1 << 10  # rows
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CommandTimes:
@@ -56,6 +58,8 @@ def _ends(frame: pl.DataFrame, start: Times) -> Times:
 
 def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
     """Codes from 0 for a text column and what they stand for; null has the code behind the last."""
+    if len(column) <= _FEW:
+        return _few_text_codes(column)
     present = column.unique().drop_nulls()
     names = present.cast(pl.String).to_list()
     order = sorted(range(len(names)), key=names.__getitem__)
@@ -69,9 +73,18 @@ def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
     return codes, [names[i] for i in order]
 
 
+def _few_text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
+    """The same of a short column, where each expression would take longer than the work."""
+    texts = column.to_list()
+    names = sorted({text for text in texts if text is not None})
+    codes = {text: code for code, text in enumerate(names)} | {None: len(names)}
+    return np.array([codes[text] for text in texts], dtype=np.int32), names
+
+
 def physical_codes(column: pl.Series, rows: slice, null: int) -> Codes:
     """The codes that a categorical column has inside, of some rows; null has the code `null`."""
-    return column[rows].to_physical().fill_null(null).to_numpy()
+    codes = column[rows].to_physical()
+    return (codes.fill_null(null) if codes.null_count() else codes).to_numpy()
 
 
 def positions(keys: Codes, values: Codes) -> Codes:

@@ -201,7 +201,7 @@ def _commands(frames: list[pl.DataFrame], calls: pl.DataFrame) -> pl.DataFrame:
     are freed before the next one's. One that is the same value throughout takes no memory."""
     names = schema(COMMANDS).names()
     for place, frame in enumerate(frames):
-        frames[place] = _with_call_columns(frame, calls).select(names)
+        frames[place] = _with_call_columns(frame, calls)[names]
     found = _joined(frames, COMMANDS)
     frames.clear()
     for place, pieces in enumerate(found.n_chunks("all")):
@@ -213,7 +213,7 @@ def _commands(frames: list[pl.DataFrame], calls: pl.DataFrame) -> pl.DataFrame:
 def _joined(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
     """The rows of all frames, in their pieces."""
     nothing = empty(columns)
-    filled = [frame.select(nothing.columns) for frame in frames if len(frame)]
+    filled = [frame[nothing.columns] for frame in frames if len(frame)]
     return pl.concat(filled or [nothing], rechunk=False)
 
 

@@ -58,7 +58,7 @@ def command_kinds(of: Inputs) -> Kinds:
 
 @shared
 def device_axes(of: Inputs) -> Axes:
-    """The axes of the run's devices: up to 60 bytes a command, which should soon be forgotten."""
+    """The axes of the run's devices: up to 60 bytes a command, until they are forgotten."""
     return of.run.axes_of(of.everything)
 
 

@@ -34,23 +34,32 @@ _OURS = b"profile_sd3.trace"  # in every file of a bundle, imported ones include
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The trace of one runtime call; `number` counts the calls of the process, -1 if unnumbered."""
+    """The trace of one runtime call; `number` counts the calls of the process, -1 if unnumbered.
+
+    Where a file holds several calls, a shard is one of them (`is_part`), with the runtime instance
+    and the workload that its names tell, -1 where they do not.
+    """
 
     path: Path
     number: int
+    is_part: bool = False
+    instance: int = -1
+    workload: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
     """The files of one profiled process: its shards in order of their number.
 
-    `aggregate` holds what they hold, None where there is none or it is all there is.
+    `aggregate` holds what they hold, None where there is none or it is all there is. Where they
+    are not `in_order`, their order is not known.
     """
 
     source: Path
     stem: str
     shards: tuple[Shard, ...]
     aggregate: Path | None
+    in_order: bool = True
 
 
 def missing_numbers(shards: Sequence[Shard]) -> list[int]:

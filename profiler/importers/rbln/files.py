@@ -29,6 +29,7 @@ _TRACKS = (  # names that no other producer uses
     b"Device HDMA",
     b"Device Workload",
 )
+_ASKED = 8  # files of a folder
 _OURS = b"profile_sd3.trace"  # in every file of a bundle, imported ones included
 
 
@@ -76,11 +77,11 @@ def is_rbln(head: bytes) -> bool:
 
 
 def is_capture(path: Path, head: bytes) -> bool:
-    """Whether a file that begins with `head`, or the first trace in a folder, is RBLN's."""
+    """Whether a file that begins with `head`, or one of the first traces in a folder, is RBLN's: a
+    call that was cut short leaves an empty file."""
     if not path.is_dir():
         return is_rbln(head)
-    files = _traces(path)
-    return bool(files) and is_rbln(head_of(files[0]))
+    return any(is_rbln(head_of(file)) for file in _traces(path)[:_ASKED])
 
 
 def find_capture(path: Path) -> Capture:

@@ -76,7 +76,8 @@ class Attachment:
         by_part: dict[int, OperatorSource | None] = {}
         here = list(present_entries(pipeline))
         if not self._parts and not any(
-            options_for(pipeline, entry, self._options).traces_operators(entry.submodule)
+            self._options.traces_operators(entry.submodule)
+            and options_for(pipeline, entry, self._options).traces_operators(entry.submodule)
             for entry in here
         ):
             return

@@ -21,10 +21,12 @@ from msgspec import structs
 
 from profiler.capture.event_cost import EventCost
 from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_named
 from profiler.resampling import Bootstrap
 from profiler.trace.manifest_fields import (
     CallCounts,
+    CostMethod,
     MeasuredCost,
     Overhead,
     OverheadRatio,
@@ -40,6 +42,7 @@ __all__ = [
     "measured_costs",
     "too_few",
     "tracing_cost",
+    "whole_of",
 ]
 
 _MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: beyond it nothing was measured
@@ -163,21 +166,20 @@ def tracing_cost(
     sources: Sequence[tuple[str, SourceSummary]],
     costs: Mapping[str, CallCost],
     hooks_ns: int,
-    end_to_end_ns: int,
-    outside_ns: int = 0,
-    waited_ns: int = 0,
+    traced_ns: int,
+    share_of: ShareOf = ShareOf.END_TO_END,
 ) -> Overhead:
     """The manifest's `overhead`, but for writing: `costs` where measured, and estimates for all
-    other events, those of host work included. Without `share` where some backend's cost is not
-    known, or nothing ran.
+    other events, those of host work included. Without `untraced_ns` and `share` where some
+    backend's cost is not known, or nothing ran.
 
-    `end_to_end_ns` is the time of pipeline calls, `outside_ns` that in calls outside them; threads
-    of the script waited `waited_ns` for files.
+    `traced_ns` is what the callers saw of what `share_of` says: the program's own time, `hooks_ns`
+    of our own work, and what recording operators cost.
     """
     measured = _of_the_run(sources, costs)
-    total_ns = end_to_end_ns + outside_ns
-    estimate = _estimate(_not_measured(sources, costs), total_ns)
+    estimate = _estimate(_not_measured(sources, costs), max(traced_ns - hooks_ns, 0))
     found = Overhead(
+        traced_ns=traced_ns,
         hooks_ns=hooks_ns,
         operator_events=sum(summary.events + summary.host_events for _, summary in sources),
         too_few=too_few(sources),
@@ -192,10 +194,35 @@ def tracing_cost(
     if measured.interval_ns is not None and not estimate.events:
         low, high = map(round, measured.interval_ns)
         found = structs.replace(found, operators_low_ns=low, operators_high_ns=high)
-    if total_ns:
-        share = (hooks_ns + cost_ns + waited_ns) / total_ns
-        found = structs.replace(found, share=share, share_of=_share_of(end_to_end_ns, outside_ns))
-    return found
+    if not traced_ns:
+        return found
+    without = traced_ns - hooks_ns
+    low, high = _bounds(measured, estimate)
+    return structs.replace(
+        found,
+        untraced_ns=without - cost_ns,
+        untraced_low_ns=None if high is None else round(without - high),
+        untraced_high_ns=None if low is None else round(without - low),
+        method=_method(estimate, costs),
+        share=(hooks_ns + cost_ns) / traced_ns,  # 1 - untraced / traced
+        share_of=share_of,
+    )
+
+
+def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float | None, float | None]:
+    """The least and the most that recording operators may have cost; None where nobody knows."""
+    low, high = measured.interval_ns or (measured.cost_ns, measured.cost_ns)
+    if not estimate.events:
+        return low, high
+    if estimate.bounds is None:
+        return None, None
+    return low + estimate.bounds[0], high + estimate.bounds[1]
+
+
+def _method(estimate: _Estimate, costs: Mapping[str, CallCost]) -> CostMethod:
+    if not estimate.events:
+        return CostMethod.MEASURED
+    return CostMethod.BOTH if costs else CostMethod.ESTIMATED
 
 
 def _estimated(estimate: _Estimate) -> dict[str, Any]:
@@ -212,10 +239,11 @@ def _estimated(estimate: _Estimate) -> dict[str, Any]:
     }
 
 
-def _share_of(end_to_end_ns: int, outside_ns: int) -> ShareOf:
-    if not outside_ns:
+def whole_of(recorder: Recorder) -> ShareOf:
+    """What the share of tracing in a run is of."""
+    if not recorder.outside_ns:
         return ShareOf.END_TO_END
-    return ShareOf.BOTH if end_to_end_ns else ShareOf.CALLS
+    return ShareOf.BOTH if recorder.pipelines else ShareOf.CALLS
 
 
 def _not_measured(
@@ -233,7 +261,8 @@ def _not_measured(
 @dataclass(frozen=True, slots=True)
 class _Estimate:
     """What `events` of `backends` cost by estimates; `unknown` says where there is none, and why.
-    `spread` are quartiles of what one event costs, None where nobody knows them."""
+    `spread` are quartiles of what one event costs, `bounds` what all may have cost at least and at
+    most; None where nobody knows them."""
 
     events: int
     cost_ns: float
@@ -241,6 +270,7 @@ class _Estimate:
     unknown: tuple[UnknownCost, ...]
     spread: tuple[float, float] | None = None
     noisy: bool = False
+    bounds: tuple[float, float] | None = None
 
 
 def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
@@ -263,7 +293,19 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
     if len(known) == 1 and known[0][1].low_ns is not None and known[0][1].high_ns is not None:
         spread = known[0][1].low_ns, known[0][1].high_ns
     noisy = any(cost.noisy for _, cost in known)
-    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), spread, noisy)
+    bounds = _bounds_of([(count, cost.bounds) for count, cost in known])
+    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), spread, noisy, bounds)
+
+
+def _bounds_of(
+    known: Iterable[tuple[int, tuple[float, float] | None]],
+) -> tuple[float, float] | None:
+    low = high = 0.0
+    for count, bounds in known:
+        if bounds is None:
+            return None
+        low, high = low + count * bounds[0], high + count * bounds[1]
+    return low, high
 
 
 def event_cost(backend: str) -> EventCost | None:

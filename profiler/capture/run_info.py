@@ -113,7 +113,6 @@ def run_info(
     and writing took, by name, in ns; `drops` is what could not be written; `failure` says what
     ended the run early, "" if nothing did."""
     costs = overhead.measured_costs(sources)
-    end_to_end_ns = sum(p.end_ns - p.start_ns for p in recorder.pipelines)
     summaries = [summary for _, summary in sources]
     settings, pipeline_settings = _settings(recorder.pipelines)
     return RunInfo(
@@ -135,9 +134,8 @@ def run_info(
                 sources,
                 costs,
                 recorder.hooks_ns,
-                end_to_end_ns,
-                recorder.outside_ns,
-                (writing or {}).get("backpressure_ns", 0),
+                recorder.traced_ns,
+                overhead.whole_of(recorder),
             ),
             **(writing or {}),
         ),

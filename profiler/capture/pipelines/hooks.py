@@ -152,12 +152,14 @@ class PipelineHooks:
             return original(*args, **kwargs)
         if before.pipeline is None and before.call is not None:
             before = Scope()  # left open by a call that was interrupted
-        attempt = self.recorder.attempt
+        attempt, clock = self.recorder.attempt, self.recorder.clock
+        entered_ns = clock.now_ns()
         attempt(self._name, self._refresh, self.pipeline())
         sources = attempt(self._name, self._sources) or []
         pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
         if pipeline is None:
             return original(*args, **kwargs)
+        pipeline.around_ns += pipeline.start_ns - entered_ns
         failed = True
         try:
             for source in sources:
@@ -171,6 +173,8 @@ class PipelineHooks:
             for source in sources:
                 attempt(self._name, source.end_pipeline, pipeline)
             attempt(self._name, self.recorder.settle)
+            if pipeline.end_ns >= 0:
+                pipeline.around_ns += clock.now_ns() - pipeline.end_ns
 
     def _begin_pipeline(self, original: Any, args: Any, kwargs: Any) -> PipelineCall:
         settings = _numbers(original, args, kwargs) if self.recorder.recording else {}

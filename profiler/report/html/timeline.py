@@ -32,8 +32,8 @@ from profiler.table.run import Run
 __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
 
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
-_SPAN_KINDS = ("pipeline", "stage", "step")
-_SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"))
+_SPAN_KINDS = ("pipeline", "stage", "step", "profiler")
+_SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"), said("Profiler"))
 # "transformer_blocks.7" of "transformer_blocks.7.ff.net.0"
 _MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"
 _WORTH = 4  # commands that a module must hold on average for its lane to say anything

@@ -240,8 +240,10 @@ class Tracing:
         return None if self._running or self._session is not None else self._rest
 
     def _only_here(self, session: _Session, thread: int) -> bool:
-        """Whether no call is open, and no host work of another thread."""
-        return session.hosts.keys() <= {thread} and all(c.end_ns >= 0 for c in session.calls)
+        """Whether no call is open, and no host work but this thread's."""
+        host = session.hosts.get(thread)
+        still = [c for c in session.calls if c.end_ns < 0 and (host is None or c is not host.call)]
+        return session.hosts.keys() <= {thread} and not still
 
     def _open_host(self, call: TracedCall, session: _Session) -> _HostRange:
         from torch._C._profiler import _RecordFunctionFast

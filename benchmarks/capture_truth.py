@@ -8,10 +8,11 @@ profiles the first call and one that has run one call before and profiles the fo
 Processes, because a first call is first once a process, and because what torch and ONNX Runtime
 keep (allocators, kernels chosen, threads) would carry over from one kind to the other.
 
-What a call took is what its caller sees, `time.perf_counter` around `pipe()`. The true share is
-1 - untraced / traced of the same round, the stated one is `overhead.share`, and the interval of
-`untraced_ns` contains the truth or not. `--peer` adds torch.profiler around each call, with our
-options, as a fourth kind of process.
+What a call took is what its caller sees: `time.perf_counter` around `pipe()`, with `--processor`
+(for busy machines) `time.process_time`. The true share is 1 - untraced / traced of the same round,
+the stated one is `overhead.share`, and the interval of `untraced_ns`, as shares, contains the true
+one or not. `--peer` adds torch.profiler around each call, with our options, as a kind of its own.
+torch runs on one thread.
 """
 
 from __future__ import annotations
@@ -37,8 +38,11 @@ LEVELS = {"calls": "none", "operators": "all"}
 
 def torch_pipeline(steps: int) -> tuple[Any, Callable[[], Any]]:
     """diffusers' tiny SD3 on torch and one call of it, with guidance."""
+    import torch
+
     from tests.capture import tiny_diffusers as tiny
 
+    torch.set_num_threads(1)
     pipeline = tiny.quiet(tiny.sd3(num_layers=4))
     settings = {"num_inference_steps": steps, "output_type": "np", **tiny.SIZE}
     return pipeline, lambda: pipeline("a cat", negative_prompt="a dog", **settings)
@@ -65,23 +69,25 @@ def around_each_call(kind: str) -> Callable[[], AbstractContextManager[Any]]:
     cpu = [torch.profiler.ProfilerActivity.CPU]
     with torch.profiler.profile(activities=cpu):  # its first start imports torch's compiler
         pass
-    return lambda: torch.profiler.profile(activities=cpu, record_shapes=True)
+    return lambda: torch.profiler.profile(activities=cpu, record_shapes=True, profile_memory=True)
 
 
-def child(runtime: str, kind: str, calls: int, steps: int) -> None:
+def child(options: argparse.Namespace) -> None:
     """One process: prints the seconds of its calls, and what its manifest says of the cost.
     `kind` is "untraced", "peer", or a level and "first" or "steady"."""
-    pipeline, call = PIPELINES[runtime](steps)
-    level, _, which = kind.partition(" ")
-    around = around_each_call(kind)
+    calls = options.calls
+    pipeline, call = PIPELINES[options.runtime](options.steps)
+    level, _, which = options.child.partition(" ")
+    around = around_each_call(level)
+    now = time.process_time if options.processor else time.perf_counter
     seconds: list[float] = []
 
     def run(count: int) -> None:
         for _ in range(count):
-            begin = time.perf_counter()
+            begin = now()
             with around():
                 call()
-            seconds.append(time.perf_counter() - begin)
+            seconds.append(now() - begin)
 
     if level not in LEVELS:
         run(1 + calls)
@@ -92,16 +98,17 @@ def child(runtime: str, kind: str, calls: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         with profiler.profile(pipeline, ops=LEVELS[level], out=folder) as recording:
             run(1 if which == "first" else calls)
-            closing = time.perf_counter()
-        closing = time.perf_counter() - closing
+            closing = now()
+        closing = now() - closing
         overhead = dict(stated(profiler.load(recording.path).info.overhead))
     print(json.dumps({"seconds": seconds, "overhead": overhead, "closing": closing}, default=str))
 
 
-def ran(runtime: str, kind: str, calls: int, steps: int) -> dict[str, Any]:
+def ran(runtime: str, kind: str, options: argparse.Namespace) -> dict[str, Any]:
     """What a process of its own found."""
     command = [sys.executable, __file__, "--child", kind, "--runtime", runtime]
-    command += ["--calls", str(calls), "--steps", str(steps)]
+    command += ["--calls", str(options.calls), "--steps", str(options.steps)]
+    command += ["--processor"] if options.processor else []
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return found
@@ -112,7 +119,7 @@ def rounds_of(runtime: str, options: argparse.Namespace) -> Iterator[dict[str, d
     kinds += ["peer"] if options.peer and runtime == "torch" else []
     for number in range(options.rounds):
         turned = kinds[number % len(kinds) :] + kinds[: number % len(kinds)]
-        yield {kind: ran(runtime, kind, options.calls, options.steps) for kind in turned}
+        yield {kind: ran(runtime, kind, options) for kind in turned}
 
 
 def compare(runtime: str, options: argparse.Namespace) -> None:
@@ -137,10 +144,7 @@ def print_level(found: list[dict[str, Any]], untraced: list[float], name: str) -
     true = [1 - plain / own for plain, own in zip(untraced, traced, strict=True)]
     known = [one["overhead"].get("share") for one in found]
     shares = [share for share in known if share is not None]
-    inside = sum(
-        contains(one["overhead"], plain * len(one["seconds"]))
-        for one, plain in zip(found, untraced, strict=True)
-    )
+    inside = sum(contains(one["overhead"], share) for one, share in zip(found, true, strict=True))
     closing = spread([one["closing"] for one in found])
     away = [abs(a - b) for a, b in zip(known, true, strict=True) if a is not None]
     print(
@@ -150,10 +154,11 @@ def print_level(found: list[dict[str, Any]], untraced: list[float], name: str) -
     )
 
 
-def contains(overhead: dict[str, Any], untraced_s: float) -> bool:
-    """Whether the stated interval holds what the same number of calls took untraced."""
+def contains(overhead: dict[str, Any], true: float) -> bool:
+    """Whether the stated interval holds the true share."""
     low, high = overhead.get("untraced_low_ns"), overhead.get("untraced_high_ns")
-    return low is not None and high is not None and low <= untraced_s * 1e9 <= high
+    traced = overhead["traced_ns"]
+    return low is not None and high is not None and low <= (1 - true) * traced <= high
 
 
 def spread(values: list[float]) -> str:
@@ -168,10 +173,11 @@ def main() -> None:
     parser.add_argument("--steps", type=int, default=4)
     parser.add_argument("--runtime", choices=PIPELINES)
     parser.add_argument("--peer", action="store_true")
+    parser.add_argument("--processor", action="store_true")
     parser.add_argument("--child", default="")
     options = parser.parse_args()
     if options.child:
-        child(options.runtime, options.child, options.calls, options.steps)
+        child(options)
         return
     for runtime in [options.runtime] if options.runtime else PIPELINES:
         compare(runtime, options)

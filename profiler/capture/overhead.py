@@ -12,154 +12,37 @@ that is not known either, or says that tracing took longer than all that ran, no
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from msgspec import structs
 
+from profiler.capture.call_costs import CallCost, too_few
 from profiler.capture.event_cost import EventCost
-from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.capture.operator_source import SourceSummary
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_named
-from profiler.resampling import Bootstrap
 from profiler.trace.manifest_fields import (
-    CallCounts,
     CostMethod,
     MeasuredCost,
     Overhead,
-    OverheadRatio,
     ShareOf,
     UnknownCost,
     WhyUnknown,
 )
 
 __all__ = [
-    "CallCost",
-    "call_cost",
     "event_cost",
-    "measured_costs",
-    "too_few",
+    "noise_ns",
     "tracing_cost",
     "whole_of",
 ]
 
-_MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: beyond it nothing was measured
-_FEWEST = 3  # calls of either kind below which nothing is measured
-
-
-@dataclass(frozen=True, slots=True)
-class CallCost:
-    """What tracing cost a call of one submodule, from `traced` and `untraced` calls.
-
-    `call_ns` is the difference of their median durations, `factor` the untraced median over the
-    traced one, which turns operator times as traced into corrected ones. Below 0 and above 1
-    where noise exceeds the cost. The intervals are of 95 %.
-    """
-
-    traced: int
-    untraced: int
-    traced_median_ns: float
-    untraced_median_ns: float
-    call_interval_ns: tuple[float, float]
-    factor_interval: tuple[float, float]
-
-    @property
-    def call_ns(self) -> float:
-        return self.traced_median_ns - self.untraced_median_ns
-
-    @property
-    def factor(self) -> float:
-        return self.untraced_median_ns / self.traced_median_ns
-
-    def overhead_ratio(self) -> OverheadRatio | None:
-        """What the manifest says of the submodule; None for a factor that nothing can have."""
-        low, high = self.factor_interval
-        if not 1 / _MOST_FACTOR <= self.factor <= _MOST_FACTOR:
-            return None
-        return OverheadRatio(factor=round(self.factor, 6), low=round(low, 6), high=round(high, 6))
-
-    def measured(self, events: float) -> MeasuredCost:
-        """What the manifest's `overhead` says; `events` are the operator events of a call."""
-        low, high = self.call_interval_ns
-        return MeasuredCost(
-            traced_calls=self.traced,
-            untraced_calls=self.untraced,
-            traced_median_ns=round(self.traced_median_ns, 1),
-            untraced_median_ns=round(self.untraced_median_ns, 1),
-            call_ns=round(self.call_ns, 1),
-            call_low_ns=round(low, 1),
-            call_high_ns=round(high, 1),
-            event_ns=round(self.call_ns / events, 1) if events else None,
-        )
-
-
-def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
-    """Compare the traced with the untraced of `calls`, which are in order of time.
-
-    Of several input shapes those are compared that most calls of the rarer kind have. None below
-    three of either kind.
-    """
-    untraced, traced = _comparable(calls)
-    if min(len(untraced), len(traced)) < _FEWEST or np.median(traced) <= 0:
-        return None
-    found = Bootstrap().compare(untraced, traced)
-    low, high = found.low or 0.0, found.high or 0.0  # there are several calls of either kind
-    return CallCost(
-        len(traced),
-        len(untraced),
-        found.new,
-        found.base,
-        (low, high),
-        (found.base / max(found.base + high, 1), found.base / max(found.base + low, 1)),
-    )
-
-
-def _comparable(calls: Iterable[TimedCall]) -> tuple[list[int], list[int]]:
-    """Durations in ns of the untraced and of the traced calls that can be compared."""
-    steady = _without_first(calls)
-    by_shapes: dict[tuple[tuple[str, str], ...], tuple[list[int], list[int]]] = {}
-    for call in steady:
-        shapes = tuple(sorted(call.input_shapes.items()))
-        by_shapes.setdefault(shapes, ([], []))[call.traced].append(call.duration_ns)
-    return max(by_shapes.values(), key=lambda kinds: min(map(len, kinds)), default=([], []))
-
-
-def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
-    """All but the first traced and the first untraced call: those pay for initialization."""
-    seen: set[bool] = set()
-    steady = []
-    for call in calls:
-        if call.traced in seen:
-            steady.append(call)
-        seen.add(call.traced)
-    return steady
-
-
-def measured_costs(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCost]:
-    """The cost of tracing by submodule, of those that have calls to compare."""
-    costs = {submodule: call_cost(timed) for submodule, timed in _timed(sources).items()}
-    return {submodule: cost for submodule, cost in costs.items() if cost is not None}
-
-
-def too_few(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCounts]:
-    """By submodule, how many calls could be compared of those that have too few for it, though
-    calls of both kinds ran."""
-    found = {}
-    for submodule, timed in _timed(sources).items():
-        kinds = {call.traced for call in timed}
-        untraced, traced = map(len, _comparable(timed))
-        if len(kinds) == 2 and min(untraced, traced) < _FEWEST:
-            found[submodule] = CallCounts(traced_calls=traced, untraced_calls=untraced)
-    return found
-
-
-def _timed(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, list[TimedCall]]:
-    calls: dict[str, list[TimedCall]] = {}
-    for submodule, summary in sources:
-        calls.setdefault(submodule, []).extend(summary.timed)
-    return calls
+_FEWEST = 3  # pipeline calls from whose spread noise is told
+_NOISE = 0.05  # of what a program takes: by so much it is another in another process, at least
 
 
 def tracing_cost(
@@ -168,13 +51,15 @@ def tracing_cost(
     hooks_ns: int,
     traced_ns: int,
     share_of: ShareOf = ShareOf.END_TO_END,
+    noise_ns: float = 0.0,
 ) -> Overhead:
     """The manifest's `overhead`, but for writing: `costs` where measured, and estimates for all
     other events, those of host work included. Without `untraced_ns` and `share` where some
     backend's cost is not known, or nothing ran.
 
     `traced_ns` is what the callers saw of what `share_of` says: the program's own time, `hooks_ns`
-    of our own work, and what recording operators cost.
+    of our own work, and what recording operators cost. Without us it might have been `noise_ns`
+    longer or shorter anyway.
     """
     measured = _of_the_run(sources, costs)
     estimate = _estimate(_not_measured(sources, costs), max(traced_ns - hooks_ns, 0))
@@ -197,16 +82,28 @@ def tracing_cost(
     if not traced_ns:
         return found
     without = traced_ns - hooks_ns
-    low, high = _bounds(measured, estimate)
+    least, most = _bounds(measured, estimate)
     return structs.replace(
         found,
         untraced_ns=without - cost_ns,
-        untraced_low_ns=None if high is None else round(without - high),
-        untraced_high_ns=None if low is None else round(without - low),
+        untraced_low_ns=None if most is None else round(without - most - noise_ns),
+        untraced_high_ns=None if least is None else round(without - least + noise_ns),
         method=_method(estimate, costs),
         share=(hooks_ns + cost_ns) / traced_ns,  # 1 - untraced / traced
         share_of=share_of,
     )
+
+
+def noise_ns(recorder: Recorder) -> float:
+    """By how much the sum of a run's pipeline calls is another next time: twice the deviation of
+    the sum and of that of as many others, from how far they lie apart, the first aside; a share of
+    it where there are too few to tell."""
+    ordered = sorted(recorder.pipelines, key=lambda pipeline: pipeline.start_ns)
+    steady = [pipeline.end_ns - pipeline.start_ns for pipeline in ordered[1:]]
+    least = _NOISE * recorder.traced_ns
+    if len(steady) < _FEWEST:
+        return least
+    return max(least, 2 * statistics.stdev(steady) * math.sqrt(2 * len(ordered)))
 
 
 def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float | None, float | None]:

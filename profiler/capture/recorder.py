@@ -13,11 +13,11 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
-from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from profiler.capture.clock import Clock
 from profiler.capture.notices import notice
+from profiler.capture.own_work import OwnWork
 from profiler.capture.timeline import PipelineCall
 from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span
 
@@ -28,7 +28,6 @@ __all__ = [
     "HostCommands",
     "HostWork",
     "Invocation",
-    "OwnWork",
     "Recorder",
     "Scope",
     "enter",
@@ -98,15 +97,6 @@ class HostWork:
     start_ns: int
     end_ns: int
     pipeline: PipelineCall | None = None
-
-
-class OwnWork(StrEnum):
-    """What our own work is, as spans of kind `profiler` name it."""
-
-    START_SESSION = "start_session"  # a profiler of a runtime
-    STOP_SESSION = "stop_session"  # and have it write what it recorded
-    RENEW_SESSION = "renew_session"
-    CONVERT = "convert"  # what a profiler recorded, into commands
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from profiler.capture import environment, overhead
+from profiler.capture.call_costs import CallCost, measured_costs
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
@@ -112,7 +113,7 @@ def run_info(
     with their submodules; `weights` what was loaded of all of them; `writing` is what conversion
     and writing took, by name, in ns; `drops` is what could not be written; `failure` says what
     ended the run early, "" if nothing did."""
-    costs = overhead.measured_costs(sources)
+    costs = measured_costs(sources)
     summaries = [summary for _, summary in sources]
     settings, pipeline_settings = _settings(recorder.pipelines)
     return RunInfo(
@@ -136,6 +137,7 @@ def run_info(
                 recorder.hooks_ns,
                 recorder.traced_ns,
                 overhead.whole_of(recorder),
+                overhead.noise_ns(recorder),
             ),
             **(writing or {}),
         ),
@@ -148,7 +150,7 @@ def run_info(
 def _submodules(
     pipelines: Iterable[PipelineFacts],
     sources: Sequence[tuple[str, SourceSummary]],
-    costs: Mapping[str, overhead.CallCost],
+    costs: Mapping[str, CallCost],
     weights: LoadedWeights,
 ) -> dict[str, Submodule]:
     """What is known of each submodule: of its pipeline, its sources, and what tracing it costs."""

@@ -22,6 +22,7 @@ __all__ = [
     "CallCounts",
     "ClockName",
     "Clocks",
+    "CostMethod",
     "Device",
     "DeviceClock",
     "Fields",

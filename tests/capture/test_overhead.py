@@ -8,9 +8,10 @@ from dataclasses import replace
 import pytest
 
 from profiler.capture import overhead
+from profiler.capture.call_costs import call_cost, measured_costs
 from profiler.capture.event_cost import EventCost
 from profiler.capture.operator_source import SourceSummary, TimedCall
-from profiler.capture.overhead import call_cost, measured_costs, tracing_cost, whole_of
+from profiler.capture.overhead import noise_ns, tracing_cost, whole_of
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.report.tracing_cost import how_known, method
 from profiler.testing import FakeClock
@@ -243,6 +244,25 @@ def test_what_the_share_is_of(inside, outside, share, of):
     if share is not None:
         assert found.untraced_ns == found.traced_ns - 20
         assert found.method == "measured"
+
+
+def test_the_interval_knows_how_much_calls_vary():
+    """A twentieth of all where there are too few to tell; else by how far they lie apart, the first
+    aside, and never less."""
+    clock = FakeClock(START)
+    recorder = Recorder(clock)
+    for duration_ns in (9_000, 1_000, 1_000):
+        pipeline = recorder.begin_pipeline("P")
+        clock.advance(duration_ns)
+        recorder.end_pipeline(pipeline)
+    assert noise_ns(recorder) == 550
+    for duration_ns in (3_000, 3_000):
+        pipeline = recorder.begin_pipeline("P")
+        clock.advance(duration_ns)
+        recorder.end_pipeline(pipeline)
+    assert noise_ns(recorder) == pytest.approx(2 * 1154.7 * 10**0.5, rel=1e-4)
+    found = tracing_cost([], {}, 20, recorder.traced_ns, noise_ns=500)
+    assert (found.untraced_low_ns, found.untraced_high_ns) == (16_480, 17_480)
 
 
 def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):

@@ -33,7 +33,8 @@ from profiler.capture.onnxruntime.session_swap import (
 from profiler.capture.onnxruntime.weak_reference import WeakPart, when_gone
 from profiler.capture.onnxruntime.weights import model_files_bytes
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
-from profiler.capture.recorder import Invocation, OwnWork
+from profiler.capture.own_work import OwnWork
+from profiler.capture.recorder import Invocation
 from profiler.capture.timeline import PipelineCall
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError

@@ -21,7 +21,8 @@ from contextlib import suppress
 from queue import Empty, SimpleQueue
 
 from profiler.capture.interrupts import interrupts_wait
-from profiler.capture.recorder import OwnWork, Recorder
+from profiler.capture.own_work import OwnWork
+from profiler.capture.recorder import Recorder
 from profiler.capture.torch.cut import StoppedSession
 
 __all__ = ["EVENT_LIMIT", "SESSION_LIMIT", "Conversions"]

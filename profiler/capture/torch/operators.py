@@ -24,7 +24,8 @@ from typing import Any
 from profiler.capture.forks import forget_in_children
 from profiler.capture.module_classes import known_modules
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
-from profiler.capture.recorder import HostCommands, Invocation, OwnWork, Recorder
+from profiler.capture.own_work import OwnWork
+from profiler.capture.recorder import HostCommands, Invocation, Recorder
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch.cut import CutCall, TracedCall
 from profiler.capture.torch.modules import ModuleRanges, class_name

@@ -204,15 +204,15 @@ def empty(columns: Sequence[Column]) -> pl.DataFrame:
 
 def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
     """`frame` with exactly the declared columns, in order; raises ValueError where it differs."""
-    expected = schema(columns)
-    found = frame.select(expected.names()).schema if set(expected) <= set(frame.columns) else None
-    if found != expected:
-        raise ValueError(f"columns differ from their declaration: {frame.schema} != {expected}")
-    frame = frame.select(expected.names())
-    filled = [column.name for column in columns if not column.nullable]
-    for name, count in frame.select(pl.col(filled).null_count()).to_dicts()[0].items():
-        if count:
-            raise ValueError(f"column {name} holds nulls but is declared without")
+    expected, found = schema(columns), frame.schema
+    if any(found.get(name) != dtype for name, dtype in expected.items()):
+        raise ValueError(f"columns differ from their declaration: {found} != {expected}")
+    if list(found) != list(expected):
+        frame = frame[expected.names()]
+    nulls = frame.null_count().row(0)
+    for column, count in zip(columns, nulls, strict=True):
+        if count and not column.nullable:
+            raise ValueError(f"column {column.name} holds nulls but is declared without")
     return frame
 
 

@@ -24,6 +24,7 @@ from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.own_work import OwnWork
 from profiler.capture.recorder import Recorder
 from profiler.capture.torch.cut import StoppedSession
+from profiler.interruptions import let_pass
 
 __all__ = ["EVENT_LIMIT", "SESSION_LIMIT", "Conversions"]
 
@@ -131,8 +132,10 @@ class Conversions:
         self._levels = session.cut(self._levels if session.follows else {})
         for recorder, begin_ns in begun:
             recorder.add_own_work(OwnWork.CONVERT, begin_ns, recorder.clock.now_ns())
-            with suppress(Exception):  # it is asked again, and heard, when the run ends
+            try:
                 recorder.settle()
+            except Exception as error:  # noqa: BLE001 - heard when the run ends: it is asked again
+                let_pass(error)
         return True
 
 

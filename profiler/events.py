@@ -27,6 +27,7 @@ __all__ = [
     "NO_PIPELINE",
     "NO_STEP",
     "PIPELINE_TRACK",
+    "PROFILER_TRACK",
     "ROLES",
     "ROOT_DEVICE",
     "RUN_STAGE",
@@ -72,7 +73,9 @@ Role = Literal[
 ]
 """What an operator is for. `matmul` and `elementwise` are of what is known to compute that, and not
 for what."""
-SpanKind = Literal["pipeline", "stage", "step"]
+SpanKind = Literal["pipeline", "stage", "step", "profiler"]
+"""`profiler` is work of our own: what recording itself took, on the thread that ran the pipeline or
+beside it. No stage holds it."""
 
 STAGES: tuple[str, ...] = ("encode", "denoise", "decode")  # of diffusion
 BRANCHES: tuple[str, ...] = get_args(Branch)
@@ -81,6 +84,7 @@ ROLES: tuple[str, ...] = get_args(Role)
 
 ROOT_DEVICE = "cpu:0"  # where the pipeline itself, and so all host work, runs
 PIPELINE_TRACK = "Pipeline"  # pipeline, stage and step spans, nested
+PROFILER_TRACK = "Profiler"  # what recording took: spans of kind `profiler`
 CALLS_TRACK = "Calls"  # one span a call, on each device
 HOST_TRACK = "Host"  # host work outside every call
 
@@ -160,7 +164,8 @@ def _for_a_file(name: str) -> str:
 @dataclass(frozen=True, slots=True)
 class Span:
     """Pipeline, stage or step: what encloses calls and host work. The spans of one pipeline call
-    nest; `pipeline` is its number, as in `Call`."""
+    nest; `pipeline` is its number, as in `Call`. Those of kind `profiler` are our own work, which
+    encloses nothing; `pipeline` is the call that waited for it, `NO_PIPELINE` where none did."""
 
     kind: SpanKind
     name: str

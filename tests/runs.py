@@ -111,7 +111,7 @@ def make_span(
     kind: str, name: str, start: int, end: int, step: int = NO_STEP, *, pipeline: int = NO_PIPELINE
 ) -> Span:
     """A span from `start` to `end`, in ns from `EPOCH`; steps lie in `denoise`."""
-    stage = {"pipeline": "", "stage": name, "step": "denoise"}[kind]
+    stage = {"pipeline": "", "stage": name, "step": "denoise", "profiler": ""}[kind]
     return Span(kind, name, stage, step, EPOCH + start, end - start, pipeline)
 
 

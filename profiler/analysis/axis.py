@@ -8,7 +8,6 @@ has ended, though on the host they follow each other, it lasts from there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -33,13 +32,15 @@ _HOST = CATEGORIES.index("host")
 class GroupAxis:
     """What belongs to some pipeline calls: `windows` are their times, `tiles` their calls', `host`
     is when the host worked for them and no tile was, all of it less what was not recorded or
-    carried over (`lost`, within the windows). `begin` and `end` of the tiles are int64 [k], in
+    carried over (`lost`, within the windows) and, outside of tiles, less the profiler's own work
+    (`own`, within the windows). `begin` and `end` of the tiles are int64 [k], in
     order of `rows`, the rows of their calls; empty ones are none."""
 
     windows: Stretches
     tiles: Stretches
     host: Stretches
     lost: Stretches
+    own: Stretches
     rows: Times
     begin: Times
     end: Times
@@ -47,7 +48,7 @@ class GroupAxis:
     @property
     def counted(self) -> Stretches:
         """The windows less what does not count of them."""
-        return self.windows.minus(self.lost)
+        return self.windows.minus(self.lost).minus(self.own)
 
     def times(self, first: Times, last: Times) -> tuple[Times, Times, Times, Times]:
         """Elapsed, in calls, host work and idle, in each `[first, last)` of the windows, int64."""
@@ -60,7 +61,8 @@ class GroupAxis:
 class Axis:
     """The axis of a run. `first` and `last` are the windows of its pipeline calls, int64 [p], in
     order of `pipelines.numbers`; `begin` and `end` are the tiles of its calls, int64 [n], `code`
-    their pipeline calls."""
+    their pipeline calls. `own` is the profiler's work: begin, end, and the pipeline call that
+    waited for it."""
 
     pipelines: PipelineCalls
     first: Times
@@ -69,6 +71,7 @@ class Axis:
     end: Times
     code: Codes
     work: tuple[Times, Times, Codes]
+    own: tuple[Times, Times, Codes]
     lost: Stretches
     waits: Stretches
     whole: EndToEnd | None
@@ -96,16 +99,19 @@ class Axis:
             np.concatenate((of_free[hosting], code)),
         )
         lost = Stretches.of_all((tiles.unrecorded, tiles.carried_over))
-        return cls(pipelines, first, last, begin, end, code, work, lost, tiles.waits, tiles.whole)
+        spans = run.spans.filter(pl.col("kind") == "profiler")
+        ours = (spans["start_ns"].to_numpy(), ends(spans), pipelines.code_of(spans))
+        waits, whole = tiles.waits, tiles.whole
+        return cls(pipelines, first, last, begin, end, code, work, ours, lost, waits, whole)
 
     def of_pipeline(self, code: int) -> GroupAxis:
         """What belongs to one pipeline call, by its place in `pipelines.numbers`."""
-        return self._group(lambda codes: codes == code, self._windows(code))
+        return self._group(code, self._windows(code))
 
     def of_all(self) -> GroupAxis:
         """What belongs to the run, as if all of its pipeline calls were one. Without any it lasts
         from the first tile or command of a device to the last."""
-        return self._group(lambda codes: np.ones(len(codes), np.bool_), self._windows(None))
+        return self._group(None, self._windows(None))
 
     def taken(self, rows: Codes, *, told: bool) -> int:
         """How long the tiles of some calls, rows of the run's, are in its pipeline calls: their
@@ -144,8 +150,19 @@ class Axis:
         does not count."""
         if code not in self._made:
             windows = self._windows(code)
-            self._made[code] = windows.minus(self.lost.both(windows))
+            counted = windows.minus(self.lost.both(windows))
+            self._made[code] = counted.minus(self._own(code, windows))
         return self._made[code]
+
+    def _own(self, code: int | None, windows: Stretches) -> Stretches:
+        """When one pipeline call, or any, waited for the profiler and no tile of it was."""
+        start, end, codes = self.own
+        rows = np.flatnonzero((codes >= 0) if code is None else (codes == code))
+        if not len(rows):
+            return Stretches.none()
+        tiles = np.arange(len(self.code)) if code is None else np.flatnonzero(self.code == code)
+        own = Stretches.union(start[rows], end[rows]).both(windows).minus(self.lost)
+        return own.minus(Stretches.union(self.begin[tiles], self.end[tiles]))
 
     def _windows(self, code: int | None) -> Stretches:
         first, last = self.first, self.last
@@ -155,18 +172,20 @@ class Axis:
             return Stretches.union(first, last)
         return Stretches.union(first[[code]], last[[code]])
 
-    def _group(
-        self, chosen: Callable[[Codes], npt.NDArray[np.bool_]], windows: Stretches
-    ) -> GroupAxis:
+    def _group(self, code: int | None, windows: Stretches) -> GroupAxis:
+        def chosen(codes: Codes) -> npt.NDArray[np.bool_]:
+            return np.ones(len(codes), np.bool_) if code is None else codes == code
+
         rows = np.flatnonzero(chosen(self.code) & (self.end > self.begin))
         begin, end = self.begin[rows], self.end[rows]
         lost = self.lost.both(windows)
         tiles = Stretches.union(begin, end).both(windows).minus(lost)
-        start, stop, code = self.work
-        worked = np.flatnonzero(chosen(code))
+        own = self._own(code, windows)
+        start, stop, codes = self.work
+        worked = np.flatnonzero(chosen(codes))
         host = Stretches.union(start[worked], stop[worked]).both(windows)
-        host = host.minus(self.waits).minus(lost).minus(tiles)
-        return GroupAxis(windows, tiles, host, lost, rows, begin, end)
+        host = host.minus(self.waits).minus(lost).minus(own).minus(tiles)
+        return GroupAxis(windows, tiles, host, lost, own, rows, begin, end)
 
 
 def _free_work(run: Run) -> pl.DataFrame:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 __all__ = ["EventCost"]
 
+_BEYOND = 2.0  # of `bounds`
+
 
 @dataclass(frozen=True, slots=True)
 class EventCost:
@@ -26,6 +28,15 @@ class EventCost:
             for quartile in statistics.quantiles(pairs_s, n=4, method="inclusive")
         )
         return cls(median, max(low, 0.0), high) if median > 0 else None
+
+    @property
+    def bounds(self) -> tuple[float, float] | None:
+        """Between what a run's events may have cost each: a run is not the chain that was measured,
+        so they reach as far beyond the quartiles as `_BEYOND` says. None where these are not known.
+        """
+        if self.low_ns is None or self.high_ns is None:
+            return None
+        return self.low_ns / _BEYOND, self.high_ns * _BEYOND
 
     @property
     def noisy(self) -> bool:

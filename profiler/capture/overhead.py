@@ -12,172 +12,59 @@ that is not known either, or says that tracing took longer than all that ran, no
 
 from __future__ import annotations
 
+import math
+import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from msgspec import structs
 
+from profiler.capture.call_costs import CallCost, too_few
 from profiler.capture.event_cost import EventCost
-from profiler.capture.operator_source import SourceSummary, TimedCall
+from profiler.capture.operator_source import SourceSummary
+from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_named
-from profiler.resampling import Bootstrap
 from profiler.trace.manifest_fields import (
-    CallCounts,
+    CostMethod,
     MeasuredCost,
     Overhead,
-    OverheadRatio,
     ShareOf,
     UnknownCost,
     WhyUnknown,
 )
 
 __all__ = [
-    "CallCost",
-    "call_cost",
     "event_cost",
-    "measured_costs",
-    "too_few",
+    "noise_ns",
     "tracing_cost",
+    "whole_of",
 ]
 
-_MOST_FACTOR = 1e3  # untraced over traced time, or the inverse: beyond it nothing was measured
-_FEWEST = 3  # calls of either kind below which nothing is measured
-
-
-@dataclass(frozen=True, slots=True)
-class CallCost:
-    """What tracing cost a call of one submodule, from `traced` and `untraced` calls.
-
-    `call_ns` is the difference of their median durations, `factor` the untraced median over the
-    traced one, which turns operator times as traced into corrected ones. Below 0 and above 1
-    where noise exceeds the cost. The intervals are of 95 %.
-    """
-
-    traced: int
-    untraced: int
-    traced_median_ns: float
-    untraced_median_ns: float
-    call_interval_ns: tuple[float, float]
-    factor_interval: tuple[float, float]
-
-    @property
-    def call_ns(self) -> float:
-        return self.traced_median_ns - self.untraced_median_ns
-
-    @property
-    def factor(self) -> float:
-        return self.untraced_median_ns / self.traced_median_ns
-
-    def overhead_ratio(self) -> OverheadRatio | None:
-        """What the manifest says of the submodule; None for a factor that nothing can have."""
-        low, high = self.factor_interval
-        if not 1 / _MOST_FACTOR <= self.factor <= _MOST_FACTOR:
-            return None
-        return OverheadRatio(factor=round(self.factor, 6), low=round(low, 6), high=round(high, 6))
-
-    def measured(self, events: float) -> MeasuredCost:
-        """What the manifest's `overhead` says; `events` are the operator events of a call."""
-        low, high = self.call_interval_ns
-        return MeasuredCost(
-            traced_calls=self.traced,
-            untraced_calls=self.untraced,
-            traced_median_ns=round(self.traced_median_ns, 1),
-            untraced_median_ns=round(self.untraced_median_ns, 1),
-            call_ns=round(self.call_ns, 1),
-            call_low_ns=round(low, 1),
-            call_high_ns=round(high, 1),
-            event_ns=round(self.call_ns / events, 1) if events else None,
-        )
-
-
-def call_cost(calls: Sequence[TimedCall]) -> CallCost | None:
-    """Compare the traced with the untraced of `calls`, which are in order of time.
-
-    Of several input shapes those are compared that most calls of the rarer kind have. None below
-    three of either kind.
-    """
-    untraced, traced = _comparable(calls)
-    if min(len(untraced), len(traced)) < _FEWEST or np.median(traced) <= 0:
-        return None
-    found = Bootstrap().compare(untraced, traced)
-    low, high = found.low or 0.0, found.high or 0.0  # there are several calls of either kind
-    return CallCost(
-        len(traced),
-        len(untraced),
-        found.new,
-        found.base,
-        (low, high),
-        (found.base / max(found.base + high, 1), found.base / max(found.base + low, 1)),
-    )
-
-
-def _comparable(calls: Iterable[TimedCall]) -> tuple[list[int], list[int]]:
-    """Durations in ns of the untraced and of the traced calls that can be compared."""
-    steady = _without_first(calls)
-    by_shapes: dict[tuple[tuple[str, str], ...], tuple[list[int], list[int]]] = {}
-    for call in steady:
-        shapes = tuple(sorted(call.input_shapes.items()))
-        by_shapes.setdefault(shapes, ([], []))[call.traced].append(call.duration_ns)
-    return max(by_shapes.values(), key=lambda kinds: min(map(len, kinds)), default=([], []))
-
-
-def _without_first(calls: Iterable[TimedCall]) -> list[TimedCall]:
-    """All but the first traced and the first untraced call: those pay for initialization."""
-    seen: set[bool] = set()
-    steady = []
-    for call in calls:
-        if call.traced in seen:
-            steady.append(call)
-        seen.add(call.traced)
-    return steady
-
-
-def measured_costs(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCost]:
-    """The cost of tracing by submodule, of those that have calls to compare."""
-    costs = {submodule: call_cost(timed) for submodule, timed in _timed(sources).items()}
-    return {submodule: cost for submodule, cost in costs.items() if cost is not None}
-
-
-def too_few(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, CallCounts]:
-    """By submodule, how many calls could be compared of those that have too few for it, though
-    calls of both kinds ran."""
-    found = {}
-    for submodule, timed in _timed(sources).items():
-        kinds = {call.traced for call in timed}
-        untraced, traced = map(len, _comparable(timed))
-        if len(kinds) == 2 and min(untraced, traced) < _FEWEST:
-            found[submodule] = CallCounts(traced_calls=traced, untraced_calls=untraced)
-    return found
-
-
-def _timed(sources: Iterable[tuple[str, SourceSummary]]) -> dict[str, list[TimedCall]]:
-    calls: dict[str, list[TimedCall]] = {}
-    for submodule, summary in sources:
-        calls.setdefault(submodule, []).extend(summary.timed)
-    return calls
+_FEWEST = 3  # pipeline calls from whose spread noise is told
+_NOISE = 0.05  # of what a program takes: by so much it is another in another process, at least
 
 
 def tracing_cost(
     sources: Sequence[tuple[str, SourceSummary]],
     costs: Mapping[str, CallCost],
     hooks_ns: int,
-    end_to_end_ns: int,
-    outside_ns: int = 0,
-    waited_ns: int = 0,
+    traced_ns: int,
+    share_of: ShareOf = ShareOf.END_TO_END,
+    noise_ns: float = 0.0,
 ) -> Overhead:
     """The manifest's `overhead`, but for writing: `costs` where measured, and estimates for all
-    other events, those of host work included. Without `share` where some backend's cost is not
-    known, or nothing ran.
+    other events, those of host work included. Without `untraced_ns` and `share` where some
+    backend's cost is not known, or nothing ran.
 
-    `end_to_end_ns` is the time of pipeline calls, `outside_ns` that in calls outside them; threads
-    of the script waited `waited_ns` for files.
+    `traced_ns` is what the callers saw of what `share_of` says: the program's own time, `hooks_ns`
+    of our own work, and what recording operators cost. Without us it might have been `noise_ns`
+    longer or shorter anyway.
     """
     measured = _of_the_run(sources, costs)
-    total_ns = end_to_end_ns + outside_ns
-    estimate = _estimate(_not_measured(sources, costs), total_ns)
+    estimate = _estimate(_not_measured(sources, costs), max(traced_ns - hooks_ns, 0))
     found = Overhead(
+        traced_ns=traced_ns,
         hooks_ns=hooks_ns,
         operator_events=sum(summary.events + summary.host_events for _, summary in sources),
         too_few=too_few(sources),
@@ -192,10 +79,47 @@ def tracing_cost(
     if measured.interval_ns is not None and not estimate.events:
         low, high = map(round, measured.interval_ns)
         found = structs.replace(found, operators_low_ns=low, operators_high_ns=high)
-    if total_ns:
-        share = (hooks_ns + cost_ns + waited_ns) / total_ns
-        found = structs.replace(found, share=share, share_of=_share_of(end_to_end_ns, outside_ns))
-    return found
+    if not traced_ns:
+        return found
+    without = traced_ns - hooks_ns
+    least, most = _bounds(measured, estimate)
+    return structs.replace(
+        found,
+        untraced_ns=without - cost_ns,
+        untraced_low_ns=None if most is None else round(without - most - noise_ns),
+        untraced_high_ns=None if least is None else round(without - least + noise_ns),
+        method=_method(estimate, costs),
+        share=(hooks_ns + cost_ns) / traced_ns,  # 1 - untraced / traced
+        share_of=share_of,
+    )
+
+
+def noise_ns(recorder: Recorder) -> float:
+    """By how much the sum of a run's pipeline calls is another next time: twice the deviation of
+    the sum and of that of as many others, from how far they lie apart, the first aside; a share of
+    it where there are too few to tell."""
+    ordered = sorted(recorder.pipelines, key=lambda pipeline: pipeline.start_ns)
+    steady = [pipeline.end_ns - pipeline.start_ns for pipeline in ordered[1:]]
+    least = _NOISE * recorder.traced_ns
+    if len(steady) < _FEWEST:
+        return least
+    return max(least, 2 * statistics.stdev(steady) * math.sqrt(2 * len(ordered)))
+
+
+def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float | None, float | None]:
+    """The least and the most that recording operators may have cost; None where nobody knows."""
+    low, high = measured.interval_ns or (measured.cost_ns, measured.cost_ns)
+    if not estimate.events:
+        return low, high
+    if estimate.bounds is None:
+        return None, None
+    return low + estimate.bounds[0], high + estimate.bounds[1]
+
+
+def _method(estimate: _Estimate, costs: Mapping[str, CallCost]) -> CostMethod:
+    if not estimate.events:
+        return CostMethod.MEASURED
+    return CostMethod.BOTH if costs else CostMethod.ESTIMATED
 
 
 def _estimated(estimate: _Estimate) -> dict[str, Any]:
@@ -212,10 +136,11 @@ def _estimated(estimate: _Estimate) -> dict[str, Any]:
     }
 
 
-def _share_of(end_to_end_ns: int, outside_ns: int) -> ShareOf:
-    if not outside_ns:
+def whole_of(recorder: Recorder) -> ShareOf:
+    """What the share of tracing in a run is of."""
+    if not recorder.outside_ns:
         return ShareOf.END_TO_END
-    return ShareOf.BOTH if end_to_end_ns else ShareOf.CALLS
+    return ShareOf.BOTH if recorder.pipelines else ShareOf.CALLS
 
 
 def _not_measured(
@@ -233,7 +158,8 @@ def _not_measured(
 @dataclass(frozen=True, slots=True)
 class _Estimate:
     """What `events` of `backends` cost by estimates; `unknown` says where there is none, and why.
-    `spread` are quartiles of what one event costs, None where nobody knows them."""
+    `spread` are quartiles of what one event costs, `bounds` what all may have cost at least and at
+    most; None where nobody knows them."""
 
     events: int
     cost_ns: float
@@ -241,6 +167,7 @@ class _Estimate:
     unknown: tuple[UnknownCost, ...]
     spread: tuple[float, float] | None = None
     noisy: bool = False
+    bounds: tuple[float, float] | None = None
 
 
 def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
@@ -263,7 +190,19 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
     if len(known) == 1 and known[0][1].low_ns is not None and known[0][1].high_ns is not None:
         spread = known[0][1].low_ns, known[0][1].high_ns
     noisy = any(cost.noisy for _, cost in known)
-    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), spread, noisy)
+    bounds = _bounds_of([(count, cost.bounds) for count, cost in known])
+    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), spread, noisy, bounds)
+
+
+def _bounds_of(
+    known: Iterable[tuple[int, tuple[float, float] | None]],
+) -> tuple[float, float] | None:
+    low = high = 0.0
+    for count, bounds in known:
+        if bounds is None:
+            return None
+        low, high = low + count * bounds[0], high + count * bounds[1]
+    return low, high
 
 
 def event_cost(backend: str) -> EventCost | None:

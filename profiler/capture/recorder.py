@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from profiler.capture.clock import Clock
 from profiler.capture.notices import notice
+from profiler.capture.own_work import OwnWork
 from profiler.capture.timeline import PipelineCall
 from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span
 from profiler.interruptions import let_pass
@@ -161,6 +162,7 @@ class Recorder:
         self.invocations: list[Invocation] = []
         self.host_work: deque[HostWork] = deque()  # until `host_commands` takes them
         self.host_commands: deque[HostCommands] = deque()  # of devices, of the host's operators
+        self.own_work: deque[Span] = deque()  # of kind `profiler`
         self.failures: Counter[tuple[str, str]] = Counter()  # of our own, by place and reason
         self._warmups: list[int] = []  # begins of the open ones
         self._open: list[PipelineCall] = []
@@ -218,10 +220,19 @@ class Recorder:
 
     @property
     def hooks_ns(self) -> int:
-        """Time in our own code inside the recorded pipeline calls, around all other calls, and
-        ahead of bare sessions."""
+        """Time in our own code inside the recorded pipeline calls and around them, around all other
+        calls, and ahead of bare sessions."""
         outside_ns = self.opening_ns + sum(call.hooks_ns for call in list(self.invocations))
         return outside_ns + sum(pipeline.total_hooks_ns() for pipeline in self.pipelines)
+
+    @property
+    def traced_ns(self) -> int:
+        """What the callers of pipelines saw, and of calls outside of them: our own work ahead of a
+        call and behind it included."""
+        outside = [call for call in list(self.invocations) if call.pipeline is None]
+        hooks_ns = self.opening_ns + sum(call.hooks_ns for call in outside)
+        inside_ns = sum(p.end_ns - p.start_ns + p.around_ns for p in self.pipelines)
+        return inside_ns + self.outside_ns + hooks_ns
 
     @property
     def outside_ns(self) -> int:
@@ -312,6 +323,14 @@ class Recorder:
         if self.recording and end_ns >= start_ns:
             self.host_work.append(HostWork(name, start_ns, end_ns, scope().pipeline))
 
+    def add_own_work(self, what: OwnWork, start_ns: int, end_ns: int) -> None:
+        """Keep a piece of our own work, for which this thread's pipeline call waited."""
+        if self.recording and end_ns >= start_ns:
+            number = number_of(scope().pipeline)
+            duration_ns = end_ns - start_ns
+            span = Span("profiler", what.value, "", NO_STEP, start_ns, duration_ns, number)
+            self.own_work.append(span)
+
     def finished(self) -> list[Invocation]:
         """Invocations that returned, in the order of their index."""
         found = [invocation for invocation in self.invocations if invocation.index >= 0]
@@ -322,5 +341,7 @@ class Recorder:
         return [invocation.as_call() for invocation in self.finished()]
 
     def spans(self) -> list[Span]:
-        """Pipeline, stage and step spans of every pipeline call that is in no other."""
-        return [span for pipeline in self.pipelines for span in pipeline.spans()]
+        """Pipeline, stage and step spans of every pipeline call that is in no other, and our own
+        work."""
+        spans = [span for pipeline in self.pipelines for span in pipeline.spans()]
+        return [*spans, *self.own_work]

@@ -14,6 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from profiler.capture import environment, overhead
+from profiler.capture.call_costs import CallCost, measured_costs
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
 from profiler.capture.pipelines.configured import options_for
@@ -113,8 +114,7 @@ def run_info(
     with their submodules; `weights` what was loaded of all of them; `writing` is what conversion
     and writing took, by name, in ns; `drops` is what could not be written; `failure` says what
     ended the run early, "" if nothing did."""
-    costs = overhead.measured_costs(sources)
-    end_to_end_ns = sum(p.end_ns - p.start_ns for p in recorder.pipelines)
+    costs = measured_costs(sources)
     summaries = [summary for _, summary in sources]
     settings, pipeline_settings = _settings(recorder.pipelines)
     return RunInfo(
@@ -136,9 +136,9 @@ def run_info(
                 sources,
                 costs,
                 recorder.hooks_ns,
-                end_to_end_ns,
-                recorder.outside_ns,
-                (writing or {}).get("backpressure_ns", 0),
+                recorder.traced_ns,
+                overhead.whole_of(recorder),
+                overhead.noise_ns(recorder),
             ),
             **(writing or {}),
         ),
@@ -151,7 +151,7 @@ def run_info(
 def _submodules(
     pipelines: Iterable[PipelineFacts],
     sources: Sequence[tuple[str, SourceSummary]],
-    costs: Mapping[str, overhead.CallCost],
+    costs: Mapping[str, CallCost],
     weights: LoadedWeights,
 ) -> dict[str, Submodule]:
     """What is known of each submodule: of its pipeline, its sources, and what tracing it costs."""

@@ -76,6 +76,7 @@ class Session:
         self._warmup: Warmup | None = None
         self._closed = False  # also in forked children
         self._lock = threading.RLock()
+        self._taking = threading.RLock()  # what sources have: a thread that converts takes it, too
         abandon_in_children(self)
 
     @classmethod
@@ -282,7 +283,6 @@ class Session:
         writer = self._writer
         if writer is None or self._closed:
             return
-        begin = self.recorder.clock.now_ns()
         traced = not invocation.left_out and (
             any(invocation.submodule in attachment.traced for attachment in self._attachments)
             or self._standalone.traces(invocation.submodule)
@@ -291,22 +291,23 @@ class Session:
         writer.note(invocation, awaits_operators=traced)
         if not traced:
             writer.put_call(invocation)
-        if invocation.pipeline is not None:  # others count all that follows their end
-            self.recorder.spent(invocation, begin)
 
     def _pipeline_ended(self) -> None:
         """No pipeline call runs now: write what is complete."""
-        writer = self._writer
-        if writer is None or self._closed:
+        if self._closed:  # a forked child may have been left a locked lock
             return
-        for _, source in self._attached_sources() + self._standalone.staying():
-            try:
-                for trace in source.traces():
-                    writer.put(trace)
-            except Exception as error:  # noqa: BLE001 - heard when the run ends: it is asked again
-                let_pass(error)
-        self.recorder.attempt("host work", self._put_host, writer)
-        writer.flush()
+        with self._taking:
+            writer = self._writer
+            if writer is None or self._closed:
+                return
+            for _, source in self._attached_sources() + self._standalone.staying():
+                try:
+                    for trace in source.traces():
+                        writer.put(trace)
+                except Exception as error:  # noqa: BLE001 - heard when the run ends: it is asked again
+                    let_pass(error)
+            self.recorder.attempt("host work", self._put_host, writer)
+            writer.flush()
 
     def _put_host(self, writer: CallWriter, *, all_left: bool = False) -> None:
         """Have what pipeline calls did between their submodules' calls written."""
@@ -324,9 +325,10 @@ class Session:
         begin = time.perf_counter_ns()
         writing = {"backpressure_ns": writer.backpressure_ns, "writing_ns": writer.writing_ns}
         sources = self._attached_sources() + self._standalone.all_here()
-        for submodule, source in sources:
-            writer.put_rest(source, submodule)
-        self._put_host(writer, all_left=True)
+        with self._taking:
+            for submodule, source in sources:
+                writer.put_rest(source, submodule)
+            self._put_host(writer, all_left=True)
         writer.finish()
         writer.write_rest(self.recorder.finished())
         writer.write_host(self.recorder.spans())

@@ -28,7 +28,8 @@ class PipelineCall:
     step_ends_ns: list[tuple[int, int]] = field(default_factory=list)  # (step, end)
     loop_start_ns: int = -1  # begin of the first denoiser call
     decoding: bool = False  # a call of the decode stage has begun
-    hooks_ns: int = 0  # in the profiler's own code
+    hooks_ns: int = 0  # in the profiler's own code, while it ran
+    around_ns: int = 0  # in the profiler's own code, ahead of its begin and behind its end
     failed: bool = False  # ended with an exception: the stage that was running is its last
     settings: dict[str, Setting] = field(default_factory=dict)
 
@@ -55,7 +56,8 @@ class PipelineCall:
 
     def total_hooks_ns(self) -> int:
         """Time in the profiler's own code, that of inner pipeline calls included."""
-        return self.hooks_ns + sum(call.total_hooks_ns() for call in self.inner)
+        inner_ns = sum(call.total_hooks_ns() for call in self.inner)
+        return self.hooks_ns + self.around_ns + inner_ns
 
     def spans(self) -> list[Span]:
         """Pipeline, stages and steps, outer before inner; the stages tile the pipeline.

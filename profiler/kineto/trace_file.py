@@ -23,7 +23,16 @@ import numpy.typing as npt
 from profiler.errors import InputError
 from profiler.trace.columns import Int32s, Int64s
 
-__all__ = ["SIZE_LIMIT", "Args", "Event", "Header", "KinetoTrace", "Scalar", "read_kineto"]
+__all__ = [
+    "SIZE_LIMIT",
+    "Args",
+    "Event",
+    "Header",
+    "KinetoTrace",
+    "Scalar",
+    "read_kineto",
+    "read_kineto_file",
+]
 
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
@@ -155,12 +164,16 @@ def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
     """
     try:
         with path.open("rb") as file:
-            data = _read(path, file, limit)
+            return read_kineto_file(path, file, limit)
     except OSError as error:
         raise InputError(
             f"cannot read {path} ({error.strerror or error}): {_RECOMMENDATION}"
         ) from error
-    header, data = _decode(path, data)
+
+
+def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> KinetoTrace:
+    """The same of an open file, which may have no name any more; `path` names it in errors."""
+    header, data = _decode(path, _read(path, file, limit))
     complete = [event for event in header.traceEvents if event.ph == "X"]
     start_ns, duration_ns = _times(path, header, complete, data)
     memory = [e for e in header.traceEvents if e.ph == "i" and e.name == _MEMORY]

@@ -14,12 +14,12 @@ from profiler.trace.manifest_fields import (
     WhyUnknown,
 )
 
-__all__ = ["how_known", "method", "share_of"]
+__all__ = ["how_known", "method", "share_of", "untraced"]
 
 _WHOLES = {
-    ShareOf.END_TO_END: said("end to end"),
-    ShareOf.BOTH: said("end to end and other calls"),
-    ShareOf.CALLS: said("the time in calls"),
+    ShareOf.END_TO_END: said("the time that pipeline calls took"),
+    ShareOf.BOTH: said("the time that pipeline calls and other calls took"),
+    ShareOf.CALLS: said("the time that calls took"),
 }
 _ESTIMATED = {
     "onnxruntime": said(
@@ -36,8 +36,25 @@ _ESTIMATED = {
 
 
 def share_of(overhead: Overhead) -> Said:
-    """What the share of tracing is of: `"end to end"`, or `"the time in calls"`."""
+    """What the share of tracing is of: `"the time that pipeline calls took"`."""
     return _WHOLES[overhead.share_of or ShareOf.END_TO_END]
+
+
+def untraced(overhead: Overhead) -> Said | None:
+    """What it would have taken without: `"1.20 s without tracing (1.10 s to 1.25 s) in place of
+    1.50 s"`; None where nobody knows."""
+    if overhead.traced_ns is None or overhead.untraced_ns is None:
+        return None
+    low, high = overhead.untraced_low_ns, overhead.untraced_high_ns
+    interval = ""
+    if low is not None and high is not None:
+        interval = said(" ({low} to {high})", low=duration(low), high=duration(high))
+    return said(
+        "{untraced} without tracing{interval} in place of {traced}",
+        untraced=duration(overhead.untraced_ns),
+        interval=interval,
+        traced=duration(overhead.traced_ns),
+    )
 
 
 def method(overhead: Overhead) -> Said:
@@ -55,9 +72,7 @@ def method(overhead: Overhead) -> Said:
         anyone = said("estimated: cost per recorded event times the operator events")
         parts.append(_ESTIMATED.get(backend, anyone))
     if overhead.hooks_ns is not None:
-        parts.append(
-            said("hooks: time in the profiler's own code, in pipeline calls and around all others")
-        )
+        parts.append(said("hooks: time in the profiler's own code, in and around calls"))
     return joined("; ", [*parts, *map(_why_unknown, overhead.unknown)])
 
 

@@ -179,11 +179,11 @@ ARGS: tuple[Column, ...] = (
 )
 
 SPANS: tuple[Column, ...] = (
-    Column("kind", TEXT, "", "pipeline, stage or step"),
+    Column("kind", TEXT, "", "pipeline, stage, step, or profiler: our own work"),
     _PIPELINE,
-    Column("name", TEXT, "", "name of the pipeline, stage or step"),
+    Column("name", TEXT, "", "name of the pipeline, stage, step or work"),
     Column("stage", TEXT, "", "the stage it is or lies in", True),
-    Column("step", _INT32, "", "denoising step; -1 for pipelines and stages"),
+    Column("step", _INT32, "", "denoising step; -1 for all other kinds"),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock"),
     Column("duration_ns", _INT64, "ns", "wall time"),
 )

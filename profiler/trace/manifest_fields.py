@@ -22,6 +22,7 @@ __all__ = [
     "CallCounts",
     "ClockName",
     "Clocks",
+    "CostMethod",
     "Device",
     "DeviceClock",
     "Fields",
@@ -252,9 +253,22 @@ class UnknownCost(Fields, frozen=True, kw_only=True):
     event_ns: _Real | None = None
 
 
+class CostMethod(StrEnum):
+    """How it is known what a run would have taken without tracing."""
+
+    MEASURED = "measured"  # by the clock, and by untraced calls of the run itself
+    ESTIMATED = "estimated"  # what recorded events cost: how many times what one does
+    BOTH = "both"  # of some submodules so, of others so
+
+
 class Overhead(Fields, frozen=True, kw_only=True):
     """What tracing cost, as far as it is known; `docs/file-format.md` describes each field."""
 
+    traced_ns: _Count | None = None
+    untraced_ns: _Whole | None = None
+    untraced_low_ns: _Whole | None = None
+    untraced_high_ns: _Whole | None = None
+    method: CostMethod | None = None
     hooks_ns: _Count | None = None
     operator_events: _Count | None = None
     measured: dict[str, MeasuredCost] = field(default_factory=dict)

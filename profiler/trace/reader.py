@@ -186,7 +186,7 @@ def _by_index(call: Call) -> int:
 def _span(  # a row of the core
     kind: str, name: str, stage: str, step: int, start_ns: int, duration_ns: int, pipeline: int
 ) -> Span:
-    kinds: dict[str, SpanKind] = {"pipeline": "pipeline", "stage": "stage", "step": "step"}
+    kinds: dict[str, SpanKind] = {kind: kind for kind in get_args(SpanKind)}
     return Span(kinds.get(kind, "step"), name, stage, step, start_ns, duration_ns, pipeline)
 
 

@@ -10,6 +10,7 @@ from profiler.events import (
     NO_ITERATION,
     NO_PIPELINE,
     PIPELINE_TRACK,
+    PROFILER_TRACK,
     Call,
     Span,
     Track,
@@ -80,10 +81,12 @@ def call_slice(call: Call) -> SpanSlice:
 
 
 def span_slice(span: Span, device: str) -> SpanSlice:
-    """A pipeline, stage or step on the pipeline track of the root `device`."""
+    """A pipeline, stage or step on the pipeline track of the root `device`; our own work on a track
+    beside it, for it need not nest with them."""
     fields: dict[str, Any] = {"kind": span.kind, "stage": span.stage, "step": span.step}
     fields |= _pipeline(span.pipeline)
-    track = Track(device, PIPELINE_TRACK, "other")
+    own = span.kind == "profiler"
+    track = Track(device, PROFILER_TRACK if own else PIPELINE_TRACK, "other")
     return SpanSlice(track, span.name, span.start_ns, span.duration_ns, schema.SPAN, fields)
 
 

@@ -82,6 +82,26 @@ def test_a_tile_before_its_pipeline_call_is_residual():
     assert accounting.residual_share == 0.2
 
 
+def test_the_profilers_own_work_is_not_the_programs():
+    """20 ns before a call and 10 between two count nowhere, host work at the same time included;
+    what lies in a tile, or behind the pipeline call, or is of no pipeline call, takes nothing."""
+    spans = [
+        make_span("pipeline", "P", 0, 100, pipeline=0),
+        make_span("stage", "denoise", 0, 100, pipeline=0),
+        make_span("profiler", "start_session", 0, 20, pipeline=0),
+        make_span("profiler", "renew_session", 45, 60, pipeline=0),
+        make_span("profiler", "convert", 92, 96),
+        make_span("profiler", "stop_session", 100, 130, pipeline=0),
+    ]
+    calls = [make_call(0, "d", 20, 50, pipeline=0), make_call(1, "d", 60, 90, pipeline=0)]
+    work = Command(-1, "cpu:0", "Host", "host", "w", 15, 10, stage="denoise", pipeline=0)
+    accounting, _, pipelines = account(make_run(calls, [work], spans))
+    assert (accounting.end_to_end_ns, accounting.profiler_ns) == (70, 30)
+    assert accounting.stages == (StageAccount("denoise", 70, 60, 0, 10),)
+    assert (accounting.residual_ns, accounting.unrecorded_ns) == (0, 0)
+    assert pipelines["elapsed_ns"].to_list() == [70]
+
+
 def _decoded(*more):
     """A pipeline call whose decoder returns after 10 ns while its kernels run for 60."""
     spans = [PIPELINE, make_span("stage", "denoise", 0, 40), make_span("stage", "decode", 40, 100)]

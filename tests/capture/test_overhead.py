@@ -8,12 +8,17 @@ from dataclasses import replace
 import pytest
 
 from profiler.capture import overhead
+from profiler.capture.call_costs import call_cost, measured_costs
 from profiler.capture.event_cost import EventCost
 from profiler.capture.operator_source import SourceSummary, TimedCall
-from profiler.capture.overhead import call_cost, measured_costs, tracing_cost
+from profiler.capture.overhead import noise_ns, tracing_cost, whole_of
+from profiler.capture.recorder import Invocation, Recorder
 from profiler.report.tracing_cost import how_known, method
+from profiler.testing import FakeClock
 from profiler.trace.manifest_fields import CallCounts, stated
 from tests.runs import make_info
+
+START = 1_790_000_000_000_000_000
 
 
 @pytest.fixture(autouse=True)
@@ -126,6 +131,9 @@ def test_measured_where_it_can_be_and_estimated_elsewhere():
     found = tracing_cost(sources, measured_costs(sources), 60, 1_000)
     assert str(method(found)).startswith("measured: ")
     assert stated(found) == {
+        "traced_ns": 1_000,
+        "untraced_ns": 800,
+        "method": "both",
         "hooks_ns": 60,
         "operator_events": 14,
         "measured": {
@@ -205,24 +213,56 @@ def test_no_events_cost_nothing():
     assert tracing_cost([], {}, 20, 1_000).share == 0.02
 
 
-def test_waiting_for_files_is_part_of_the_cost():
-    """Threads that were held back lose that time as they do that of the hooks."""
-    assert tracing_cost([], {}, 20, 1_000, 0, 30).share == 0.05
-
-
 @pytest.mark.parametrize(
-    ("end_to_end_ns", "outside_ns", "share", "of"),
+    ("inside", "outside", "share", "of"),
     [
-        (1_000, 0, 0.02, "end_to_end"),
-        (0, 400, 0.05, "calls"),
-        (600, 400, 0.02, "end_to_end_and_calls"),
-        (0, 0, None, None),
+        ([1_000], [], 0.02, "end_to_end"),
+        ([], [400], 0.05, "calls"),
+        ([300, 300], [400], 0.02, "end_to_end_and_calls"),
+        ([], [], None, None),
     ],
 )
-def test_what_the_share_is_of(end_to_end_ns, outside_ns, share, of):
-    """Calls outside every pipeline call count; where nothing ran there is no share, not 0 %."""
-    found = tracing_cost([], {}, 20, end_to_end_ns, outside_ns)
-    assert (found.share, found.share_of) == (share, of)
+def test_what_the_share_is_of(inside, outside, share, of):
+    """Calls outside every pipeline call count; where nothing ran there is no share, not 0 %. What
+    the callers saw is all of it, and without us it would have been as much less."""
+    clock = FakeClock(START)
+    recorder = Recorder(clock)
+    for duration_ns in inside:
+        pipeline = recorder.begin_pipeline("P")
+        clock.advance(duration_ns - 5)
+        recorder.end_pipeline(pipeline)
+        pipeline.around_ns = 5  # behind its end
+    for duration_ns in outside:
+        invocation = Invocation("vae", "decode", "", -1, "cpu:0", {})
+        recorder.begin_call(invocation)
+        clock.advance(duration_ns - 5)
+        recorder.end_call(invocation)
+        invocation.hooks_ns = 5
+    found = tracing_cost([], {}, 20, recorder.traced_ns, whole_of(recorder))
+    assert (found.share and round(found.share, 9), found.share_of) == (share, of)
+    assert found.traced_ns == sum(inside) + sum(outside)
+    if share is not None:
+        assert found.untraced_ns == found.traced_ns - 20
+        assert found.method == "measured"
+
+
+def test_the_interval_knows_how_much_calls_vary():
+    """A twentieth of all where there are too few to tell; else by how far they lie apart, the first
+    aside, and never less."""
+    clock = FakeClock(START)
+    recorder = Recorder(clock)
+    for duration_ns in (9_000, 1_000, 1_000):
+        pipeline = recorder.begin_pipeline("P")
+        clock.advance(duration_ns)
+        recorder.end_pipeline(pipeline)
+    assert noise_ns(recorder) == 550
+    for duration_ns in (3_000, 3_000):
+        pipeline = recorder.begin_pipeline("P")
+        clock.advance(duration_ns)
+        recorder.end_pipeline(pipeline)
+    assert noise_ns(recorder) == pytest.approx(2 * 1154.7 * 10**0.5, rel=1e-4)
+    found = tracing_cost([], {}, 20, recorder.traced_ns, noise_ns=500)
+    assert (found.untraced_low_ns, found.untraced_high_ns) == (16_480, 17_480)
 
 
 def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):
@@ -233,10 +273,12 @@ def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):
     assert cost.noisy
     assert not EventCost(20, 15, 25).noisy
     monkeypatch.setattr(overhead, "event_cost", {"onnxruntime": cost}.get)
-    found = tracing_cost([("encoder", source(events=10))], {}, 0, 0, 4_000)
+    found = tracing_cost([("encoder", source(events=10))], {}, 0, 4_000)
     assert (found.operator_event_low_ns, found.operator_event_high_ns) == (12.5, 45.0)
     plain = how_known(found).replace("\N{NO-BREAK SPACE}", " ")
     assert plain == "estimated (noisy: 12.5 ns to 45 ns an event)"
+    assert found.untraced_low_ns < found.untraced_ns < found.untraced_high_ns
+    assert found.untraced_ns == 4_000 - 10 * 20
 
 
 def test_noise_that_exceeds_the_cost_is_no_estimate():
@@ -249,7 +291,7 @@ def test_an_estimate_above_all_that_ran_is_not_stated():
     overhead_of = {"onnxruntime": EventCost(38_100.0)}
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(overhead, "event_cost", overhead_of.get)
-        found = tracing_cost([("encoder", source(events=2_400))], {}, 50, 0, 57_000_000)
+        found = tracing_cost([("encoder", source(events=2_400))], {}, 50, 57_000_000)
     assert found.share is None
     assert found.operators_ns is None
     assert "38.1 µs an event, is more than all that ran took" in str(method(found)).replace(
@@ -264,10 +306,10 @@ def test_the_cost_of_torchs_events_is_measured(monkeypatch):
     from profiler.capture.torch import cost
 
     monkeypatch.setattr(cost, "_BUSY_S", math.inf)  # a busy machine decides nothing here
-    torch_event_ns = cost.torch_event_ns
-    assert torch_event_ns() > 0
+    torch_event_cost = cost.torch_event_cost
+    assert torch_event_cost().ns > 0
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
-        assert torch_event_ns() is None
+        assert torch_event_cost() is None
         torch.ones(2).relu()
     assert "aten::relu" in {event.name for event in theirs.events()}
 

@@ -44,8 +44,10 @@ def test_parts_that_a_script_calls_itself(tmp_path):
     overhead = run.info.overhead
     assert len(run.calls) == 4
     assert overhead.hooks_ns > 0
-    assert overhead.share == overhead.hooks_ns / run.calls["duration_ns"].sum()
-    assert cost_of(run)[1] == "of the time in calls, estimated"
+    assert overhead.traced_ns == overhead.hooks_ns + run.calls["duration_ns"].sum()
+    assert overhead.untraced_ns == run.calls["duration_ns"].sum()
+    assert overhead.share == overhead.hooks_ns / overhead.traced_ns
+    assert cost_of(run)[1] == "of the time that calls took, estimated"
 
 
 def test_calls_beside_those_of_the_pipeline(tmp_path):
@@ -76,7 +78,8 @@ def test_bare_sessions(tmp_path):
     overhead = run.info.overhead
     assert len(run.calls) == 3
     assert overhead.hooks_ns > 0
-    assert overhead.share == overhead.hooks_ns / run.calls["duration_ns"].sum()
+    assert overhead.untraced_ns == run.calls["duration_ns"].sum()
+    assert overhead.share == overhead.hooks_ns / overhead.traced_ns
     assert overhead.share_of == "calls"
 
 

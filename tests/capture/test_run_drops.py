@@ -96,7 +96,7 @@ def test_a_full_disk_keeps_no_empty_folder(tmp_path, monkeypatch):
 def test_a_session_that_vanishes(tmp_path, monkeypatch):
     """What torch has recorded goes, as after two interrupts: the run says so by submodule."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch.session import Tracing
+    from profiler.capture.torch.conversions import Conversions
 
     class Pipeline:
         def __init__(self):
@@ -106,7 +106,7 @@ def test_a_session_that_vanishes(tmp_path, monkeypatch):
             for _ in range(3):
                 self.transformer(torch.ones(1, 4))
 
-    monkeypatch.setattr(Tracing, "_cut", lambda tracing: tracing._stopped.clear())
+    monkeypatch.setattr(Conversions, "put", lambda _, session: session.close())
     pipe = Pipeline()
     with profiler.profile(pipe, out=tmp_path) as run:
         pipe()

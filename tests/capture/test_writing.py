@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -177,9 +176,9 @@ def test_no_file_is_written_beside_a_pipeline_call(tmp_path: Path) -> None:
 @pytest.mark.torch
 @pytest.mark.parametrize("steps", [50, pytest.param(400, marks=pytest.mark.nightly)])
 def test_many_calls_with_operators_take_no_more_memory(
-    cli, tmp_path: Path, monkeypatch, steps: int
+    tmp_path: Path, monkeypatch, steps: int
 ) -> None:
-    """Operators of torch pass through the same queue."""
+    """Operators of torch pass through the same queue, once they have been converted."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
 
     class Doubling(torch.nn.Module):
@@ -205,9 +204,6 @@ def test_many_calls_with_operators_take_no_more_memory(
     loaded = profiler.load(run.path)
     traced = loaded.calls.filter(loaded.calls["ops_traced"])
     assert (len(loaded.calls), len(traced), loaded.drops) == (2 * steps + 14, 2 * steps, ())
-    assert loaded.info.overhead.backpressure_ns > 0
-    _, said, _ = cli("analyze", run.path, "--no-html")
-    assert re.search(r"pipelines waited [\d.]+ \w+ for files to be written", " ".join(said.split()))
 
 
 def test_the_thread_sleeps_until_it_is_told(tmp_path: Path) -> None:

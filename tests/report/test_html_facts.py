@@ -252,7 +252,9 @@ def test_a_key_figure_stays_short():
     few = {"vae": {"traced_calls": 1, "untraced_calls": 2}}
     overhead = {"share": 0.04, "estimated_events": 9, "too_few": few}
     run = tiny_run(info=make_info(producer="x", overhead=overhead))
-    assert facts_of(run)["Cost of tracing"].note == "of end to end, estimated"
+    assert (
+        facts_of(run)["Cost of tracing"].note == "of the time that pipeline calls took, estimated"
+    )
     groups = groups_of(run)
     assert "vae" in groups["Cost of tracing"]["too few"]
 

@@ -47,6 +47,10 @@ HOSTILE = (
 )
 _INTERVAL = {"call_ns": 5e6, "call_low_ns": 4e6, "call_high_ns": 6e6}
 _OVERHEAD = {
+    "traced_ns": 1_000,
+    "untraced_ns": 496,
+    "untraced_low_ns": 396,
+    "untraced_high_ns": 596,
     "hooks_ns": 4,
     "operator_events": 9,
     "operator_event_ns": 0.5,

@@ -8,7 +8,8 @@ which the host worked,
 
     calls = |T|     host = |H+T| - |T|     idle = elapsed - calls - host
 
-Waiting for a device is no host work. What was not recorded or carried over counts nowhere. Tiles
+Waiting for a device is no host work. What was not recorded or carried over counts nowhere, nor does
+the profiler's own work, but where a tile was at the same time. Tiles
 outside of their pipeline call are in no stage and show in the residual's share. The account of the
 run is the sum over its pipeline calls. Where a run does not tell what belongs to which, it is
 accounted for as if it were one.
@@ -49,6 +50,7 @@ class _Balance:
     idle: Times
     end_to_end: Times
     unrecorded: Times
+    own: Times
     outside: Times
 
     @property
@@ -113,6 +115,7 @@ class _Rows:
             idle=idle,
             end_to_end=np.array([group.counted.length for group in groups], dtype=np.int64),
             unrecorded=np.array([group.lost.length for group in groups], dtype=np.int64),
+            own=np.array([group.own.length for group in groups], dtype=np.int64),
             outside=np.array([_outside(group) for group in groups], dtype=np.int64),
         )
 
@@ -164,6 +167,7 @@ def account(
         residual_share=0.0,
         outside_ns=0,
         unrecorded_ns=int(balance.unrecorded.sum()),
+        profiler_ns=int(balance.own.sum()),
         submodules=_submodule_times(run.calls, rows.axis, end_to_end, told=told),
         possible=not missing,
         why_not=_why_not(run, missing),

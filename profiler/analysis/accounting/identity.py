@@ -47,7 +47,8 @@ class Accounting:
     long tiles were outside of their pipeline call, in no stage. `residual_share` is
     `(residual_ns + outside_ns) / end_to_end_ns`. `unrecorded_ns` lies in the pipeline calls' time
     and counts neither there nor in a stage: nothing was recorded though work waited, or only what
-    had been launched before the recording began ran.
+    had been launched before the recording began ran. `profiler_ns` lies there, too, and counts
+    nowhere: the pipeline waited for the profiler's own work.
 
     `possible` is False, with the reason in `why_not`, where the run holds no pipeline or stage
     spans; then `stages` is empty and the parts are 0. Without a pipeline span `end_to_end_ns` lasts
@@ -71,3 +72,4 @@ class Accounting:
     told_apart: bool = True
     calls_outside: int = 0
     calls_outside_ns: int = 0
+    profiler_ns: int = 0

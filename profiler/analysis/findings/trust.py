@@ -46,6 +46,9 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
     """Recording took so much of the run that operator times are in doubt."""
     overhead, total = analysis.run.overhead, end_to_end_ns(analysis)
     found = overhead.share
+    if overhead.untraced_ns is not None and overhead.operators_ns is not None:
+        total = overhead.untraced_ns + overhead.operators_ns  # what lies between calls is in no one
+        found = share(overhead.operators_ns, total)
     if found is None or found < _OVERHEAD:
         return None
     low = found - share(_doubtful_ns(overhead), total)

@@ -2,7 +2,8 @@
 
 A call takes from its begin, or the end of the one before it, until its last command has ended:
 where a device works through a queue, a call returns before. What is left is the host's: its work
-between calls, and waiting that no call is known to cause. Host time is cut where a stage or step
+between calls, and waiting that no call is known to cause, without waiting for the profiler's own
+work. Host time is cut where a stage or step
 begins, and around work that belongs to guidance or to one encoder.
 """
 
@@ -14,6 +15,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
+import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
@@ -23,6 +25,7 @@ from profiler.events import NO_CALL, NO_STEP
 from profiler.table.batches import Times
 from profiler.table.command_times import ends
 from profiler.table.run import Run
+from profiler.table.tiles.stretches import Stretches
 
 __all__ = [
     "APPLY_GUIDANCE",
@@ -161,7 +164,7 @@ class _Cut:
     """One pipeline call from `begin` to `end`, and where to cut it.
 
     `steps` are its step numbers with their begins, in order of time; `last` is the end of the last
-    one. `stages` are begins and names.
+    one. `stages` are begins and names, `own` when the profiler worked and no call did.
     """
 
     pipeline: str
@@ -172,6 +175,7 @@ class _Cut:
     stages: Sequence[tuple[int, str]]
     steps: Sequence[tuple[int, int]]
     last: int
+    own: Stretches
 
     @classmethod
     def of(
@@ -199,6 +203,7 @@ class _Cut:
             stages=sorted((start, name) for kind, name, _, start, _ in spans if kind == "stage"),
             steps=sorted(starts.items(), key=lambda item: item[1]),
             last=max((end for _, _, end in steps), default=whole[0][0]),
+            own=_own(spans, calls),
         )
 
     def pieces(self, number: int) -> PipelinePieces:
@@ -230,9 +235,14 @@ class _Cut:
             waiting, cursor = [], end
         self._put(phases, [*waiting, *self._host(cursor, self.end)], len(phases), None)
         encode, *steps, decode = (tuple(pieces) for pieces in phases)
-        return PipelinePieces(
-            number, self.pipeline, self.end - self.begin, encode, tuple(steps), decode
-        )
+        duration_ns = self._length(self.begin, self.end)
+        return PipelinePieces(number, self.pipeline, duration_ns, encode, tuple(steps), decode)
+
+    def _length(self, start: int, end: int) -> int:
+        """How long the program's own time from `start` to `end` is."""
+        if not len(self.own):
+            return end - start
+        return end - start - int(self.own.within(np.array([start]), np.array([end]))[0])
 
     def _put(
         self,
@@ -254,7 +264,7 @@ class _Cut:
                     device="",
                     step=self._step(at),
                     call=call.row if call is not None and next_here else -1,
-                    duration_ns=end - start,
+                    duration_ns=self._length(start, end),
                     start_ns=start,
                 )
             )
@@ -294,6 +304,15 @@ class _Cut:
             return begun[-1]
         near = call or (self.calls[-1] if self.calls else None)
         return near.stage if near else ""
+
+
+def _own(spans: Sequence[tuple[str, str, int, int, int]], calls: Sequence[_Call]) -> Stretches:
+    ours = [(start, end) for kind, _, _, start, end in spans if kind == "profiler"]
+    if not ours:
+        return Stretches.none()
+    extents = np.array([(call.start, call.end) for call in calls], dtype=np.int64).reshape(-1, 2)
+    begin, end = np.array(ours, dtype=np.int64).T
+    return Stretches.union(begin, end).minus(Stretches.union(*extents.T))
 
 
 def _begin(timed: tuple[Any, ...]) -> int:

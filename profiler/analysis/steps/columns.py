@@ -28,7 +28,8 @@ STEPS: tuple[Column, ...] = (
         "between_ns",
         _INT64,
         "ns",
-        "from the end of the step before to its begin; null for the first of a pipeline call",
+        "from the end of the step before to its begin, less the profiler's own work; null for the "
+        "first of a pipeline call",
         True,
         label="after the step before",
         importance=5,

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays
-from profiler.analysis.axis import Axis
+from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.interval_groups import Grouped
 from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.analysis.steps.columns import STEPS
@@ -68,13 +70,16 @@ def step_table(
 
 
 def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls) -> pl.DataFrame:
-    """`steps` with the time since the end of the step before, and the host's work in it."""
+    """`steps` with the time since the end of the step before, less the profiler's own work, and the
+    host's work in it."""
     begin = steps["start_ns"].to_numpy()
     before = steps["before"].fill_null(steps["start_ns"]).to_numpy()
-    _, _, host, _ = _times(axis, pipelines, steps["pipeline"].to_numpy(), before, begin)
+    number = steps["pipeline"].to_numpy()
+    _, _, host, _ = _times(axis, pipelines, number, before, begin)
+    (own,) = _times(axis, pipelines, number, before, begin, _own)
     known = pl.col("before").is_not_null()
     return steps.with_columns(
-        between_ns=pl.col("start_ns") - pl.col("before"),
+        between_ns=pl.col("start_ns") - pl.col("before") - pl.Series(own),
         between_host_ns=pl.when(known).then(pl.Series(host)),
     )
 
@@ -100,20 +105,30 @@ def _extent(start: Times, end: Times, group: Codes, groups: int) -> tuple[Times,
 
 
 def _times(
-    axis: Axis, pipelines: PipelineCalls, number: Codes, begin: Times, end: Times
+    axis: Axis,
+    pipelines: PipelineCalls,
+    number: Codes,
+    begin: Times,
+    end: Times,
+    of: Callable[[GroupAxis, Times, Times], tuple[Times, ...]] = GroupAxis.times,
 ) -> tuple[Times, ...]:
-    """Elapsed, in calls, host work and idle of each step: within its pipeline call, where the run
-    tells what belongs to which."""
+    """What `of` says of each step, as elapsed, in calls, host work and idle: within its pipeline
+    call, where the run tells what belongs to which."""
     if not pipelines.apart:
-        return axis.of_all().times(begin, end)
-    found = tuple(np.zeros(len(begin), dtype=np.int64) for _ in range(4))
+        return of(axis.of_all(), begin, end)
+    none = np.zeros(0, dtype=np.int64)
+    found = tuple(np.zeros(len(begin), np.int64) for _ in of(axis.of_all(), none, none))
     code = positions(number, pipelines.numbers)
     for own in np.unique(code).tolist():
         rows = np.flatnonzero(code == own)
         group = axis.of_pipeline(own) if own >= 0 else axis.of_all()
-        for column, values in zip(found, group.times(begin[rows], end[rows]), strict=True):
+        for column, values in zip(found, of(group, begin[rows], end[rows]), strict=True):
             column[rows] = values
     return found
+
+
+def _own(group: GroupAxis, begin: Times, end: Times) -> tuple[Times, ...]:
+    return (group.own.within(begin, end),)
 
 
 def _keys(frame: pl.DataFrame, pipelines: PipelineCalls) -> Times:

@@ -33,6 +33,7 @@ from profiler.capture.onnxruntime.session_swap import (
 from profiler.capture.onnxruntime.weak_reference import WeakPart, when_gone
 from profiler.capture.onnxruntime.weights import model_files_bytes
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.own_work import OwnWork
 from profiler.capture.recorder import Invocation
 from profiler.capture.timeline import PipelineCall
 from profiler.drop_reasons import DropReason
@@ -135,7 +136,7 @@ class ProfiledPart:
                 lending.put(segment.session)
             if renewed:
                 recorder = self._request.recorder
-                recorder.add_host_work("profiler.renew_session", begin, self._clock.now_ns())
+                recorder.add_own_work(OwnWork.RENEW_SESSION, begin, self._clock.now_ns())
 
     def leave_out(self, invocation: Invocation) -> None:
         """The part is about to run for an invocation that is not traced."""

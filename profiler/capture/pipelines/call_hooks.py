@@ -237,7 +237,7 @@ class CallHook:
         recorder.end_call(invocation, failed=failed)
         if opened.source is not None:
             opened.source.after(invocation)
-        if invocation.pipeline is None and not failed:
+        if not failed:
             recorder.spent(invocation, invocation.end_ns)
         if before.host is not None:
             before.host.piece_ns = recorder.clock.now_ns()

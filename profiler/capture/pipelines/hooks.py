@@ -154,11 +154,14 @@ class PipelineHooks:
         if before.pipeline is None and before.call is not None:
             before = Scope()  # left open by a call that was interrupted
         attempt = self.recorder.attempt
+        entered_ns = attempt(self._name, self.recorder.clock.now_ns)
         attempt(self._name, self._refresh, self.pipeline())
         sources = attempt(self._name, self._sources) or []
         pipeline, failed = None, True
         try:
             pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
+            if pipeline is not None and entered_ns is not None:
+                pipeline.around_ns += pipeline.start_ns - entered_ns
             for source in sources if pipeline is not None else ():
                 attempt(self._name, source.begin_pipeline, pipeline)
             result = original(*args, **kwargs)
@@ -170,6 +173,7 @@ class PipelineHooks:
             except BaseException:  # the script was interrupted: once more, to the end
                 self._end_pipeline(before, pipeline, sources, failed)
                 raise
+            attempt(self._name, self._returned, pipeline)
 
     def _begin_pipeline(self, original: Any, args: Any, kwargs: Any) -> PipelineCall:
         settings = _numbers(original, args, kwargs) if self.recorder.recording else {}
@@ -200,6 +204,11 @@ class PipelineHooks:
             attempt(self._name, sources[0].end_pipeline, pipeline)
             sources.pop(0)
         attempt(self._name, self.recorder.settle)
+
+    def _returned(self, pipeline: PipelineCall | None) -> None:
+        """The caller gets the result now: what followed the pipeline call's end was ours."""
+        if pipeline is not None and pipeline.end_ns >= 0:
+            pipeline.around_ns += self.recorder.clock.now_ns() - pipeline.end_ns
 
     def _sources(self) -> list[OperatorSource]:
         found = map(self.source_of, present_entries(self.pipeline()))

@@ -41,11 +41,9 @@ class Torch(Backend):
         return TorchOperators.of(request)
 
     def event_cost(self) -> EventCost | None:
-        from profiler.capture.event_cost import EventCost
-        from profiler.capture.torch.cost import torch_event_ns
+        from profiler.capture.torch.cost import torch_event_cost
 
-        event_ns = torch_event_ns()
-        return None if event_ns is None else EventCost(event_ns)
+        return torch_event_cost()
 
     def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
         return execution_device(part)

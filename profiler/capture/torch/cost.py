@@ -3,13 +3,13 @@ are."""
 
 from __future__ import annotations
 
-import statistics
 import tempfile
 import time
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from profiler.capture.event_cost import EventCost
 from profiler.capture.torch.events import Activity, session_events
 from profiler.capture.torch.modules import ModuleRanges, close_range, open_range
 from profiler.capture.torch.profiler import accelerator, is_profiling, new_profiler, started
@@ -17,7 +17,7 @@ from profiler.capture.torch.ranges import CALL
 from profiler.errors import InputError
 from profiler.kineto.trace_file import read_kineto
 
-__all__ = ["torch_event_ns"]
+__all__ = ["torch_event_cost"]
 
 _BLOCKS, _PAIRS, _RUNS = 8, 5, 5  # of each few runs the fastest counts
 _TOKENS, _WIDTH, _HEADS = 16, 32, 4
@@ -26,13 +26,13 @@ _LONGEST_S = 1.0  # after which no further pair is begun
 _BUSY_S = 0.3  # that two runs of the chain take where other threads hold the interpreter
 
 
-def torch_event_ns() -> float | None:
-    """Median cost of one recorded event in ns of this thread's CPU time; never 0.
+def torch_event_cost() -> EventCost | None:
+    """What one recorded event costs of this thread's CPU time: median and quartiles of pairs.
 
     A chain of transformer blocks runs with and without a session and our hooks in turn, on the
     accelerator where there is one. None where it cannot be measured, as while a profiler of the
     script runs or other threads leave no time, or noise exceeds it. What a session takes to be
-    stopped and read comes after the pipeline call and is none of it.
+    stopped and read comes between calls and is none of it.
     """
     import torch
 
@@ -58,8 +58,9 @@ def torch_event_ns() -> float | None:
             if time.perf_counter() > begin + _LONGEST_S and plain:
                 break
         pairs = [b - a for a, b in zip(plain, traced, strict=True)]
-        event_ns = statistics.median(pairs) * 1e9 / events if events else 0.0
-        return event_ns if event_ns > 0 else None
+        if events and len(pairs) > 1:
+            return EventCost.of_pairs(pairs, events)
+        return EventCost(pairs[0] * 1e9 / events) if events and pairs[0] > 0 else None
     return None
 
 

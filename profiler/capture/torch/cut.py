@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -17,13 +17,23 @@ from profiler.capture.torch.events import TorchEvents, session_events
 from profiler.capture.torch.memory import DeviceMemory, device_memory
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
-from profiler.kineto.trace_file import Scalar, read_kineto
+from profiler.kineto.trace_file import Scalar, read_kineto_file
 from profiler.notes import Note
 from profiler.trace.columns import CommandColumns, Counter
 
-__all__ = ["CutCall", "StoppedSession", "TracedCall", "misplaced_ns", "on_clock", "pair_clocks"]
+__all__ = [
+    "CutCall",
+    "StoppedSession",
+    "TracedCall",
+    "misplaced_ns",
+    "on_clock",
+    "pair_clocks",
+    "written",
+]
 
 _SLACK_NS = 50_000  # by which a range may lie outside its invocation
+_NAME = "session.json"
+_NOTHING = DropReason.NO_SESSION_EVENTS
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -53,17 +63,21 @@ class TracedCall:
 
 @dataclass(slots=True)
 class StoppedSession:
-    """What torch has recorded: `results` are Kineto's, None where it has none. `start` and `end`
-    are of `pair_clocks`; `allocated` the bytes that torch held on each device when the session
-    began. `threads` numbers threads by their system's id, `kind` is the accelerator's."""
+    """What torch has recorded: `trace` is what Kineto has written of it (`written`), or why it has
+    not. `start` and `end` are of `pair_clocks`; `allocated` the bytes that torch held on each
+    device when the session began. `threads` numbers threads by their system's id, `kind` is the
+    accelerator's. `events` is how many host events it may have. `follows`: it goes on in the
+    pipeline call of the session before it."""
 
-    results: Any
+    trace: BinaryIO | Note
     start: tuple[int, int]
     end: tuple[int, int]
     allocated: dict[str, int]
     calls: list[TracedCall]
     threads: Mapping[Scalar, int]
     kind: str
+    events: int = 0
+    follows: bool = False
 
     def cut(self, levels: Mapping[str, int]) -> dict[str, int]:
         """Deliver what it has of each call: why not where it cannot be read, never an error.
@@ -71,34 +85,53 @@ class StoppedSession:
         that it leaves."""
         after = {**levels, **self.allocated}
         found: dict[int, CutCall] = {}
-        failure = Note.of(DropReason.NO_SESSION_EVENTS)
+        failure = self.trace if isinstance(self.trace, Note) else Note.of(_NOTHING)
         try:
-            if self.calls and self.results is not None and self.results.trace_start_ns():
-                found, after = self._read(after)
+            if self.calls and not isinstance(self.trace, Note):
+                found, after = self._read(self.trace, after)
         except (OSError, InputError, RuntimeError):
             failure = Note.of(DropReason.SESSION_UNREADABLE)
         except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
             told = f"{type(error).__name__}: {error}"
             failure = Note.of(DropReason.SESSION_NOT_CUT, error=told)
-        self.results = None
+        self.close()
         for call in self.calls:
             call.deliver(found.get(call.number, failure))
         return after
 
-    def _read(self, before: Mapping[str, int]) -> tuple[dict[int, CutCall], dict[str, int]]:
+    def close(self) -> None:
+        """Let go of what was written."""
+        if not isinstance(self.trace, Note):
+            self.trace.close()
+            self.trace = Note.of(_NOTHING)
+
+    def _read(
+        self, file: BinaryIO, before: Mapping[str, int]
+    ) -> tuple[dict[int, CutCall], dict[str, int]]:
         """What it has, by the calls' numbers, and the bytes that it leaves allocated."""
-        events = on_clock(self._events(), self.start, self.end)
+        trace = read_kineto_file(Path(_NAME), file)
+        events = on_clock(session_events(trace, self.kind, self.threads), self.start, self.end)
         closed = {call.number: call for call in self.calls if call.end_ns >= 0}
         found = find_commands(events, {number: call.layer for number, call in closed.items()})
         memory = device_memory(events, before)
         cut = {number: _cut_call(closed[number], own, memory) for number, own in found.items()}
         return cut, {**before, **{series.device: series.after for series in memory}}
 
-    def _events(self) -> TorchEvents:
-        with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
-            path = Path(folder) / "session.json"
-            self.results.save(str(path))
-            return session_events(read_kineto(path), self.kind, self.threads)
+
+def written(results: Any) -> BinaryIO | Note:
+    """What Kineto writes of its `results`, in a file that has no name any more: it goes with the
+    process, however that ends. Why not, where there is none."""
+    try:
+        if results is None or not results.trace_start_ns():
+            return Note.of(_NOTHING)
+        with tempfile.TemporaryDirectory(
+            prefix="profile-sd3-", ignore_cleanup_errors=True
+        ) as folder:
+            path = Path(folder) / _NAME
+            results.save(str(path))
+            return path.open("rb")
+    except (OSError, RuntimeError):
+        return Note.of(DropReason.SESSION_UNREADABLE)
 
 
 def _cut_call(call: TracedCall, found: CallCommands, memory: Iterable[DeviceMemory]) -> CutCall:

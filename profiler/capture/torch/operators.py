@@ -2,7 +2,7 @@
 
     source = TorchOperators.of(request)      # an `OperatorSource`
     source.before(invocation); module(…); source.after(invocation)
-    source.end_pipeline(pipeline)            # the session stops and is cut
+    source.end_pipeline(pipeline)            # the session stops; it is cut later
     source.close(); list(source.traces())
 
 All submodules share one profiler session per pipeline call (`session`). Each invocation is
@@ -15,13 +15,16 @@ is stopped, so that it runs unprofiled.
 from __future__ import annotations
 
 import threading
+from collections import deque
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
 from profiler.capture.forks import forget_in_children
 from profiler.capture.module_classes import known_modules
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
+from profiler.capture.own_work import OwnWork
 from profiler.capture.recorder import HostCommands, Invocation, Recorder
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch.cut import CutCall, TracedCall
@@ -59,13 +62,13 @@ class TorchOperators:
     ) -> None:
         self._submodule = submodule
         self._layer = class_name(module)
-        self._recorder = recorder
+        self.recorder = recorder
         self._clock = recorder.clock
         self._tracing = tracing
         self._cap = event_cap
         self._modules = ModuleRanges(module)
         self._open: dict[int, TracedCall] = {}  # by id of the invocation
-        self._traces: list[OperatorTrace] = []
+        self._traces: deque[OperatorTrace] = deque()  # from the thread that converts
         self._expected = 0  # events of an invocation, 0: not known yet
         self._closed = False
         self._lock = threading.Lock()
@@ -83,15 +86,22 @@ class TorchOperators:
         """Nothing yet: the session starts with the first invocation that is recorded."""
         with self._lock:
             self._pipelines.add(id(pipeline))
+            self._tracing.begin_pipeline((id(self), id(pipeline)))
 
     def end_pipeline(self, pipeline: PipelineCall) -> None:
-        """Stop this thread's session and cut it; remove the hooks with the last pipeline call."""
+        """Stop this thread's session; remove the hooks with the last pipeline call."""
         with self._lock:
             self._pipelines.discard(id(pipeline))
             last = not self._pipelines
         if last:
             self._modules.detach()
-        self._tracing.end_session()
+        self._end_session()
+        self._tracing.end_pipeline((id(self), id(pipeline)))
+
+    def _end_session(self) -> None:
+        begin = self._clock.now_ns()
+        if self._tracing.end_session():
+            self.recorder.add_own_work(OwnWork.STOP_SESSION, begin, self._clock.now_ns())
 
     def before(self, invocation: Invocation) -> None:
         """Open the invocation's range; starts or renews the session where that is due."""
@@ -109,7 +119,7 @@ class TorchOperators:
         else:
             self._lose(DropKind.UNTRACED_CALL, 1, Note.of(DropReason.PROFILER_IN_USE))
         if self._tracing.sessions != sessions:
-            self._recorder.add_host_work("profiler.start_session", begin, self._clock.now_ns())
+            self.recorder.add_own_work(OwnWork.START_SESSION, begin, self._clock.now_ns())
 
     def after(self, invocation: Invocation) -> None:
         """Close the invocation's range. Outside every pipeline call its session ends with it."""
@@ -119,12 +129,12 @@ class TorchOperators:
         self._tracing.end_call(call, self._clock)
         if not self._pipelines:
             self._modules.detach()
-            self._tracing.end_session()
+            self._end_session()
 
     def leave_out(self, _: Invocation) -> None:
         """Have an invocation that follows run unprofiled: no session, no hooks on its modules."""
         self._modules.detach()
-        _pause(self._tracing, self._recorder)
+        _pause(self._tracing, self.recorder)
 
     def close(self) -> None:
         """Remove the hooks and end the session, where this thread can; again without effect."""
@@ -134,9 +144,10 @@ class TorchOperators:
         self._tracing.release(self)
 
     def traces(self) -> Iterator[OperatorTrace]:
-        """The operators of every invocation that was traced, in order; after `close`, once."""
-        traces, self._traces = self._traces, []
-        yield from traces
+        """The operators of every invocation whose session has been converted, in order, once."""
+        with suppress(IndexError):
+            while True:
+                yield self._traces.popleft()
 
     def summary(self) -> SourceSummary:
         """Events, attribution to modules below the submodule, drops and classes of modules."""
@@ -158,7 +169,7 @@ class TorchOperators:
     def _keep_host(self, pipeline: PipelineCall, cut: CutCall | Note) -> None:
         """Take what a session has of host work; where it has nothing, its calls say so."""
         if isinstance(cut, CutCall):
-            self._recorder.host_commands.append(HostCommands(cut.commands, pipeline))
+            self.recorder.host_commands.append(HostCommands(cut.commands, pipeline))
             known = self._summary
             self._summary = replace(known, host_events=known.host_events + cut.found.events)
             self._lose(DropKind.DROPPED_EVENTS, cut.found.dropped, Note.of(DropReason.BUFFERS_FULL))
@@ -233,4 +244,4 @@ def _pause(tracing: Tracing, recorder: Recorder) -> None:
     """Stop this thread's session, where one runs: host work of ours."""
     begin = recorder.clock.now_ns()
     if tracing.pause():
-        recorder.add_host_work("profiler.stop_session", begin, recorder.clock.now_ns())
+        recorder.add_own_work(OwnWork.STOP_SESSION, begin, recorder.clock.now_ns())

@@ -1,10 +1,10 @@
 """torch.profiler sessions: torch has one profiler a process, our sources share it.
 
-The first invocation that is traced in a pipeline call starts a session, and the pipeline call's
-end stops it and cuts it (`cut`). What the pipeline does between invocations is recorded,
-too: a range of ours around all of them is its host work. Ahead of a call that is left out the
-session is stopped; it is cut with the others, when the pipeline call ends or before they outgrow
-their memory: a host event takes 6 kB until it is cut (torch 2.13).
+The first invocation that is traced in a pipeline call starts a session, which records all that
+follow, and what the pipeline does between them: a range of ours around all of them is its host
+work. It is stopped when the pipeline call ends, ahead of a call that is left out, and between calls
+once it has recorded for `LONGEST_S` or would have more than `EVENT_CAP` events. Kineto writes what
+it has at once, so that its memory is free; it is cut (`cut`) later (`conversions`).
 
 A session records the thread that started it, and torch stops it on that thread alone. When a
 second thread has asked for one, further sessions record all threads, until the last of them has
@@ -16,6 +16,7 @@ from __future__ import annotations
 import itertools
 import sys
 import threading
+import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -24,7 +25,8 @@ from typing import Any
 from profiler.capture.clock import Clock
 from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.notices import notice
-from profiler.capture.torch.cut import StoppedSession, TracedCall, pair_clocks
+from profiler.capture.torch.conversions import Conversions
+from profiler.capture.torch.cut import StoppedSession, TracedCall, pair_clocks, written
 from profiler.capture.torch.modules import close_range, leave, leave_modules, open_range
 from profiler.capture.torch.profiler import (
     accelerator,
@@ -40,13 +42,14 @@ from profiler.drop_reasons import DropReason
 from profiler.kineto.trace_file import Scalar
 from profiler.notes import Note
 
-__all__ = ["EVENT_CAP", "Tracing"]
+__all__ = ["EVENT_CAP", "LONGEST_S", "Tracing"]
 
 _NOTICE = (
     "the script's own torch.profiler is running, and torch has one a process: calls that run "
     "meanwhile are recorded without their operators"
 )
-EVENT_CAP = 200_000  # host events that are not yet cut: 1.2 GB
+EVENT_CAP = 200_000  # host events of a session
+LONGEST_S = 10.0  # of one, up to the end of a call
 
 
 @dataclass(slots=True)
@@ -69,6 +72,7 @@ class _Session:
     start: tuple[int, int]
     allocated: dict[str, int]
     kind: str
+    until: float  # on `time.monotonic`: from then on it is to be stopped
     expected_events: int = 0
     calls: list[TracedCall] = field(default_factory=list)
     hosts: dict[int, _HostRange] = field(default_factory=dict)
@@ -99,12 +103,23 @@ class Tracing:
         self._lock = threading.RLock()
         self._numbers = itertools.count()
         self._session: _Session | None = None
-        self._stopped: list[StoppedSession] = []
-        self._stopped_events = 0
+        self._conversions = Conversions(self._resting_since)
+        self._running: set[object] = set()  # pipeline calls
+        self._rest = time.monotonic()  # when the last of these, or a session, ended
+        self._follows = False  # a session of this pipeline call was stopped
         self._several_threads = False
         self._noticed = False
         self._starting = False
         self._threads: dict[Scalar, int] = {}
+
+    def begin_pipeline(self, pipeline: object) -> None:
+        """A pipeline call begins: nothing is converted beside it, if that can wait."""
+        self._running.add(pipeline)
+
+    def end_pipeline(self, pipeline: object) -> None:
+        """It has ended."""
+        self._running.discard(pipeline)
+        self._rest = time.monotonic()
 
     def begin_call(
         self,
@@ -116,8 +131,8 @@ class Tracing:
     ) -> bool:
         """Open the range of an invocation on this thread, in the running session or a new one.
 
-        `expected_events` is how many events it may have; sessions that would have more than `cap`
-        are cut first. `host` makes the range of the host work around this thread's invocations,
+        `expected_events` is how many events it may have; a session that would have more than `cap`
+        is stopped first. `host` makes the range of the host work around this thread's invocations,
         where that is open in no session. False where the invocation cannot be traced: another
         thread's session runs that records that thread alone, or a profiler that is not ours.
         """
@@ -128,10 +143,10 @@ class Tracing:
                 self._several_threads = True
                 return False
             self._threads.setdefault(threading.get_native_id(), len(self._threads) + 1)
-            waiting = self._stopped_events + (session.expected_events if session else 0)
-            if waiting + expected_events > cap and self._only_here(session, thread):
-                self._end(thread)
-                self._cut()
+            if session is not None and self._only_here(session, thread):
+                full = session.expected_events + expected_events > cap
+                if full or time.monotonic() >= session.until:
+                    self._end(thread)
             session = self._session or self._start(clock)
             if session is None:
                 return False
@@ -157,14 +172,15 @@ class Tracing:
             self._end(threading.get_ident())
             return self._session is not before
 
-    def end_session(self) -> None:
-        """Record no more of this thread; deliver the calls of what has been stopped."""
+    def end_session(self) -> bool:
+        """The same, at the end of a pipeline call or of a call outside of any."""
         with self._lock:
-            self._end(threading.get_ident())
-            self._cut()
+            stopped = self.pause()
+            self._follows = False
+            return stopped
 
     def release(self, owner: object) -> None:
-        """Deliver what there is of an owner's calls; it asks for nothing more. Those that a session
+        """Deliver what there is of all calls; the owner asks for nothing more. Those that a session
         of another thread records have nothing: that thread stops it, when it comes here next."""
         thread = threading.get_ident()
         with self._lock:
@@ -176,7 +192,7 @@ class Tracing:
                         self._stop(session)
                 else:
                     session.withdraw(owner)
-            self._cut()
+        self._conversions.drain()
 
     def forget(self) -> None:
         """In a forked child: all that runs and waits is the parent's.
@@ -187,7 +203,9 @@ class Tracing:
         session, starting = self._session, self._starting
         self._lock = threading.RLock()
         self._session, self._starting, self._several_threads = None, False, False
-        self._stopped, self._stopped_events, self._threads = [], 0, {}
+        self._conversions.abandon()
+        self._conversions, self._running = Conversions(self._resting_since), set()
+        self._follows, self._threads = False, {}
         leave_modules()
         if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
             return
@@ -217,11 +235,15 @@ class Tracing:
         for call in session.calls:
             call.deliver(Note.of(DropReason.THREAD_ENDED))
 
-    def _only_here(self, session: _Session | None, thread: int) -> bool:
-        """Whether no call is open, and no host work of another thread."""
-        if session is None:
-            return True
-        return session.hosts.keys() <= {thread} and all(c.end_ns >= 0 for c in session.calls)
+    def _resting_since(self) -> float | None:
+        """Since when no pipeline call has run, and nothing was recorded; None while either is."""
+        return None if self._running or self._session is not None else self._rest
+
+    def _only_here(self, session: _Session, thread: int) -> bool:
+        """Whether no call is open, and no host work but this thread's."""
+        host = session.hosts.get(thread)
+        still = [c for c in session.calls if c.end_ns < 0 and (host is None or c is not host.call)]
+        return session.hosts.keys() <= {thread} and not still
 
     def _open_host(self, call: TracedCall, session: _Session) -> _HostRange:
         from torch._C._profiler import _RecordFunctionFast
@@ -268,15 +290,17 @@ class Tracing:
             pair_clocks(clock),
             allocated(),
             accelerator() or "cuda",
+            time.monotonic() + LONGEST_S,
         )
         self.sessions += 1
         return self._session
 
     @interrupts_wait()
     def _stop(self, session: _Session) -> None:
-        """Stop the running session; what it has recorded is read later. Where the script has
-        started a profiler meanwhile, torch has that one, which is left alone."""
-        self._session = None
+        """Stop the running session, and have written what it has recorded, which is read later.
+        Where the script has started a profiler meanwhile, torch has that one, which is left
+        alone."""
+        self._session, self._rest = None, time.monotonic()
         end = pair_clocks(session.clock)
         for host in session.hosts.values():  # of other threads, which are interrupted
             host.call.end_ns = session.clock.now_ns()
@@ -285,23 +309,19 @@ class Tracing:
                 session.profiler.__exit__(None, None, None)
             except RuntimeError:  # somebody has stopped it: it has no results
                 say_running(ours=False)
-        self._stopped_events += session.expected_events
-        self._stopped.append(
+        trace = written(session.profiler.kineto_results)
+        session.profiler.kineto_results = None
+        self._conversions.put(
             StoppedSession(
-                session.profiler.kineto_results,
+                trace,
                 session.start,
                 end,
                 session.allocated,
                 session.calls,
                 dict(self._threads),
                 session.kind,
+                session.expected_events,
+                self._follows,
             )
         )
-
-    @interrupts_wait()
-    def _cut(self) -> None:
-        """Deliver the calls of the sessions that were stopped."""
-        stopped, self._stopped, self._stopped_events = self._stopped, [], 0
-        levels: dict[str, int] = {}
-        for session in stopped:
-            levels = session.cut(levels)
+        self._follows = True

@@ -33,9 +33,14 @@ from profiler.table.run import Run
 __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
 
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
-_SPAN_KINDS = ("pipeline", "stage", "step")
-_SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"))
-_HOST_LANES = (said("Pipelines (host)"), said("Stages (host)"), said("Steps (host)"))
+_SPAN_KINDS = ("pipeline", "stage", "step", "profiler")
+_SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"), said("Profiler"))
+_HOST_LANES = (
+    said("Pipelines (host)"),
+    said("Stages (host)"),
+    said("Steps (host)"),
+    said("Profiler"),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -42,7 +42,7 @@ _ROWS = {
     "commands": "one command: a unit of work executed on a track",
     "counters": "one sample of a counter",
     "flows": "one dependency between two commands",
-    "spans": "one span of a pipeline, stage or step",
+    "spans": "one span of a pipeline, stage or step, or of the profiler's own work",
     "args": "one argument that a producer gave a command",
     _JOINED: "one command with the call it belongs to",
 }

@@ -10,7 +10,7 @@ from profiler.messages import joined, said
 from profiler.report.facts import attributed_to, grouped, grouped_by_name
 from profiler.report.model import Part, ReportInput, SectionKind
 from profiler.report.sections.headline import asynchronous
-from profiler.report.tracing_cost import how_known, method, share_of
+from profiler.report.tracing_cost import how_known, method, share_of, untraced
 from profiler.report.units import count, duration, percent
 from profiler.trace.manifest_fields import Attribution, Overhead, stated
 
@@ -31,7 +31,8 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 def _told(overhead: Overhead) -> Mapping[str, Any]:
     """What is told of the cost of tracing, with how it was found in place of its codes."""
-    told = {k: v for k, v in stated(overhead).items() if k not in ("estimated_by", "unknown")}
+    codes = ("estimated_by", "method", "unknown")
+    told = {k: v for k, v in stated(overhead).items() if k not in codes}
     how = method(overhead)
     return {**told, "method": how} if how else told
 
@@ -52,7 +53,7 @@ def _sentences(analysis: Analysis) -> Iterator[str]:
 
 def _cost(overhead: Overhead) -> str:
     """What tracing cost, as far as the producer measured it."""
-    parts = [*_share(overhead)]
+    parts = [*_share(overhead), *filter(None, (untraced(overhead),))]
     if overhead.hooks_ns is not None:
         parts.append(said("hooks {time}", time=duration(overhead.hooks_ns)))
     parts += _events(overhead)

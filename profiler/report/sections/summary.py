@@ -91,6 +91,9 @@ def _accounting(account: Accounting) -> Iterator[str]:
         yield said("No accounting of the whole time: {why}.", why=why_not(account.why_not))
     else:
         yield from _identity(account)
+    if account.profiler_ns:
+        took = duration(account.profiler_ns)
+        yield said("Not in it: {took} in which it waited for the profiler.", took=took)
     if account.overlapping:
         yield sentence(at_once(account))
     if account.calls_outside:

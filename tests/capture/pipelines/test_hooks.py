@@ -195,14 +195,18 @@ def test_warm_up_in_warm_up_is_part_of_it(tmp_path):
 
 
 def test_time_in_our_hooks_is_counted():
-    """What passes between a call's hook and its begin is ours: one reading of 1 ns each here."""
+    """What passes between a call's hook and its begin is ours, and behind its end, and around the
+    pipeline call: one reading of 1 ns each here."""
     recorder = Recorder(FakeClock(step_ns=1))
     pipeline = ToyPipeline(recorder.clock)
     hooks = PipelineHooks(pipeline, recorder, lambda entry: None, lambda pipeline: None)
     hooks.attach()
     pipeline(num_inference_steps=1)
     hooks.detach()
-    assert recorder.hooks_ns == len(recorder.calls()) == 8
+    assert len(recorder.calls()) == 8
+    assert recorder.hooks_ns == 8 * 2 + 2
+    (whole,) = recorder.pipelines
+    assert recorder.traced_ns == whole.end_ns - whole.start_ns + 2
 
 
 @pytest.mark.torch

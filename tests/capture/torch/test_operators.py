@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 import threading
+from collections import Counter
 from types import SimpleNamespace
 
 import numpy as np
@@ -195,16 +196,28 @@ def test_warm_up_starts_no_session():
 
 
 def test_a_session_is_renewed_before_it_grows_too_large():
-    """The tables are the same, the memory counter goes on, and the renewal is host work."""
+    """The tables are the same, the memory counter goes on, and the renewal is work of ours."""
     with Run(event_cap=1) as run:
         for _ in range(3):
             run.call()
     traces = run.traces()
     assert [table(trace) for trace in traces] == [MODEL_TABLE] * 3
     assert run.tracing.sessions == 3
-    assert [work.name for work in run.recorder.host_work] == ["profiler.start_session"] * 3
+    assert not run.recorder.host_work
+    own = [span.name for span in run.recorder.own_work]
+    assert Counter(own) == {"start_session": 3, "stop_session": 1, "convert": 3}
     levels = [trace.counters[0].values for trace in traces]
     assert levels[1][0] == levels[0][-1]
+
+
+def test_a_session_is_renewed_when_its_time_is_up(monkeypatch):
+    """Between two calls, so that each has what it has in a session for all."""
+    monkeypatch.setattr("profiler.capture.torch.session.LONGEST_S", 0.0)
+    with Run() as run:
+        for _ in range(3):
+            run.call()
+    assert [table(trace) for trace in run.traces()] == [MODEL_TABLE] * 3
+    assert run.tracing.sessions == 3
 
 
 def test_tracing_imports_no_compiler():

@@ -50,6 +50,36 @@ def test_every_call_of_a_pipeline_has_its_operators(stable_diffusion):
     assert {"transformer_blocks.0.attn.to_q", "transformer_blocks.1.ff.net.2", "proj_out"} <= layers
 
 
+def test_calls_have_what_they_have_in_sessions_of_their_own(
+    stable_diffusion, tmp_path, monkeypatch
+):
+    """One session of all calls is cut into those operators and no others."""
+    from tests.capture import tiny_diffusers
+
+    monkeypatch.setattr("profiler.capture.torch.session.LONGEST_S", 0.0)
+    pipe = tiny_diffusers.sd3()
+    with profiler.profile(pipe, out=tmp_path) as run:
+        pipe(
+            "a cat",
+            negative_prompt="a dog",
+            num_inference_steps=2,
+            output_type="np",
+            **tiny_diffusers.SIZE,
+        )
+    alone = profiler.load(run.path)
+    sessions = alone.spans.filter(pl.col("name").cast(str) == "start_session")
+    assert len(sessions) == len(alone.calls) == 9
+    columns = ("call", "layer", "command_index", "op_type", "shapes")
+    found, expected = (
+        each.commands.filter(pl.col("call") >= 0).select(
+            pl.col(name).cast(pl.Int32 if name in ("call", "command_index") else str)
+            for name in columns
+        )
+        for each in (stable_diffusion, alone)
+    )
+    assert found.equals(expected)
+
+
 def test_operators_lie_within_their_calls(stable_diffusion):
     """Also in the file: the call's span encloses its commands, and their sum is no longer."""
     run = stable_diffusion

@@ -105,9 +105,9 @@ def test_submodules_that_are_not_traced_run_unprofiled(tmp_path):
     )
     assert steps.group_by("call").len()["len"].n_unique() == 1
     assert loaded.drops == ()
-    host = loaded.commands.filter(pl.col("call") < 0)["layer"].cast(str).to_list()
-    assert host.count("profiler.stop_session") == 2 + 3  # text_encoder_2 runs for both prompts
-    assert host.count("profiler.start_session") == 1 + 2 + 3
+    own = loaded.spans.filter(pl.col("kind").cast(str) == "profiler")["name"].cast(str).to_list()
+    assert own.count("stop_session") == 2 + 3 + 1  # text_encoder_2 runs for both prompts
+    assert own.count("start_session") == 1 + 2 + 3
 
 
 def test_nothing_is_hooked_where_nothing_is_traced(tmp_path):

@@ -1,0 +1,187 @@
+"""What a run says that tracing cost, against a stop watch: traced and untraced processes in turn.
+
+    python benchmarks/capture_truth.py [--rounds 3] [--calls 4] [--steps 4] [--runtime torch]
+
+Each round starts processes one after the other, in an order that turns with the round: one that
+runs `pipe()` without us, and for each level (`--ops none`: calls; `all`: operators) one that
+profiles the first call and one that has run one call before and profiles the following ones.
+Processes, because a first call is first once a process, and because what torch and ONNX Runtime
+keep (allocators, kernels chosen, threads) would carry over from one kind to the other.
+
+What a call took is what its caller sees: `time.perf_counter` around `pipe()`, with `--processor`
+(for busy machines) `time.process_time`. The true share is 1 - untraced / traced of the same round,
+the stated one is `overhead.share`, and the interval of `untraced_ns`, as shares, contains the true
+one or not. `--peer` adds torch.profiler around each call, with our options, as a kind of its own.
+torch runs on one thread.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any
+
+import checkout  # noqa: F401 - finds the project
+
+import profiler
+from profiler.trace.manifest_fields import stated
+
+LEVELS = {"calls": "none", "operators": "all"}
+
+
+def torch_pipeline(steps: int) -> tuple[Any, Callable[[], Any]]:
+    """diffusers' tiny SD3 on torch and one call of it, with guidance."""
+    import torch
+
+    from tests.capture import tiny_diffusers as tiny
+
+    torch.set_num_threads(1)
+    pipeline = tiny.quiet(tiny.sd3(num_layers=4))
+    settings = {"num_inference_steps": steps, "output_type": "np", **tiny.SIZE}
+    return pipeline, lambda: pipeline("a cat", negative_prompt="a dog", **settings)
+
+
+def onnx_pipeline(steps: int) -> tuple[Any, Callable[[], Any]]:
+    """The embedded SD3 on ONNX Runtime and one call of it."""
+    from profiler.pipelines.sd3 import StableDiffusion3Pipeline
+    from profiler.pipelines.tiny import default_model_folder
+
+    pipeline = StableDiffusion3Pipeline.from_folder(default_model_folder())
+    return pipeline, lambda: pipeline("a cat", num_inference_steps=steps, seed=0)
+
+
+PIPELINES = {"torch": torch_pipeline, "onnxruntime": onnx_pipeline}
+
+
+def around_each_call(kind: str) -> Callable[[], AbstractContextManager[Any]]:
+    """What the caller puts around each call: torch.profiler, or nothing."""
+    if kind != "peer":
+        return nullcontext
+    import torch
+
+    cpu = [torch.profiler.ProfilerActivity.CPU]
+    with torch.profiler.profile(activities=cpu):  # its first start imports torch's compiler
+        pass
+    return lambda: torch.profiler.profile(activities=cpu, record_shapes=True, profile_memory=True)
+
+
+def child(options: argparse.Namespace) -> None:
+    """One process: prints the seconds of its calls, and what its manifest says of the cost.
+    `kind` is "untraced", "peer", or a level and "first" or "steady"."""
+    calls = options.calls
+    pipeline, call = PIPELINES[options.runtime](options.steps)
+    level, _, which = options.child.partition(" ")
+    around = around_each_call(level)
+    now = time.process_time if options.processor else time.perf_counter
+    seconds: list[float] = []
+
+    def run(count: int) -> None:
+        for _ in range(count):
+            begin = now()
+            with around():
+                call()
+            seconds.append(now() - begin)
+
+    if level not in LEVELS:
+        run(1 + calls)
+        print(json.dumps({"seconds": seconds}))
+        return
+    if which == "steady":
+        call()
+    with tempfile.TemporaryDirectory() as folder:
+        with profiler.profile(pipeline, ops=LEVELS[level], out=folder) as recording:
+            run(1 if which == "first" else calls)
+            closing = now()
+        closing = now() - closing
+        overhead = dict(stated(profiler.load(recording.path).info.overhead))
+    print(json.dumps({"seconds": seconds, "overhead": overhead, "closing": closing}, default=str))
+
+
+def ran(runtime: str, kind: str, options: argparse.Namespace) -> dict[str, Any]:
+    """What a process of its own found."""
+    command = [sys.executable, __file__, "--child", kind, "--runtime", runtime]
+    command += ["--calls", str(options.calls), "--steps", str(options.steps)]
+    command += ["--processor"] if options.processor else []
+    done = subprocess.run(command, check=True, capture_output=True, text=True)
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+def rounds_of(runtime: str, options: argparse.Namespace) -> Iterator[dict[str, dict[str, Any]]]:
+    kinds = ["untraced", *(f"{level} {which}" for level in LEVELS for which in ("first", "steady"))]
+    kinds += ["peer"] if options.peer and runtime == "torch" else []
+    for number in range(options.rounds):
+        turned = kinds[number % len(kinds) :] + kinds[: number % len(kinds)]
+        yield {kind: ran(runtime, kind, options) for kind in turned}
+
+
+def compare(runtime: str, options: argparse.Namespace) -> None:
+    """Print stated and true shares of each level, first and steady calls apart."""
+    rounds = list(rounds_of(runtime, options))
+    first = [one["untraced"]["seconds"][0] for one in rounds]
+    steady = [statistics.mean(one["untraced"]["seconds"][1:]) for one in rounds]
+    print(f"{runtime}: {len(rounds)} rounds, {options.calls} steady calls of {options.steps} steps")
+    print(f"  untraced call, s: first {spread(first)}, steady {spread(steady)}")
+    for level in LEVELS:
+        for which, untraced in (("first", first), ("steady", steady)):
+            print_level([one[f"{level} {which}"] for one in rounds], untraced, f"{level}, {which}")
+    if "peer" in rounds[0]:
+        peer = [statistics.mean(one["peer"]["seconds"][1:]) for one in rounds]
+        ours = [statistics.mean(one["operators steady"]["seconds"]) for one in rounds]
+        ratios = [a / b for a, b in zip(ours, peer, strict=True)]
+        print(f"  torch.profiler around each call, s: {spread(peer)}; ours ÷ it {spread(ratios)}")
+
+
+def print_level(found: list[dict[str, Any]], untraced: list[float], name: str) -> None:
+    traced = [statistics.mean(one["seconds"]) for one in found]
+    true = [1 - plain / own for plain, own in zip(untraced, traced, strict=True)]
+    known = [one["overhead"].get("share") for one in found]
+    shares = [share for share in known if share is not None]
+    inside = sum(contains(one["overhead"], share) for one, share in zip(found, true, strict=True))
+    closing = spread([one["closing"] for one in found])
+    away = [abs(a - b) for a, b in zip(known, true, strict=True) if a is not None]
+    print(
+        f"  {name:18} traced {spread(traced)} s, true {spread(true)}, stated "
+        f"{spread(shares) if shares else 'never'}, away {spread(away) if away else '-'}, "
+        f"interval holds {inside} of {len(found)}, closing {closing} s"
+    )
+
+
+def contains(overhead: dict[str, Any], true: float) -> bool:
+    """Whether the stated interval holds the true share."""
+    low, high = overhead.get("untraced_low_ns"), overhead.get("untraced_high_ns")
+    traced = overhead["traced_ns"]
+    return low is not None and high is not None and low <= (1 - true) * traced <= high
+
+
+def spread(values: list[float]) -> str:
+    """Median, least and greatest."""
+    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--calls", type=int, default=4)
+    parser.add_argument("--steps", type=int, default=4)
+    parser.add_argument("--runtime", choices=PIPELINES)
+    parser.add_argument("--peer", action="store_true")
+    parser.add_argument("--processor", action="store_true")
+    parser.add_argument("--child", default="")
+    options = parser.parse_args()
+    if options.child:
+        child(options)
+        return
+    for runtime in [options.runtime] if options.runtime else PIPELINES:
+        compare(runtime, options)
+
+
+if __name__ == "__main__":
+    main()

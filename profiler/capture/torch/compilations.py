@@ -26,7 +26,7 @@ from profiler.trace.manifest_compilations import (
 __all__ = ["DynamoLog"]
 
 _FRAME = "_compile.compile_inner"  # the phase that is all of a frame's compilation
-_DETAILS = ("Developer debug context:", "For more details about this graph break")
+_DETAILS = ("Developer debug context:", "For more details")
 
 
 class DynamoLog:
@@ -89,7 +89,8 @@ def _metrics(dynamo: Any) -> list[Any]:
 
 
 def _frame_seconds(dynamo: Any) -> Sequence[float]:
-    return getattr(dynamo, "compilation_time_metrics", {}).get(_FRAME, ())
+    seconds: Sequence[float] = getattr(dynamo, "compilation_time_metrics", {}).get(_FRAME, ())
+    return seconds
 
 
 def _breaks(dynamo: Any) -> Counter[str]:

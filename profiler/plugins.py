@@ -17,6 +17,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+from profiler.plain_text import plain_text
+
 __all__ = ["plugins"]
 
 
@@ -48,5 +50,5 @@ def _leave_out(point: EntryPoint, group: str, why: str) -> None:
     line = f"profile-sd3: the plug-in {point.name} ({group}) of {package} {why} and is left out: "
     line += f"update {package} or uninstall it"
     with contextlib.suppress(OSError, ValueError, AttributeError):
-        sys.stderr.write(" ".join(line.split()) + "\n")
+        sys.stderr.write(plain_text(" ".join(line.split())) + "\n")
         sys.stderr.flush()

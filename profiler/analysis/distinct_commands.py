@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import physical_codes, positions, text_codes
 from profiler.table.batches import Codes, Times, batches, counts
 from profiler.table.columns import CATEGORY
+from profiler.table.command_times import physical_codes, positions, text_codes
 
 __all__ = ["KIND", "Kinds", "kinds_of"]
 

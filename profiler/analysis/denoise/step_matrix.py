@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import positions
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.codes import PartLevel
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_TIMES
@@ -24,6 +23,7 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.command_times import positions
 
 __all__ = ["StepMatrix", "step_matrix"]
 

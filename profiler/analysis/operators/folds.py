@@ -10,10 +10,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, dense_codes, text_codes
+from profiler.analysis.arrays import HOST, CommandArrays, dense_codes
 from profiler.analysis.pipelines import call_groups
 from profiler.events import CATEGORIES
 from profiler.table.batches import Codes, Times, batches, is_sorted, order_by, stretches
+from profiler.table.command_times import text_codes
 from profiler.table.intervals import group_heads, union_sorted
 
 __all__ = ["SUMS", "Folds", "fold", "fold_by"]

@@ -29,6 +29,7 @@ class Assumption(NoteCode):
     PRECISION_ON_DEVICE = "precision_on_device"
     ONE_LAUNCH = "one_launch"
     NOT_CAPTURED = "not_captured"
+    SPANS_OF_CALLS = "spans_of_calls"
 
 
 class Reason(NoteCode):

@@ -12,19 +12,17 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.partials import Partials, partials
 from profiler.analysis.pipelines import call_groups
 from profiler.analysis.work.of_kinds import UNRATED
 from profiler.table.batches import batches
+from profiler.table.command_times import text_codes
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Cells", "cells_of"]
 
-_SUMMED = pl.Schema(
-    {"work": pl.UInt32(), "code": pl.Int64(), "commands": pl.Int64(), "total_ns": pl.Int64()}
-)
+_SUMMED = pl.Schema({"key": pl.Int64(), "commands": pl.Int64(), "total_ns": pl.Int64()})
 _WORK = (
     *("submodule", "layer", "host", "rated", "op_type", "role", "block", "norm_kind", "role_by"),
 )
@@ -96,23 +94,20 @@ def _summed(of: Inputs, work_of_kind: pl.Series) -> pl.DataFrame:
     group = call_groups(of.calls, frame, commands)
     stage, stages = text_codes(frame["stage"])
     steps = int(commands.step.max(initial=0)) + 2
-    work = work_of_kind.to_numpy()
+    work, works = work_of_kind.to_numpy().astype(np.int64), int(work_of_kind.len()) + 1
     parts = [pl.DataFrame(schema=_SUMMED)]
     for rows in batches(len(frame)):
         code = (group[rows].astype(np.int64) * (len(stages) + 1) + stage[rows]) * steps
         code = (code + commands.step[rows] + 1) * (len(commands.devices) + 1)
-        batch = pl.DataFrame(
-            {
-                "work": work[of.kinds.of_command[rows]],
-                "code": code + commands.device[rows],
-                "total_ns": commands.end[rows] - commands.start[rows],
-            }
-        )
-        grouped = batch.group_by("work", "code")
+        code = (code + commands.device[rows]) * works + work[of.kinds.of_command[rows]]
+        took = commands.end[rows] - commands.start[rows]
+        grouped = pl.DataFrame({"key": code, "total_ns": took}).group_by("key")
         parts.append(
-            grouped.agg(commands=pl.len().cast(pl.Int64), total_ns=pl.col("total_ns").sum())
+            grouped.agg(pl.len().cast(pl.Int64).alias("commands"), pl.col("total_ns").sum())
         )
-    return pl.concat(parts).group_by("work", "code").agg(pl.all().sum())
+    found = pl.concat(parts).group_by("key").agg(pl.col("commands", "total_ns").sum())
+    entry = {"work": (pl.col("key") % works).cast(pl.UInt32), "code": pl.col("key") // works}
+    return found.select("commands", "total_ns", **entry)
 
 
 def _keys(of: Inputs, found: pl.DataFrame) -> pl.DataFrame:

@@ -32,7 +32,7 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, positions, text_codes
+from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.waiting.codes import PathPart
 from profiler.analysis.waiting.columns import CRITICAL_PATH
@@ -44,6 +44,7 @@ from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES, NO_PIPELINE
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.command_times import positions, text_codes
 from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["critical_path_table"]

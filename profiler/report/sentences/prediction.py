@@ -51,6 +51,10 @@ SENTENCES: Sentences = {
             "for it; unchanged, the replay has a device span of {replayed_ns}, and {recorded_ns} "
             "were recorded"
         ),
+        Assumption.SPANS_OF_CALLS: said(
+            "a request lasts from its first call to its last one: the run was killed before it "
+            "could tell more"
+        ),
         Assumption.HOST_AS_RECORDED: said(
             "the host is as slow as it was while it was recorded: without the profiler launches "
             "come sooner"

@@ -14,6 +14,7 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
+from profiler.plain_text import plain_text
 from profiler.report.units import size
 
 __all__ = [
@@ -37,7 +38,6 @@ _GAP = 2  # blanks between columns
 _NARROWEST = 8  # characters of a column that must shrink
 _HEADER = 24  # characters of a column that is named as gone
 _NOTHING = "-"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 _BARS = "▁▂▃▄▅▆▇█"
 _LONGEST = 4_000  # characters of a line, before it is wrapped
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -249,7 +249,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def clean(text: str) -> str:
     """`text` without characters that would steer a terminal, and no longer than anybody reads:
     names are a model's or a trace's."""
-    return _CONTROL.sub("�", shorten(text, _LONGEST))
+    return plain_text(shorten(text, _LONGEST))
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:

@@ -9,6 +9,7 @@ them tells so much less.
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -26,6 +27,7 @@ from profiler.trace.manifest_compilations import (
 __all__ = ["DynamoLog"]
 
 _FRAME = "_compile.compile_inner"  # the phase that is all of a frame's compilation
+_TEXT_VALUE = re.compile(r"(?<=[=!]= )['\"].*", re.DOTALL)  # of a guard; it may be a prompt
 _DETAILS = ("Developer debug context:", "For more details")
 
 
@@ -139,11 +141,12 @@ def _compilation(metrics: Any, graph_breaks: tuple[GraphBreak, ...]) -> Compilat
 
 
 def _reason(text: object) -> str:
-    """What dynamo says, without what is for its own developers."""
+    """What dynamo says, without what is for its own developers, and without the text that an
+    argument was compared with."""
     whole = "" if text is None else str(text)
     for details in _DETAILS:
         whole = whole.partition(details)[0]
-    return _short(whole, LONGEST_REASON)
+    return _short(_TEXT_VALUE.sub("'…'", whole), LONGEST_REASON)
 
 
 def _short(text: object, longest: int) -> str:

@@ -189,6 +189,12 @@ def test_texts_are_bounded_and_printable():
     assert told.endswith("…")
 
 
+def test_a_guard_on_a_text_does_not_tell_the_text():
+    """It may be a prompt, which nobody expects there."""
+    told = compilations._reason("0/0: L['prompt'] == 'a cat, it\\'s mine'")
+    assert told == "0/0: L['prompt'] == '…'"
+
+
 def test_of_two_calls_the_one_that_began_last_has_it():
     """In threads nobody can tell more."""
     recorder = Recorder(RunClock(0))

@@ -73,6 +73,7 @@ def parts(place: Path, folder: Path) -> Iterator[tuple[str, int]]:
     from profiler.analysis.inputs import Inputs
     from profiler.analysis.registry import tables
     from profiler.analysis.selection import Selection
+    from profiler.analysis.waiting.tables import device_works
     from profiler.sources.load import load
 
     run = load(place)
@@ -80,6 +81,7 @@ def parts(place: Path, folder: Path) -> Iterator[tuple[str, int]]:
     yield "load", commands
     made = {table.frame: f"table: {table.name}" for table in tables()}
     small = Inputs(load(_SAMPLE), Selection(), (), {})
+    device_works(small)  # first, as `analyze` does
     for make in made:
         small.once(make)
     inputs = Inputs(run, Selection(), (), {})

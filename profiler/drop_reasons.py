@@ -66,6 +66,7 @@ class DropReason(NoteCode):
     NO_COMMAND = "no_command"
     COUNTERS_UNDOCUMENTED = "counters_undocumented"
     ARGUMENTS_UNKNOWN = "arguments_unknown"
+    FLOWS_BETWEEN_CALLS = "flows_between_calls"
     AGGREGATE_DIFFERS = "aggregate_differs"  # (whole, parts, what, files)
     LAYERS_DIFFER = "layers_differ"
     CLOCK_RESTARTS = "clock_restarts"  # (device)
@@ -75,8 +76,12 @@ class DropReason(NoteCode):
     BY_ORDER = "by_order"
     BY_ORDER_WITHIN = "by_order_within"  # (uncertainty_ns)
     NO_PIPELINE_NAMED = "no_pipeline_named"
+    PIPELINE_GUESSED = "pipeline_guessed"  # (pipeline, steps)
+    PIPELINE_GUESSED_OF = "pipeline_guessed_of"  # (pipeline, steps, others)
+    ORDER_UNKNOWN = "order_unknown"
     NOT_LABELLED = "not_labelled"  # (found: notes; advice: a note)
     FILES_FOUND = "files_found"  # (files)
+    CALLS_IN_FILE = "calls_in_file"  # (calls)
     FILES_SKIPPED = "files_skipped"  # (skipped)
     FILES_MISSING = "files_missing"  # (numbers)
     MORE_FILES_MISSING = "more_files_missing"  # (numbers: the first; more)

@@ -13,11 +13,11 @@ import inspect
 import opcode
 from types import FrameType
 
-__all__ = ["let_pass"]
+__all__ = ["interrupts", "let_pass"]
 
 _RAISES = {opcode.opmap["RAISE_VARARGS"], opcode.opmap["RERAISE"]}
-_WORDLESS = (MemoryError, StopIteration, StopAsyncIteration)
-"""What C code raises without arguments."""
+_WORDLESS = (MemoryError, StopIteration, StopAsyncIteration, SystemExit)
+"""What C code raises without arguments, as `sys.exit()` does."""
 _CAUSES = 8  # that are looked at: they may go in a circle
 
 
@@ -35,12 +35,13 @@ def let_pass(error: BaseException) -> None:
     for _ in range(_CAUSES):
         if found is None:
             return
-        if not isinstance(found, Exception) or _interrupted(found):
+        if not isinstance(found, Exception) or interrupts(found):
             raise found
         found = found.__cause__
 
 
-def _interrupted(error: Exception) -> bool:
+def interrupts(error: BaseException) -> bool:
+    """Whether `error` is what the program was interrupted by: see `let_pass`."""
     below: FrameType | None = None
     entry = last = error.__traceback__
     while entry is not None:

@@ -14,6 +14,8 @@ import sys
 from functools import cache
 from typing import TYPE_CHECKING, Any
 
+from profiler.interruptions import interrupts
+
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
@@ -34,7 +36,9 @@ def plugins(group: str, *needs: str) -> tuple[Any, ...]:
         try:
             plugin = point.load()
             missing = [need for need in needs if not hasattr(plugin, need)]
-        except (Exception, SystemExit) as error:  # noqa: BLE001 - whatever its module does
+        except (Exception, SystemExit) as error:  # whatever its module does
+            if interrupts(error):
+                raise
             _leave_out(point, group, f"cannot be loaded ({type(error).__name__}: {error})")
             continue
         if missing:

@@ -238,6 +238,7 @@ _OWN_FOLDERS = {  # what writes elsewhere, and why a name that is known does no 
     "capture/process.py": "appends to the journal that `record` made",
     "capture/torch/cost.py": "into a temporary folder",
     "capture/torch/cut.py": "into the work folder of the run",
+    "cli/stderr.py": "the null device, where standard error is closed",
     "files.py": "is the writer",
     "graph/export/known.py": "into a new folder of its own",
     "graph/optimize/optimizers.py": "into a scratch folder",

@@ -23,6 +23,8 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.distinct_commands import Kinds, kinds_of
+from profiler.analysis.host_side import has_accelerators
+from profiler.analysis.host_times import HostTimes, host_times
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.registry import table_named
 from profiler.analysis.selection import Selection, select
@@ -50,12 +52,13 @@ def shared(make: Callable[[Inputs], _Value]) -> Callable[[Inputs], _Value]:
 @shared
 def command_kinds(of: Inputs) -> Kinds:
     """The kinds of the selected commands."""
-    return kinds_of(of.calls, of.frame, of.commands.call)
+    accelerated = has_accelerators(of.run.commands["device"].unique())
+    return kinds_of(of.calls, of.frame, of.commands.call, accelerated=accelerated)
 
 
 @shared
 def device_axes(of: Inputs) -> Axes:
-    """The axes of the run's devices: up to 60 bytes a command, which should soon be forgotten."""
+    """The axes of the run's devices: up to 60 bytes a command, until they are forgotten."""
     return of.run.axes_of(of.everything)
 
 
@@ -128,6 +131,11 @@ class Inputs:
     @property
     def kinds(self) -> Kinds:
         return command_kinds(self)
+
+    @property
+    @shared
+    def host_times(self) -> HostTimes:
+        return host_times(self.frame, self.commands, self.kinds, self.axis.waits)
 
     @property
     @shared

@@ -142,6 +142,12 @@ class Backend:
         device = getattr(part, "device", None)
         return device_name(device) if device else ROOT_DEVICE
 
+    def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:  # noqa: ARG002
+        """What the user's program has itself configured of a pipeline's submodule, or of its part
+        of that name, in the form of our own configuration; it counts where ours says nothing. Every
+        backend is asked, whoever owns the part."""
+        return {}
+
     def weight_bytes(self, part: Any) -> int | None:  # noqa: ARG002
         """Bytes of a part's weights, as they are stored; None where nobody can tell. Nothing is
         loaded for that."""

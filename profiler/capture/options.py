@@ -18,10 +18,18 @@ _FORM = '{"text_encoder": {"device": 0, "activate_profiler": True}}'
 @dataclass(frozen=True, slots=True)
 class SubmoduleOptions:
     """What a configuration says of one submodule: `activate_profiler` False keeps its call
-    spans and leaves out its operators; `device` is where it is expected to run, None: anywhere."""
+    spans and leaves out its operators; `device` is where it is expected to run. None: it does not
+    say, so operators are traced, anywhere."""
 
-    activate_profiler: bool = True
+    activate_profiler: bool | None = None
     device: str | None = None
+
+    def filled_up(self, own: SubmoduleOptions) -> SubmoduleOptions:
+        """With what `own` says where this says nothing."""
+        activate = self.activate_profiler
+        return SubmoduleOptions(
+            own.activate_profiler if activate is None else activate, self.device or own.device
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +45,14 @@ class Options:
 
     def selection(self, submodule: str) -> CallSelection:
         """The calls of `submodule` whose operators are traced."""
-        return parse_ops(self.ops).of(submodule) if self.of(submodule).activate_profiler else NONE
+        off = self.of(submodule).activate_profiler is False
+        return NONE if off else parse_ops(self.ops).of(submodule)
+
+    def beside(self, submodule: str, own: SubmoduleOptions) -> Options:
+        """These options, in which `own` says of `submodule` what they leave open."""
+        if own == SubmoduleOptions():
+            return self
+        return Options(self.ops, {**self.config, submodule: self.of(submodule).filled_up(own)})
 
     def check_device(self, submodule: str, actual: str, recommendation: str) -> None:
         """Refuse, with InputError, a submodule that runs on another device than configured."""
@@ -92,8 +107,8 @@ def _checked_entry(name: str, entry: Mapping[str, Any]) -> SubmoduleOptions:
             f"the configuration of {name} has unknown keys {', '.join(map(str, unknown))}: "
             f"use {' and '.join(_KEYS)}"
         )
-    activate = entry.get("activate_profiler", True)
-    if not isinstance(activate, bool):
+    activate = entry.get("activate_profiler")
+    if "activate_profiler" in entry and not isinstance(activate, bool):
         raise InputError(f"activate_profiler of {name} is {activate!r}: write True or False")
     return SubmoduleOptions(activate, _device(name, entry.get("device")))
 

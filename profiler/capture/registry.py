@@ -9,6 +9,7 @@ submodule asks here: hooks keep the answer.
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -20,8 +21,17 @@ from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:  # numpy, in every process that is on
     from profiler.capture.operator_source import OperatorSource, SourceRequest
+    from profiler.capture.options import SubmoduleOptions
 
-__all__ = ["GROUP", "backend_named", "backend_of", "backends", "built_in", "open_source"]
+__all__ = [
+    "GROUP",
+    "backend_named",
+    "backend_of",
+    "backends",
+    "built_in",
+    "configured",
+    "open_source",
+]
 
 GROUP = "profile_sd3.backends"
 _MODULE = "backend"  # of a backend's folder
@@ -94,6 +104,19 @@ def backend_of(part: Any, owner: Any = None) -> Backend:
 def backend_named(name: str) -> Backend:
     """The backend of that name; one with no answers of its own where there is none."""
     return next((backend for backend in backends() if backend.name == name), _UNCLAIMED)
+
+
+def configured(pipeline: Any, submodule: str, part: str) -> SubmoduleOptions:
+    """What the user's program has itself configured of a submodule's part, as the first backend
+    that knows says. A configuration that fails or is no such thing says nothing."""
+    from profiler.capture.options import SubmoduleOptions, parse_config
+
+    for backend in backends():
+        with suppress(Exception):
+            found = backend.configured(pipeline, submodule, part)
+            if found:
+                return parse_config({submodule: found}, "all", (submodule,)).of(submodule)
+    return SubmoduleOptions()
 
 
 def open_source(request: SourceRequest) -> OperatorSource | None:

@@ -16,6 +16,7 @@ from msgspec import structs
 from profiler.capture import environment, overhead
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
+from profiler.capture.pipelines.configured import options_for
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of
@@ -68,7 +69,7 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
     for entry in entries(pipeline):
         device, part = device_of(pipeline, entry), part_of(pipeline, entry)
         facts.devices[device] = known.get(device, Device())
-        traced = options.traces_operators(entry.submodule)
+        traced = options_for(pipeline, entry, options).traces_operators(entry.submodule)
         facts.submodules[entry.submodule] = _submodule(part, device, traced)
         facts.parts.append(loaded_part(entry.submodule, part, device))
     return _with_weights(facts)

@@ -49,7 +49,11 @@ DATA_ONLY = -1
 MINOR = 10
 """The `importance` from which on a page shows a column when it is asked to, and paper does not."""
 
-_KINDS = {"ns": "ns", "bytes": "bytes", "ratio": "ratio"}  # by unit
+_KINDS = {  # by unit
+    **{unit: unit for unit in ("ns", "bytes", "ratio")},
+    "TFLOP/s": "flop_rate",
+    "GB/s": "byte_rate",
+}
 _UNITS = ("_ns", "_bytes")
 
 
@@ -59,7 +63,8 @@ class Column:
 
     The rest says how reports show it: `label` is its heading, by default its name without the unit;
     `kind` how its values are written (`text`, `word` of `codes`, `list` of names, `layer`, `ns`,
-    `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole, `factor`,
+    `instant` of the run, `count`, `number`, `flop_rate` of values in TFLOP/s, `byte_rate` in GB/s,
+    `bytes`, `ratio`, `share` of a whole, `factor`,
     `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
     unit and dtype have it. `importance` is 0 where it is always shown; where room is scarce, the
     highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns stand in

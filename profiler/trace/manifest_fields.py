@@ -50,6 +50,7 @@ _Whole = Annotated[int, Meta(ge=-LARGEST, le=LARGEST)]
 _Real = Annotated[float, Meta(ge=-LARGEST, le=LARGEST)]
 _Factor = Annotated[float, Meta(ge=1e-3, le=1e3)]  # beyond it nothing was measured
 _Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
+_Told = Annotated[int, Meta(ge=-1, le=(1 << 63) - 1)]  # -1: not told
 _CallIndex = Annotated[int, Meta(ge=-1, le=(1 << 31) - 1)]
 Setting = bool | _Whole | _Real | str | None
 """A value of one of a pipeline's own keyword arguments."""
@@ -100,7 +101,8 @@ class OverheadRatio(Fields, frozen=True, kw_only=True):
 class Submodule(Fields, frozen=True, kw_only=True):
     """`model` is the model's folder and file, or its class. `modules` maps a module's path to its
     class, "" for the submodule itself. `runtime_calls` are pairs of the number of a runtime call
-    and the index of the call that made it, -1 for none."""
+    and the index of the call that made it, -1 for none; `workloads` are runtime instance, workload
+    and index of each call that was found in a file of several."""
 
     device: str = ""
     activate_profiler: bool | None = None
@@ -113,6 +115,7 @@ class Submodule(Fields, frozen=True, kw_only=True):
     runtime_calls: tuple[tuple[_Count, _CallIndex], ...] = ()
     writes_shards: bool | None = None
     comp_cycle: _Count | None = None
+    workloads: tuple[tuple[_Told, _Told, _CallIndex], ...] = ()
 
 
 class StepsFrom(StrEnum):

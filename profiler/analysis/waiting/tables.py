@@ -21,13 +21,27 @@ from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
 from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.table.tiles.device_axis import Busy
 
-__all__ = ["TABLES", "busy_of", "gaps_of", "kernels_of", "timeline_of"]
+__all__ = ["TABLES", "busy_of", "device_works", "gaps_of", "kernels_of", "timeline_of"]
 
 
 @shared
+def device_works(of: Inputs) -> tuple[tuple[DeviceGaps, ...], dict[str, Busy]]:
+    """The gaps of the devices of a run, and when each worked, by name. They are all that is made of
+    the axes, which are forgotten."""
+    axes, dropped = device_axes(of), dropped_calls(of.run)
+    gaps = device_gaps(of.run, of.everything, axes, of.axis, of.pipelines, dropped)
+    of.forget(device_axes)
+    return gaps, {name: axis.busy for name, axis in axes.axes.items()}
+
+
+def gaps_of(of: Inputs) -> tuple[DeviceGaps, ...]:
+    """The gaps of the devices of a run."""
+    return device_works(of)[0]
+
+
 def busy_of(of: Inputs) -> dict[str, Busy]:
     """When each device of the run worked, by name."""
-    return {name: axis.busy for name, axis in device_axes(of).axes.items()}
+    return device_works(of)[1]
 
 
 @shared
@@ -40,13 +54,6 @@ def kernels_of(of: Inputs) -> dict[str, KernelsOfCalls]:
 def timeline_of(of: Inputs) -> RunTimeline:
     """What happened when in the run."""
     return RunTimeline.of(of.run, of.everything, of.pipelines, of.axis)
-
-
-@shared
-def gaps_of(of: Inputs) -> tuple[DeviceGaps, ...]:
-    """The gaps of the devices of a run."""
-    axes, dropped = device_axes(of), dropped_calls(of.run)
-    return device_gaps(of.run, of.everything, axes, of.axis, of.pipelines, dropped)
 
 
 @shared

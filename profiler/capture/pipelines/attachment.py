@@ -8,6 +8,7 @@ from typing import Any
 
 from profiler.capture.operator_source import OperatorSource, SourceRequest
 from profiler.capture.options import Options
+from profiler.capture.pipelines.configured import options_for
 from profiler.capture.pipelines.hooks import PipelineHooks
 from profiler.capture.pipelines.submodules import (
     Entry,
@@ -74,7 +75,11 @@ class Attachment:
     def _open_sources(self, pipeline: Any, open_one: Callable[..., OperatorSource | None]) -> None:
         by_part: dict[int, OperatorSource | None] = {}
         here = list(present_entries(pipeline))
-        if not any(self._options.traces_operators(entry.submodule) for entry in here):
+        if not self._parts and not any(
+            self._options.traces_operators(entry.submodule)
+            and options_for(pipeline, entry, self._options).traces_operators(entry.submodule)
+            for entry in here
+        ):
             return
         for entry in here:  # also what is not traced: who traces pipeline calls rests meanwhile
             part = part_of(pipeline, entry)
@@ -85,14 +90,15 @@ class Attachment:
             if by_part.get(id(part)) is None:  # of submodules that have one part, one traces it
                 owner = getattr(pipeline, entry.submodule)
                 device = device_of(pipeline, entry)
-                by_part[id(part)] = open_one(entry, owner, part, device)
+                options = options_for(pipeline, entry, self._options)
+                by_part[id(part)] = open_one(entry, owner, part, device, options)
             source = by_part[id(part)]
             if source is not None:
                 self._sources[entry] = source
         self.traced = {entry.submodule for entry in self._sources}
 
     def _open_source(
-        self, entry: Entry, owner: Any, part: Any, device: str
+        self, entry: Entry, owner: Any, part: Any, device: str, options: Options
     ) -> OperatorSource | None:
         self._folder.mkdir(exist_ok=True)
         request = SourceRequest(
@@ -102,7 +108,7 @@ class Attachment:
             self._folder,
             self._recorder,
             self._event_cap,
-            self._options.selection(entry.submodule),
+            options.selection(entry.submodule),
             owner,
         )
         source = open_source(request)
@@ -127,8 +133,10 @@ class Attachment:
 
 
 def check_devices(pipeline: Any, options: Options) -> None:
-    """Refuse, with InputError, a configuration that names another device than a submodule runs
-    on."""
+    """Refuse, with InputError, a configuration, ours or the pipeline's own, that names another
+    device than a submodule runs on."""
     for entry in entries(pipeline):
         actual = device_of(pipeline, entry)
-        options.check_device(entry.submodule, actual, "place it there when the pipeline is loaded")
+        options_for(pipeline, entry, options).check_device(
+            entry.submodule, actual, "place it there when the pipeline is loaded"
+        )

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend
+from profiler.capture.rbln.configuration import own_configuration
 from profiler.capture.rbln.runtimes import rbln_device, slots_of
 
 if TYPE_CHECKING:
@@ -24,15 +26,17 @@ class Rbln(Backend):
         return getattr(owner, "rbln_config", None) is not None or bool(slots_of(part))
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
-        """None where the part's runtimes are elsewhere."""
-        if request.selection.nothing:
-            return None
+        """None where the part's runtimes are elsewhere. Calls of runtimes that are not to be traced
+        are numbered all the same, for the files of the others to be named."""
         from profiler.capture.rbln.operators import RblnRuntimes
 
         return RblnRuntimes.of(request)
 
     def device(self, part: Any, owner: Any, name: str) -> str:
         return rbln_device(owner, name) or super().device(part, owner, name)
+
+    def configured(self, pipeline: Any, submodule: str, part: str) -> Mapping[str, Any]:
+        return own_configuration(pipeline, submodule, part)
 
 
 BACKEND = Rbln()

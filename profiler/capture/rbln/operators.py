@@ -66,6 +66,7 @@ class RblnRuntimes:
         self._clock: Clock = request.recorder.clock
         self._submodule = request.submodule
         self._writes_shards = writes_shards(owner)
+        self._traces_none = request.selection.nothing
         self._numbered: list[tuple[int, Invocation | None]] = []
         self._waiting: deque[_RuntimeCall] = deque()  # those that no trace holds yet
         self._left_out: set[Invocation] = set()
@@ -90,7 +91,11 @@ class RblnRuntimes:
         """Nothing."""
 
     def before(self, invocation: Invocation) -> None:
-        """Nothing: what is invoked is known where a runtime is called."""
+        """What is invoked is known where a runtime is called; where nothing is to be traced, only
+        that."""
+        if self._traces_none:
+            invocation.left_out = invocation.recorded
+            self.leave_out(invocation)
 
     def after(self, invocation: Invocation) -> None:
         """Nothing."""

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from profiler.capture.rbln.configuration import configured_device, device_number, said_to_profile
 from profiler.capture.settings import is_on
 from profiler.capture.wraps import weakly
 from profiler.errors import InputError
@@ -20,7 +21,6 @@ from profiler.errors import InputError
 __all__ = ["DEVICE_KIND", "Slot", "rbln_device", "slots_of", "writes_shards"]
 
 DEVICE_KIND = "rbln"
-_WHOLE_MODEL = "compiled_model"  # the only name in most submodules' `device_map`
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,14 +77,10 @@ def rbln_device(owner: Any, name: str) -> str:
     config = getattr(owner, "rbln_config", None)
     if config is None:
         return ""
-    found = getattr(_runtime(owner, name), "device", None)
-    if _number(found) is None:
-        devices = getattr(config, "device_map", None)
-        if isinstance(devices, Mapping) and devices:
-            found = devices.get(name, devices.get(_WHOLE_MODEL, next(iter(devices.values()))))
-    if _number(found) is None:
-        found = getattr(config, "device", None)
-    return f"{DEVICE_KIND}:{_number(found) or 0}"
+    found = device_number(getattr(_runtime(owner, name), "device", None))
+    if found is None:
+        found = configured_device(config, name)
+    return f"{DEVICE_KIND}:{found or 0}"
 
 
 def _runtime(owner: Any, name: str) -> Any:
@@ -93,20 +89,13 @@ def _runtime(owner: Any, name: str) -> Any:
     return getattr(getattr(owner, name, None), "runtime", whole)
 
 
-def _number(device: Any) -> int | None:
-    """The index of a device or of the first of several; None where it is no real device."""
-    if isinstance(device, (list, tuple)):
-        device = device[0] if device else None
-    return device if isinstance(device, int) and device >= 0 else None
-
-
 def writes_shards(owner: Any) -> bool:
     """Whether RBLN's own profiler writes a file for each runtime call of the submodule `owner`:
     its `activate_profiler`, where that is not said the variable RBLN_PROFILER, in which it takes
     the same words for on as we do."""
-    activated = getattr(getattr(owner, "rbln_config", None), "activate_profiler", None)
+    activated = said_to_profile(getattr(owner, "rbln_config", None))
     if activated is not None:
-        return bool(activated)
+        return activated
     with contextlib.suppress(InputError):
         return is_on(os.environ)
     return False

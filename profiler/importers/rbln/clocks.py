@@ -47,12 +47,13 @@ class Clocks:
     offsets: tuple[Mapping[str, int], ...]
 
 
-def place(calls: _Extents) -> Clocks:
-    """Lay all devices onto the clock of the first one, moved on where times would be negative."""
+def place(calls: _Extents, *, in_order: bool = True) -> Clocks:
+    """Lay all devices onto the clock of the first one, moved on where times would be negative.
+    Where the calls are not `in_order`, all devices begin at once."""
     devices = list(dict.fromkeys(device for call in calls for device in call))
     if any(_starts_anew(calls, device) for device in devices):
         return _end_to_end(calls, devices)
-    placements = _placements(calls, devices)
+    placements = _placements(calls, devices) if in_order else _run_start(calls, devices)
     first = min(
         (
             extent[0] + placements[device].offset_ns

@@ -29,28 +29,38 @@ _TRACKS = (  # names that no other producer uses
     b"Device HDMA",
     b"Device Workload",
 )
+_ASKED = 8  # files of a folder
 _OURS = b"profile_sd3.trace"  # in every file of a bundle, imported ones included
 
 
 @dataclass(frozen=True, slots=True)
 class Shard:
-    """The trace of one runtime call; `number` counts the calls of the process, -1 if unnumbered."""
+    """The trace of one runtime call; `number` counts the calls of the process, -1 if unnumbered.
+
+    Where a file holds several calls, a shard is one of them (`is_part`), with the runtime instance
+    and the workload that its names tell, -1 where they do not.
+    """
 
     path: Path
     number: int
+    is_part: bool = False
+    instance: int = -1
+    workload: int = -1
 
 
 @dataclass(frozen=True, slots=True)
 class Capture:
     """The files of one profiled process: its shards in order of their number.
 
-    `aggregate` holds what they hold, None where there is none or it is all there is.
+    `aggregate` holds what they hold, None where there is none or it is all there is. Where they
+    are not `in_order`, their order is not known.
     """
 
     source: Path
     stem: str
     shards: tuple[Shard, ...]
     aggregate: Path | None
+    in_order: bool = True
 
 
 def missing_numbers(shards: Sequence[Shard]) -> list[int]:
@@ -67,11 +77,11 @@ def is_rbln(head: bytes) -> bool:
 
 
 def is_capture(path: Path, head: bytes) -> bool:
-    """Whether a file that begins with `head`, or the first trace in a folder, is RBLN's."""
+    """Whether a file that begins with `head`, or one of the first traces in a folder, is RBLN's: a
+    call that was cut short leaves an empty file."""
     if not path.is_dir():
         return is_rbln(head)
-    files = _traces(path)
-    return bool(files) and is_rbln(head_of(files[0]))
+    return any(is_rbln(head_of(file)) for file in _traces(path)[:_ASKED])
 
 
 def find_capture(path: Path) -> Capture:

@@ -14,10 +14,11 @@ from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.events import NO_STEP, Span
 from profiler.importers.rbln.files import Capture, Shard, missing_numbers
+from profiler.importers.rbln.guess import Guess
 from profiler.importers.rbln.pipeline import BUILT_IN, Description, ExpectedCall
 from profiler.notes import Note
 
-__all__ = ["UNLABELLED", "Labels", "files_found", "label_shards", "spans_of"]
+__all__ = ["UNLABELLED", "Labels", "files_found", "label_shards", "spans_of", "unlabelled"]
 
 UNLABELLED = ExpectedCall("unlabelled", "", "", NO_STEP, "")
 _SHOWN = 5  # numbers that are named
@@ -27,7 +28,8 @@ _SHOWN = 5  # numbers that are named
 class Labels:
     """What each shard of the run is. `why_not` says why nothing was labelled, None where it was;
     `skipped` are the shards that are not the run's. `pipeline` is what ran, and
-    `described_as` the description or the recorded run by which it is known, "" for none."""
+    `described_as` the description or the recorded run by which it is known, "" for none; `guess`
+    is that description where it was guessed."""
 
     skipped: tuple[Shard, ...]
     shards: tuple[Shard, ...]
@@ -35,6 +37,7 @@ class Labels:
     why_not: Note | None
     pipeline: str = ""
     described_as: str = ""
+    guess: Guess | None = None
 
 
 def label_shards(
@@ -52,10 +55,21 @@ def label_shards(
         )
     skipped, shards = capture.shards[:count], capture.shards[count:]
     expected = description.calls(steps) if description is not None else ()
-    why_not = _why_not(description, expected, shards, count)
-    calls = (UNLABELLED,) * len(shards) if why_not else expected
+    why_not = None if capture.in_order else Note.of(DropReason.ORDER_UNKNOWN)
+    why_not = why_not or _why_not(description, expected, shards, count)
+    calls = unlabelled(shards) if why_not else expected
     name = description.name if description is not None else ""
     return Labels(skipped, shards, calls, why_not, name, name)
+
+
+def unlabelled(shards: Sequence[Shard]) -> tuple[ExpectedCall, ...]:
+    """Calls that nothing describes: models are told apart where their runtime instance is known."""
+    return tuple(
+        UNLABELLED
+        if shard.instance < 0
+        else ExpectedCall(f"instance_{shard.instance}", "", "", NO_STEP, "")
+        for shard in shards
+    )
 
 
 def _why_not(
@@ -73,7 +87,7 @@ def _why_not(
         advice = Note.of(DropReason.COPY_OR_DESCRIBE)
     else:
         return None
-    found = files_found(len(shards), skip)
+    found = files_found(shards, skip)
     if shards[0].number < 0 and len(shards) == 1:
         found.append(Note.of(DropReason.PERHAPS_AGGREGATE))
     if missing:
@@ -83,9 +97,11 @@ def _why_not(
     return Note.of(DropReason.NOT_LABELLED, found=tuple(found), advice=advice)
 
 
-def files_found(files: int, skipped: int) -> list[Note]:
-    """How many files there are, behind how many that were skipped."""
-    found = [Note.of(DropReason.FILES_FOUND, files=files)]
+def files_found(shards: Sequence[Shard], skipped: int) -> list[Note]:
+    """How many files there are, or calls in one file, behind how many that were skipped."""
+    found = [Note.of(DropReason.FILES_FOUND, files=len(shards))]
+    if shards[0].is_part:
+        found = [Note.of(DropReason.CALLS_IN_FILE, calls=len(shards))]
     if skipped:
         found.append(Note.of(DropReason.FILES_SKIPPED, skipped=skipped))
     return found

@@ -14,7 +14,7 @@ from profiler.importers.rbln.commands import RblnCommands
 from profiler.importers.rbln.files import Capture, Shard
 from profiler.importers.rbln.labels import Labels
 from profiler.importers.rbln.pipeline import ExpectedCall
-from profiler.notes import Note
+from profiler.notes import Note, Value
 from profiler.trace import manifest_fields
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
@@ -58,11 +58,20 @@ class PlacedRun:
 
 
 def label_drops(capture: Capture, labels: Labels, calls: Sequence[PlacedCall]) -> Iterator[Drop]:
-    """Why calls are not labelled, or which labels the calls' layers speak against."""
+    """Why calls are not labelled, whether by a guess, or which labels the calls' layers speak
+    against."""
     if labels.why_not:
         where = capture.source.name or capture.stem
         yield Drop(DropKind.UNLABELLED_CALL, where, len(calls), "calls", labels.why_not)
         return
+    if labels.guess is not None:
+        guess = labels.guess
+        values: dict[str, Value] = {"pipeline": guess.description.name, "steps": guess.steps}
+        detail = Note.of(DropReason.PIPELINE_GUESSED, **values)
+        if guess.others:
+            detail = Note.of(DropReason.PIPELINE_GUESSED_OF, **values, others=guess.others)
+        where = capture.source.name or capture.stem
+        yield Drop(DropKind.DOUBTFUL_LABEL, where, len(calls), "calls", detail)
     first: dict[str, frozenset[str]] = {}
     doubtful: Counter[str] = Counter()
     for call in calls:
@@ -129,7 +138,7 @@ def _recording(
     unnamed = sum(call.commands.unnamed for call in calls if call.commands)
     return Recording(
         source=capture.source.name,
-        files=len(labels.shards),
+        files=len({shard.path for shard in labels.shards}),
         recorded="{}-{}-{} {}:{}:{}".format(*recorded.groups()) if recorded else "",
         described_as=labels.described_as,
         steps=steps or None,
@@ -172,5 +181,10 @@ def _submodules(calls: Sequence[PlacedCall]) -> dict[str, Submodule]:
             device=Counter(call.device for call in own).most_common(1)[0][0],
             activate_profiler=True,
             comp_cycle=sum(cycles) if cycles else None,
+            workloads=tuple(
+                (call.shard.instance, call.shard.workload, call.index)
+                for call in own
+                if call.shard.is_part
+            ),
         )
     return submodules

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -24,6 +24,7 @@ from profiler.events import ROOT_DEVICE, UNKNOWN, Call, Drop, DropKind, Track
 from profiler.importers.rbln.clocks import Clocks, Extent, place
 from profiler.importers.rbln.commands import RblnCommands, commands_of
 from profiler.importers.rbln.files import Capture, Shard, find_capture
+from profiler.importers.rbln.guess import guess
 from profiler.importers.rbln.labels import Labels, label_shards, spans_of
 from profiler.importers.rbln.manifest import (
     PlacedCall,
@@ -34,6 +35,7 @@ from profiler.importers.rbln.manifest import (
 )
 from profiler.importers.rbln.pipeline import ExpectedCall, describe
 from profiler.importers.rbln.recorded import label_by_run
+from profiler.importers.rbln.streams import divide
 from profiler.importers.rbln.trace import RblnTrace, read_rbln
 from profiler.importers.rbln.tracks import DEVICE_KIND, tracks_of
 from profiler.notes import Note
@@ -99,52 +101,55 @@ def read_run(
     it. Where the number of files does not fit, calls stay unlabelled and the bundle's drops say
     why. Raises InputError where nothing can be read.
     """
-    capture = find_capture(path)
-    labels = _labels(capture, pipeline, steps, skip, run)
-    reading = _read(capture, labels)
-    return RblnRun(capture, labels, _placed(labels, reading), tuple(reading.drops))
-
-
-def _labels(
-    capture: Capture,
-    pipeline: str | None,
-    steps: int | None,
-    skip: int | None,
-    recorded: Path | None,
-) -> Labels:
-    if recorded is None:
-        description = describe(pipeline) if pipeline is not None else None
-        return label_shards(capture, description, steps, skip)
-    if pipeline is not None or steps is not None:
+    if run is not None and (pipeline is not None or steps is not None):
         raise InputError("--run knows the calls: leave out --pipeline and --steps")
-    return label_by_run(capture, recorded, skip or 0)
-
-
-@dataclass(slots=True)
-class _Reading:
-    """The run's traces in order, None for a file that holds none."""
-
-    traces: list[RblnTrace | None] = field(default_factory=list)
-    drops: list[Drop] = field(default_factory=list)
-
-
-def _read(capture: Capture, labels: Labels) -> _Reading:
-    """Read the run's shards; hold all shards against the aggregate where there is one."""
-    reading = _Reading()
-    slices = flows = 0
-    run = set(labels.shards)
-    for shard in capture.shards if capture.aggregate is not None else labels.shards:
-        trace, drops = _read_shard(shard, alone=len(capture.shards) == 1)
-        slices += len(trace) if trace is not None else 0
-        flows += len(trace.flows) if trace is not None else 0
-        if shard in run:
-            reading.traces.append(trace)
-            reading.drops += drops
-    if all(trace is None for trace in reading.traces):
+    description = describe(pipeline) if pipeline is not None else None
+    capture, files = _read(find_capture(path))
+    if run is not None:
+        labels = label_by_run(capture, run, skip or 0)
+    elif description is None and capture.in_order:
+        labels = _guessed(capture, files, steps, skip)
+    else:
+        labels = label_shards(capture, description, steps, skip)
+    traces = [files[shard][0] for shard in labels.shards]
+    if all(trace is None for trace in traces):
         raise InputError(f"no file in {capture.source} holds a command: record it again")
+    drops = [drop for shard in labels.shards for drop in files[shard][1]]
     if capture.aggregate is not None:
-        reading.drops += _aggregate_drops(capture.aggregate, len(capture.shards), slices, flows)
-    return reading
+        drops += _aggregate_drops(capture.aggregate, [trace for trace, _ in files.values()])
+    placed = _placed(labels, traces, in_order=capture.in_order)
+    return RblnRun(capture, labels, placed, tuple(drops))
+
+
+_Files = dict[Shard, tuple[RblnTrace | None, Sequence[Drop]]]
+
+
+def _read(capture: Capture) -> tuple[Capture, _Files]:
+    """What each shard holds; the capture with a shard for each call where its one file holds
+    several."""
+    alone = len(capture.shards) == 1
+    files = {shard: _read_shard(shard, alone=alone) for shard in capture.shards}
+    trace = files[capture.shards[0]][0]
+    streams = divide(trace) if alone and trace is not None else None
+    if streams is None:
+        return capture, files
+    path = capture.shards[0].path
+    parts: _Files = {}
+    for position, ((instance, workload), part) in enumerate(
+        zip(streams.keys, streams.traces, strict=True)
+    ):
+        number = workload if streams.numbered and workload >= 0 else position
+        parts[Shard(path, number, True, instance, workload)] = part, part.drops
+    return replace(capture, shards=tuple(parts), in_order=streams.in_order), parts
+
+
+def _guessed(capture: Capture, files: _Files, steps: int | None, skip: int | None) -> Labels:
+    """The labels of the built-in pipeline that fits the files, where one does."""
+    found = guess([files[shard][0] for shard in capture.shards[skip or 0 :]], steps)
+    if found is None:
+        return label_shards(capture, None, steps, skip)
+    labels = label_shards(capture, found.description, found.steps, skip)
+    return replace(labels, guess=None if labels.why_not else found)
 
 
 def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequence[Drop]]:
@@ -163,8 +168,9 @@ def _read_shard(shard: Shard, *, alone: bool) -> tuple[RblnTrace | None, Sequenc
     return None, [*trace.drops, drop]
 
 
-def _aggregate_drops(path: Path, shards: int, slices: int, flows: int) -> Iterator[Drop]:
+def _aggregate_drops(path: Path, shards: Sequence[RblnTrace | None]) -> Iterator[Drop]:
     """Whether the aggregate holds what its shards hold."""
+    there = [trace for trace in shards if trace is not None]
     try:
         aggregate = read_rbln(path)
     except InputError as error:
@@ -172,21 +178,21 @@ def _aggregate_drops(path: Path, shards: int, slices: int, flows: int) -> Iterat
         yield Drop(DropKind.AGGREGATE_MISMATCH, path.name, UNKNOWN, "slices", detail)
         return
     for unit, whole, parts in (
-        ("slices", len(aggregate), slices),
-        ("flows", len(aggregate.flows), flows),
+        ("slices", len(aggregate), sum(map(len, there))),
+        ("flows", len(aggregate.flows), sum(len(trace.flows) for trace in there)),
     ):
         if whole != parts:
-            counts = {"whole": whole, "parts": parts, "files": shards}
+            counts = {"whole": whole, "parts": parts, "files": len(shards)}
             detail = Note.of(DropReason.AGGREGATE_DIFFERS, what=unit, **counts)
             yield Drop(DropKind.AGGREGATE_MISMATCH, path.name, abs(whole - parts), unit, detail)
 
 
-def _placed(labels: Labels, reading: _Reading) -> PlacedRun:
+def _placed(labels: Labels, traces: Sequence[RblnTrace | None], *, in_order: bool) -> PlacedRun:
     """The calls on one timeline; one that was not read takes no time behind the one before it."""
-    rows = [trace.rows if trace is not None else () for trace in reading.traces]
+    rows = [trace.rows if trace is not None else () for trace in traces]
     tracks = tracks_of(rows, [call.device for call in labels.calls])
-    extents = [_extents(*pair) for pair in zip(reading.traces, tracks, strict=True)]
-    clocks = place(extents)
+    extents = [_extents(*pair) for pair in zip(traces, tracks, strict=True)]
+    clocks = place(extents, in_order=in_order)
     begin, end = _span(extents, clocks)
     if end >= _LAST_NS:
         raise InputError(
@@ -194,7 +200,7 @@ def _placed(labels: Labels, reading: _Reading) -> PlacedRun:
         )
     calls: list[PlacedCall] = []
     for index, (shard, label, trace) in enumerate(
-        zip(labels.shards, labels.calls, reading.traces, strict=True)
+        zip(labels.shards, labels.calls, traces, strict=True)
     ):
         commands = None
         if trace is not None:

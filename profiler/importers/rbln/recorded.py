@@ -17,7 +17,7 @@ from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.events import NO_CALL, Call
 from profiler.importers.rbln.files import Capture, Shard, missing_numbers
-from profiler.importers.rbln.labels import UNLABELLED, Labels, files_found
+from profiler.importers.rbln.labels import Labels, files_found, unlabelled
 from profiler.importers.rbln.pipeline import ExpectedCall
 from profiler.notes import Note
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, read_manifest
@@ -50,11 +50,11 @@ def label_by_run(capture: Capture, run: Path, skip: int) -> Labels:
     made = _runtime_calls(manifest, run)
     leading, shards = capture.shards[:skip], capture.shards[skip:]
     profiled = [call for call in made if call.profiled]
-    why_not = _why_not(shards, profiled, manifest.run_id, skip)
+    why_not = None if capture.in_order else Note.of(DropReason.ORDER_UNKNOWN)
+    why_not = why_not or _why_not(shards, profiled, manifest.run_id, skip)
     name = manifest.info.pipeline
     if why_not:
-        unlabelled = (UNLABELLED,) * len(shards)
-        return Labels(leading, shards, unlabelled, why_not, name, manifest.run_id)
+        return Labels(leading, shards, unlabelled(shards), why_not, name, manifest.run_id)
     calls = {entry.call.index: entry.call for entry in manifest.calls}
     pairs = list(zip(shards, profiled, strict=True))
     kept = [(shard, calls[made.call]) for shard, made in pairs if made.call != NO_CALL]
@@ -107,7 +107,7 @@ def _why_not(
     skip: int,
 ) -> Note | None:
     made = Note.of(DropReason.RUN_MADE, run=run_id, calls=len(profiled))
-    found = (*files_found(len(shards), skip), made)
+    found = (*files_found(shards, skip), made)
     if len(shards) != len(profiled):
         advice = _advice(shards, profiled)
         return Note.of(DropReason.NOT_LABELLED, found=found, advice=advice)

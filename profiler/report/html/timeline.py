@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from profiler.analysis.host_side import has_accelerators, host_categories
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 from profiler.messages import said
 from profiler.report.extent import extent
@@ -34,6 +35,7 @@ __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
 _SPAN_KINDS = ("pipeline", "stage", "step")
 _SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"))
+_HOST_LANES = (said("Pipelines (host)"), said("Stages (host)"), said("Steps (host)"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -41,7 +43,8 @@ class Timeline:
     """`document` goes into the page as JSON, `tables` as packed columns.
 
     A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
-    of a lane of commands names all that its commands have. Text columns hold indices into
+    of a lane of commands names all that its commands have, `host` holds the places in `categories`
+    of those whose commands on its device are the host's. Text columns hold indices into
     `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
     `strings` adds others to the same list.
     """
@@ -58,7 +61,7 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
     commands = _longest(run.commands, limit)
     tables: dict[str, Table] = {}
     lanes = [
-        *_span_lanes(run.spans, begin, strings, tables),
+        *_span_lanes(run, begin, strings, tables),
         *_device_lanes(run, commands, begin, strings, tables),
     ]
     lanes = _with_counters(lanes, run.counters, begin, tables)
@@ -91,10 +94,13 @@ def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
 
 
 def _span_lanes(
-    spans: pl.DataFrame, begin: int, strings: Strings, tables: dict[str, Table]
+    run: Run, begin: int, strings: Strings, tables: dict[str, Table]
 ) -> Iterator[dict[str, Any]]:
     """A lane for each kind of span that the run has, above all devices; for each pipeline call,
-    where stages of several would lie on each other."""
+    where stages of several would lie on each other. Spans are the host's: beside devices that work
+    behind it, for which the tables have other times, the lanes say so."""
+    spans, behind = run.spans, run.tiles.calls["lead_ns"].is_not_null().any()
+    names = _HOST_LANES if behind else _SPAN_LANES
     kinds, kind = len(_SPAN_KINDS), pl.col("kind").cast(pl.String)
     number = kind.replace_strict(dict(_numbered(_SPAN_KINDS)), default=2)
     several = _overlap(spans.filter(kind == "stage"))
@@ -109,7 +115,7 @@ def _span_lanes(
     }
     for lane, first, count in _runs(ordered["_lane"].to_numpy()):
         if lane % kinds:  # the pipeline span is the whole picture; stages and steps divide it
-            name = _SPAN_LANES[lane % kinds]
+            name = names[lane % kinds]
             if several:
                 name = said("{lane} of call {call}", lane=name, call=lane // kinds)
             yield _lane("", name, "spans", "", first, count)
@@ -143,6 +149,7 @@ def _device_lanes(
     tables["calls"] = call_columns(calls, begin, strings)
     tables["commands"] = command_columns(commands, calls, begin, strings)
     tables["flows"] = flow_columns(run, commands)
+    accelerated = has_accelerators(run.commands["device"].unique())
     tracks: dict[str, list[dict[str, Any]]] = {}
     for name, first, count in _named_runs(calls["device"]):
         tracks[name] = [_lane(name, said(CALLS_TRACK), "calls", "", first, count)]
@@ -158,6 +165,7 @@ def _device_lanes(
         device = row["device"] or ""
         kinds = ", ".join(row["categories"])
         drawn = _lane(device, row["track"], "commands", kinds, first, count)
+        drawn["host"] = [*map(CATEGORIES.index, host_categories(device, accelerated=accelerated))]
         tracks.setdefault(device, []).append(drawn)
     for name, first, count in _named_runs(modules["device"]):
         above = sum(lane["track"] in (CALLS_TRACK, HOST_TRACK) for lane in tracks[name])

@@ -155,12 +155,30 @@ SENTENCES: Sentences = {
             "it is placed by the order of calls, to within {uncertainty_ns}"
         ),
         DropReason.NO_PIPELINE_NAMED: said(
-            "no pipeline was named, so no call is labelled: give --pipeline sd3 --steps N to "
+            "no pipeline was named, and none that is known fits the number and layers of the "
+            "files, so no call is labelled: give --pipeline sd3 --steps N to "
             "`import`, to other commands --import pipeline=sd3 --import steps=N, or a .yaml "
             "description of the pipeline"
         ),
+        DropReason.PIPELINE_GUESSED: said(
+            "{pipeline} (steps: {steps}) was guessed from the number and layers of the files: say "
+            "it with --pipeline to `import`, to other commands with --import pipeline={pipeline}"
+        ),
+        DropReason.PIPELINE_GUESSED_OF: said(
+            "{pipeline} (steps: {steps}) was guessed from the number and layers of the files, and "
+            "{others} would fit as well: say it with --pipeline to `import`, to other commands "
+            "with --import pipeline={pipeline}"
+        ),
+        DropReason.ORDER_UNKNOWN: said(
+            "no call is labelled, because devices without a common clock tell no order of their "
+            "calls: import the numbered files"
+        ),
+        DropReason.FLOWS_BETWEEN_CALLS: said(
+            "dependencies between runtime calls have no place: those within a call are kept"
+        ),
         DropReason.NOT_LABELLED: said("no call is labelled ({found}): {advice}"),
         DropReason.FILES_FOUND: said("files: {files}"),
+        DropReason.CALLS_IN_FILE: said("runtime calls in one file: {calls}"),
         DropReason.FILES_SKIPPED: said("skipped before them: {skipped}"),
         DropReason.FILES_MISSING: said("missing between them: {numbers}"),
         DropReason.MORE_FILES_MISSING: said("missing between them: {numbers} and {more} more"),

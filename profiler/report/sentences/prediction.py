@@ -85,8 +85,9 @@ SENTENCES: Sentences = {
             "the device has {less_ns} less to do in {submodule}, of which {gained_ns} are gained"
         ),
         Reason.LAUNCH_BOUND: said(
-            "{submodule} is launch-bound: for {idle_ns} of the {elapsed_ns} of its calls the "
-            "device waits for the host to launch"
+            "{submodule} is launch-bound: in the replay, where work begins as soon as it is "
+            "launched and its stream is free, the device is idle for {idle_ns} of the {elapsed_ns} "
+            "of its calls"
         ),
         Reason.WITH_GRAPHS: said(
             "what would remove that bound is one launch a call (`--cuda-graph`): {predicted_ns} "

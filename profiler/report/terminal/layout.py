@@ -15,7 +15,7 @@ from rich.segment import Segment
 from rich.text import Text
 
 from profiler.plain_text import plain_text
-from profiler.report.units import size
+from profiler.report.units import RateUnits, rate_unit, size
 
 __all__ = [
     "Drawn",
@@ -25,6 +25,7 @@ __all__ = [
     "percents",
     "rates",
     "ratios",
+    "scaled_rates",
     "shorten",
     "sizes",
     "sparkline",
@@ -90,6 +91,15 @@ def _rate(value: float) -> str:
     size = abs(value)
     digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.0995 else 3
     return f"{value:z,.{digits}f}"
+
+
+def scaled_rates(
+    header: str, values: Iterable[float | None], units: RateUnits, like: float, *, rank: int = 0
+) -> Drawn:
+    """Rates in the unit that suits one `like` that: the header has it."""
+    factor, unit = rate_unit(like, units)
+    found = (None if v is None else v / factor for v in values)
+    return rates(f"{header} {unit}", found, rank=rank)
 
 
 def percents(

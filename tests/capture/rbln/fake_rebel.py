@@ -45,7 +45,7 @@ class FakeRebel:
         self.device_us: float = DEVICE_US  # what a report tells
         self.profiler = SimpleNamespace(start=self.files_begin, done=self.write_files)
         self._reports: list[list[dict[str, int]]] = []
-        self._calls: list[tuple[int, tuple[Command, ...]]] = []
+        self._calls: list[tuple[int, str, tuple[Command, ...]]] = []
         self._number = 0
         if reports:
             self.capture_reports = self._capture_reports
@@ -66,7 +66,8 @@ class FakeRebel:
             reports.append({"total_host": HOST_US, "total_device": self.device_us, "total_ccl": 0})
         if runtime.activate_profiler:
             layers = [f"linear_{sum(map(ord, runtime.model)) % 90}", "conv_1"]
-            self._calls.append((self._number, runtime_call(runtime.device, start, layers)))
+            commands = runtime_call(runtime.device, start, layers)
+            self._calls.append((self._number, runtime.model, commands))
         self._number += runtime.activate_profiler or self.counts_all
 
     def files_begin(self) -> None:
@@ -75,10 +76,12 @@ class FakeRebel:
 
     def write_files(self) -> None:
         """`profiler.done()`: the numbered files, and the one that holds them all."""
-        for number, commands in self._calls:
+        for number, _, commands in self._calls:
             path = self.folder / f"{STEM}_{number}.pb"
             path.write_bytes(trace_bytes([commands], first_call=number))
-        whole = trace_bytes([commands for _, commands in self._calls], multi_stream=True)
+        models = [model for _, model, _ in self._calls]
+        instances = [list(dict.fromkeys(models)).index(model) for model in models]
+        whole = trace_bytes([commands for *_, commands in self._calls], instances=instances)
         (self.folder / f"{STEM}.pb").write_bytes(whole)
 
     @contextmanager

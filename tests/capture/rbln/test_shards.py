@@ -141,6 +141,18 @@ def test_gaps_that_are_not_those_of_unprofiled_calls_name_nothing(recording):
     assert "not those of runtime calls that were not profiled" in drop(run, "unlabelled_call")[0]
 
 
+def test_an_aggregate_alone_is_named_as_its_files_are(recording):
+    """One file of nine runtime calls: their names are those of the recording's calls."""
+    made = recording().record()
+    for number in range(9):
+        (made.shards / f"{STEM}_{number}.pb").unlink()
+    run = made.named()
+    assert labels(run) == LABELS
+    assert run.info.submodules["text_encoder_3"].workloads == ((2, 2, 2), (2, 5, 5))
+    (made.shards / f"{STEM}.pb").rename(made.shards / "renamed.pb")
+    assert labels(made.named(name="renamed")) == LABELS
+
+
 def test_a_run_without_runtime_calls_is_refused(recording):
     """A bundle of anything else says that it notes no runtime calls."""
     made = recording().record()

@@ -141,20 +141,23 @@ def trace_bytes(
     version: Version = "0.12",
     rows: Rows = "processes",
     first_call: int = 0,
-    multi_stream: bool = False,
+    instances: Sequence[int] = (),
+    workloads: Sequence[int] = (),
     interned: bool = False,
 ) -> bytes:
     """A trace of the commands of one call, or of several calls after each other.
 
     Events are written track by track, so their timestamps go back in the file, and each track is
-    a packet sequence of its own. Names stand in the events, or are `interned`.
+    a packet sequence of its own. Names stand in the events, or are `interned`. With the `instances`
+    of the calls it is a Multi Stream file; `workloads` are theirs, by default counted over all.
     """
     writer = _Writer(rows, interned)
     for position, commands in enumerate(files):
         call = first_call + position
         for sequence, command in enumerate(commands):
-            instance = call % 5 if multi_stream else -1
-            name = command_name(command, version, sequence, call, instance)
+            instance = instances[position] if instances else -1
+            workload = workloads[position] if workloads else call
+            name = command_name(command, version, sequence, workload, instance)
             writer.add(command, name, position)
     return writer.encode()
 
@@ -199,11 +202,25 @@ def write_sd3(
 
 
 def write_aggregate(
-    run: WrittenRun, *, version: Version = "0.12", rows: Rows = "processes"
+    run: WrittenRun,
+    *,
+    version: Version = "0.12",
+    rows: Rows = "processes",
+    per_instance: bool = False,
 ) -> None:
-    """The unnumbered file that holds every call once more; in 0.12 it is a Multi Stream file."""
+    """The unnumbered file that holds every call once more; in 0.12 it is a Multi Stream file, whose
+    workloads count the calls of all instances, or those `per_instance`."""
     calls = [file.commands for file in run.files]
-    data = trace_bytes(calls, version=version, rows=rows, multi_stream=version == "0.12")
+    names = [file.submodule for file in run.files]
+    instances = [list(dict.fromkeys(names)).index(name) for name in names]
+    own = [names[:position].count(name) for position, name in enumerate(names)]
+    data = trace_bytes(
+        calls,
+        version=version,
+        rows=rows,
+        instances=instances if version == "0.12" else (),
+        workloads=own if per_instance else (),
+    )
     run.aggregate.write_bytes(data)
 
 

@@ -95,12 +95,17 @@ def test_recognised_by_its_tracks() -> None:
     assert not is_rbln(data + b"profile_sd3.trace")
 
 
-def test_a_folder_is_recognised_by_its_first_trace(tmp_path: Path) -> None:
-    """A folder with RBLN's files is a capture, one with other files or none is not."""
+def test_a_folder_is_recognised_by_its_first_traces(tmp_path: Path) -> None:
+    """A folder with RBLN's files, the first of them empty, is a capture; one with other files or
+    none is not."""
     assert not is_capture(tmp_path, b"")
     (tmp_path / "notes.pb").write_bytes(b"notes")
     assert not is_capture(tmp_path, b"")
     data = trace_bytes([runtime_call(0, 1_000, ["linear_1"])])
+    (tmp_path / f"{STEM}_0.pb").write_bytes(b"")
+    assert not is_capture(tmp_path, b"")
+    (tmp_path / f"{STEM}_1.pb").write_bytes(data)
+    assert is_capture(tmp_path, b"")  # the first call was cut short
     (tmp_path / f"{STEM}_0.pb").write_bytes(data)
     assert is_capture(tmp_path, b"")
     assert is_capture(tmp_path / f"{STEM}_0.pb", data)

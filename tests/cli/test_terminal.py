@@ -70,8 +70,8 @@ def test_reports_fit_and_name_what_is_left_out(analysis, width):
 
 
 def test_wide_terminals_show_all(analysis):
-    """In 220 columns nothing is left out of the tables."""
-    assert "not shown" not in printed(analysis, 220).file.getvalue()
+    """In 250 columns nothing is left out of the tables."""
+    assert "not shown" not in printed(analysis, 250).file.getvalue()
 
 
 def command(*arguments, **environment):

@@ -1,11 +1,13 @@
-"""Which calls are the first of their submodule: they load weights, compile, warm caches. Tables
-keep them apart from the steady ones."""
+"""Which calls are not steady: the first of their submodule, which load weights, compile and warm
+caches, and later ones for which something was compiled. Tables keep them apart from the others."""
 
 from __future__ import annotations
 
 import polars as pl
 
-__all__ = ["first_calls"]
+from profiler.table.run import Run
+
+__all__ = ["first_calls", "unsteady_calls"]
 
 
 def first_calls(calls: pl.DataFrame) -> pl.Series:
@@ -15,3 +17,11 @@ def first_calls(calls: pl.DataFrame) -> pl.Series:
     first_end = end.sort_by("start_ns", "call").first().over("submodule")
     began_first = (pl.col("start_ns").rank("ordinal").over("submodule")) == 1
     return calls.sort("call").filter(began_first | (pl.col("start_ns") < first_end))["call"]
+
+
+def unsteady_calls(run: Run) -> pl.Series:
+    """Numbers of the first calls, and of the calls in which something was compiled."""
+    first = first_calls(run.calls)
+    compiled = pl.Series([one.call for one in run.info.compilations], dtype=first.dtype)
+    here = compiled.filter(compiled.is_in(run.calls["call"].implode()))
+    return pl.concat([first, here]).unique().sort()

@@ -18,7 +18,7 @@ registers it is imported by every process that is profiled: libraries are import
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -31,8 +31,9 @@ from profiler.interruptions import let_pass
 if TYPE_CHECKING:  # numpy, in every process that is on
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import OperatorSource, SourceRequest
+    from profiler.trace.manifest_compilations import Compilation
 
-__all__ = ["Backend", "CallHooks", "StandalonePart", "Watcher", "Watching"]
+__all__ = ["Backend", "CallHooks", "CompilationLog", "StandalonePart", "Watcher", "Watching"]
 
 
 class CallHooks(Protocol):
@@ -46,6 +47,14 @@ class CallHooks(Protocol):
 
     def end(self, output: Any) -> None:
         """It has ended, also where it failed: then with its exception being handled."""
+
+
+class CompilationLog(Protocol):
+    """What a runtime compiled since this log was opened."""
+
+    def new(self) -> Sequence[Compilation]:
+        """What has been compiled since this was asked last, in order, with times of CLOCK_REALTIME
+        and without calls. Asked after every call: cheap where there is nothing."""
 
 
 class StandalonePart(Protocol):
@@ -122,6 +131,11 @@ class Backend:
     def measures_events(self) -> bool:
         """Whether `event_cost` has an answer on a machine that is not too busy for it."""
         return type(self).event_cost is not Backend.event_cost
+
+    def compilation_log(self) -> CompilationLog | None:
+        """What tells what the runtime compiles from now on; None where it compiles nothing in
+        calls."""
+        return None
 
     def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
         """The device that a part runs on now, as `kind:index`. Asked in every call."""

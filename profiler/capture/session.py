@@ -22,6 +22,7 @@ from typing import Any
 from msgspec import structs
 
 from profiler.capture.clock import Clock, RunClock
+from profiler.capture.compilations import RunCompilations
 from profiler.capture.forks import abandon_in_children
 from profiler.capture.host_commands import take_host_commands
 from profiler.capture.operator_source import OperatorSource
@@ -73,6 +74,7 @@ class Session:
         self._described: list[PipelineFacts] | None = None  # what the manifest says so far
         self._standalone = StandaloneSources()
         self._weights = LoadedWeights()
+        self._compilations = RunCompilations(self.recorder)
         self._warmup: Warmup | None = None
         self._closed = False  # also in forked children
         self._lock = threading.RLock()
@@ -172,6 +174,7 @@ class Session:
         try:
             yield
         finally:
+            self._compilations.look()
             duration_ns = self.recorder.end_warmup()
             if duration_ns >= 0:  # the outermost
                 before = self._warmup or Warmup()
@@ -250,6 +253,7 @@ class Session:
                     shutil.rmtree(bundle.directory, ignore_errors=True)
                     raise
                 self._bundle, self._directory = bundle, bundle.directory
+                self._compilations.open()
                 self.recorder.on_call_end = self._call_ended
                 self.recorder.on_pipeline_end = self._pipeline_ended
             return self._bundle
@@ -283,6 +287,7 @@ class Session:
         writer = self._writer
         if writer is None or self._closed:
             return
+        self._compilations.look()
         traced = not invocation.left_out and (
             any(invocation.submodule in attachment.traced for attachment in self._attachments)
             or self._standalone.traces(invocation.submodule)
@@ -346,6 +351,6 @@ class Session:
             drops=writer.drops(),
             failure=failure,
         )
-        path = bundle.finish(info)
+        path = bundle.finish(structs.replace(info, compilations=self._compilations.of_run()))
         writer.journal.remove()
         return path

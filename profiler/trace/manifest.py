@@ -18,6 +18,7 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError
 from profiler.events import NO_ITERATION, NO_PIPELINE, Call, Drop
+from profiler.trace.manifest_compilations import Compilation
 from profiler.trace.manifest_drops import DropRow
 from profiler.trace.manifest_fields import (
     Attribution,
@@ -71,7 +72,8 @@ class _Described(Fields, frozen=True, kw_only=True):
     device (imports). `settings` are what all pipeline calls were given, `pipeline_settings` by
     number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
-    `host_activities` are few: what the host did in the longest gaps of devices.
+    `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
+    in order of their begin.
     """
 
     producer: str
@@ -91,6 +93,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     warmup: Warmup | None = None
     attribution: dict[str, Attribution] = field(default_factory=dict)
     host_activities: tuple[HostActivity, ...] = ()
+    compilations: tuple[Compilation, ...] = ()
 
 
 class RunInfo(_Described, frozen=True, kw_only=True):

@@ -15,7 +15,7 @@ from profiler.redaction import (
 
 __all__ = ["without_secrets"]
 
-_TEXTS = ("model", "pipeline", "recording", "host_activities")
+_TEXTS = ("model", "pipeline", "recording", "host_activities", "compilations")
 
 
 def without_secrets(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -14,7 +14,7 @@ from profiler.analysis.arrays import CommandArrays, dense_codes
 from profiler.analysis.axis import Axis
 from profiler.analysis.comparison.paths import module_path
 from profiler.analysis.distinct_commands import Kinds, kinds_of
-from profiler.analysis.first_calls import first_calls
+from profiler.analysis.first_calls import unsteady_calls
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.roles.of_kinds import roles_of
 from profiler.analysis.steps.step_table import step_table
@@ -106,7 +106,7 @@ def measure(run: Run) -> Measurement:
         traced="ops_traced",
         pipeline=pl.Series(places),
         total_ns=pl.Series(busy),
-        first=pl.col("call").is_in(first_calls(calls).to_list()),
+        first=pl.col("call").is_in(unsteady_calls(run).to_list()),
     )
     found = _of_schema(placed, CALL)
     return Measurement(

@@ -4,13 +4,21 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-__all__ = ["MostlyBetween", "OutlierPattern", "PeakSource", "Recorded"]
+__all__ = ["CompiledIn", "MostlyBetween", "OutlierPattern", "PeakSource", "Recorded"]
 
 
 class Recorded(StrEnum):
     """What was recorded that slows the host most."""
 
     PYTHON_STACKS = "python_stacks"
+
+
+class CompiledIn(StrEnum):
+    """Which call of a submodule compiled for longest."""
+
+    FIRST_CALL = "first_call"
+    LATER_CALL = "later_call"
+    OUTSIDE_CALLS = "outside_calls"
 
 
 class MostlyBetween(StrEnum):

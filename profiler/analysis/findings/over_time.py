@@ -8,6 +8,7 @@ import polars as pl
 
 from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.findings.codes import OutlierPattern
+from profiler.analysis.findings.compilation import compiled_in
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import (
     UNLABELLED,
@@ -42,6 +43,8 @@ def first_call(analysis: Analysis) -> tuple[Finding, ...]:
             continue
         if share(excess, total) < _FIRST_SHARE or (slow and row["denoises"]):
             continue
+        if compiled_in(analysis, row["first"]) > excess / 2:
+            continue  # `compilation` says so
         found.append(
             Finding(
                 rule="first_call",
@@ -184,10 +187,12 @@ def _with_later_calls(analysis: Analysis) -> pl.DataFrame:
     of_prompts = pl.col("branch").is_in(_PROMPTS).fill_null(value=False)
     groups = (
         analysis.calls.filter(pl.col("submodule") != UNLABELLED)
+        .sort("start_ns", "call")
         .with_columns(group=pl.when(of_prompts).then(pl.lit("prompts")).otherwise("branch"))
         .group_by("submodule", "group", maintain_order=True)
         .agg(
-            first_ns=pl.col("elapsed_ns").filter("first").first(),
+            first_ns=pl.when(pl.col("first").first()).then(pl.col("elapsed_ns").first()),
+            first=pl.col("call").first(),
             median_ns=pl.col("elapsed_ns").filter(~pl.col("first")).median().cast(pl.Int64),
             calls=pl.len(),
             denoises=(pl.col("step") >= 0).any(),

@@ -12,6 +12,7 @@ from types import MappingProxyType
 
 from profiler.analysis.findings import (
     between_calls,
+    compilation,
     fusing,
     memory,
     over_time,
@@ -43,6 +44,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
             trust.incomplete_trace,
             trust.tracing_overhead,
             trust.unaccounted_time,
+            compilation.compilation,
             over_time.first_call,
             over_time.slow_start,
             over_time.step_drift,

@@ -16,6 +16,7 @@ __all__ = ["TABLES", "found"]
 _READS = (
     "device_transitions",
     "calls",
+    "compilations",
     "devices",
     "fusions",
     "partitioning",

@@ -31,8 +31,8 @@ OUTLIER_RULE = Note.of(
 class StepSummary:
     """Statistics over the rows of `steps`; times are 0 where there are none.
 
-    `median_ns` is that of the steady steps, in which no submodule is called for the first time; of
-    all where none is steady. `diff` compares these, too.
+    `median_ns` is that of the steady steps, in which no submodule is called for the first time or
+    compiles; of all where none is steady. `diff` compares these, too.
     `outliers` are the steps (`"7"`, or `"1:7"` for step 7 of pipeline call 1 where there are
     several) that `rule` singles out. `measured_by` says what
     told which steps there are: `step_spans`, or `calls` where the run has no such spans.
@@ -52,7 +52,7 @@ def step_summary(
     steps: pl.DataFrame, first: frozenset[tuple[int, int]], *, from_spans: bool
 ) -> StepSummary:
     """Statistics of the rows of `steps`, of which `first` (pipeline call, step) hold the first call
-    of a submodule; outliers as they are marked there."""
+    of a submodule, or one that compiled; outliers as they are marked there."""
     durations = steps["elapsed_ns"].to_numpy()
     measured_by = StepSource.STEP_SPANS if from_spans else StepSource.CALLS
     if not len(durations):

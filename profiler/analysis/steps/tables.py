@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.first_calls import first_calls
+from profiler.analysis.first_calls import unsteady_calls
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.selection import steps_of
 from profiler.analysis.steps.columns import STEPS
@@ -19,7 +19,7 @@ def summary(of: Inputs) -> StepSummary:
     """Statistics over the selected steps."""
     from_spans = bool((of.run.spans["kind"] == "step").any())
     calls = of.run.calls
-    rows = calls["call"].is_in(first_calls(calls).implode())
+    rows = calls["call"].is_in(unsteady_calls(of.run).implode())
     first = zip(of.pipelines.number_of(calls)[rows], calls["step"].filter(rows), strict=True)
     return step_summary(of.table("steps"), frozenset(first), from_spans=from_spans)
 

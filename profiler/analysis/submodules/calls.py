@@ -46,7 +46,7 @@ def call_table(
     `tiles` are those of the run, `before_kernels` how long each of its calls was launch-bound
     before its first kernel, in their order. `commands` and `operators` hold the row in `calls` of
     every command and of every operator of every call, -1 for none; `first` the numbers of the
-    calls that are the first of their submodule in the whole run (`first_calls`).
+    calls that are not steady in the whole run (`unsteady_calls`).
     """
     groups = len(calls)
     names = [name for name, dtype in schema(CALLS).items() if dtype == pl.String()]

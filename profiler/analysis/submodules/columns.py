@@ -228,7 +228,8 @@ _CALLS: tuple[Column, ...] = (
         "first",
         _FLAG,
         "",
-        "whether it is the first call of its submodule in the run, or ran beside it",
+        "whether it is no steady call: the first of its submodule in the run, one that ran beside "
+        "that, or one that compiled",
         importance=15,
     ),
     Column(

@@ -6,7 +6,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.accounting.tables import accounting
-from profiler.analysis.first_calls import first_calls
+from profiler.analysis.first_calls import unsteady_calls
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.operators.tables import folds
 from profiler.analysis.partials import Partials
@@ -69,7 +69,7 @@ def _device_time(of: Inputs) -> DeviceTime:
 
 
 def _calls(of: Inputs) -> pl.DataFrame:
-    first, total = first_calls(of.run.calls), accounting(of).end_to_end_ns
+    first, total = unsteady_calls(of.run), accounting(of).end_to_end_ns
     tiles, commands = of.run.tiles.calls, of.commands.call
     before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
     return call_table(of.calls, tiles, commands, folds(of).call, first, before, total)
@@ -89,7 +89,8 @@ TABLES = (
         title="Submodules",
         about="Rows are in order of first calls. Steady calls are all but the first, where there "
         "are more than one: a first call pays for initialization and is told apart. So are "
-        "calls that another thread began while the first one ran. `overhead_ratio` is the factor "
+        "calls that another thread began while the first one ran, and calls that compiled "
+        "([compilations](#compilations)). `overhead_ratio` is the factor "
         "in the manifest where capture measured one, and 1 where the interval that it "
         "measured holds 1: times then count as traced.",
         reads=("calls",),

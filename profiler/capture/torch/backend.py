@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from profiler.capture.backend import Backend, CallHooks
+from profiler.capture.backend import Backend, CallHooks, CompilationLog
 from profiler.capture.torch.hooks import (
     execution_device,
     hook_module,
@@ -44,6 +44,11 @@ class Torch(Backend):
         from profiler.capture.torch.cost import torch_event_cost
 
         return torch_event_cost()
+
+    def compilation_log(self) -> CompilationLog:
+        from profiler.capture.torch.compilations import DynamoLog
+
+        return DynamoLog()
 
     def device(self, part: Any, owner: Any, name: str) -> str:  # noqa: ARG002
         return execution_device(part)

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 import polars as pl
 
+from profiler.analysis.compilation.columns import COMPILATIONS
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.submodules.columns import CALLS
 from profiler.messages import said
@@ -39,6 +40,19 @@ _CALLS = (
     "operators",
     "first",
     "ops_traced",
+)
+_COMPILATIONS = (
+    "compilation",
+    "call",
+    "submodule",
+    "step",
+    "function",
+    "start_ns",
+    "duration_ns",
+    "recompile_reason",
+    "graph_breaks",
+    "graph_break_reason",
+    "failure",
 )
 _OF_HOST = (
     renamed(OPERATORS, "layer", label="what"),
@@ -79,6 +93,19 @@ def _parts(of: ReportInput) -> Iterator[Part]:
             opens=Opens.CALL,
         )
     )
+    compilations = analysis.compilations
+    yield Part(
+        said("Compilations"),
+        table=table(
+            "compilations",
+            "compilations",
+            _COMPILATIONS,
+            COMPILATIONS,
+            compilations.with_columns(pl.col("start_ns") - of.begin_ns),
+            shown=of.rows(10),
+            search=True,
+        ),
+    )
     yield Part(
         said("The host's work, runtime calls and waits"),
         table=table(
@@ -103,5 +130,5 @@ SECTION = SectionKind(
     100,
     said("Calls"),
     _parts,
-    tables=("calls", "operators"),
+    tables=("calls", "compilations", "operators"),
 )

@@ -133,8 +133,8 @@ def _durations(analysis: Analysis) -> Part:
     )
     rule = said(
         "A step lasts from its calls' first tile to the last; {measured_by} tell which there are. "
-        "The median is of steady steps, in which no submodule is called for the first time. An "
-        "outlier is {rule}.",
+        "The median is of steady steps, in which no submodule is called for the first time or "
+        "compiles. An outlier is {rule}.",
         measured_by=label(summary.measured_by),
         rule=worded(summary.rule),
     )

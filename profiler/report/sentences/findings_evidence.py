@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from profiler.analysis.findings.codes import MostlyBetween, OutlierPattern, PeakSource, Recorded
+from profiler.analysis.findings.codes import (
+    CompiledIn,
+    MostlyBetween,
+    OutlierPattern,
+    PeakSource,
+    Recorded,
+)
 from profiler.messages import said
 from profiler.report.sentences.worded import Sentences
 
@@ -10,6 +16,11 @@ __all__ = ["SENTENCES"]
 
 SENTENCES: Sentences = {
     Recorded: {Recorded.PYTHON_STACKS: said("with Python stacks")},
+    CompiledIn: {
+        CompiledIn.FIRST_CALL: said("the first call"),
+        CompiledIn.LATER_CALL: said("a later call"),
+        CompiledIn.OUTSIDE_CALLS: said("outside of calls"),
+    },
     MostlyBetween: {
         MostlyBetween.HOST_WORK: said("host work"),
         MostlyBetween.NOT_RECORDED: said("not recorded"),

@@ -15,6 +15,7 @@ from profiler.analysis.findings.rules import RULES, find
 from profiler.notes import Note
 from profiler.report.sentences.findings.words import all_words, words
 from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
+    compilation_cases,
     memory_cases,
     operator_cases,
     over_time_cases,

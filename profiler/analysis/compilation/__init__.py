@@ -1,0 +1,1 @@
+"""What was compiled while the run went on, and why anew."""

@@ -1,0 +1,63 @@
+"""The table of compilations."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.analysis.compilation.columns import COMPILATIONS
+from profiler.analysis.inputs import Inputs
+from profiler.analysis.table import Table
+from profiler.events import NO_CALL, NO_STEP
+from profiler.table.columns import schema
+from profiler.trace.manifest_compilations import Compilation, GraphBreak
+
+__all__ = ["TABLES"]
+
+
+def _compilations(of: Inputs) -> pl.DataFrame:
+    """Those of the calls that are selected; those of no call only where nothing is selected."""
+    calls = of.calls.select("call", pl.col("submodule").cast(pl.String), "step").rows()
+    known = {call: (submodule, step) for call, submodule, step in calls}
+    if not of.selection:
+        known[NO_CALL] = (None, NO_STEP)
+    rows = [_row(one, *known[one.call]) for one in of.run.info.compilations if one.call in known]
+    return pl.DataFrame(rows, schema=schema(COMPILATIONS), orient="row")
+
+
+def _row(one: Compilation, submodule: str | None, step: int) -> tuple[object, ...]:
+    return (
+        one.id,
+        one.call,
+        submodule,
+        step,
+        one.function,
+        one.start_ns,
+        one.duration_ns,
+        one.recompile_reason or None,
+        sum(each.times for each in one.graph_breaks),
+        "; ".join(map(_said, one.graph_breaks)) or None,
+        one.failure or None,
+        one.forgotten,
+        one.forgotten_ns,
+    )
+
+
+def _said(graph_break: GraphBreak) -> str:
+    """The line and the compiler's own words."""
+    return ": ".join(filter(None, (graph_break.place, graph_break.reason)))
+
+
+TABLES = (
+    Table(
+        name="compilations",
+        row="one compilation that the run waited for",
+        section="calls",
+        columns=COMPILATIONS,
+        make=_compilations,
+        title="Compilations",
+        about="They are in order of their begin; none where nothing was compiled, or of imports. "
+        "A call that compiled is no steady call: see `first` of [calls](#calls). What a call "
+        "compiled for is the sum of `duration_ns` and `forgotten_ns` of its rows. Reasons are "
+        "the compiler's own words.",
+    ),
+)

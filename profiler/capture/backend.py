@@ -18,7 +18,7 @@ registers it is imported by every process that is profiled: libraries are import
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
@@ -108,6 +108,20 @@ class Backend:
         """Whether `part` belongs to this backend. Nothing is imported for that, and nothing is
         changed."""
         return False
+
+    def executes(self, part: Any) -> bool:  # noqa: ARG002
+        """Whether `part`, which is owned, is a submodule whatever a pipeline calls it."""
+        return True
+
+    def inside(self, part: Any) -> Iterable[Any]:
+        """The objects of which `part` is made: none of them is a submodule of its own."""
+        return list(attributes(part).values())
+
+    def entry_points(self, part: Any) -> tuple[str, ...]:
+        """The methods by which `part` is called, as far as they execute anything."""
+        ways = ("forward", "encode", "decode")
+        found = tuple(name for name in ways if callable(getattr(part, name, None)))
+        return found or (("__call__",) if callable(part) else ())
 
     def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
         """What traces the operators of `request.part`, hooked into it; None where they cannot be

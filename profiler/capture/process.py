@@ -143,6 +143,8 @@ class SwitchedOn:
         """Hook a pipeline; None where the script has put it under a `profile` of its own."""
         from profiler.capture.wraps import is_wrapped
 
+        if _is_part_of_running(pipeline):
+            return None
         with self._lock:
             if self.settings is None or is_wrapped(pipeline):
                 return None
@@ -245,6 +247,19 @@ class SwitchedOn:
         for watcher in self._watchers.values():
             watcher.forget()
         enter(Scope())
+
+
+def _is_part_of_running(pipeline: Any) -> bool:
+    """Whether the pipeline that runs now has all components of this one, which it holds: their
+    calls have its names and are in its loops."""
+    from profiler.capture.pipelines.submodules import owner_of, present_entries
+    from profiler.capture.recorder import scope
+
+    running = scope().owner
+    if running is None:
+        return False
+    owners = [owner_of(pipeline, entry) for entry in present_entries(pipeline)]
+    return bool(owners) and all(running.covers(owner) for owner in owners)
 
 
 def _closed(session: Any, settings: Settings | None, failure: str) -> Path | None:

@@ -65,9 +65,13 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
         model=str(getattr(pipeline, "name_or_path", "") or ""),
         devices={},
     )
+    described: set[tuple[str, int]] = set()
     for entry in entries(pipeline):
         device, part = device_of(pipeline, entry), part_of(pipeline, entry)
         facts.devices[device] = known.get(device, Device())
+        if (entry.submodule, id(part)) in described:
+            continue
+        described.add((entry.submodule, id(part)))
         traced = options.traces_operators(entry.submodule)
         facts.submodules[entry.submodule] = _submodule(part, device, traced)
         facts.parts.append(loaded_part(entry.submodule, part, device))

@@ -244,6 +244,7 @@ class Session:
                     raise
                 self._bundle, self._directory = bundle, bundle.directory
                 self.recorder.on_call_end = self._call_ended
+                self.recorder.on_call_placed = self._call_placed
                 self.recorder.on_pipeline_end = self._pipeline_ended
             return self._bundle
 
@@ -251,6 +252,7 @@ class Session:
         """Nothing was recorded, or can be: leave no bundle behind."""
         assert self._writer is not None
         self.recorder.on_call_end = self.recorder.on_pipeline_end = None
+        self.recorder.on_call_placed = None
         self._writer.finish()
         self._writer.journal.remove()
         shutil.rmtree(bundle.directory, ignore_errors=True)
@@ -283,10 +285,19 @@ class Session:
         )
         invocation.awaits_operators = traced
         writer.note(invocation, awaits_operators=traced)
-        if not traced:
+        if not (traced or invocation.provisional):  # its file has its labels
             writer.put_call(invocation)
         if invocation.pipeline is not None:  # others count all that follows their end
             self.recorder.spent(invocation, begin)
+
+    def _call_placed(self, invocation: Invocation) -> None:
+        """The labels of a call that has returned are known for good, or have changed."""
+        writer = self._writer
+        if writer is None or self._closed:
+            return
+        writer.note(invocation, awaits_operators=invocation.awaits_operators)
+        if not invocation.awaits_operators:
+            writer.put_call(invocation)
 
     def _pipeline_ended(self) -> None:
         """No pipeline call runs now: write what is complete."""

@@ -13,6 +13,7 @@ from profiler.capture.pipelines.submodules import (
     Entry,
     device_of,
     entries,
+    owner_of,
     part_of,
     present_entries,
 )
@@ -81,7 +82,7 @@ class Attachment:
             self._parts[entry] = weakly(part)
             self._sources.pop(entry, None)
             if by_part.get(id(part)) is None:  # of submodules that have one part, one traces it
-                owner = getattr(pipeline, entry.submodule)
+                owner = owner_of(pipeline, entry)
                 device = device_of(pipeline, entry)
                 by_part[id(part)] = open_one(entry, owner, part, device)
             source = by_part[id(part)]

@@ -22,6 +22,7 @@ from profiler.events import NO_STEP
 
 __all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
 
+_NO_PASSES = ("encode", "decode")  # whose calls are no passes of a loop, however many there are
 SourceOf = Callable[[Entry], OperatorSource | None]
 
 
@@ -34,7 +35,10 @@ class Hooked(Protocol):
     detached: bool
 
     def new_labels(self) -> PipelineLabels:
-        """Labels for a call outside every pipeline call."""
+        """Labels for encoding outside every pipeline call."""
+
+    def labels_outside(self) -> PipelineLabels:
+        """Labels of all calls outside every pipeline call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -184,24 +188,30 @@ class CallHook:
 
     def _invocation(self, arguments: Mapping[str, Any], before: Scope) -> Invocation:
         entry, hooks = self._entry, self._hooks
-        labels = before.labels or hooks.new_labels()
+        labels = before.labels or hooks.labels_outside()
         pipeline = hooks.pipeline()
+        stage, moves = labels.stages.begin(entry.submodule, entry.stage)
         branch = ""
         if entry.labelled == "prompt":
             branch = labels.encoder_branch(entry.submodule)
         elif entry.labelled == "denoiser":
             branch = labels.denoiser_branch(arguments, guided=_guided(pipeline))
-        return Invocation(
+        invocation = Invocation(
             submodule=entry.submodule,
-            stage=entry.stage,
+            stage=stage,
             branch=branch,
-            step=labels.steps.now() if entry.stage == "denoise" else NO_STEP,
-            last_step=labels.steps.last() if entry.stage == "denoise" else NO_STEP,
+            step=labels.steps.now() if stage == "denoise" else NO_STEP,
+            last_step=labels.steps.last() if stage == "denoise" else NO_STEP,
             device=self._device(self._owner()),
             input_shapes=_shapes(arguments),
             recorded=hooks.recorder.recording,
             pipeline=before.pipeline,
         )
+        passes = before.pipeline is not None and not (
+            branch or stage == "denoise" or entry.method.startswith(_NO_PASSES)
+        )
+        labels.stages.opened(invocation, moves=moves, passes=passes)
+        return invocation
 
     def _close(self, opened: _OpenCall, output: Any, *, failed: bool) -> None:
         """The submodule's call has ended."""

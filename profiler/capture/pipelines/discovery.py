@@ -19,6 +19,7 @@ from profiler.capture.wraps import WRAPPED
 
 __all__ = ["OWN", "NewPipelines"]
 
+_MODULAR = "diffusers.modular_pipelines.modular_pipeline"  # where ModularPipeline is
 _DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # where DiffusionPipeline is defined
 OWN = {
     "profiler.pipelines.sd3": "StableDiffusion3Pipeline",
@@ -49,10 +50,15 @@ class NewPipelines:
     def libraries(self) -> dict[str, Callable[[Any], None]]:
         """Where classes of pipelines are defined."""
         own = {module: partial(self._watch_own, name) for module, name in OWN.items()}
-        return {_DIFFUSERS: self.watch_diffusers, **own}
+        return {_DIFFUSERS: self.watch_diffusers, _MODULAR: self._watch_modular, **own}
 
     def _watch_own(self, name: str, module: Any) -> None:
         self.watch_class(getattr(module, name))
+
+    def _watch_modular(self, module: Any) -> None:
+        """Pipelines made of blocks, which have one `__call__`."""
+        for known in _with_subclasses(module.ModularPipeline):
+            self.watch_class(known)
 
     def watch_diffusers(self, module: Any) -> None:
         """Watch all pipelines of diffusers; `module` is its `pipelines.pipeline_utils`."""

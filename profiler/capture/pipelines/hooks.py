@@ -18,12 +18,15 @@ from typing import Any
 
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
+from profiler.capture.pipelines.components import schedulers
 from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
 from profiler.capture.pipelines.labels import CACHE_CONTEXT, PipelineLabels, Steps, argument_names
+from profiler.capture.pipelines.stages import Stages
 from profiler.capture.pipelines.submodules import (
     Entry,
     entries,
     host_work,
+    owner_of,
     part_of,
     present_entries,
 )
@@ -67,6 +70,8 @@ class PipelineHooks:
         self._lock = threading.RLock()  # held while hooks are put on and taken off
         self._wraps = Wraps()
         self._hooked: dict[object, _Hooked] = {}
+        self._denoisers: set[str] = set()  # submodules that were found in a loop
+        self._outside: PipelineLabels | None = None
 
     def attach(self) -> None:
         """Hook everything. Raises InputError where the pipeline has no submodule; then, as
@@ -74,7 +79,8 @@ class PipelineHooks:
         pipeline = self.pipeline()
         try:
             entries(pipeline)
-            self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
+            if callable(pipeline):
+                self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
             self._hook(self._present(pipeline))
         except BaseException:
             self.detach()
@@ -83,6 +89,8 @@ class PipelineHooks:
     def detach(self) -> None:
         """Take every hook off; may be called again without effect."""
         self.detached = True
+        if self._outside is not None:
+            self.recorder.attempt(self._name, self._outside.stages.finish)
         with self._lock:
             for hooked in reversed(list(self._hooked.values())):
                 hooked.wraps.undo()
@@ -99,7 +107,8 @@ class PipelineHooks:
         return any(hooked.owner() is owner for hooked in list(self._hooked.values()))
 
     def _scheduler(self) -> Any:
-        return getattr(self.pipeline(), "scheduler", None)
+        """The scheduler that counts until one is used."""
+        return next(iter(schedulers(self.pipeline()).values()), None)
 
     def _refresh(self, pipeline: Any) -> None:
         """Before a call of the pipeline: trace and hook what has been replaced."""
@@ -117,13 +126,14 @@ class PipelineHooks:
         key: object
         hook: Callable[[Wraps], None]
         for entry in present_entries(pipeline):
-            owner = getattr(pipeline, entry.submodule)
+            owner = owner_of(pipeline, entry)
             found[entry] = (owner, entry.method, partial(self._hook_entry, entry, owner))
             if hasattr(owner, "cache_context"):
                 key = f"{entry.submodule}.cache_context"
                 found[key] = (owner, "cache_context", partial(_hook_cache_context, owner))
-        for path, owner, name in host_work(pipeline):
-            hook = partial(self._hook_method, owner, name, HostWorkHook(self, path).around)
+        for path, owner, name, scheduler in host_work(pipeline):
+            work = HostWorkHook(self, path, *([weakly(owner)] if scheduler else []))
+            hook = partial(self._hook_method, owner, name, work.around)
             found[path] = (owner, name, hook)
         if callable(getattr(pipeline, "encode_prompt", None)):
             hook = partial(self._hook_encode_prompt, pipeline)
@@ -144,7 +154,13 @@ class PipelineHooks:
             self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
 
     def new_labels(self) -> PipelineLabels:
-        return PipelineLabels(Steps(self._scheduler))
+        stages = Stages(self.recorder.place_call, self._denoisers)
+        return PipelineLabels(Steps(self._scheduler), stages)
+
+    def labels_outside(self) -> PipelineLabels:
+        if self._outside is None:
+            self._outside = self.new_labels()
+        return PipelineLabels(self._outside.steps, self._outside.stages)
 
     def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
         before = live_scope()
@@ -177,6 +193,7 @@ class PipelineHooks:
         labels = self.new_labels()
         pipeline = self.recorder.begin_pipeline(self._name)
         pipeline.settings = settings
+        pipeline.before_end = labels.stages.finish
         enter(Scope(self, pipeline, labels))
         return pipeline
 

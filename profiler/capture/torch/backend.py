@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend, CallHooks
@@ -31,6 +32,14 @@ class Torch(Backend):
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
         return is_module(part)
+
+    def inside(self, part: Any) -> Iterable[Any]:
+        return list(part.modules())
+
+    def entry_points(self, part: Any) -> tuple[str, ...]:
+        from profiler.capture.torch.entry_points import entry_points
+
+        return entry_points(part)
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
         """Also for a module that is not to be traced: others' sessions are paused in its calls."""

@@ -16,6 +16,7 @@ from msgspec import structs
 from profiler.capture import environment, overhead
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
+from profiler.capture.pipelines.components import Together
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of
@@ -61,7 +62,7 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
     placement = getattr(pipeline, "placement", None)
     known = {} if placement is None else placement.described()
     facts = PipelineFacts(
-        name=type(pipeline).__name__,
+        name="" if isinstance(pipeline, Together) else type(pipeline).__name__,
         model=str(getattr(pipeline, "name_or_path", "") or ""),
         devices={},
     )

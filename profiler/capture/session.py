@@ -13,6 +13,7 @@ import re
 import shutil
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -27,6 +28,8 @@ from profiler.capture.host_commands import take_host_commands
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.options import Options
 from profiler.capture.pipelines.attachment import Attachment, check_devices
+from profiler.capture.pipelines.components import Together, is_executed, title
+from profiler.capture.pipelines.user_labels import named
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.run_drops import NOT_ENDED
 from profiler.capture.run_info import PipelineFacts, run_info
@@ -39,7 +42,15 @@ from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
 from profiler.trace.manifest_fields import Overhead, Warmup
 
-__all__ = ["Session"]
+__all__ = ["Session", "open_sessions"]
+
+
+_OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def open_sessions() -> list[Session]:
+    """The sessions of blocks that `profiler.profile` has opened, and that are not closed."""
+    return list(_OPEN)
 
 
 class Session:
@@ -72,6 +83,8 @@ class Session:
         self._described: list[PipelineFacts] | None = None  # what the manifest says so far
         self._standalone = StandaloneSources()
         self._weights = LoadedWeights()
+        self._parts = Together()  # what no pipeline holds
+        self._of_parts: Attachment | None = None
         self._warmup: Warmup | None = None
         self._closed = False  # also in forked children
         self._lock = threading.RLock()
@@ -127,7 +140,7 @@ class Session:
                     f"this {type(pipeline).__name__} is being profiled already: end that first"
                 )
             check_devices(pipeline, self._options)
-            bundle = self._opened(type(pipeline).__name__)
+            bundle = self._opened(title(pipeline))
             work = bundle.directory / WORK_NAME
             attachment = Attachment(pipeline, self.recorder, self._options, work, self._event_cap)
             try:
@@ -141,6 +154,21 @@ class Session:
                 raise
             self._attachments.append(attachment)
             return attachment
+
+    def add_part(self, name: str, value: Any) -> None:
+        """Record the calls of something that no pipeline holds, as those of the submodule `name`;
+        steps and stages of all such parts are those of the schedulers among them."""
+        with self._lock:
+            if self._closed:
+                return
+            self._parts.add(name, value)
+            if self._of_parts is not None:
+                self._of_parts.renew(self._parts)
+                self._weights.add(self._of_parts.facts.parts)
+                if self._bundle is not None:
+                    self._describe(self._bundle)
+            elif is_executed(value):
+                self._of_parts = self.attach(self._parts)
 
     def add_source(
         self, source: OperatorSource, submodule: str, gone: Callable[[], bool] | None = None
@@ -187,6 +215,7 @@ class Session:
             if self._closed:
                 return self.path
             self._closed = True
+            _OPEN.discard(self)
             try:
                 self._end_capture()
                 if self._bundle is not None and not self._used:
@@ -201,6 +230,13 @@ class Session:
             if error is not None:
                 raise error
             return self.path
+
+    def begin_block(self) -> None:
+        """What the script names from now on is recorded here, until the session is closed, and
+        what it has named before."""
+        _OPEN.add(self)
+        for name, value in named().items():
+            self.add_part(name, value)
 
     @property
     def _used(self) -> bool:
@@ -226,6 +262,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        _OPEN.discard(self)
         gc.freeze()  # sessions among the garbage that the parent has left
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         for attachment in self._attachments:

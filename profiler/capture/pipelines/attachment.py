@@ -109,6 +109,14 @@ class Attachment:
             self._opened.append((entry.submodule, source))
         return source
 
+    def renew(self, pipeline: Any) -> None:
+        """The pipeline holds something new, which no call of it will show: hook that as well."""
+        known = self.facts
+        self.facts = pipeline_facts(pipeline, self._options)
+        self.facts.submodules = {**known.submodules, **self.facts.submodules}
+        self.facts.devices = {**known.devices, **self.facts.devices}
+        self._hooks.renew()
+
     def detach(self) -> None:
         """Leave the pipeline exactly as it was; what was recorded stays. Again without effect."""
         self._hooks.detach()

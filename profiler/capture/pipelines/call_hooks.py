@@ -17,6 +17,7 @@ from profiler.capture.devices import output_device
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.labels import PipelineLabels, by_name
 from profiler.capture.pipelines.submodules import Entry, device_reader
+from profiler.capture.pipelines.user_labels import said_step
 from profiler.capture.recorder import Invocation, Recorder, Scope, enter, scope
 from profiler.events import NO_STEP
 
@@ -191,6 +192,11 @@ class CallHook:
         labels = before.labels or hooks.labels_outside()
         pipeline = hooks.pipeline()
         stage, moves = labels.stages.begin(entry.submodule, entry.stage)
+        step = labels.steps.now() if stage == "denoise" else NO_STEP
+        said = said_step()
+        if said is not None:
+            stage, moves, step = "denoise", False, said.step
+            labels.stages.said(said)
         branch = ""
         if entry.labelled == "prompt":
             branch = labels.encoder_branch(entry.submodule)
@@ -200,7 +206,7 @@ class CallHook:
             submodule=entry.submodule,
             stage=stage,
             branch=branch,
-            step=labels.steps.now() if stage == "denoise" else NO_STEP,
+            step=step,
             last_step=labels.steps.last() if stage == "denoise" else NO_STEP,
             device=self._device(self._owner()),
             input_shapes=_shapes(arguments),

@@ -11,12 +11,23 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiler.capture.registry import backend_of
-from profiler.capture.wraps import attributes
+from profiler.capture.wraps import attributes, weakly
 
-__all__ = ["Held", "held", "holds_components", "is_scheduler", "schedulers", "submodules"]
+__all__ = [
+    "Held",
+    "Together",
+    "held",
+    "holds_components",
+    "is_executed",
+    "is_scheduler",
+    "schedulers",
+    "submodules",
+    "title",
+]
 
 _PLAIN = (str, bytes, int, float, complex, type(None))
 _MOST = 1_000  # entries of a list or dict that are looked at
+_LONGEST = 60  # characters of a title
 _SCHEDULE = ("set_timesteps", "timesteps", "sigmas")
 
 
@@ -31,8 +42,48 @@ class Held:
     value: Any
 
 
+class Together:
+    """Objects that no pipeline holds, under names, as if one did; they are not kept alive."""
+
+    def __init__(self, **objects: Any) -> None:
+        self._known = {name: weakly(value) for name, value in objects.items()}
+
+    def __getattr__(self, name: str) -> Any:
+        found = self._known[name]() if name in self.__dict__.get("_known", ()) else None
+        if found is None:
+            raise AttributeError(name)
+        return found
+
+    def add(self, name: str, value: Any) -> str:
+        """Hold one more; returns its name, with a number where another has it."""
+        for known, reference in self._known.items():
+            if reference() is value:
+                return known
+        number, free = 1, name
+        while free in self._known and self._known[free]() is not None:
+            number += 1
+            free = f"{name}_{number}"
+        self._known[free] = weakly(value)
+        return free
+
+    def alive(self) -> dict[str, Any]:
+        """What is still there, by name."""
+        found = {name: reference() for name, reference in list(self._known.items())}
+        return {name: value for name, value in found.items() if value is not None}
+
+
+def title(pipeline: Any) -> str:
+    """What a pipeline is called: its class; the names of what no pipeline holds."""
+    if isinstance(pipeline, Together):
+        return "-".join(n for n, v in pipeline.alive().items() if not is_scheduler(v))[:_LONGEST]
+    return type(pipeline).__name__
+
+
 def held(pipeline: Any) -> Iterator[Held]:
     """All objects that a pipeline holds, each as often as it does."""
+    if isinstance(pipeline, Together):
+        yield from (Held(name, name, None, value) for name, value in pipeline.alive().items())
+        return
     own = attributes(pipeline)
     inner = own.get("_modules")  # where modules keep their children
     own = {**own, **inner} if isinstance(inner, dict) else dict(own)
@@ -82,7 +133,7 @@ def submodules(pipeline: Any, known: list[Any]) -> list[Held]:
     seen = {id(owner) for owner in known}
     found: list[Held] = []
     for one in sorted(held(pipeline), key=lambda one: one.name.startswith("_")):
-        if id(one.value) not in seen and _executes(one.value):
+        if id(one.value) not in seen and is_executed(one.value):
             seen.add(id(one.value))
             found.append(one)
     inside: set[int] = set()
@@ -91,7 +142,8 @@ def submodules(pipeline: Any, known: list[Any]) -> list[Held]:
     return [one for one in found if id(one.value) not in inside]
 
 
-def _executes(value: Any) -> bool:
+def is_executed(value: Any) -> bool:
+    """Whether `value` is a module, session or runtime: a backend executes it."""
     if is_scheduler(value) or holds_components(value) or isinstance(value, type):
         return False
     backend = backend_of(value)

@@ -18,7 +18,7 @@ from typing import Any
 
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
-from profiler.capture.pipelines.components import schedulers
+from profiler.capture.pipelines.components import schedulers, title
 from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
 from profiler.capture.pipelines.labels import CACHE_CONTEXT, PipelineLabels, Steps, argument_names
 from profiler.capture.pipelines.stages import Stages
@@ -62,7 +62,7 @@ class PipelineHooks:
         before_pipeline: Callable[[Any], None],
     ) -> None:
         self.pipeline = weakly(pipeline)
-        self._name = type(pipeline).__name__
+        self._name = title(pipeline)
         self.recorder = recorder
         self.source_of = source_of
         self._before_pipeline = before_pipeline
@@ -109,6 +109,10 @@ class PipelineHooks:
     def _scheduler(self) -> Any:
         """The scheduler that counts until one is used."""
         return next(iter(schedulers(self.pipeline()).values()), None)
+
+    def renew(self) -> None:
+        """Trace and hook what has been replaced, or is new."""
+        self._refresh(self.pipeline())
 
     def _refresh(self, pipeline: Any) -> None:
         """Before a call of the pipeline: trace and hook what has been replaced."""

@@ -67,6 +67,7 @@ class Stages:
         self._in_first: Counter[str] = Counter()  # calls that are known to be in it
         self._scheduled = False  # a schedule has been set, and has not run out
         self._over = False
+        self._said: object = None  # the step that the script said last
         self._known_stages = False  # a component has told its stage
 
     def begin(self, submodule: str, stage: str) -> tuple[str, bool]:
@@ -137,6 +138,14 @@ class Stages:
             first = max(len(of_name) - max(times - self._in_first[name], 0), 0)
             self._move(of_name[first:], self._first)
         self._candidates = []
+
+    def said(self, step: object) -> None:
+        """The script says that it is in `step`, another object each time."""
+        if step is not self._said:
+            self._said = step
+            self._steps += 1
+            self._in_loop += 1
+            self._calls.clear()
 
     def step_ended(self, *, last: bool) -> None:
         """It has returned; `last`: the schedule has no further step."""

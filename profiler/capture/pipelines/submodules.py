@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import weakref
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 from profiler.capture.pipelines.components import (
@@ -21,6 +21,7 @@ from profiler.capture.pipelines.components import (
     submodules,
 )
 from profiler.capture.pipelines.labels import argument_names
+from profiler.capture.pipelines.user_labels import name_of
 from profiler.capture.registry import backend_of
 from profiler.errors import InputError
 
@@ -108,7 +109,15 @@ def entries(pipeline: Any) -> list[Entry]:
 def present_entries(pipeline: Any) -> list[Entry]:
     """As `entries`, none where there is none."""
     known = [entry for entry in _ENTRIES if _has(pipeline, entry)]
-    return [*known, *_others(pipeline, known)]
+    found = [*known, *_others(pipeline, known)]
+    return [_under_its_name(entry, name_of(owner_of(pipeline, entry))) for entry in found]
+
+
+def _under_its_name(entry: Entry, name: str) -> Entry:
+    """An entry under the name that the script gave its submodule, if it did."""
+    if not name or name == entry.submodule:
+        return entry
+    return replace(entry, submodule=name, held=entry.held or (entry.submodule, None))
 
 
 def _others(pipeline: Any, known: list[Entry]) -> list[Entry]:

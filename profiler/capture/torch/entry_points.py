@@ -27,10 +27,11 @@ def entry_points(module: Any) -> tuple[str, ...]:
     """`forward`, and the public methods of the module's class that call one of its children, but
     the steps of `forward` itself: torch.compile would have to go through what hooks them."""
     inner = getattr(module, "_orig_mod", module)
-    steps = _called_by(type(inner), "forward", set())
+    kind: Any = type(inner)
+    steps = _called_by(kind, "forward", set())
     methods = (
         name
-        for name in _public_methods(type(inner))
+        for name in _public_methods(kind)
         if (name not in steps or name.startswith(_OWN_WAYS) or name.endswith(_FEATURES))
         and _calls_child(inner, name, 0)
     )
@@ -77,17 +78,21 @@ def _function(kind: type, name: str) -> Any:
 def _may_reach(module: Any, function: Any, seen: set[str]) -> bool:
     """Whether a method, or what it may call of the same class, has the name of a child in it: else
     its source is not worth reading."""
-    names = function.__code__.co_names
+    names, kind = function.__code__.co_names, _class_of(module)
     if any(name in module._modules for name in names):  # noqa: SLF001
         return True
     for name in names:
-        if name in seen or name not in _all_methods(type(module)):
+        if name in seen or name not in _all_methods(kind):
             continue
         seen.add(name)
-        further = _function(type(module), name)
+        further = _function(kind, name)
         if further is not None and _may_reach(module, further, seen):
             return True
     return "super" in names
+
+
+def _class_of(module: Any) -> Any:
+    return type(module)
 
 
 @lru_cache(maxsize=512)

@@ -73,6 +73,13 @@ class Watching(Protocol):
         """The source of a `StandalonePart`, described in the manifest of `session`; None where its
         operators are not traced."""
 
+    def use_parts(self, parts: list[Any], caller: FrameType) -> None:
+        """The script uses these objects, which it may hold in a pipeline or not, from a call in
+        the frame `caller`: those that no pipeline holds are recorded from now on."""
+
+    def pass_over(self, names: list[str]) -> None:
+        """The script executes something that is too small for a submodule."""
+
 
 class Watcher(Protocol):
     """Notices what a script uses once a library is imported."""
@@ -179,6 +186,11 @@ class Backend:
                 wraps.around_method(owner, name, around)
                 return
         wraps.around(owner, name, around)
+
+    def outside(self, captured: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:  # noqa: ARG002
+        """What of this runtime's may be executed while a pipeline runs, beside the `captured`
+        submodules: name, method and object of each; "" where the script's variable names it."""
+        return ()
 
     def watch(self, process: Watching) -> Watcher | None:  # noqa: ARG002
         """What notices parts that a script uses outside pipelines; None: nothing does."""

@@ -18,7 +18,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from profiler.capture.backend import Backend, StandalonePart, Watcher
@@ -224,6 +224,30 @@ class SwitchedOn:
         if source is not None:
             session.add_source(source, submodule, lambda: part.gone)
         return source
+
+    def use_parts(self, parts: list[Any], caller: FrameType) -> None:
+        """Record calls of what the script holds in no pipeline, under the names that it has there,
+        beside the schedulers that are there."""
+        from profiler.capture.pipelines.variables import look_for_schedulers, names_of
+
+        if self.settings is None:
+            return
+        attached = list(self._attachments.values())
+        own = [
+            part
+            for part in parts
+            if not (self._pipelines.holds(part) or any(known.covers(part) for known in attached))
+        ]
+        session = self.recording() if own else None
+        if session is not None:
+            for name, part in names_of(own, caller).items():
+                session.add_part(name, part)
+            look_for_schedulers(session, caller)
+
+    def pass_over(self, names: list[str]) -> None:
+        """Say what is executed and not recorded, where nothing else is."""
+        if self.settings is not None:
+            _tell(self.settings, uncaptured=names)
 
     def _on_import(self, callback: Callable[[Any], None]) -> Callable[[ModuleType], None]:
         def imported(module: ModuleType) -> None:

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from profiler.capture.clock import Clock
+from profiler.capture.coverage import CoverageTally
 from profiler.capture.notices import notice
 from profiler.capture.timeline import PipelineCall, nothing
 from profiler.events import NO_ITERATION, NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span
@@ -160,6 +161,7 @@ class Recorder:
         self.on_call_placed: Callable[[Invocation], None] | None = None
         self.on_pipeline_end: Callable[[], None] | None = None
         self.opening_ns = 0  # that profiled sessions of bare ones took to open
+        self.coverage = CoverageTally()
         self.pipelines: list[PipelineCall] = []
         self.invocations: list[Invocation] = []
         self.host_work: deque[HostWork] = deque()  # until `host_commands` takes them

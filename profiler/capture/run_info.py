@@ -146,6 +146,7 @@ def run_info(
             ),
             **(writing or {}),
         ),
+        coverage=recorder.coverage.coverage(),
         warmup=warmup,
         attribution=_attribution(sources),
         drops=run_drops(recorder, summaries, drops, failure),

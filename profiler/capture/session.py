@@ -155,6 +155,11 @@ class Session:
             self._attachments.append(attachment)
             return attachment
 
+    @property
+    def parts(self) -> Together:
+        """What is recorded that no pipeline holds."""
+        return self._parts
+
     def add_part(self, name: str, value: Any) -> None:
         """Record the calls of something that no pipeline holds, as those of the submodule `name`;
         steps and stages of all such parts are those of the schedulers among them."""

@@ -42,6 +42,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         for rule in (
             trust.incomplete_trace,
             trust.tracing_overhead,
+            trust.uncaptured_modules,
             trust.unaccounted_time,
             over_time.first_call,
             over_time.slow_start,

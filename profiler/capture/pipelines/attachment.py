@@ -117,6 +117,10 @@ class Attachment:
         self.facts.devices = {**known.devices, **self.facts.devices}
         self._hooks.renew()
 
+    def covers(self, owner: Any) -> bool:
+        """Whether a submodule of the pipeline is `owner`."""
+        return self._hooks.covers(owner)
+
     def detach(self) -> None:
         """Leave the pipeline exactly as it was; what was recorded stays. Again without effect."""
         self._hooks.detach()

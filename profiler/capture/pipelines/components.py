@@ -6,7 +6,7 @@ have. Nothing is imported or called for that.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -47,6 +47,7 @@ class Together:
 
     def __init__(self, **objects: Any) -> None:
         self._known = {name: weakly(value) for name, value in objects.items()}
+        self.look: Callable[[], None] | None = None  # to be called ahead of calls outside loops
 
     def __getattr__(self, name: str) -> Any:
         found = self._known[name]() if name in self.__dict__.get("_known", ()) else None

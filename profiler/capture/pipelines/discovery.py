@@ -11,6 +11,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -42,6 +43,7 @@ class NewPipelines:
     def __init__(self, attach: Callable[[Any], bool | None]) -> None:
         self._attach = attach
         self._seen: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+        self._held: weakref.WeakSet[Any] = weakref.WeakSet()  # parts of pipelines
         self._lock = threading.RLock()
         self._classes: set[type] = set()
         self._replaced: list[tuple[type, str, Any, Any]] = []
@@ -71,6 +73,7 @@ class NewPipelines:
         def register_modules(pipeline: Any, **modules: Any) -> Any:
             for known in type(pipeline).__mro__[:-1]:
                 self.watch_class(known)
+            self._note(modules)
             return register(pipeline, **modules)
 
         self._replace(base, "register_modules", register_modules)
@@ -84,6 +87,18 @@ class NewPipelines:
             original = vars(pipeline_class).get(name)
             if callable(original) and not isinstance(original, (staticmethod, classmethod)):
                 self._replace(pipeline_class, name, self._first_use(name, original))
+
+    def holds(self, part: Any) -> bool:
+        """Whether a pipeline that was made has `part`, used or not."""
+        try:
+            return part in self._held
+        except TypeError:
+            return False
+
+    def _note(self, modules: dict[str, Any]) -> None:
+        for part in modules.values():
+            with suppress(TypeError):  # it knows no weak references
+                self._held.add(part)
 
     def forget(self) -> None:
         """Let every pipeline be attached again on its next use."""

@@ -9,6 +9,7 @@ user's call goes on.
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
@@ -18,9 +19,10 @@ from typing import Any
 
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
-from profiler.capture.pipelines.components import schedulers, title
+from profiler.capture.pipelines.components import Together, schedulers, title
 from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
 from profiler.capture.pipelines.labels import CACHE_CONTEXT, PipelineLabels, Steps, argument_names
+from profiler.capture.pipelines.outside import PipelineCoverage
 from profiler.capture.pipelines.stages import Stages
 from profiler.capture.pipelines.submodules import (
     Entry,
@@ -30,6 +32,7 @@ from profiler.capture.pipelines.submodules import (
     part_of,
     present_entries,
 )
+from profiler.capture.pipelines.variables import names_of
 from profiler.capture.recorder import Recorder, Scope, enter
 from profiler.capture.registry import backend_of
 from profiler.capture.timeline import PipelineCall
@@ -72,6 +75,7 @@ class PipelineHooks:
         self._hooked: dict[object, _Hooked] = {}
         self._denoisers: set[str] = set()  # submodules that were found in a loop
         self._outside: PipelineLabels | None = None
+        self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
 
     def attach(self) -> None:
         """Hook everything. Raises InputError where the pipeline has no submodule; then, as
@@ -164,6 +168,9 @@ class PipelineHooks:
     def labels_outside(self) -> PipelineLabels:
         if self._outside is None:
             self._outside = self.new_labels()
+        pipeline = self.pipeline()
+        if isinstance(pipeline, Together) and pipeline.look and not self._outside.stages.looping:
+            pipeline.look()
         return PipelineLabels(self._outside.steps, self._outside.stages)
 
     def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
@@ -175,6 +182,7 @@ class PipelineHooks:
         attempt = self.recorder.attempt
         attempt(self._name, self._refresh, self.pipeline())
         sources = attempt(self._name, self._sources) or []
+        measured = attempt(self._name, partial(self._coverage.begin, traced=bool(sources)))
         pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
         if pipeline is None:
             return original(*args, **kwargs)
@@ -188,6 +196,8 @@ class PipelineHooks:
         finally:
             enter(before)
             attempt(self._name, partial(self.recorder.end_pipeline, pipeline, failed=failed))
+            if measured is not None:
+                attempt(self._name, self._coverage.end, measured, pipeline)
             for source in sources:
                 attempt(self._name, source.end_pipeline, pipeline)
             attempt(self._name, self.recorder.settle)
@@ -200,6 +210,10 @@ class PipelineHooks:
         pipeline.before_end = labels.stages.finish
         enter(Scope(self, pipeline, labels))
         return pipeline
+
+    def _owners(self) -> dict[str, Any]:
+        pipeline = self.pipeline()
+        return {e.submodule: owner_of(pipeline, e) for e in present_entries(pipeline)}
 
     def _sources(self) -> list[OperatorSource]:
         found = map(self.source_of, present_entries(self.pipeline()))
@@ -218,6 +232,11 @@ class PipelineHooks:
         names = names or argument_names(_forward_of(self.pipeline(), entry))
         hook = CallHook(self, entry, weakly(owner), names)
         backend.hook_calls(wraps, owner, entry.method, hook)
+
+
+def _under_variables(objects: list[Any]) -> Mapping[str, Any]:
+    """Objects under the names that the script has for them."""
+    return names_of(objects, sys._getframe(1)) if objects else {}  # noqa: SLF001
 
 
 def _forward_of(pipeline: Any, entry: Entry) -> Any:

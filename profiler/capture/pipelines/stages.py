@@ -70,6 +70,11 @@ class Stages:
         self._said: object = None  # the step that the script said last
         self._known_stages = False  # a component has told its stage
 
+    @property
+    def looping(self) -> bool:
+        """Whether a loop goes on, as far as anybody knows."""
+        return self._scheduled or (self._in_loop > 0 and not self._over)
+
     def begin(self, submodule: str, stage: str) -> tuple[str, bool]:
         """A call of `submodule` begins, which tells that it is of `stage`, "" where it does not:
         its stage, and whether that may change."""
@@ -78,8 +83,9 @@ class Stages:
         if stage:
             self._known_stages = True
             return stage, False
-        looping = self._in_loop > 0 and not self._over
-        if submodule in self._denoisers and (looping or (self._scheduled and not self._over)):
+        if len(self._waiting) >= _MOST and not (self._steps or self._scheduled):
+            return RUN_STAGE, False  # a script that runs for long, and does not denoise
+        if submodule in self._denoisers and self.looping:
             return "denoise", False
         return ("decode" if self._in_loop else "encode"), True
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from profiler.capture.backend import Backend, CallHooks
+from profiler.capture.backend import Backend, CallHooks, Watcher, Watching
 from profiler.capture.torch.hooks import (
     execution_device,
     hook_module,
@@ -80,6 +81,18 @@ class Torch(Backend):
     def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
         """On the instance, and out of the way while torch compiles through it."""
         wraps.around(owner, name, transparent(around))
+
+    def outside(self, captured: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:
+        if "torch.nn" not in sys.modules:
+            return ()
+        from profiler.capture.torch.outside import outside
+
+        return outside(captured)
+
+    def watch(self, process: Watching) -> Watcher | None:
+        from profiler.capture.torch.script_modules import ScriptModules
+
+        return ScriptModules(process)
 
 
 BACKEND = Torch()

@@ -57,6 +57,7 @@ class LiveRun:
         """Take further calls."""
         for call in calls:
             if call.index in self._indices:  # its labels have changed
+                self._stage = call.stage
                 self._add_step(call)
                 continue
             self._indices.add(call.index)

@@ -15,7 +15,7 @@ from typing import Any, Protocol
 from profiler.capture.arrays import described
 from profiler.capture.devices import output_device
 from profiler.capture.operator_source import OperatorSource
-from profiler.capture.pipelines.labels import PipelineLabels, by_name
+from profiler.capture.pipelines.labels import GENERATING, PipelineLabels, by_name
 from profiler.capture.pipelines.submodules import Entry, device_reader
 from profiler.capture.pipelines.user_labels import said_step
 from profiler.capture.recorder import Invocation, Recorder, Scope, enter, scope
@@ -198,7 +198,8 @@ class CallHook:
             stage, moves, step = "denoise", False, said.step
             labels.stages.said(said)
         branch = ""
-        if entry.labelled == "prompt":
+        generating = GENERATING.get()
+        if entry.labelled == "prompt" and not generating:
             branch = labels.encoder_branch(entry.submodule)
         elif entry.labelled == "denoiser":
             branch = labels.denoiser_branch(arguments, guided=_guided(pipeline))
@@ -213,7 +214,7 @@ class CallHook:
             recorded=hooks.recorder.recording,
             pipeline=before.pipeline,
         )
-        passes = before.pipeline is not None and not (
+        passes = (generating or before.pipeline is not None) and not (
             branch or stage == "denoise" or entry.method.startswith(_NO_PASSES)
         )
         labels.stages.opened(invocation, moves=moves, passes=passes)

@@ -13,7 +13,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -21,7 +21,13 @@ from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
 from profiler.capture.pipelines.components import Together, schedulers, title
 from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
-from profiler.capture.pipelines.labels import CACHE_CONTEXT, PipelineLabels, Steps, argument_names
+from profiler.capture.pipelines.labels import (
+    CACHE_CONTEXT,
+    GENERATING,
+    PipelineLabels,
+    Steps,
+    argument_names,
+)
 from profiler.capture.pipelines.outside import PipelineCoverage
 from profiler.capture.pipelines.stages import Stages
 from profiler.capture.pipelines.submodules import (
@@ -40,6 +46,9 @@ from profiler.capture.wraps import Around, Wraps, weakly
 from profiler.trace.manifest_fields import Setting, setting
 
 __all__ = ["PipelineHooks"]
+
+
+_GENERATE = "generate"  # a method that calls its own module, once a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +145,9 @@ class PipelineHooks:
         for entry in present_entries(pipeline):
             owner = owner_of(pipeline, entry)
             found[entry] = (owner, entry.method, partial(self._hook_entry, entry, owner))
+            if callable(getattr(owner, _GENERATE, None)):
+                hook = partial(self._hook_method, owner, _GENERATE, self._around_generate)
+                found[f"{entry.submodule}.{_GENERATE}"] = (owner, _GENERATE, hook)
             if hasattr(owner, "cache_context"):
                 key = f"{entry.submodule}.cache_context"
                 found[key] = (owner, "cache_context", partial(_hook_cache_context, owner))
@@ -201,6 +213,24 @@ class PipelineHooks:
             for source in sources:
                 attempt(self._name, source.end_pipeline, pipeline)
             attempt(self._name, self.recorder.settle)
+
+    def _around_generate(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """A submodule calls itself in a loop: its calls are passes, for no prompt of two. Outside
+        pipeline calls the loop is all that they belong to."""
+        before = live_scope()
+        if before.call is not None:
+            return original(*args, **kwargs)
+        labels = None if before.labels is not None else self.new_labels()
+        if labels is not None:
+            enter(replace(before, labels=labels))
+        token = GENERATING.set(True)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            GENERATING.reset(token)
+            if labels is not None:
+                enter(before)
+                self.recorder.attempt(self._name, labels.stages.finish)
 
     def _begin_pipeline(self, original: Any, args: Any, kwargs: Any) -> PipelineCall:
         settings = _numbers(original, args, kwargs) if self.recorder.recording else {}

@@ -27,6 +27,7 @@ from profiler.events import NO_STEP, Branch
 
 __all__ = [
     "CACHE_CONTEXT",
+    "GENERATING",
     "PipelineLabels",
     "Steps",
     "argument_names",
@@ -37,6 +38,9 @@ __all__ = [
 
 CACHE_CONTEXT: ContextVar[str] = ContextVar("profile_sd3_cache_context", default="")
 """The name under which a pipeline calls its denoiser now, "" where it does not say."""
+
+GENERATING: ContextVar[bool] = ContextVar("profile_sd3_generating", default=False)
+"""Whether a submodule calls itself now, once for each of the tokens that it generates."""
 
 _OF_CONTEXT: Mapping[str, Branch] = {"cond": "cond", "uncond": "uncond"}
 _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator
+from inspect import CO_OPTIMIZED
 from types import FrameType, ModuleType
 from typing import Any
 
@@ -12,6 +13,7 @@ from profiler.capture.pipelines.components import held, is_scheduler
 __all__ = ["look_for_schedulers", "names_of", "schedulers_around"]
 
 _OWN = "profiler."
+_SHOWS_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
 _MOST_FRAMES = 200
 _MOST_LOOKS = 1_000  # 50 µs each
 
@@ -90,9 +92,24 @@ def _variables(frames: list[FrameType]) -> Iterator[tuple[str, Any]]:
     for frame in frames:
         if id(frame.f_globals) not in seen:
             seen.add(id(frame.f_globals))
-            if frame.f_locals is not frame.f_globals and _is_script(frame):
+            if frame.f_code.co_flags & CO_OPTIMIZED and _is_script(frame):
                 yield from _shown(dict(frame.f_globals))
-        yield from _shown(dict(frame.f_locals))
+        yield from _shown(_locals(frame))
+
+
+def _locals(frame: FrameType) -> dict[str, Any]:
+    """A frame's local variables. Up to Python 3.12 a function's frame keeps what it has shown, and
+    gives it to `locals()`: it is emptied, lest it keep models alive, and left alone where the
+    function may have asked for it."""
+    if not frame.f_code.co_flags & CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    if _SHOWS_LOCALS.intersection(frame.f_code.co_names):
+        return {}
+    shown = frame.f_locals
+    found = dict(shown)
+    if isinstance(shown, dict):
+        shown.clear()
+    return found
 
 
 def _is_script(frame: FrameType) -> bool:

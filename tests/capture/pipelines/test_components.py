@@ -242,6 +242,29 @@ def test_methods_of_a_component_are_calls(tmp_path):
     assert found["inner"] == 2
 
 
+def test_tokens_are_iterations(tmp_path):
+    """`generate` of a language model: the prompt is one call, each further token a pass."""
+    config = transformers.LlamaConfig(
+        vocab_size=64,
+        hidden_size=16,
+        intermediate_size=16,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    ids = torch.tensor([[5, 6, 7]])
+    options = {"max_new_tokens": 5, "min_new_tokens": 5, "do_sample": False, "pad_token_id": 0}
+    without = model.generate(ids, **options)
+    with counted(model=model) as found, profiler.profile(model, out=tmp_path, ops="none") as run:
+        result = model.generate(ids, **options)
+    calls = profiler.load(run.path).calls
+    assert torch.equal(result, without)
+    assert len(calls) == found["model"] == 5
+    assert set(calls["stage"]) == {"run"}
+    assert calls["iteration"].to_list() == [-1, 0, 1, 2, 3]
+
+
 @pytest.mark.filterwarnings("ignore:.callback_steps. is deprecated:FutureWarning")
 def test_a_pipeline_of_pipelines(tmp_path):
     """Kandinsky 2.2 holds a prior and a decoder pipeline: two loops with steps of their own, under

@@ -62,11 +62,15 @@ X = torch.ones(1, 4)
 
 
 def recorded(tmp_path, calls, **options):
-    pipeline, image_encoder = Pipeline(), Net()
-    pipeline.encoder = lambda: image_encoder
-    with profiler.profile(pipeline, out=tmp_path, **options) as run:
-        for _ in range(calls):
-            pipeline(X)
+    def script():
+        pipeline, image_encoder = Pipeline(), Net()
+        pipeline.encoder = lambda: image_encoder
+        with profiler.profile(pipeline, out=tmp_path, **options) as run:
+            for _ in range(calls):
+                pipeline(X)
+        return pipeline, image_encoder, run
+
+    pipeline, image_encoder, run = script()
     modules = (image_encoder, *image_encoder.children(), *pipeline.transformer.modules())
     assert not any(module._forward_hooks for module in modules)
     return profiler.load(run.path)

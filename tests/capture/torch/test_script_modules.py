@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import weakref
 from textwrap import dedent
 
 import pytest
@@ -83,23 +84,30 @@ def process():
 
 def test_the_outermost_are_noticed_on_the_first_call(process):
     """Under their variables' names, all at once; later calls find nothing of ours."""
-    call = vars(torch.nn.Module)["__call__"]
-    reader, writer = Net(), Net()
-    assert vars(torch.nn.Module)["__call__"] is not call
-    reader(torch.ones(1, 4))
+
+    def script(seen):
+        reader, writer = Net(), Net()
+        seen.append(torch.nn.Module.__call__)
+        reader(torch.ones(1, 4))
+        seen.append(torch.nn.Module.__call__)
+        return writer(writer(torch.ones(1, 4)))
+
+    call, seen = torch.nn.Module.__call__, []
+    script(seen)
     assert [list(found) for found in process.used] == [["reader", "writer"]]
-    assert process.used[0]["writer"] is writer
-    assert vars(torch.nn.Module)["__call__"] is call
-    writer(torch.ones(1, 4))
-    assert len(process.used) == 1
+    assert [found is call for found in seen] == [False, True]
 
 
 def test_what_is_put_into_a_known_module_later_is_part_of_it(process):
     """As adapters are."""
-    net = Net()
-    net(torch.ones(1, 4))
-    net.a = torch.nn.Sequential(net.a, Net())
-    net(torch.ones(1, 4))
+
+    def script():
+        net = Net()
+        net(torch.ones(1, 4))
+        net.a = torch.nn.Sequential(net.a, Net())
+        net(torch.ones(1, 4))
+
+    script()
     assert [list(found) for found in process.used] == [["net"]]
 
 
@@ -122,12 +130,31 @@ def test_names_are_attributes_then_variables_then_classes():
         def __init__(self):
             self.painter = Net()
 
-    holder, models, alone, hidden = Holder(), {"thinker": Net()}, Net(), [Net()]
-    aliased = holder.painter
-    parts = [models["thinker"], aliased, alone, *(made() for made in (Net,))]
-    found = names_of(parts, sys._getframe())
-    assert list(found) == ["thinker", "painter", "alone", "Net"]
-    del hidden
+    def script():
+        holder, models, alone = Holder(), {"thinker": Net()}, Net()
+        aliased = holder.painter
+        return list(names_of([models["thinker"], aliased, alone, Net()], sys._getframe()))
+
+    assert script() == ["thinker", "painter", "alone", "Net"]
+
+
+def test_looking_for_names_keeps_nothing_and_changes_no_locals():
+    """What a function deletes is freed, and what it got from `locals()` stays as it was."""
+
+    def deleting():
+        net = Net()
+        names_of([net], sys._getframe())
+        gone = weakref.ref(net)
+        del net
+        return gone
+
+    def asking():
+        before = locals()
+        net = Net()
+        return list(names_of([net], sys._getframe())), list(before)
+
+    assert deleting()() is None
+    assert asking() == (["Net"], [])
 
 
 def run(tmp_path, script, *options):

@@ -179,7 +179,7 @@ def whole_runs(pipeline: StableDiffusion3Pipeline, options: argparse.Namespace, 
     print(f"call files      {size / 1e6:.2f} MB a round")
     print(f"stated overhead {run.info.overhead.share or 0:.1%} of the traced run")
     for submodule, share in run.info.attribution.items():
-        print(f"attributed      {submodule:15} {share['share']:.2%} of operator time")
+        print(f"attributed      {submodule:15} {share.share or 0.0:.2%} of operator time")
 
 
 if __name__ == "__main__":

@@ -5,9 +5,12 @@
 
 Each round records the pipeline as it is, untraced and with the operators of some steps, predicts
 other steps, no guidance and T5 on the other device from either run, and then does each for real
-once, recorded like the run that it was predicted from, in a random order. A re-run is one request
-after a warm-up, as long as its recorded pipeline call. Counted is how often the interval holds it,
-by kind of run and of question, and how wide intervals are, of the prediction. `--calls` pipeline
+once, in a random order: untraced, where the prediction has the cost of tracing taken out, else
+recorded like the run that it was predicted from. The VAE is on a device of its own, so that every
+device has one core before and after. A re-run is one request after a warm-up, as long as its
+recorded pipeline call. Counted is how often the interval holds it, by kind of run and of question,
+and how wide intervals are, of the prediction; and how wide they would have to be for equal re-runs
+alone to lie in 90 of 100, by what the machine does between them. `--calls` pipeline
 calls a run are predicted from; 1 shows what an interval from a single call is worth. What ran
 while other processes took more than `--others` of the machine is left out. Precision is
 not asked: nothing runs the CPU in another type at a rate that its profile has.
@@ -16,6 +19,7 @@ not asked: nothing runs the CPU in another type at a rate that its profile has.
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import statistics
 import tempfile
@@ -27,7 +31,7 @@ from itertools import islice
 
 import checkout  # noqa: F401  (finds the project)
 import polars as pl
-from prediction import Others
+from prediction import BASE, MOVED, T5, Others
 from prediction_requests import Request
 
 import profiler
@@ -39,8 +43,8 @@ from profiler.pipelines.tiny import default_model_folder
 from profiler.resampling import CONFIDENCE
 from profiler.table.run import Run
 
-T5 = "text_encoder_3"
-PARTS = ("text_encoder", "text_encoder_2", T5, "transformer", "vae")
+EQUAL = "as it was"
+_Z90 = 1.645  # of a normal distribution, for 90 % between -z and z
 KINDS = {"untraced": "none", "traced": "steps:2-5"}
 
 
@@ -81,7 +85,7 @@ def questions(whole: Request) -> list[Asked]:
     """What is predicted from a run of `whole`."""
     steps = sorted({max(whole.steps // 3, 2), whole.steps + whole.steps // 2})
     return [
-        Asked("as it was", Scenario(), whole),
+        Asked(EQUAL, Scenario(), whole),
         *(Asked(f"{n} steps", Scenario(steps=n), replace(whole, steps=n)) for n in steps),
         Asked(
             "guidance off",
@@ -106,10 +110,8 @@ def recorded(pipeline: StableDiffusion3Pipeline, request: Request, ops: str, cal
 def answers(calls: int, whole: Request, others: Others, end: float) -> Iterator[Answer]:
     """Each prediction of round after round with its re-run, until the moment `end`."""
     folder = default_model_folder()
-    here = StableDiffusion3Pipeline.from_folder(folder, dict.fromkeys(PARTS, "cpu:0"))
-    there = StableDiffusion3Pipeline.from_folder(
-        folder, {**dict.fromkeys(PARTS, "cpu:0"), T5: "cpu:1"}
-    )
+    here = StableDiffusion3Pipeline.from_folder(folder, BASE)
+    there = StableDiffusion3Pipeline.from_folder(folder, MOVED)
     generator = random.Random(0)
     both = [(asked, kind) for asked in questions(whole) for kind in asked.kinds]
     while time.monotonic() < end:
@@ -119,11 +121,15 @@ def answers(calls: int, whole: Request, others: Others, end: float) -> Iterator[
         }
         analyses = {kind: analyze(run) for kind, run in runs.items() if run is not None}
         for asked, kind in generator.sample(both, len(both)):
-            pipeline = there if asked.moved else here
-            again = others.quietly(partial(recorded, pipeline, asked.request, KINDS[kind], 1))
-            if kind not in analyses or again is None:
+            if kind not in analyses:
                 continue
-            found = predict(runs[kind], analyses[kind], asked.scenario).request
+            prediction = predict(runs[kind], analyses[kind], asked.scenario)
+            found = prediction.request
+            pipeline = there if asked.moved else here
+            ops = KINDS["untraced"] if prediction.measured.corrected else KINDS[kind]
+            again = others.quietly(partial(recorded, pipeline, asked.request, ops, 1))
+            if again is None:
+                continue
             took = again.spans.filter(pl.col("kind") == "pipeline")["duration_ns"][0]
             low, high = (None if end is None else end / 1e6 for end in (found.low, found.high))
             yield Answer(asked.name, kind, found.ns / 1e6, low, high, took / 1e6)
@@ -137,6 +143,9 @@ def print_table(found: list[Answer]) -> None:
     for kind, asked in sorted(groups):
         _row(kind, asked, [a for a in found if (a.kind, a.asked) == (kind, asked)])
     _row("all", f"{CONFIDENCE:.0%} intervals", found)
+    equal = [math.log(a.measured / a.predicted) for a in found if a.asked == EQUAL]
+    if len(equal) > 1:
+        print(f"\nequal re-runs alone need a width of {2 * _Z90 * statistics.stdev(equal):.1%}")
 
 
 def _row(kind: str, asked: str, some: list[Answer]) -> None:

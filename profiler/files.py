@@ -3,6 +3,9 @@
     with appearing(path, sync=True) as file:
         file.write(data)
 
+They are for who writes them alone, unless RBLN_PROFILER_SHARED=1 leaves that to the umask: what
+ran, on what and how it was started is nobody else's business.
+
 Nobody can plant a link under the temporary name, two writers of one file cannot tear each other's
 output, and what fails leaves nothing. What is there and is no file, such as a pipe, /dev/null or
 /dev/stdout, is written to and stays. Libraries that write are given the opened file.
@@ -23,13 +26,19 @@ from typing import BinaryIO
 from profiler.errors import OutputError
 
 __all__ = [
+    "SHARED",
     "appearing",
+    "file_mode",
+    "folder_mode",
     "not_writable",
     "scratch_folder",
     "sync_directory",
     "write_atomically",
     "write_small",
 ]
+
+SHARED = "RBLN_PROFILER_SHARED"
+_YES = ("1", "true", "on", "yes")
 
 # Windows has no O_NOFOLLOW and no O_CLOEXEC, other systems no O_BINARY.
 _PLAIN = getattr(os, "O_BINARY", 0) | getattr(os, "O_CLOEXEC", 0)
@@ -39,6 +48,21 @@ _DESCRIPTORS = re.compile(
     r"/dev/(?P<name>stdout|stderr)|(?:/dev|/proc/self)/fd/(?P<number>[0-9]{1,9})"
 )
 _NUMBERS = {"stdout": 1, "stderr": 2}
+
+
+def file_mode() -> int:
+    """With which permissions files are made, before the umask: for their owner alone, where
+    nobody asked for shared ones."""
+    return 0o666 if _is_shared() else 0o600
+
+
+def folder_mode() -> int:
+    """`file_mode`, of the folder of a run."""
+    return 0o777 if _is_shared() else 0o700
+
+
+def _is_shared() -> bool:
+    return os.environ.get(SHARED, "").strip().lower() in _YES
 
 
 def write_atomically(path: Path, chunks: bytes | Iterable[bytes], *, sync: bool = False) -> int:
@@ -55,7 +79,7 @@ def write_small(path: Path, data: bytes) -> int:
     less for each of many files."""
     part = _part_of(path)
     try:
-        handle = os.open(part, _NEW, 0o666)
+        handle = os.open(part, _NEW, file_mode())
         try:
             rest = memoryview(data)
             while rest:
@@ -91,7 +115,7 @@ def appearing(path: Path, *, sync: bool = False) -> Iterator[BinaryIO]:
 @contextmanager
 def _replacing(path: Path, *, sync: bool) -> Iterator[BinaryIO]:
     part = _part_of(path)
-    handle = os.open(part, _NEW, 0o666)
+    handle = os.open(part, _NEW, file_mode())
     try:
         with os.fdopen(handle, "wb") as file:
             yield file

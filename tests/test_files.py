@@ -166,8 +166,9 @@ def test_a_folder_that_is_a_link(tmp_path):
     assert (tmp_path / "real" / "out").read_bytes() == b"data"
 
 
-def test_permissions_follow_the_umask(tmp_path):
-    """A file has what the umask leaves, as any new file."""
+def test_shared_permissions_follow_the_umask(tmp_path, monkeypatch):
+    """A file that is to be shared has what the umask leaves, as any new file."""
+    monkeypatch.setenv(files.SHARED, "1")
     before = os.umask(0o027)
     try:
         write_atomically(tmp_path / "one", b"")
@@ -246,6 +247,7 @@ _OWN_FOLDERS = {  # what writes elsewhere, and why a name that is known does no 
     "pipelines/tiny/source.py": "into a new folder of its own",
     "pipelines/tiny/vocabulary.py": "into a new folder of its own",
     "report/perfetto/source.py": "into a temporary folder",
+    "sources/sharing.py": "into a temporary folder",
     "trace/journal.py": "appends, locked, through the run",
     "trace/storage.py": "grows through the run",
 }

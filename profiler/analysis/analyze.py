@@ -7,11 +7,13 @@ from types import MappingProxyType
 
 from profiler.analysis.assembly import assembled
 from profiler.analysis.findings.tables import found
-from profiler.analysis.inputs import Inputs
+from profiler.analysis.inputs import Inputs, device_axes
 from profiler.analysis.registry import tables
+from profiler.analysis.replay.shared_gains import replay_gains
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.selection import Selection
+from profiler.analysis.waiting.tables import busy_of, gaps_of, timeline_of
 from profiler.table.run import Run
 
 __all__ = ["analyze"]
@@ -31,4 +33,9 @@ def analyze(
     names what the run does not have.
     """
     inputs = Inputs(run, selection, measured, device_memory)
-    return assembled(inputs, [table.name for table in tables()], found(inputs))
+    for make in (gaps_of, busy_of):  # all that is made of the axes, while nothing else takes memory
+        make(inputs)
+    inputs.forget(device_axes)
+    analysis = assembled(inputs, [table.name for table in tables()], found(inputs))
+    inputs.forget(gaps_of, busy_of, timeline_of, replay_gains)
+    return analysis

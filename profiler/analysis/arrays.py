@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 import polars as pl
 
 from profiler.events import CATEGORIES
-from profiler.table.batches import Codes, Times, batches
+from profiler.table.batches import Codes, batches
+from profiler.table.command_times import CommandTimes, text_codes
 
 __all__ = [
     "HOST",
     "SYNC",
     "CommandArrays",
     "dense_codes",
-    "ends",
-    "physical_codes",
-    "positions",
     "queue_codes",
-    "text_codes",
 ]
 
 HOST = CATEGORIES.index("host")
@@ -29,68 +26,17 @@ _OF_STREAM = r" (memcpy|copy|collectives)$"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class CommandArrays:
-    """n commands. `call` is a row of the frame of calls, -1 for none; `device` indexes `devices`
-    (a command on no device has the code behind the last), `category` indexes `CATEGORIES`. A
-    command that never closed ends where it starts."""
+class CommandArrays(CommandTimes):
+    """The times of n commands, and the `step` of each, int32 [n]."""
 
-    call: Codes
     step: Codes
-    start: Times
-    end: Times
-    device: Codes
-    devices: tuple[str, ...]
-    category: Codes
 
     @classmethod
     def of(cls, commands: pl.DataFrame, calls: pl.DataFrame) -> CommandArrays:
-        """The arrays of a frame of commands; `calls` holds their calls, sorted by `call`."""
-        device, devices = text_codes(commands["device"])
-        return cls(
-            call=positions(commands["call"].to_numpy(), calls["call"].to_numpy()),
-            step=commands["step"].to_numpy(),
-            start=commands["start_ns"].to_numpy(),
-            end=ends(commands),
-            device=device,
-            devices=tuple(devices),
-            category=commands["category"].to_physical().to_numpy(),
-        )
-
-
-def ends(frame: pl.DataFrame) -> Times:
-    """`start_ns + duration_ns`, int64 [n]; a negative duration counts as none."""
-    end: Times = np.maximum(frame["duration_ns"].to_numpy(), 0)
-    end += frame["start_ns"].to_numpy()
-    return end
-
-
-def text_codes(column: pl.Series) -> tuple[Codes, list[str]]:
-    """Codes from 0 for a text column and what they stand for; null has the code behind the last."""
-    present = column.unique().drop_nulls()
-    names = present.cast(pl.String).to_list()
-    order = sorted(range(len(names)), key=names.__getitem__)
-    found = present.to_physical().to_numpy()
-    null = int(found.max(initial=0)) + 1
-    table = np.full(null + 1, len(names), dtype=np.int32)
-    table[found[order]] = np.arange(len(names))
-    codes = np.empty(len(column), dtype=np.int32)
-    for rows in batches(len(column)):
-        codes[rows] = table[physical_codes(column, rows, null)]
-    return codes, [names[i] for i in order]
-
-
-def physical_codes(column: pl.Series, rows: slice, null: int) -> Codes:
-    """The codes that a categorical column has inside, of some rows; null has the code `null`."""
-    return column[rows].to_physical().fill_null(null).to_numpy()
-
-
-def positions(keys: Codes, values: Codes) -> Codes:
-    """Where each key stands in the sorted, distinct `values`, -1 where it does not; int32."""
-    found = np.full(len(keys), -1, dtype=np.int32)
-    for rows in batches(len(keys) if len(values) else 0):
-        place = np.minimum(np.searchsorted(values, keys[rows]), len(values) - 1)
-        found[rows] = np.where(values[place] == keys[rows], place, -1)
-    return found
+        """The arrays of a frame of commands; `calls` holds their calls."""
+        times = CommandTimes.of(commands, calls)
+        known = {each.name: getattr(times, each.name) for each in fields(CommandTimes)}
+        return cls(**known, step=commands["step"].to_numpy())
 
 
 def dense_codes(codes: Codes, limit: int) -> tuple[Codes, Codes]:

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from profiler.analysis.accounting.tables import accounting
 from profiler.analysis.annotation import AnnotatedCommands
 from profiler.analysis.findings.finding import Finding
-from profiler.analysis.inputs import Inputs, command_kinds
+from profiler.analysis.inputs import Inputs
 from profiler.analysis.partials import Partials
 from profiler.analysis.registry import table_named
 from profiler.analysis.result import Analysis, RunSummary
@@ -36,19 +36,16 @@ def assembled(of: Inputs, names: Iterable[str], findings: tuple[Finding, ...] = 
         drops=of.run.drops,
         findings=findings,
         annotated=AnnotatedCommands(of.frame, of.kinds, kind_roles(of)),
+        inputs=of,
         frames=frames,
     )
 
 
-def partials_of(run: Run, analysis: Analysis) -> dict[str, tuple[Partials, ...]]:
-    """What the tables of `analysis`, made of `run`, are combined from, by table; tables that a
-    selection does not combine are left out."""
-    of = Inputs(run, analysis.run.selection, (), {})
-    of.know(command_kinds, analysis.kinds)
-    of.know(kind_roles, analysis.kind_roles)
+def partials_of(analysis: Analysis) -> dict[str, tuple[Partials, ...]]:
+    """What the tables of `analysis` are combined from, by table; tables that a selection does not
+    combine are left out."""
     known = [table_named(name) for name in analysis.frames]
-    for table in known:
-        of.know(table.frame, analysis.frames[table.name])
+    of = analysis.inputs
     return {table.name: table.partials(of) for table in known if table.partials is not None}
 
 

@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import ends
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.events import CATEGORIES, NO_CALL
 from profiler.table.batches import Codes, Times
+from profiler.table.command_times import ends
 from profiler.table.run import Run
 from profiler.table.tiles.launches import device_work
 from profiler.table.tiles.of_run import EndToEnd

@@ -5,8 +5,10 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, text_codes
-from profiler.table.batches import Codes, Times
+from profiler.analysis.arrays import CommandArrays
+from profiler.table.batches import Codes, Times, batches
+from profiler.table.command_times import text_codes
+from profiler.table.intervals import group_heads
 from profiler.table.run import Run
 
 __all__ = ["device_spans", "extent"]
@@ -33,11 +35,11 @@ def device_spans(run: Run, commands: CommandArrays) -> dict[str, tuple[int, int]
 def extent(start: Times, end: Times, codes: Codes, groups: int) -> tuple[Times, Times]:
     """First start and last end of each group, int64 [groups], the latter before the former where
     it has none; codes below 0 are of none."""
-    first = np.full(groups, np.iinfo(np.int64).max)
-    last = np.full(groups, np.iinfo(np.int64).min)
-    frame = pl.DataFrame({"code": codes, "start": start, "end": end})
-    found = frame.group_by("code").agg(pl.col("start").min(), pl.col("end").max())
-    found = found.filter(pl.col("code") >= 0)
-    first[found["code"].to_numpy()] = found["start"].to_numpy()
-    last[found["code"].to_numpy()] = found["end"].to_numpy()
-    return first, last
+    first = np.full(groups + 1, np.iinfo(np.int64).max)
+    last = np.full(groups + 1, np.iinfo(np.int64).min)
+    for rows in batches(len(codes)):
+        heads = group_heads(codes[rows])
+        group = codes[rows][heads]  # -1 takes the last
+        np.minimum.at(first, group, np.minimum.reduceat(start[rows], heads))
+        np.maximum.at(last, group, np.maximum.reduceat(end[rows], heads))
+    return first[:-1], last[:-1]

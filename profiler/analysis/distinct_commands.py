@@ -15,9 +15,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import physical_codes, positions, text_codes
+from profiler.analysis.host_side import has_accelerators, host_waits
 from profiler.table.batches import Codes, Times, batches, counts
 from profiler.table.columns import CATEGORY
+from profiler.table.command_times import physical_codes, positions, text_codes
 
 __all__ = ["KIND", "Kinds", "kinds_of"]
 
@@ -29,15 +30,17 @@ KIND = pl.Schema(
         "op_type": pl.String(),
         "category": CATEGORY,
         "shapes": pl.String(),
+        "host": pl.Boolean(),
         "commands": pl.Int64(),
         "total_ns": pl.Int64(),
     }
 )
 """The columns of `Kinds.table`. Null: `submodule` for work of no call, `op_type` and `shapes`
-where the trace has none. `total_ns` sums durations; a command that never closed counts as 0."""
+where the trace has none. `host` says whether its commands are the host's, no device's
+(`host_side`). `total_ns` sums durations; a command that never closed counts as 0."""
 
 _OWN = ("layer", "op_type", "category", "shapes")  # columns of commands
-_NAMED = ("submodule", *_OWN)
+_NAMED = ("submodule", *_OWN, "host")
 _KEYS = 1 << 63  # keys are below
 _MULTIPLIER = np.int64(-7046029254386353131)  # of Fibonacci hashing: 2^64 / golden ratio
 
@@ -47,7 +50,7 @@ class Kinds:
     """The k kinds of n commands.
 
     `table` has the columns of `KIND`, one row a kind, in order of submodule, layer, op type,
-    category and shapes; `kind` is the row's number. `of_command` is the row of each command,
+    category, shapes and host; `kind` is the row's number. `of_command` is the row of each command,
     int32 [n].
     """
 
@@ -62,27 +65,39 @@ class Kinds:
         return values.gather(pl.Series(self.of_command.view(np.uint32)))
 
 
-def kinds_of(calls: pl.DataFrame, commands: pl.DataFrame, rows: Codes | None = None) -> Kinds:
+def kinds_of(
+    calls: pl.DataFrame,
+    commands: pl.DataFrame,
+    rows: Codes | None = None,
+    *,
+    accelerated: bool | None = None,
+) -> Kinds:
     """The kinds of `commands`, whose calls are in `calls`, sorted by `call`.
 
     `rows` is the row in `calls` of each command, -1 for none, where the caller has it
-    (`CommandArrays.call`).
+    (`CommandArrays.call`). `accelerated` says whether the run has accelerators; without it
+    `commands` are all of the run's.
     """
     if rows is None:
         rows = positions(commands["call"].to_numpy(), calls["call"].to_numpy())
+    if accelerated is None:
+        accelerated = has_accelerators(commands["device"].unique())
+    waits = host_waits(commands, accelerated=accelerated)
     numbers = _Numbers()
     codes: Codes = np.empty(len(commands), dtype=np.int32)
     duration = commands["duration_ns"].to_numpy()
-    for batch, keys in _keys(calls, commands, rows):
+    for batch, keys in _keys(calls, commands, rows, waits):
         codes[batch] = numbers.of(keys, batch.start)
     first = np.array(numbers.first, dtype=np.int64)
     submodule = calls["submodule"].cast(pl.String)
     row = pl.Series(rows[first])
+    first_waits = np.zeros(len(first), np.bool_) if waits is None else waits[first]
     found = (
         commands.select(_OWN)[first]
         .with_columns(
             pl.col("layer", "op_type", "shapes").cast(pl.String),
             submodule=submodule.gather(row.set(row < 0, None)),
+            host=(pl.col("category") == "host") | pl.Series(first_waits),
             kind=pl.int_range(pl.len(), dtype=pl.Int32),
             commands=counts(codes, len(first)),
             total_ns=_busy(codes, duration, len(first)),
@@ -98,13 +113,14 @@ def kinds_of(calls: pl.DataFrame, commands: pl.DataFrame, rows: Codes | None = N
 
 
 def _keys(
-    calls: pl.DataFrame, commands: pl.DataFrame, rows: Codes
+    calls: pl.DataFrame, commands: pl.DataFrame, rows: Codes, waits: npt.NDArray[np.bool_] | None
 ) -> Iterator[tuple[slice, Times]]:
-    """For a batch of commands at a time one number that is the same where the kind is."""
+    """For a batch of commands at a time one number that is the same where the kind is; `waits` are
+    those that their category does not tell from others."""
     submodule, submodules = text_codes(calls["submodule"])
     of_call = np.append(submodule, len(submodules)).astype(np.int64)  # a row of -1 takes the last
     columns: list[tuple[Callable[[slice], Codes], int]] = []
-    radix = len(submodules) + 1
+    radix = (len(submodules) + 1) * (1 if waits is None else 2)
     for name in _OWN:
         highest = commands[name].to_physical().max()
         null = highest + 1 if isinstance(highest, int) else 0
@@ -113,6 +129,8 @@ def _keys(
     if radix >= _KEYS:  # codes of a process that has seen many texts: number those of this run
         numbered = (text_codes(commands[name]) for name in _OWN)
         columns = [(codes.__getitem__, len(names) + 1) for codes, names in numbered]
+    if waits is not None:
+        columns.append((waits.view(np.int8).__getitem__, 2))
     for batch in batches(len(commands)):
         keys: Times = of_call[rows[batch]]
         for codes_of, limit in columns:

@@ -23,15 +23,18 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.distinct_commands import Kinds, kinds_of
+from profiler.analysis.host_side import has_accelerators
+from profiler.analysis.host_times import HostTimes, host_times
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.registry import table_named
 from profiler.analysis.selection import Selection, select
 from profiler.table.run import Run
+from profiler.table.tiles.axes import Axes
 
 if TYPE_CHECKING:
     from profiler.analysis.roofline.device_profile import DeviceProfile
 
-__all__ = ["Inputs", "command_kinds", "shared"]
+__all__ = ["Inputs", "command_kinds", "device_axes", "shared"]
 
 _Value = TypeVar("_Value")
 
@@ -49,7 +52,14 @@ def shared(make: Callable[[Inputs], _Value]) -> Callable[[Inputs], _Value]:
 @shared
 def command_kinds(of: Inputs) -> Kinds:
     """The kinds of the selected commands."""
-    return kinds_of(of.calls, of.frame, of.commands.call)
+    accelerated = has_accelerators(of.run.commands["device"].unique())
+    return kinds_of(of.calls, of.frame, of.commands.call, accelerated=accelerated)
+
+
+@shared
+def device_axes(of: Inputs) -> Axes:
+    """The axes of the run's devices: up to 60 bytes a command, which should soon be forgotten."""
+    return of.run.axes_of(of.everything)
 
 
 class Inputs:
@@ -83,9 +93,10 @@ class Inputs:
         value: _Value = self._made[make]
         return value
 
-    def know(self, make: Callable[[Inputs], _Value], value: _Value) -> None:
-        """Take `value` for what `make`, `shared` or the frame of a table, would make."""
-        self._made[getattr(make, "__wrapped__", make)] = value
+    def forget(self, *made: Callable[[Inputs], object]) -> None:
+        """Give up what these, each `shared`, have made: asked again, they make it anew."""
+        for make in made:
+            self._made.pop(getattr(make, "__wrapped__", make), None)
 
     def table(self, name: str) -> pl.DataFrame:
         """A table of the registry, in its order. Raises InputError where there is none."""
@@ -114,11 +125,17 @@ class Inputs:
     @property
     @shared
     def axis(self) -> Axis:
+        device_axes(self)  # of which the tiles of the run are made
         return Axis.of(self.run, self.pipelines)
 
     @property
     def kinds(self) -> Kinds:
         return command_kinds(self)
+
+    @property
+    @shared
+    def host_times(self) -> HostTimes:
+        return host_times(self.frame, self.commands, self.kinds, self.axis.waits)
 
     @property
     @shared

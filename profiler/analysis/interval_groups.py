@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 import polars as pl
 
-from profiler.analysis.arrays import ends
 from profiler.table.batches import Codes, Times
+from profiler.table.command_times import ends
 from profiler.table.intervals import union_by
 
 __all__ = ["Grouped"]

@@ -46,7 +46,7 @@ def kind_times(kinds: Kinds, commands: CommandArrays, kept: npt.NDArray[np.bool_
     limit = len(kinds) * places
     sums = np.zeros((3, limit), dtype=np.int64)
     states = [_Device() for _ in commands.devices]
-    occupies = (kinds.table["category"] != "host").to_numpy()
+    occupies = ~kinds.table["host"].to_numpy()
     everything = bool(occupies.all())
     # By start: calls that ran at once, and work of no call, stand one behind the other.
     order = None if is_sorted(commands.start) else np.argsort(commands.start, kind="stable")

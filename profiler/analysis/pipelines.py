@@ -11,9 +11,10 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, ends, positions
+from profiler.analysis.arrays import CommandArrays
 from profiler.events import NO_PIPELINE
 from profiler.table.batches import Codes, Times
+from profiler.table.command_times import ends, positions
 from profiler.table.run import Run
 
 __all__ = ["PipelineCalls", "call_groups", "step_keys"]

@@ -30,6 +30,7 @@ TAKEN = frozenset(
             "commands",
             "device_profiles",
             "frames",
+            "inputs",
             "kind_roles",
             "kinds",
         ),

@@ -16,6 +16,7 @@ from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.annotation import AnnotatedCommands
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.findings.finding import Finding
+from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import table_named
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.selection import Selection
@@ -91,7 +92,8 @@ class Analysis:
 
     `accounting` describes the whole run, `step_summary` the selected steps. `kind_roles` has the
     role of each of the `kinds` of the selected commands, and what decided; `commands` has them
-    one by one. `device_profiles` are those of the devices that are known.
+    one by one. `device_profiles` are those of the devices that are known. `inputs` are what the
+    tables were made from, for what else is made of it.
     """
 
     run: RunSummary
@@ -103,6 +105,7 @@ class Analysis:
     drops: tuple[Drop, ...]
     findings: tuple[Finding, ...]
     annotated: AnnotatedCommands
+    inputs: Inputs
     frames: Mapping[str, pl.DataFrame]
 
     @property

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Hashable
 from typing import Any
 
+from profiler.interruptions import let_pass
+
 __all__ = ["described", "first_dimension"]
 
 _DTYPE_NAMES: dict[Any, str] = {}
@@ -16,8 +18,8 @@ def described(value: Any) -> str:
     try:
         if hasattr(value, "dtype") and hasattr(value, "shape"):
             return f"{_dtype_name(value.dtype)}[{','.join(map(str, value.shape))}]"
-    except Exception:  # noqa: BLE001 - the script's own class
-        return ""
+    except Exception as error:  # noqa: BLE001 - the script's own class
+        let_pass(error)
     return ""
 
 
@@ -26,7 +28,8 @@ def first_dimension(value: Any) -> int:
     try:
         shape = getattr(value, "shape", None)
         return int(shape[0]) if shape is not None and len(shape) > 0 else 0
-    except Exception:  # noqa: BLE001 - as above
+    except Exception as error:  # noqa: BLE001 - as above
+        let_pass(error)
         return 0
 
 
@@ -34,7 +37,8 @@ def _dtype_name(dtype: Any) -> str:
     """A type of elements, without its library; NumPy takes 3 µs to name one, so it is kept."""
     try:
         return _DTYPE_NAMES[dtype]
-    except (KeyError, TypeError):  # new, or without a hash
+    except (KeyError, TypeError) as error:  # new, or without a hash
+        let_pass(error)
         name = str(dtype).rpartition(".")[2]
     if isinstance(dtype, Hashable):
         _DTYPE_NAMES[dtype] = name

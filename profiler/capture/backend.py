@@ -19,7 +19,6 @@ registers it is imported by every process that is profiled: libraries are import
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,6 +26,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from profiler.capture.devices import device_name
 from profiler.capture.wraps import Around, Wraps, attributes, is_function, weakly
 from profiler.events import ROOT_DEVICE
+from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:  # numpy, in every process that is on
     from profiler.capture.event_cost import EventCost
@@ -182,8 +182,11 @@ class Backend:
         """Wrap a method: on a subclass for this one object, so that copies of it run their own;
         where the instance itself has the method, on the instance."""
         if name not in attributes(owner) and is_function(getattr(owner, name)):
-            with suppress(TypeError):  # its class cannot be changed
+            try:
                 wraps.around_method(owner, name, around)
+            except TypeError as error:  # its class cannot be changed
+                let_pass(error)
+            else:
                 return
         wraps.around(owner, name, around)
 

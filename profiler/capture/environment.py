@@ -10,6 +10,7 @@ from importlib import metadata
 from pathlib import Path
 
 from profiler.capture.registry import backends
+from profiler.interruptions import let_pass
 from profiler.trace.manifest_fields import Hardware, quantity
 
 __all__ = ["hardware", "versions"]
@@ -31,7 +32,8 @@ def _version(package: str) -> str:
     of its METADATA as an e-mail, whose body is the README."""
     try:
         text = metadata.distribution(package).read_text("METADATA") or ""
-    except (metadata.PackageNotFoundError, OSError, UnicodeDecodeError):
+    except (metadata.PackageNotFoundError, OSError, UnicodeDecodeError) as error:
+        let_pass(error)
         return ""
     found = re.search(r"^Version:[ \t]*(\S+)", text, re.MULTILINE)
     return found[1] if found else ""
@@ -55,13 +57,14 @@ def _cpu_name() -> str:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
                 return line.partition(":")[2].strip()
-    except OSError:
-        pass
+    except OSError as error:
+        let_pass(error)
     return platform.processor() or platform.machine()
 
 
 def _memory_bytes() -> int | None:
     try:
         return quantity(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))
-    except (ValueError, OSError, AttributeError):
+    except (ValueError, OSError, AttributeError) as error:
+        let_pass(error)
         return None

@@ -33,6 +33,7 @@ from profiler.events import (
     Span,
     Track,
 )
+from profiler.interruptions import let_pass
 from profiler.notes import Note
 from profiler.trace.bundle import HOST_NAME, BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int32s, Int64s
@@ -66,6 +67,7 @@ class HostPieces:
         try:
             self._bundle.add_host(piece, ROOT_DEVICE)
         except Exception as error:  # noqa: BLE001 - the pipeline goes on
+            let_pass(error)
             self._lost[str(error)] = self._lost.get(str(error), 0) + len(piece)
 
     def write(self, spans: Iterable[Span]) -> None:

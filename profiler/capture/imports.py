@@ -17,6 +17,7 @@ from types import ModuleType
 from typing import Any
 
 from profiler.capture.notices import notice
+from profiler.interruptions import let_pass
 
 __all__ = ["Callback", "forget", "waiting", "when_imported"]
 
@@ -48,15 +49,27 @@ class _Finder:
         return spec
 
     def call(self, name: str, module: ModuleType) -> None:
-        """Run the callback of `name`, once; its failure is said and never fails the import."""
+        """Run the callback of `name`, once; its failure is said and never fails the import. Where
+        the script is interrupted meanwhile, the callback waits for the next import."""
         callback = self.callbacks.pop(name, None)
-        self.leave_if_done()
         if callback is None:
             return
         try:
+            self.leave_if_done()
             callback(module)
         except Exception as error:  # noqa: BLE001 - the script's import must not fail of us
+            self.wait(name, callback)
+            let_pass(error)
+            forget(name)
             notice(f"{name} is not profiled: {type(error).__name__}: {error}")
+        except BaseException:
+            self.wait(name, callback)
+            raise
+
+    def wait(self, name: str, callback: Callback) -> None:
+        self.callbacks[name] = callback
+        if self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
 
     def leave_if_done(self) -> None:
         if not self.callbacks and self in sys.meta_path:
@@ -82,9 +95,7 @@ def when_imported(name: str, callback: Callback) -> None:
         _finder.callbacks[name] = callback
         _finder.call(name, module)
         return
-    _finder.callbacks[name] = callback
-    if _finder not in sys.meta_path:
-        sys.meta_path.insert(0, _finder)
+    _finder.wait(name, callback)
 
 
 def forget(name: str) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 __all__ = ["interrupts_wait"]
 
-_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP")
+_SIGNALS = ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
 
 
 @contextmanager
@@ -33,16 +33,25 @@ def interrupts_wait() -> Iterator[None]:
         waiting.remove(number)
         handlers[number](number, frame)
 
-    for name in _SIGNALS:
-        number = getattr(signal, name, None)
-        handler = None if number is None else signal.getsignal(number)
-        if number is not None and callable(handler):
-            handlers[number] = handler
-            signal.signal(number, note)
     try:
+        for name in _SIGNALS:
+            number = getattr(signal, name, None)
+            handler = None if number is None else signal.getsignal(number)
+            if number is not None and callable(handler):
+                handlers[number] = handler
+                signal.signal(number, note)
         yield
     finally:
-        for number in reversed(handlers):  # SIGINT's, which raises, at last
-            signal.signal(number, handlers[number])
-        for number in waiting:
-            signal.raise_signal(number)
+        try:
+            _give_back(handlers)
+        except BaseException:  # a handler that is back has raised
+            _give_back(handlers)
+            raise
+        finally:
+            for number in waiting:
+                signal.raise_signal(number)
+
+
+def _give_back(handlers: dict[int, Callable[[int, FrameType | None], Any]]) -> None:
+    for number in reversed(handlers):  # SIGINT's, which raises, at last
+        signal.signal(number, handlers[number])

@@ -10,7 +10,6 @@ or when code switches profiling on: the start of an interpreter does not pay for
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import sys
@@ -30,6 +29,7 @@ from profiler.capture.process_end import ProcessEnd
 from profiler.capture.registry import backends, built_in
 from profiler.capture.settings import Settings
 from profiler.errors import InputError
+from profiler.interruptions import let_pass
 
 __all__ = ["SwitchedOn", "open_session"]
 
@@ -96,6 +96,7 @@ class SwitchedOn:
                 if backend.name in self._watchers and backend.name not in known:
                     self._watch(self._watchers[backend.name])
             except Exception as error:  # noqa: BLE001 - of another package
+                let_pass(error)
                 notice(
                     f"the backend {backend.name} does not watch: {type(error).__name__}: {error}"
                 )
@@ -150,12 +151,17 @@ class SwitchedOn:
                 return None
             if self._session is None:
                 self._session = self._open_session(self.settings, "")
+            attachment = None
             try:
-                self._attachments[pipeline] = self._session.attach(pipeline)
-            except Exception as error:
+                attachment = self._session.attach(pipeline)
+                self._attachments[pipeline] = attachment
+                _tell(self.settings, bundle=str(self._session.directory))
+            except BaseException as error:
+                if attachment is not None:  # interrupted: it is asked again on the next use
+                    attachment.detach()
+                let_pass(error)
                 _tell(self.settings, failed=str(error))
                 raise
-            _tell(self.settings, bundle=str(self._session.directory))
             return True
 
     def release(self, pipeline: Any) -> None:
@@ -181,6 +187,7 @@ class SwitchedOn:
                         self._session = self._open_session(self.settings, _script_name())
                     _tell(self.settings, bundle=str(self._session.directory))
                 except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
+                    let_pass(error)
                     notice(f"not profiling: {error}")
                     _tell(self.settings, failed=str(error))
                     self._session = None
@@ -306,8 +313,11 @@ def _tell(settings: Settings, **event: Any) -> None:
     """Append a line to the journal of `profile-sd3 record`, if it has asked for one. Each begins
     with its line break, so that one that a full disk has cut spoils no other."""
     if settings.journal is not None:
-        with contextlib.suppress(OSError), settings.journal.open("a", encoding="utf-8") as file:
-            file.write("\n" + json.dumps(event))
+        try:
+            with settings.journal.open("a", encoding="utf-8") as file:
+                file.write("\n" + json.dumps(event))
+        except OSError as error:
+            let_pass(error)
 
 
 def _say_unknown(settings: Settings, session: Any) -> None:

@@ -10,6 +10,7 @@
 | SIGTERM, SIGHUP with their default action | `close("SIGTERM")`, then the default action |
 | the same while the run is being closed | when it is, the default action; a second one: at once |
 | the script's own signal handler | its business: it is left alone; if it exits, `atexit` closes |
+| one in C, as `faulthandler.register`'s | the same |
 | a child by `os.fork` | `forked()` in the child, which is then watched as its parent is |
 | a `multiprocessing` child by fork | as above, and `close` when its target has returned |
 | `os._exit`, `exec`, SIGKILL, a crash | nothing: what was written stays |
@@ -20,12 +21,16 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import re
 import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from types import FrameType
 from typing import Any
+
+from profiler.interruptions import let_pass
 
 __all__ = ["ProcessEnd", "uncaught"]
 
@@ -62,7 +67,9 @@ class ProcessEnd:
             return
         for name in _SIGNALS:
             number = getattr(signal, name, None)
-            if number is not None and signal.getsignal(number) == signal.SIG_DFL:
+            if number is None or signal.getsignal(number) != signal.SIG_DFL:
+                continue
+            if not _handled_in_c(number):
                 signal.signal(number, self._on_signal)
                 self._handled.add(number)
 
@@ -137,6 +144,18 @@ def _die_of_sigint_still() -> None:
     """
     with contextlib.suppress(KeyboardInterrupt):
         exec("raise KeyboardInterrupt")  # noqa: S102 - a constant
+
+
+def _handled_in_c(number: int) -> bool:
+    """Whether code in C, such as `faulthandler.register`, handles a signal for which Python has no
+    handler; False where the system does not tell."""
+    try:
+        status = Path("/proc/self/status").read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        let_pass(error)
+        return False
+    caught = re.search(r"^SigCgt:\s*([0-9a-f]+)$", status, re.MULTILINE)
+    return caught is not None and bool(int(caught[1], 16) >> (number - 1) & 1)
 
 
 def _kill_unless(closed: threading.Event, number: int) -> None:

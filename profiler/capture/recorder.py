@@ -20,6 +20,7 @@ from profiler.capture.coverage import CoverageTally
 from profiler.capture.notices import notice
 from profiler.capture.timeline import PipelineCall, nothing
 from profiler.events import NO_ITERATION, NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span
+from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:
     from profiler.capture.pipelines.stages import Place
@@ -135,8 +136,12 @@ def number_of(pipeline: PipelineCall | None) -> int:
 
 
 def scope() -> Scope:
-    """What is open in this thread or task."""
-    return _SCOPE.get()
+    """What is open in this thread or task; nothing where it is of a pipeline call that has ended,
+    which an interrupt kept from leaving."""
+    found = _SCOPE.get()
+    if found.pipeline is not None and found.pipeline.end_ns >= 0:
+        return _NOTHING_OPEN
+    return found
 
 
 def enter(new: Scope) -> None:
@@ -162,13 +167,13 @@ class Recorder:
         self.on_pipeline_end: Callable[[], None] | None = None
         self.opening_ns = 0  # that profiled sessions of bare ones took to open
         self.coverage = CoverageTally()
-        self.pipelines: list[PipelineCall] = []
         self.invocations: list[Invocation] = []
         self.host_work: deque[HostWork] = deque()  # until `host_commands` takes them
         self.host_commands: deque[HostCommands] = deque()  # of devices, of the host's operators
         self.failures: Counter[tuple[str, str]] = Counter()  # of our own, by place and reason
         self._warmups: list[int] = []  # begins of the open ones
         self._open: list[PipelineCall] = []
+        self._kept: dict[int, PipelineCall] = {}  # those that have ended, by number
         self._indices = itertools.count()
         self._numbers = itertools.count()
 
@@ -192,8 +197,10 @@ class Recorder:
         recorded: a drop, of one call, or `for_good` of nobody knows how many. It is said on stderr
         once, and the script goes on."""
         reason = type(error).__name__
-        with suppress(Exception):  # what it says may fail, too
+        try:
             reason = f"{reason}: {' '.join(str(error).split())}".removesuffix(": ")
+        except Exception as failed:  # noqa: BLE001 - what it says may fail, too
+            let_pass(failed)
         if len(self.failures) >= _REASONS and (where, reason) not in self.failures:
             reason = "further errors"  # that say something else each time
         new = (where, reason) not in self.failures
@@ -209,8 +216,14 @@ class Recorder:
         try:
             return action(*arguments)
         except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+            let_pass(error)
             self.lose(where, error)
             return None
+
+    @property
+    def pipelines(self) -> list[PipelineCall]:
+        """The recorded pipeline calls that have ended."""
+        return list(self._kept.values())
 
     @property
     def hooks_ns(self) -> int:
@@ -240,23 +253,30 @@ class Recorder:
         number = next(self._numbers) if recorded else number_of(outer)
         pipeline = PipelineCall(name, self.clock.now_ns(), number, outer=outer)
         if recorded:
-            self._open.append(pipeline)
+            try:
+                self._open.append(pipeline)
+            except BaseException:  # the script was interrupted
+                with suppress(ValueError):
+                    self._open.remove(pipeline)
+                raise
         return pipeline
 
     def end_pipeline(self, pipeline: PipelineCall, *, failed: bool = False) -> None:
-        """The pipeline call has ended; its spans are kept with those of the call around it."""
-        if pipeline.end_ns >= 0:  # the run has been closed meanwhile
-            return
-        pipeline.failed = failed
-        self.attempt(pipeline.name, pipeline.before_end)
-        pipeline.before_end = nothing
-        pipeline.end_ns = self.clock.now_ns()
+        """The pipeline call has ended; its spans are kept with those of the call around it. Again
+        without effect, and what an interrupt has cut short is completed then."""
+        if pipeline.end_ns < 0:  # else the run has been closed meanwhile
+            pipeline.failed = failed
+            self.attempt(pipeline.name, pipeline.before_end)
+            pipeline.before_end = nothing
+            pipeline.end_ns = self.clock.now_ns()
         if pipeline.outer is not None:
-            pipeline.outer.inner.append(pipeline)
+            if pipeline not in pipeline.outer.inner:
+                pipeline.outer.inner.append(pipeline)
             return
-        with suppress(ValueError):  # not recorded, or another thread has just closed the run
-            self._open.remove(pipeline)
-            self.pipelines.append(pipeline)
+        if pipeline in self._open:  # else it is not recorded, or has ended
+            self._kept[pipeline.number] = pipeline
+            with suppress(ValueError):  # another thread has just closed the run
+                self._open.remove(pipeline)
 
     def settle(self) -> None:
         """The sources of a pipeline call have been told of its end, too."""
@@ -281,7 +301,10 @@ class Recorder:
             self.invocations.append(invocation)
 
     def end_call(self, invocation: Invocation, *, failed: bool = False) -> None:
-        """The invocation has returned, or failed: then it gets no index and no file."""
+        """The invocation has returned, or failed: then it gets no index and no file. Again without
+        effect."""
+        if invocation.index >= 0:
+            return
         end_ns = self.clock.now_ns()
         invocation.failed = failed
         if failed:

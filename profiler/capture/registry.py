@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.capture.backend import Backend
 from profiler.capture.notices import notice
 from profiler.errors import InputError
+from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:  # numpy, in every process that is on
     from profiler.capture.operator_source import OperatorSource, SourceRequest
@@ -82,6 +83,7 @@ def backend_of(part: Any, owner: Any = None) -> Backend:
             if backend.owns(part, owner):
                 return backend
         except Exception as error:  # noqa: BLE001 - the others are asked
+            let_pass(error)
             if backend.name not in _failed:
                 _failed.add(backend.name)
                 kind = f"{type(part).__name__} ({type(error).__name__}: {error})"

@@ -38,6 +38,7 @@ from profiler.capture.weights import LoadedWeights
 from profiler.capture.wraps import is_wrapped
 from profiler.capture.writing import CallWriter
 from profiler.errors import InputError
+from profiler.interruptions import let_pass
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
 from profiler.trace.manifest_fields import Overhead, Warmup
@@ -147,12 +148,13 @@ class Session:
                 attachment.attach(pipeline)
                 self._weights.add(attachment.facts.parts)
                 self._describe(bundle, attachment)
+                self._attachments.append(attachment)
             except BaseException:
                 attachment.detach()
-                if not self._attachments and not self._standalone.all_here():
+                self._attachments = [one for one in self._attachments if one is not attachment]
+                if not self._used and not self._standalone.all_here():
                     self._remove(bundle)
                 raise
-            self._attachments.append(attachment)
             return attachment
 
     @property
@@ -222,7 +224,11 @@ class Session:
             self._closed = True
             _OPEN.discard(self)
             try:
-                self._end_capture()
+                try:
+                    self._end_capture()
+                except BaseException:  # the script was interrupted: nothing of it stays hooked
+                    self._end_capture()
+                    raise
                 if self._bundle is not None and not self._used:
                     self._remove(self._bundle)
                 elif self._bundle is not None and self._writer is not None:
@@ -347,9 +353,11 @@ class Session:
         if writer is None or self._closed:
             return
         for _, source in self._attached_sources() + self._standalone.staying():
-            with suppress(Exception):  # it is asked again, and heard, when the run ends
+            try:
                 for trace in source.traces():
                     writer.put(trace)
+            except Exception as error:  # noqa: BLE001 - heard when the run ends: it is asked again
+                let_pass(error)
         self.recorder.attempt("host work", self._put_host, writer)
         writer.flush()
 

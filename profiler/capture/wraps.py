@@ -19,6 +19,8 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
+from profiler.interruptions import let_pass
+
 __all__ = ["WRAPPED", "Around", "Wraps", "attributes", "is_function", "is_wrapped", "weakly"]
 
 WRAPPED = "_profile_sd3_wrapped"  # marks the classes that we made
@@ -126,7 +128,8 @@ class Wraps:
             return
         try:
             self.around_method(original, "__call__", around)
-        except TypeError:  # its class cannot be changed
+        except TypeError as error:  # its class cannot be changed
+            let_pass(error)
             self._replace(owner, name, _CallableProxy(original, around))
 
     def _around_function(self, owner: Any, name: str, around: Around) -> None:
@@ -135,7 +138,6 @@ class Wraps:
             wrapper = _Wrapper(getattr(owner, name), _Arounds())
             wrapper.arounds.restore = _set(owner, name, wrapper)
         arounds, here = wrapper.arounds, weakly(wrapper)
-        arounds.add(around)
         weak = weakly(owner)
 
         def undo() -> None:
@@ -143,7 +145,8 @@ class Wraps:
             if not arounds.current and attributes(weak()).get(name) is here():
                 arounds.restore()
 
-        self._undo.append(undo)
+        self._undo.append(undo)  # ahead of what it undoes, which may be interrupted
+        arounds.add(around)
 
     def around_method(self, owner: Any, name: str, around: Around) -> None:
         """Wrap a method on the class: `owner` becomes an instance of a subclass of its class.
@@ -152,23 +155,25 @@ class Wraps:
         subclass concerns this one object only, `isinstance` keeps its answers, and the object
         does not refer to itself. Raises TypeError where the class of `owner` cannot be changed.
         """
-        methods = _methods_of(owner)
-        if methods is None:
-            methods = _Methods(owner)
-            _change_class(owner, _subclass(type(owner), methods))
-        subclass = type(owner)
-        if name not in methods:
-            methods[name] = _Arounds()
-            setattr(subclass, name, _method_wrapper(subclass.__bases__[0], name, methods))
-        methods[name].add(around)
+        known = _methods_of(owner)
+        methods = _Methods(owner) if known is None else known
+        subclass = _subclass(type(owner), methods) if known is None else type(owner)
 
         def undo() -> None:
-            methods[name].remove(around)
+            if name in methods:
+                methods[name].remove(around)
             owner = methods.owner()
             if type(owner) is subclass and not any(m.current for m in methods.values()):
                 _change_class(owner, subclass.__bases__[0])
 
-        self._undo.append(undo)
+        self._undo.append(undo)  # ahead of what it undoes, which may be interrupted
+        if known is None:
+            _change_class(owner, subclass)
+        if name not in methods:
+            wrapper = _method_wrapper(subclass.__bases__[0], name, methods)
+            methods[name] = _Arounds()
+            setattr(subclass, name, wrapper)
+        methods[name].add(around)
 
     def _replace(self, owner: Any, name: str, value: Any) -> None:
         restore, weak = _set(owner, name, value), weakly(owner)
@@ -181,7 +186,13 @@ class Wraps:
     def undo(self) -> None:
         """Undo everything, the last first; may be called again without effect."""
         while self._undo:
-            self._undo.pop()()
+            try:
+                self._undo[-1]()
+            except Exception as error:
+                let_pass(error)  # interrupted: it stays, to be undone when this is called again
+                self._undo.pop()
+                raise
+            self._undo.pop()
 
 
 def _set(owner: Any, name: str, value: Any) -> Callable[[], None]:
@@ -214,7 +225,8 @@ def weakly(owner: Any) -> Callable[[], Any]:
     """What gives `owner` while it lives: nothing that is wrapped is kept alive for undoing."""
     try:
         return weakref.ref(owner)
-    except TypeError:  # it knows no weak references
+    except TypeError as error:  # it knows no weak references
+        let_pass(error)
         return lambda: owner
 
 

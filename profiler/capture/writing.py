@@ -34,6 +34,7 @@ from profiler.capture.recorder import Invocation
 from profiler.drop_reasons import DropReason
 from profiler.errors import OutputError
 from profiler.events import UNKNOWN, Drop, DropKind, Span
+from profiler.interruptions import let_pass
 from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, CommandColumns
@@ -133,6 +134,7 @@ class CallWriter:
             for trace in source.traces():
                 self.put(trace)
         except Exception as error:  # noqa: BLE001 - all other calls are to be written
+            let_pass(error)
             detail = Note.of(DropReason.OPERATORS_UNREADABLE, error=str(error))
             self._unread.append(Drop(DropKind.UNTRACED_CALL, submodule, UNKNOWN, "calls", detail))
 
@@ -239,6 +241,7 @@ class CallWriter:
         try:
             self._bundle.write_call(call, trace.commands, trace.counters)
         except Exception as error:  # noqa: BLE001 - the pipeline goes on
+            let_pass(error)
             failure = _Failure(call.file_name, len(trace.commands), str(error))
             self._failed.setdefault(call.index, failure)
             trace.invocation.ops_traced = False

@@ -20,10 +20,10 @@ from packaging.version import InvalidVersion
 
 from profiler._version import __version__
 from profiler.errors import ProfilerError
+from profiler.extras import DISTRIBUTION, added_by, requirements
 
 __all__ = ["Check", "Packages", "Report", "State", "diagnose"]
 
-_DISTRIBUTION = "profile-sd3"
 _HOOK = "_profile_sd3_startup"
 _EXTRAS_OF_DEVELOPERS = frozenset({"dev", "docs", "browser", "test"})
 
@@ -80,14 +80,15 @@ def diagnose(environment: Mapping[str, str]) -> Report:
     from profiler.capture.registry import backends
     from profiler.importers.registry import importers
 
-    requirements = _requirements()
+    texts = requirements()
+    needed = list(map(Requirement, texts))
     of_backends = tuple(
-        _of_backend(backend.name, backend.packages, requirements) for backend in backends()
+        _of_backend(backend.name, backend.packages, needed) for backend in backends()
     )
     return Report(
-        versions={**versions(), _DISTRIBUTION: __version__},
-        requirements=_packages(_DISTRIBUTION, _of_extra(requirements, "")),
-        extras=tuple(_extras(requirements)),
+        versions={**versions(), DISTRIBUTION: __version__},
+        requirements=_packages(DISTRIBUTION, _of_extra("", texts)),
+        extras=tuple(_extras(texts)),
         backends=of_backends,
         importers={importer.name: importer.accepts for importer in importers()},
         checks=(
@@ -100,36 +101,19 @@ def diagnose(environment: Mapping[str, str]) -> Report:
     )
 
 
-def _requirements() -> list[Requirement]:
-    """What the installed package names as its requirements; none where it is not installed."""
-    try:
-        return list(map(Requirement, metadata.requires(_DISTRIBUTION) or []))
-    except metadata.PackageNotFoundError:
-        return []
-
-
-def _of_extra(requirements: Iterable[Requirement], extra: str) -> list[Requirement]:
-    """Those that an extra adds on this Python and system; extra "": those of the package itself."""
-    found = []
-    for each in requirements:
-        if each.name == _DISTRIBUTION:
-            continue
-        always = each.marker is None or each.marker.evaluate({"extra": ""})
-        for_extra = each.marker is not None and each.marker.evaluate({"extra": extra})
-        if always if not extra else for_extra and not always:
-            found.append(each)
-    return found
-
-
-def _extras(requirements: list[Requirement]) -> Iterator[Packages]:
+def _extras(texts: list[str]) -> Iterator[Packages]:
     """The extras that the installed package names, without those that only developers need."""
-    if not requirements:
+    if not texts:
         return
-    named = metadata.metadata(_DISTRIBUTION).get_all("Provides-Extra") or []
+    named = metadata.metadata(DISTRIBUTION).get_all("Provides-Extra") or []
     for extra in sorted(set(named) - _EXTRAS_OF_DEVELOPERS):
-        added = _of_extra(requirements, extra)
+        added = _of_extra(extra, texts)
         if added:
             yield _packages(extra, sorted(added, key=lambda each: each.name))
+
+
+def _of_extra(extra: str, texts: list[str]) -> list[Requirement]:
+    return list(map(Requirement, added_by(extra, texts)))
 
 
 def _packages(name: str, requirements: Iterable[Requirement]) -> Packages:

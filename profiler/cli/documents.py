@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from profiler.errors import OutputError
+from profiler.plain_text import plain_text
 
 __all__ = ["STDOUT", "check_documents", "check_output", "write_json", "write_text"]
 
@@ -56,11 +57,12 @@ def check_output(path: Path | None) -> None:
 
 
 def write_json(path: Path, text: str) -> None:
-    r"""Write JSON text; characters that stdout's encoding lacks as `\uXXXX`, which is the same
-    JSON. Raises OutputError where it cannot be written."""
+    r"""Write JSON text; on stdout what its encoding lacks, and what a terminal would act on, as
+    `\uXXXX`, which is the same JSON. Raises OutputError where it cannot be written."""
     if path == STDOUT:
         encoding = sys.stdout.encoding
         codecs.register_error(_ESCAPED, _escape)
+        text = "\n".join(plain_text(line, _as_escape) for line in text.split("\n"))
         text = text.encode(encoding, _ESCAPED).decode(encoding)
     write_text(path, text)
 
@@ -103,6 +105,10 @@ def _same(one: Path, other: Path) -> bool:
 def _escape(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
-    units = error.object[error.start : error.end].encode("utf-16-be", "surrogatepass")
+    return _as_escape(error.object[error.start : error.end]), error.end
+
+
+def _as_escape(text: str) -> str:
+    units = text.encode("utf-16-be", "surrogatepass")
     pairs = zip(units[::2], units[1::2], strict=True)
-    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs), error.end
+    return "".join(f"\\u{high:02x}{low:02x}" for high, low in pairs)

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from profiler._version import __version__
 from profiler.cli import commands
+from profiler.cli.stderr import write_what_fits
 from profiler.cli.subcommands import add_subcommands
 from profiler.cli.terminal import plain_characters, printable
 from profiler.errors import ProfilerError
@@ -80,6 +81,7 @@ def _root(
 def main() -> None:
     """Run the command line; every ProfilerError ends as one sentence and exit code 2."""
     _stay_unprofiled()
+    write_what_fits()
     try:
         command_line(sys.argv[1] if sys.argv[1:] else "")()
     except ProfilerError as error:

@@ -6,16 +6,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import typer
-
 from profiler.cli.progress import progress
 from profiler.cli.runs import (
     check_whole,
-    damaged_files,
+    load_as_recorded,
     load_calls,
-    load_whole,
     opened,
     other_runs,
+    unexpected_damage,
 )
 from profiler.errors import InputError, OutputError
 
@@ -91,13 +89,14 @@ def _reported(
     source = imports.ready(found[0].newest)
     packing = request.files.packing(source)
     run = load_calls(source)
-    comparison = _compared(run, found[0].newest.place, found[1:], imports)
+    of_bases: list[str] = []
+    comparison = _compared(run, found[0].newest.place, found[1:], imports, of_bases)
     measured = request.device_profile
     profiles = read_profiles(measured) if measured else find_profiles(source.place)
     say(f"analyzing {source.place}")
     analysis = analyze(run, request.selection, profiles, request.memory or {})
     report = _report(run, source, analysis, comparison, request.top)
-    notes = (*_not_compared(comparison, found[1:]), *other_runs(found[0]))
+    notes = (*_not_compared(comparison, found[1:]), *of_bases, *other_runs(found[0]))
     pages: tuple[Path, ...] = ()
     failure = None
     if packing is not None:
@@ -110,10 +109,10 @@ def _reported(
 
 
 def _compared(
-    run: Run, place: Path, against: Sequence[Found], imports: Imports
+    run: Run, place: Path, against: Sequence[Found], imports: Imports, notes: list[str]
 ) -> Comparison | None:
     """The run, given as `place`, against its baseline; None where none was given, or files of the
-    run are damaged."""
+    run have been damaged. What the baseline lacks is added to `notes`."""
     if not against:
         return None
     from profiler.analysis.comparison.compare import compare
@@ -124,8 +123,8 @@ def _compared(
     bases = [base for base in sources if base.place.resolve() != own]
     if not bases:
         raise InputError(f"--against names only {place} itself: give another run")
-    measured = [measure(load_whole(base, imports)) for base in bases]
-    return None if damaged_files(run) else compare(measured, [measure(run)])
+    measured = [measure(load_as_recorded(base, imports, notes)) for base in bases]
+    return None if unexpected_damage(run) else compare(measured, [measure(run)])
 
 
 def _not_compared(comparison: Comparison | None, against: Sequence[Found]) -> Iterator[str]:
@@ -147,11 +146,11 @@ def _report(
 
 def _print(report: Report, notes: tuple[str, ...], written: Sequence[Path]) -> None:
     """Print the report, and the name of each file that was `written`."""
-    from profiler.cli.terminal import terminal
+    from profiler.cli.terminal import tell, terminal
     from profiler.report.terminal.report import print_report
 
     print_report(terminal(), report, notes=notes)
     if written:
-        typer.echo()
+        tell()
     for path in written:
-        typer.echo(f"wrote {path}")
+        tell(f"wrote {path}")

@@ -2,7 +2,7 @@
 times count.
 
     with opened([path], importing, out) as (found, imports):
-        run = load_whole(found[0].newest, imports)
+        run = load_as_recorded(found[0].newest, imports, notes)
 """
 
 from __future__ import annotations
@@ -26,10 +26,12 @@ __all__ = [
     "check_whole",
     "damaged_files",
     "left_out",
+    "load_as_recorded",
     "load_calls",
-    "load_whole",
+    "missing",
     "opened",
     "other_runs",
+    "unexpected_damage",
 ]
 
 _DAMAGE = (DropKind.TRUNCATED_FILE, DropKind.MISSING_FILE, DropKind.CHANGED_FILE)
@@ -95,14 +97,17 @@ def left_out(found: Found) -> Iterator[str]:
             yield f"{entry.path} has no manifest and was left out: {advice}"
 
 
-def load_whole(source: Source, imports: Imports) -> Run:
-    """Load a run. Raises InputError where it has no call, or files of it are damaged: times that
-    lack a part compare with nothing and predict nothing."""
+def load_as_recorded(
+    source: Source, imports: Imports, notes: list[str], *, whole: bool = False
+) -> Run:
+    """Load a run, of which `notes` gets what its manifest says to be missing, as of one that was
+    killed and merged. Raises InputError where it has no call, or files have been damaged since;
+    where it is to be `whole`, also for files that were missing then."""
     from profiler.report.sentences.worded import worded
     from profiler.sources.load import load_source
 
     run = load_source(imports.ready(source))
-    damaged = damaged_files(run)
+    damaged = damaged_files(run) if whole else unexpected_damage(run)
     if damaged:
         detail = worded(damaged[0].detail).partition(":")[0].replace("\N{NO-BREAK SPACE}", " ")
         raise InputError(
@@ -114,7 +119,17 @@ def load_whole(source: Source, imports: Imports) -> Run:
             f"{source.place} holds no call of a submodule: give a bundle, or what another profiler "
             "recorded of a pipeline"
         )
+    notes.extend(missing(run, source))
     return run
+
+
+def missing(run: Run, source: Source) -> Iterator[str]:
+    """A line for each thing that the run's manifest says to be missing of it."""
+    from profiler.report.sentences.worded import worded
+
+    for drop in run.info.drops:
+        if drop.kind in _DAMAGE or drop.kind == DropKind.ABORTED_RUN:
+            yield f"not whole: {source.place}: {drop.where}: {worded(drop.detail)}"
 
 
 def load_calls(source: Source) -> Run:
@@ -133,9 +148,16 @@ def damaged_files(run: Run) -> list[Drop]:
     return [drop for drop in run.drops if drop.kind in _DAMAGE]
 
 
+def unexpected_damage(run: Run) -> list[Drop]:
+    """The files of `run` that are cut, missing or changed, and of which its manifest knows nothing:
+    that of a run that was killed and merged tells what it lacks."""
+    return [drop for drop in damaged_files(run) if drop not in run.info.drops]
+
+
 def check_whole(run: Run, source: Source) -> None:
-    """Raises InputError, in one sentence, where files of the run are cut, missing or changed."""
-    damaged = damaged_files(run)
+    """Raises InputError, in one sentence, where files of the run are cut, missing or changed since
+    its manifest was written."""
+    damaged = unexpected_damage(run)
     if damaged:
         more = f" (and {len(damaged) - 1} more)" if len(damaged) > 1 else ""
         raise InputError(_damage(source, damaged[0]) + more)

@@ -17,6 +17,8 @@ from typing import Any
 
 import typer
 
+from profiler.cli.shared_files import with_shared_option
+
 __all__ = ["Subcommand", "add_subcommands"]
 
 
@@ -25,12 +27,13 @@ class Subcommand:
     """A function whose parameters are options, or a group of further subcommands.
 
     `place` orders the list that `--help` prints; gaps leave room. `settings` are click's context
-    settings of the command.
+    settings of the command. `about_runs`: it writes files about runs, and has `--shared`.
     """
 
     command: Callable[..., None] | typer.Typer
     place: int
     settings: Mapping[str, Any] = field(default_factory=dict)
+    about_runs: bool = False
 
 
 def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> None:
@@ -52,4 +55,7 @@ def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> N
         if isinstance(declared.command, typer.Typer):
             app.add_typer(declared.command, name=name)
         else:
-            app.command(name, context_settings=dict(declared.settings))(declared.command)
+            command = declared.command
+            if declared.about_runs:
+                command = with_shared_option(command)
+            app.command(name, context_settings=dict(declared.settings))(command)

@@ -7,10 +7,12 @@ import io
 import shutil
 from typing import TYPE_CHECKING, TextIO
 
+from profiler.plain_text import plain_text
+
 if TYPE_CHECKING:
     from rich.console import Console
 
-__all__ = ["is_drawn_on", "plain_characters", "printable", "terminal"]
+__all__ = ["is_drawn_on", "plain_characters", "printable", "tell", "terminal"]
 
 _LONGEST = 4_000  # characters of a line
 _PLAIN = "profile_sd3_plain"
@@ -18,6 +20,7 @@ _STAND_INS = {
     **dict(zip("▁▂▃▄▅▆▇█", "_.:-=+*#", strict=True)),
     "µ": "u",
     "…": "~",
+    "\N{REPLACEMENT CHARACTER}": "?",
     "→": ">",
     "↔": "-",
     "·": "-",
@@ -53,7 +56,17 @@ def printable(text: str) -> str:
     model's or a trace's."""
     if len(text) > _LONGEST:
         text = f"{text[:_LONGEST]}…"
-    return "".join(character if character.isprintable() else "?" for character in text)
+    return plain_text(text).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def tell(line: object = "", *, err: bool = False, whole: bool = False) -> None:
+    """Write a line to stdout, or to stderr: all that commands print beside reports, tables and
+    documents. Whatever names stand in it, the terminal does nothing but show it; `whole`: also
+    one that is longer than anybody reads."""
+    import typer
+
+    text = str(line)
+    typer.echo(plain_text(text) if whole else printable(text), err=err)
 
 
 def plain_characters(stream: TextIO) -> None:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profiler.cli.terminal import printable
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
@@ -37,7 +38,7 @@ def watch(
     """
     directory, has_run = _look(path)
     if directory is None and not has_run and drawn:
-        console.print(f"waiting for a run in {path}, Ctrl-C ends it", soft_wrap=True)
+        console.print(printable(f"waiting for a run in {path}, Ctrl-C ends it"), soft_wrap=True)
     while directory is None:
         if has_run:
             return path

@@ -19,6 +19,7 @@ import onnx_ir as ir
 from profiler.graph.executed import ExecutedNode, Origins, origins_of
 from profiler.graph.metadata import LAYER, MEASURED, PREFIX
 from profiler.graph.values import nodes as all_nodes
+from profiler.plain_text import plain_text
 
 __all__ = ["Annotation", "HotNode", "MeasuredCommand", "annotate_model"]
 
@@ -206,7 +207,7 @@ class _Placing:
             self._write_node(node, found)
             fused |= {other: node for other in found.others if other not in self._sums}
         for other, node in fused.items():
-            other.metadata_props[f"{PREFIX}counted_at"] = node.name or node.op_type
+            other.metadata_props[f"{PREFIX}counted_at"] = plain_text(node.name or node.op_type)
         if self._ordered and self._sums:
             for node in self._layers:
                 if node not in self._sums and node not in fused and node.op_type != "Constant":
@@ -253,7 +254,7 @@ class _Placing:
             written["stands_for"] = f"{', '.join(named[:_NAMED])}{more}"
         for name, text in written.items():
             if text:
-                node.metadata_props[PREFIX + name] = text
+                node.metadata_props[PREFIX + name] = plain_text(text)
 
     def _share(self, found: _Sum) -> str:
         return f"{100 * found.duration_ns / self._total:.2f} %"

@@ -17,6 +17,7 @@ from profiler.graph.model_file import external_files, read_graph, read_model
 from profiler.graph.output_file import output_folder, write_model
 from profiler.graph.values import DATA_ERRORS
 from profiler.graph.values import nodes as all_nodes
+from profiler.plain_text import plain_text
 
 __all__ = ["AnnotatedFile", "Measurement", "annotate_file", "annotate_folder"]
 
@@ -110,7 +111,7 @@ def _annotate(
     if not annotation.at_nodes_ns and not annotation.at_layers_ns:
         raise InputError(_nothing_placed(source, annotation))
     for name, text in {**(measurement.about or {}), "placed": annotation.placed}.items():
-        model.metadata_props[PREFIX + name] = text
+        model.metadata_props[PREFIX + name] = plain_text(text)
     write_model(
         model,
         out,

@@ -23,6 +23,7 @@ from typing import IO
 from urllib.parse import quote, unquote, urlsplit
 
 from profiler.errors import InputError
+from profiler.extras import install_command
 from profiler.graph.model_file import data_faults, external_files, read_graph
 
 __all__ = ["NetronServer"]
@@ -95,9 +96,7 @@ def _pages() -> Path:
     """The folder of Netron's pages."""
     found = importlib.util.find_spec("netron")
     if found is None or found.origin is None:
-        raise InputError(
-            "graph view needs Netron: install it with `pip install 'profile-sd3[netron]'`"
-        )
+        raise InputError(f"graph view needs Netron: install it with `{install_command('netron')}`")
     return Path(found.origin).parent
 
 

@@ -20,6 +20,7 @@ import numpy as np
 
 from profiler.capture.environment import hardware
 from profiler.errors import InputError
+from profiler.extras import install_command
 from profiler.pipelines.devices import DeviceShare, Placement, pinned
 from profiler.pipelines.onnx_submodule import OnnxPart
 
@@ -210,7 +211,7 @@ def _torch(device: str) -> Any:
     try:
         import torch
     except ImportError as error:
-        raise InputError(f"measuring {device} needs torch: install profile-sd3[torch]") from error
+        raise InputError(f"measuring {device} needs torch: `{install_command('torch')}`") from error
     try:
         torch.zeros(1, device=device)
     except (RuntimeError, AssertionError) as error:

@@ -47,7 +47,10 @@ CALLED = (Verdict.SLOWER.value, Verdict.FASTER.value)
 _PROMPTS = ("prompt", "negative_prompt")  # an encoder does the same for both
 _NAMED = 3  # runs of a side that are named
 _RATIO = 3.0  # from here on a change reads better as a factor
-_SPECIAL = re.compile(r"([\\`*_|<>\[\]])")
+_SPECIAL = re.compile(r"([\\`*_|<>\[\]&~$#])")
+_LINKED = re.compile(r"(?<=:)(?=//)|(?<=www)(?=\.)", re.IGNORECASE)  # GitHub makes links of these
+_LINE_BEGIN = re.compile(r"^(\s*[0-9]*)([-+.)=])(?=\s|=|$)")  # of a list, a heading
+_NOBODY = "@<!-- -->"  # GitHub would tell whoever is called so
 _DIGITS = 9  # of a number in a path
 _NUMBER = re.compile(r"(?<![0-9A-Za-z])[0-9]+(?![0-9A-Za-z])", re.ASCII)
 _Section = tuple[str, list[Drawn], list[int]]  # title, columns, rows that exceed noise
@@ -91,8 +94,9 @@ def _row(cells: Iterator[str] | tuple[str, ...]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Text for a cell or a line of Markdown."""
-    return _SPECIAL.sub(r"\\\1", clean(text))
+    """Text for a cell or a line of Markdown: no markup, link or mention of anybody's."""
+    plain = _LINKED.sub(r"\\", _SPECIAL.sub(r"\\\1", clean(text)))
+    return _LINE_BEGIN.sub(r"\1\\\2", plain).replace("@", _NOBODY)
 
 
 def headline(comparison: Comparison) -> str:

@@ -185,8 +185,10 @@ def split_operators(partitioning: pl.DataFrame, shown: int) -> tuple[pl.DataFram
 
 
 def with_rates(rows: pl.DataFrame) -> pl.DataFrame:
-    """Rows of a roofline with `rate` (GFLOP/s) and `bandwidth` (GB/s), both 10⁹ and of the time of
-    commands whose FLOPs and bytes are known; null where there are none."""
-    known_ns = pl.col("total_ns") - pl.col("unknown_ns")
-    known_ns = pl.when(known_ns > 0).then(known_ns)
-    return rows.with_columns(rate=pl.col("flops") / known_ns, bandwidth=pl.col("bytes") / known_ns)
+    """Rows of a roofline with `rate` (TFLOP/s) of the time of commands whose FLOPs are known, and
+    `bandwidth` (GB/s) of those whose bytes are, as shapes have them; null where there are none."""
+    of_flops, of_bytes = (
+        pl.col(name) / pl.when(pl.col(f"{name}_ns") > 0).then(pl.col(f"{name}_ns"))
+        for name in ("flops", "bytes")
+    )
+    return rows.with_columns(rate=of_flops / 1e3, bandwidth=of_bytes)

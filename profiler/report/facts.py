@@ -5,15 +5,18 @@ Plain text throughout; whoever shows it escapes it for where it goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
+
+import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.events import Drop
 from profiler.messages import Said, joined, said
 from profiler.notes import Note
 from profiler.report.model import Fact, Group
-from profiler.report.sections.headline import asynchronous
+from profiler.report.nouns import on_gpus
+from profiler.report.sections.headline import asynchronous, carried_over
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
@@ -47,6 +50,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     return (
         _end_to_end(analysis, span_ns),
         *_unrecorded(analysis),
+        *_carried_over(analysis),
         *_steps(analysis),
         _commands(analysis),
         _cost(analysis.run.overhead),
@@ -113,6 +117,17 @@ def _unrecorded(analysis: Analysis) -> Iterator[Fact]:
         yield Fact(said("Not recorded"), duration(lost), note)
 
 
+def _carried_over(analysis: Analysis) -> Iterator[Fact]:
+    """How long devices worked on what had been launched before the recording began."""
+    for device, carried_ns in carried_over(analysis):
+        note = said(
+            "{device} worked on what had been launched before the recording began: outside of end "
+            "to end and of all calls",
+            device=device,
+        )
+        yield Fact(said("Carried over"), duration(carried_ns), note)
+
+
 def _steps(analysis: Analysis) -> Iterator[Fact]:
     steps = analysis.step_summary
     if steps.count:
@@ -127,7 +142,29 @@ def _commands(analysis: Analysis) -> Fact:
     untraced = run.calls - run.traced_calls
     notes = [counted(run.calls, "call")]
     notes += [said("{number} without commands", number=count(untraced))] if untraced else []
+    if not run.selection and on_gpus(analysis):
+        return _kernels(analysis, notes)
     return Fact(said("Commands"), count(run.commands), joined(", ", notes))
+
+
+def _kernels(analysis: Analysis, notes: Sequence[str]) -> Fact:
+    """How many kernels ran, and what else was recorded beside them."""
+    kinds = analysis.kinds.table
+    category = pl.col("category").cast(pl.String)
+    copied, waited = category.is_in(("dma", "copy")), category == "sync"
+    numbers = kinds.select(
+        kernels=pl.col("commands").filter(~pl.col("host") & ~copied & ~waited).sum(),
+        copies=pl.col("commands").filter(~pl.col("host") & copied).sum(),
+        host=pl.col("commands").filter("host").sum(),
+    ).row(0, named=True)
+    one = numbers["copies"] == 1
+    others = (
+        said("1 copy or fill")
+        if one
+        else said("{number} copies and fills", number=count(numbers["copies"])),
+        said("{number} launches and others of the host", number=count(numbers["host"])),
+    )
+    return Fact(said("Kernels"), count(numbers["kernels"]), joined(", ", (*notes, *others)))
 
 
 def _cost(overhead: Overhead) -> Fact:

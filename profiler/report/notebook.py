@@ -13,6 +13,7 @@ from itertools import islice
 
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
+from profiler.plain_text import plain_text
 from profiler.report.model import Part, Report, TableView
 from profiler.report.sections.excerpt import analysis_excerpt, run_excerpt
 from profiler.report.sentences.findings.words import words
@@ -94,4 +95,4 @@ def _row(tag: str, cells: Sequence[str], sides: Sequence[str]) -> str:
 
 
 def _text(value: str, most: int = _NAME) -> str:
-    return html.escape(shorten(value, most))
+    return html.escape(plain_text(shorten(value, most)))

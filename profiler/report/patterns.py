@@ -28,8 +28,9 @@ class Fold(StrEnum):
     SINGLE = "single"  # does not add up: of a single one alone
 
 
+_SUMMED = ("layers", "commands", "wall_ns", "total_ns", "self_ns", "waited_ns", "gap_ns")
 _FOLDS: Mapping[str, Fold] = {
-    **dict.fromkeys(("layers", "commands", "wall_ns", "total_ns", "gap_ns"), Fold.SUM),
+    **dict.fromkeys(_SUMMED, Fold.SUM),
     **dict.fromkeys(("share", "first_ns", "median_ns", "corrected_ns"), Fold.SUM),
     **dict.fromkeys(("tracks", "calls"), Fold.MOST),
     **dict.fromkeys(("op_types", "role", "track_names"), Fold.FIRST),

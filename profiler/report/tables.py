@@ -12,7 +12,7 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.table import Table
 from profiler.files import appearing, not_writable
 from profiler.notes import NoteCode
-from profiler.report.flat import flat
+from profiler.report.flat import for_spreadsheets
 from profiler.report.sentences.worded import worded_cell
 from profiler.report.sentences.worded_tables import worded_tables_by_name
 from profiler.table.columns import Column
@@ -72,7 +72,7 @@ def write_csv_tables(analysis: Analysis, directory: Path) -> list[Path]:
     for name, frame in worded_tables(analysis).items():
         paths.append(directory / f"{name}.csv")
         with appearing(paths[-1]) as file:
-            flat(frame).write_csv(file)
+            for_spreadsheets(frame).write_csv(file)
     return paths
 
 

@@ -6,9 +6,31 @@ tests hold the two together.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from profiler.messages import Said, said
 
-__all__ = ["count", "counted", "duration", "of_all", "percent", "size"]
+__all__ = [
+    "FLOP_RATES",
+    "RATES",
+    "RateUnits",
+    "count",
+    "counted",
+    "duration",
+    "of_all",
+    "percent",
+    "rate_unit",
+    "size",
+]
+
+RateUnits = Sequence[tuple[float, str]]
+"""Units, the largest first, and what one of each is in the unit of the values."""
+FLOP_RATES: RateUnits = ((1.0, "TFLOP/s"), (1e-3, "GFLOP/s"), (1e-6, "MFLOP/s"))
+RATES: dict[str, RateUnits] = {
+    "flop_rate": FLOP_RATES,
+    "byte_rate": ((1.0, "GB/s"), (1e-3, "MB/s")),
+}
+"""By the kind of a column."""
 
 _SPACE = "\N{NO-BREAK SPACE}"
 _MINUS = "\N{MINUS SIGN}"
@@ -36,6 +58,11 @@ def percent(ratio: float) -> str:
     if 99.5 <= value < 100:
         digits, value = (1, min(value, 99.9))
     return f"{sign}{value:.{digits}f}{_SPACE}%"
+
+
+def rate_unit(largest: float, units: RateUnits) -> tuple[float, str]:
+    """The unit in which the largest of several rates is at least 1, else the smallest."""
+    return next((pair for pair in units if largest >= pair[0]), units[-1])
 
 
 def count(number: int) -> str:

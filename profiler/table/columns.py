@@ -49,7 +49,11 @@ DATA_ONLY = -1
 MINOR = 10
 """The `importance` from which on a page shows a column when it is asked to, and paper does not."""
 
-_KINDS = {"ns": "ns", "bytes": "bytes", "ratio": "ratio"}  # by unit
+_KINDS = {  # by unit
+    **{unit: unit for unit in ("ns", "bytes", "ratio")},
+    "TFLOP/s": "flop_rate",
+    "GB/s": "byte_rate",
+}
 _UNITS = ("_ns", "_bytes")
 
 
@@ -59,7 +63,8 @@ class Column:
 
     The rest says how reports show it: `label` is its heading, by default its name without the unit;
     `kind` how its values are written (`text`, `word` of `codes`, `list` of names, `layer`, `ns`,
-    `instant` of the run, `count`, `number`, `bytes`, `ratio`, `share` of a whole, `factor`,
+    `instant` of the run, `count`, `number`, `flop_rate` of values in TFLOP/s, `byte_rate` in GB/s,
+    `bytes`, `ratio`, `share` of a whole, `factor`,
     `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
     unit and dtype have it. `importance` is 0 where it is always shown; where room is scarce, the
     highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns stand in
@@ -204,15 +209,15 @@ def empty(columns: Sequence[Column]) -> pl.DataFrame:
 
 def checked(frame: pl.DataFrame, columns: Sequence[Column]) -> pl.DataFrame:
     """`frame` with exactly the declared columns, in order; raises ValueError where it differs."""
-    expected = schema(columns)
-    found = frame.select(expected.names()).schema if set(expected) <= set(frame.columns) else None
-    if found != expected:
-        raise ValueError(f"columns differ from their declaration: {frame.schema} != {expected}")
-    frame = frame.select(expected.names())
-    filled = [column.name for column in columns if not column.nullable]
-    for name, count in frame.select(pl.col(filled).null_count()).to_dicts()[0].items():
-        if count:
-            raise ValueError(f"column {name} holds nulls but is declared without")
+    expected, found = schema(columns), frame.schema
+    if any(found.get(name) != dtype for name, dtype in expected.items()):
+        raise ValueError(f"columns differ from their declaration: {found} != {expected}")
+    if list(found) != list(expected):
+        frame = frame[expected.names()]
+    nulls = frame.null_count().row(0)
+    for column, count in zip(columns, nulls, strict=True):
+        if count and not column.nullable:
+            raise ValueError(f"column {column.name} holds nulls but is declared without")
     return frame
 
 

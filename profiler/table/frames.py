@@ -17,7 +17,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.events import CATEGORIES, Call, Drop, Span
-from profiler.table.columns import CATEGORY, COUNTERS, FLOWS, ROLE, TEXT, empty
+from profiler.table.columns import CATEGORY, COMMANDS, COUNTERS, FLOWS, ROLE, TEXT, empty
 from profiler.table.tracks import track_names
 from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns
 
@@ -115,7 +115,7 @@ def _commands_frame(
     unnumbered = bool((columns["command_index"] < 0).any())
     for name in ("call", "pipeline", "step", "command_index", "start_ns", "duration_ns"):
         found[name] = _numbers(taken(name))
-    frame = _frame(found)
+    frame = _frame({column.name: found[column.name] for column in COMMANDS})
     return _number_commands(frame) if unnumbered else frame
 
 
@@ -123,7 +123,7 @@ def _frame(columns: Mapping[str, pl.Series | pl.Expr]) -> pl.DataFrame:
     """A frame of columns, of which at least one is a series, and of single values for all rows."""
     series = {name: c for name, c in columns.items() if isinstance(c, pl.Series)}
     values = {name: c for name, c in columns.items() if isinstance(c, pl.Expr)}
-    return pl.DataFrame(series).with_columns(**values)
+    return pl.DataFrame(series).with_columns(**values)[list(columns)]
 
 
 def _text_table(strings: Sequence[str], columns: Sequence[npt.NDArray[np.int32]]) -> pl.Series:
@@ -155,7 +155,7 @@ def _gathered(table: pl.Series, codes: npt.NDArray[np.int32]) -> pl.Series | pl.
     """The rows `codes` of a table; one value where all are the same."""
     if len(codes) and (codes.strides == (0,) or _is_one_value(table, len(codes))):
         return pl.lit(table[int(codes[0])], dtype=table.dtype)
-    return table.gather(pl.Series(codes.view(np.uint32)))  # as polars' own indices: no cast
+    return table[pl.Series(codes.view(np.uint32))]  # polars' own indices: no cast; no expression
 
 
 def _is_one_value(table: pl.Series, rows: int) -> bool:

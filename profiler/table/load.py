@@ -40,7 +40,6 @@ from profiler.trace.reader import read_trace
 __all__ = ["load_bundle", "load_trace"]
 
 _OF_CALL = ("pipeline", "stage", "step")  # what commands have of their call
-_PIECE = 1 << 16  # rows; a frame of larger pieces is as fast as one of one piece
 
 
 def load_bundle(directory: Path) -> Run:
@@ -50,8 +49,9 @@ def load_bundle(directory: Path) -> Run:
     sizes = {entry.file: entry.bytes for entry in manifest.calls}
     sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
     traces: list[TraceFrames] = []
-    for trace, lost in _read_parts(directory, sizes):
-        traces.extend(trace)
+    for part, lost in _read_parts(directory, sizes):
+        traces.extend(part)
+        part.clear()
         for drop in lost:
             found.setdefault((drop.kind, drop.where, drop.unit), drop)
     for drop in _copy_drops(directory, manifest):
@@ -143,29 +143,35 @@ def _calls(manifest: Manifest, traces: Sequence[TraceFrames]) -> list[Call]:
 
 def _assemble(
     run_id: str,
-    traces: Sequence[TraceFrames],
+    traces: list[TraceFrames],
     info: RunInfo,
     calls: Sequence[Call],
     drops: Sequence[Drop],
 ) -> Run:
+    """The run of these traces, which are given up: their commands become those of the run a column
+    at a time."""
     calls_frame = _calls_frame(calls)
     offsets = np.cumsum([0, *(len(trace.commands) for trace in traces)]).tolist()
     starts = list(zip(traces, offsets[:-1], strict=True))
-    flows = (trace.flows.select(pl.all() + first) for trace, first in starts)
+    offset = (trace.flows.select(pl.all() + first) for trace, first in starts)
     args = [
         trace.args.with_columns(pl.col("command") + first)
         for trace, first in starts
         if trace.args is not None
     ]
+    counters = _joined((trace.counters for trace in traces), COUNTERS)
+    flows = _joined(offset, FLOWS)
+    spans = _spans_frame([span for trace in traces for span in trace.spans])
+    frames = [trace.commands for trace in traces]
+    starts.clear()
+    traces.clear()
     return Run(
         run_id=run_id,
         calls=calls_frame,
-        commands=_joined(
-            (_with_call_columns(trace.commands, calls_frame) for trace in traces), COMMANDS
-        ),
-        counters=_joined((trace.counters for trace in traces), COUNTERS),
-        flows=_joined(flows, FLOWS),
-        spans=_spans_frame([span for trace in traces for span in trace.spans]),
+        commands=_commands(frames, calls_frame),
+        counters=counters,
+        flows=flows,
+        spans=spans,
         args=pl.concat(args) if args else empty(ARGS).lazy(),
         info=info,
         drops=tuple(drops),
@@ -190,26 +196,25 @@ def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFr
     return commands.with_columns(**{name: pl.coalesce(own[name], name) for name in _OF_CALL})
 
 
+def _commands(frames: list[pl.DataFrame], calls: pl.DataFrame) -> pl.DataFrame:
+    """The commands of all `frames`, which are given up: a column becomes one piece and its pieces
+    are freed before the next one's. One that is the same value throughout takes no memory."""
+    names = schema(COMMANDS).names()
+    for place, frame in enumerate(frames):
+        frames[place] = _with_call_columns(frame, calls)[names]
+    found = _joined(frames, COMMANDS)
+    frames.clear()
+    for place, pieces in enumerate(found.n_chunks("all")):
+        if pieces > 1:
+            found.replace_column(place, found.to_series(place).rechunk())
+    return found
+
+
 def _joined(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.DataFrame:
-    """The rows of all frames. Small frames become one piece; large ones stay the pieces they are,
-    because copying them takes time, and memory for both."""
-    pieces: list[pl.DataFrame] = []
-    small: list[pl.DataFrame] = [empty(columns)]
-    rows = 0
-    for frame in frames:
-        small.append(frame.select(schema(columns).names()))
-        rows += len(frame)
-        if rows >= _PIECE:
-            pieces.append(_one_piece(small))
-            small, rows = [], 0
-    if rows or not pieces:
-        pieces.append(_one_piece(small))
-    return pl.concat(pieces)
-
-
-def _one_piece(frames: Sequence[pl.DataFrame]) -> pl.DataFrame:
-    filled = [frame for frame in frames if len(frame)]
-    return pl.concat(filled, rechunk=True) if len(filled) > 1 else (filled or [*frames])[0]
+    """The rows of all frames, in their pieces."""
+    nothing = empty(columns)
+    filled = [frame[nothing.columns] for frame in frames if len(frame)]
+    return pl.concat(filled or [nothing], rechunk=False)
 
 
 def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Protocol
 
 import polars as pl
@@ -10,7 +10,9 @@ import polars as pl
 from profiler.events import Drop
 from profiler.table.annotation import annotated
 from profiler.table.columns import ARGS, TABLES, checked, empty, schema
+from profiler.table.command_times import CommandTimes
 from profiler.table.pandas_frames import to_pandas
+from profiler.table.tiles.axes import Axes, axes_of
 from profiler.table.tiles.of_run import RunTiles, tiles_of
 from profiler.trace.manifest import RunInfo
 
@@ -76,9 +78,23 @@ class Run(_Derived):
     def tiles(self) -> RunTiles:
         """Which part of the devices' time each call takes: made when it is first asked for."""
         if not hasattr(self, "_tiles"):
-            found = tiles_of(self.calls, self.commands, self.flows)
-            object.__setattr__(self, "_tiles", found)
+            self.axes_of(CommandTimes.of(self.commands, self.calls))
         return self._tiles
+
+    def axes_of(self, times: CommandTimes) -> Axes:
+        """When each device worked; `times` are those of the commands. They are not kept, for their
+        size, but the tiles are made of them."""
+        axes = axes_of(self.commands, self.flows, times)
+        if not hasattr(self, "_tiles"):
+            object.__setattr__(self, "_tiles", tiles_of(self.calls, axes))
+        return axes
+
+    def with_role(self, role: pl.Series) -> Run:
+        """The run with another column `role` of its commands; tiles are the same."""
+        found = replace(self, commands=self.commands.with_columns(role=role))
+        if hasattr(self, "_tiles"):
+            object.__setattr__(found, "_tiles", self._tiles)
+        return found
 
     def close(self) -> None:
         """Remove what was imported for this run; its frames stay. Again without effect."""

@@ -22,6 +22,7 @@ from profiler.errors import OutputError
 from profiler.events import Call, Span
 from profiler.files import (
     appearing,
+    folder_mode,
     not_writable,
     sync_directory,
     write_atomically,
@@ -85,7 +86,7 @@ class BundleWriter:
             for suffix in ("", *(f"-{number}" for number in range(2, 1000))):
                 directory = parent / f"{run_id}{suffix}"
                 try:
-                    directory.mkdir()
+                    directory.mkdir(folder_mode())
                 except FileExistsError:
                     continue
                 return cls(directory, compress=compress, sync=sync)

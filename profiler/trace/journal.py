@@ -19,7 +19,8 @@ from pathlib import Path
 import msgspec
 
 from profiler.events import Call
-from profiler.files import not_writable
+from profiler.files import file_mode, not_writable
+from profiler.interruptions import let_pass
 
 try:
     import fcntl
@@ -60,12 +61,14 @@ class Journal:
         """Begin the journal of a bundle. Raises OutputError."""
         path = directory / JOURNAL_NAME
         try:
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, 0o644)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_APPEND, file_mode())
         except OSError as error:
             raise not_writable(path, error) from error
         if fcntl is not None:
-            with contextlib.suppress(OSError):  # some network file systems have no locks
+            try:
                 fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except OSError as error:  # some network file systems have no locks
+                let_pass(error)
         _own[_identity(os.fstat(descriptor))] = os.getpid()
         return cls(path, descriptor)
 
@@ -75,7 +78,8 @@ class Journal:
         line = b"\n" + _encoder.encode(JournalEntry(call, awaits_operators))
         try:
             return os.write(self._descriptor, line) == len(line)
-        except OSError:
+        except OSError as error:
+            let_pass(error)
             return False
 
     def remove(self) -> None:

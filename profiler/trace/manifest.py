@@ -33,6 +33,7 @@ from profiler.trace.manifest_fields import (
     Submodule,
     Warmup,
 )
+from profiler.trace.manifest_secrets import without_secrets
 
 __all__ = [
     "FORMAT_VERSION",
@@ -158,7 +159,8 @@ class _InfoDocument(_Described, frozen=True, kw_only=True):
 
     def info(self) -> RunInfo:
         described = {name: getattr(self, name) for name in _Described.__struct_fields__}
-        return RunInfo(**described, drops=tuple(drop.drop() for drop in self.drops))
+        drops = tuple(drop.drop() for drop in self.drops)
+        return RunInfo(**without_secrets(described), drops=drops)
 
 
 class _Document(_InfoDocument, frozen=True, kw_only=True):
@@ -199,8 +201,8 @@ class Manifest:
 
 
 def info_document(info: RunInfo) -> dict[str, Any]:
-    """`info` as plain values under the manifest's keys."""
-    document: dict[str, Any] = msgspec.to_builtins(info)
+    """`info` as plain values under the manifest's keys, without secrets."""
+    document = without_secrets(msgspec.to_builtins(info))
     drops = document.pop("drops", [])
     return {**document, "drops": drops}
 

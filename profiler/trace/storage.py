@@ -8,7 +8,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from profiler.files import not_writable
+from profiler.files import file_mode, not_writable
 
 __all__ = ["begin_file", "finish_file"]
 
@@ -51,7 +51,7 @@ def _part_of(path: Path) -> Path:
 
 def _opened(part: Path, begun: int) -> BinaryIO:
     """A file to write behind its first `begun` bytes, which alone are kept."""
-    file = os.fdopen(os.open(part, _FLAGS, 0o666), "wb")
+    file = os.fdopen(os.open(part, _FLAGS, file_mode()), "wb")
     try:
         file.truncate(begun)
         file.seek(begun)

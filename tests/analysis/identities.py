@@ -16,7 +16,7 @@ from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.result import Analysis
 from profiler.table.run import Run
 
-__all__ = ["check_all"]
+__all__ = ["check_all", "of_the_host"]
 
 DEVICE_WORK = ("compute", "dma", "copy", "collective", "sync", "other")
 ROOFED = ("compute", "copy", "other")
@@ -60,6 +60,14 @@ def durations(run: Run, *categories: str) -> pl.DataFrame:
     took = pl.col("duration_ns").clip(0)
     frame = run.commands.with_columns(took=took, end=pl.col("start_ns") + took)
     return frame.filter(pl.col("category").is_in(categories)) if categories else frame
+
+
+def of_the_host(run: Run) -> pl.Expr:
+    """Which commands of a run are the host's: host work, and on a CPU beside accelerators waits."""
+    on_cpu = pl.col("device").cast(pl.String).str.starts_with("cpu").fill_null(value=False)
+    accelerated = not run.commands.select(on_cpu.or_(pl.col("device").is_null()).all()).item()
+    waits = (pl.col("category") == "sync") & on_cpu & accelerated
+    return (pl.col("category") == "host") | waits
 
 
 def spans(frame: pl.DataFrame) -> list[tuple[int, int]]:
@@ -156,11 +164,15 @@ def operators(run: Run, analysis: Analysis) -> None:
     assert table["commands"].sum() == len(run.commands)
     for host in (True, False):
         some = table.filter(pl.col("host") == host)
-        on_host = pl.col("category") == "host"
-        frame = durations(run).filter(on_host if host else ~on_host)
+        frame = durations(run).filter(of_the_host(run) == host)
         assert some["total_ns"].sum() == frame["took"].sum()
-        if some["total_ns"].sum():
+        if some["self_ns"].sum():
             assert some["share"].sum() == pytest.approx(1)
+        if not host:
+            assert some["self_ns"].equals(some["total_ns"].rename("self_ns"))
+    assert (table["self_ns"] <= table["total_ns"]).all()
+    assert (table["waited_ns"] <= table["self_ns"]).all()
+    all_at_least(table, 0, "self_ns", "waited_ns")
     assert (table["wall_ns"] <= table["total_ns"]).all()
     assert (table["calls"] <= table["commands"]).all()
     all_at_least(table, 0, "gap_ns", "wall_ns", "first_ns", "median_ns")
@@ -221,6 +233,9 @@ def roofline(run: Run, analysis: Analysis) -> None:
         assert table["total_ns"].sum() == frame["took"].sum()
         assert (table["unknown_ns"] <= table["total_ns"]).all()
         assert (table["unknown_commands"] <= table["commands"]).all()
+        for name in ("flops_ns", "bytes_ns"):
+            assert (table["total_ns"] - table["unknown_ns"] <= table[name]).all()
+            assert (table[name] <= table["total_ns"]).all()
         all_at_least(table, 0, "flops", "bytes", "intensity", "roofline_ns", "of_roofline")
         assert (table["of_roofline"].drop_nulls() <= 1).all()
         assert (table["roofline_ns"] + table["beyond_ns"] <= table["total_ns"]).drop_nulls().all()
@@ -269,7 +284,7 @@ def steps(run: Run, analysis: Analysis) -> None:
     )
     whole = cells.filter(pl.col("level") == "submodule").select(*key, "commands", "total_ns")
     assert sums.equals(whole.sort(key))
-    in_steps = durations(run, *DEVICE_WORK).filter((pl.col("call") >= 0) & (pl.col("step") >= 0))
+    in_steps = durations(run).filter(~of_the_host(run), pl.col("call") >= 0, pl.col("step") >= 0)
     assert whole["total_ns"].sum() <= in_steps["took"].sum()
     in_order = analysis.steps.select("pipeline", "step").to_struct().implode()
     denoising = run.calls.filter(pl.col("step") >= 0)

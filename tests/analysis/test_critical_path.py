@@ -55,13 +55,17 @@ def test_of_calls_at_once_the_longest_chain_counts():
 
 
 def test_of_devices_at_once_the_longest_chain_of_tiles_counts():
-    """The host is done at 10; cuda:0 works for a until 50, cuda:1 for b until 80: b's tile from 5
-    on is the path, and nobody's host range."""
+    """The host is done at 10; cuda:0 works for a until 50, cuda:1 for b until 80: b's tile
+    ends the path, the host in it until 10, and in a before."""
     calls = [_call(0, "a", 0, 5), _call(1, "b", 5, 10, "cuda:1")]
     commands = [host(0, 0, 2), gpu(0, 2, 50), host(1, 5, 7), gpu(1, 7, 80, device="cuda:1")]
     run = linked(make_run(calls, commands, [PIPELINE]), (0, 1), (2, 3))
-    assert _path(run) == [("b", "call", "cuda:1", 1, 75)]
-    assert critical_path_table(timeline(run))["wall_ns"].to_list() == [100]
+    assert _path(run) == [
+        ("b", "compute", "cuda:1", 1, 70),
+        ("a", "launches", "cuda:0", 1, 5),
+        ("b", "launches", "cuda:1", 1, 5),
+    ]
+    assert critical_path_table(timeline(run))["wall_ns"].unique().to_list() == [100]
 
 
 def test_time_that_was_not_recorded_is_on_no_path():
@@ -78,7 +82,7 @@ def test_device_behind_the_host_is_on_the_path():
     90. The host returns at 100."""
     commands = [host(0, 0, 10), host(0, 10, 20), wait(0, 20, 92), gpu(0, 10, 40), gpu(0, 40, 90)]
     run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 3), (1, 4))
-    assert _path(run) == [("t", "compute", "cuda:0", 2, 80), ("t", "call", "cuda:0", 1, 20)]
+    assert _path(run) == [("t", "compute", "cuda:0", 2, 80), ("t", "launches", "cuda:0", 1, 20)]
 
 
 def test_launched_commands_that_have_not_begun_are_queued():
@@ -87,7 +91,7 @@ def test_launched_commands_that_have_not_begun_are_queued():
     run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 3), (1, 4))
     assert _path(run) == [
         ("t", "compute", "cuda:0", 2, 77),
-        ("t", "call", "cuda:0", 1, 20),
+        ("t", "launches", "cuda:0", 1, 20),
         ("t", "queued", "cuda:0", 1, 3),
     ]
 
@@ -96,14 +100,22 @@ def test_command_that_waited_for_its_launch_leads_to_the_host():
     """The second kernel begins when its launch returns, at 60, the device idle from 40 on."""
     commands = [host(0, 0, 10), host(0, 50, 60), wait(0, 60, 90), gpu(0, 10, 40), gpu(0, 60, 90)]
     run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 3), (1, 4))
-    assert _path(run) == [("t", "call", "cuda:0", 1, 70), ("t", "compute", "cuda:0", 1, 30)]
+    assert _path(run) == [("t", "launches", "cuda:0", 1, 70), ("t", "compute", "cuda:0", 1, 30)]
 
 
 def test_without_a_wait_the_path_stays_with_the_host():
     """Nobody waits for what was launched."""
     commands = [host(0, 0, 10), gpu(0, 10, 90)]
     run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 1))
-    assert _path(run) == [("t", "call", "cuda:0", 1, 100)]
+    assert _path(run) == [("t", "launches", "cuda:0", 1, 100)]
+
+
+def test_a_path_that_ends_with_a_kernel_ends_on_its_device():
+    """The host returns at 40 and nobody waits; the last kernel ends with the pipeline call. The
+    device was behind from the first launch on."""
+    commands = [host(0, 0, 10), host(0, 10, 20), gpu(0, 10, 40), gpu(0, 40, 100)]
+    run = linked(make_run([_call(0, "t", 0, 40)], commands, [PIPELINE]), (0, 2), (1, 3))
+    assert _path(run) == [("t", "compute", "cuda:0", 2, 90), ("t", "launches", "cuda:0", 1, 10)]
 
 
 def test_copy_to_the_host_waits_for_all_before_it():
@@ -115,7 +127,7 @@ def test_copy_to_the_host_waits_for_all_before_it():
     run = linked(make_run([_call(0, "t", 0, 20)], commands, [PIPELINE]), (0, 1), (2, 3))
     assert _path(run) == [
         ("t", "compute", "cuda:0", 1, 70),
-        ("t", "call", "cuda:0", 1, 10),
+        ("t", "launches", "cuda:0", 1, 10),
         (None, "transfer", "cuda:0", 1, 8),
         (None, "host_work", "cpu:0", 1, 2),
     ]
@@ -126,7 +138,7 @@ def test_flow_from_a_device_to_the_host_is_a_wait():
     waited = Command(0, "cpu:0", "Host", "host", "result", 20, 70)
     commands = [host(0, 0, 10), waited, gpu(0, 10, 90)]
     run = linked(make_run([_call(0, "t", 0, 100)], commands, [PIPELINE]), (0, 2), (2, 1))
-    assert _path(run) == [("t", "compute", "cuda:0", 1, 80), ("t", "call", "cuda:0", 1, 20)]
+    assert _path(run) == [("t", "compute", "cuda:0", 1, 80), ("t", "launches", "cuda:0", 1, 20)]
 
 
 def test_work_of_no_call_that_nobody_launched_is_a_link():

@@ -16,7 +16,7 @@ from profiler.analysis.roofline.device_profiles import (
     profiles_text,
     read_profiles,
 )
-from profiler.analysis.roofline.published_profiles import PUBLISHED
+from profiler.analysis.roofline.published_profiles import published
 from profiler.errors import InputError
 from profiler.trace.manifest_fields import Device
 
@@ -63,7 +63,7 @@ def test_published_profile_of_hardware(hardware, expected):
 
 def test_published_figures_have_their_source():
     """Each has a URL, says that it was not measured, and no figure of 0."""
-    for profile in PUBLISHED:
+    for profile in published():
         assert profile.source.startswith("https://")
         assert not profile.measured
         assert all(rate > 0 for rate in profile.peak_flops.values())

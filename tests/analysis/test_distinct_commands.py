@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 from profiler.analysis import distinct_commands
 from profiler.analysis.distinct_commands import KIND, kinds_of
 from profiler.table import batches
+from tests.analysis.identities import of_the_host
 from tests.examples import examples
 from tests.runs import Command, make_call, make_run, tiny_run
 
-_COLUMNS = ("submodule", "layer", "op_type", "category", "shapes")
+_COLUMNS = ("submodule", "layer", "op_type", "category", "shapes", "host")
 
 
 def _joined(run):
     calls = run.calls.select("call", "submodule")
     return run.commands.join(calls, on="call", how="left", maintain_order="left").with_columns(
-        pl.col("submodule", "layer", "op_type", "shapes").cast(pl.String)
+        pl.col("submodule", "layer", "op_type", "shapes").cast(pl.String), host=of_the_host(run)
     )
 
 
@@ -81,9 +82,9 @@ _commands = st.lists(
     st.builds(
         Command,
         st.integers(-1, 2),
-        st.just("cpu:0"),
+        st.sampled_from(["cpu:0", "cuda:0"]),
         st.just("t"),
-        st.sampled_from(["host", "compute", "dma"]),
+        st.sampled_from(["host", "sync", "compute", "dma"]),
         st.sampled_from(["a", "b", "c.d"]),
         st.integers(0, 1000),
         st.integers(-1, 50),

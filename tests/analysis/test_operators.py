@@ -6,7 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profiler.analysis.analyze import analyze
+from profiler.analysis.selection import Selection
+from profiler.events import HOST_TRACK
 from profiler.table import batches
+from tests.analysis.linked_runs import linked
 from tests.examples import examples
 from tests.runs import Command, make_call, make_info, make_run, tiny_run
 
@@ -65,6 +68,70 @@ def test_launches_of_a_layer_stand_apart_from_its_kernels():
     run = make_run([call], [launch, _compute(0, "attn", 60, 20)])
     assert _row(run, "attn")["wall_ns"] == 20
     assert _row(run, "attn", host=True)["wall_ns"] == 50
+
+
+def _waiting(device, *others):
+    """A call of 100 ns in which a CPU waits for 60, and what other devices do meanwhile."""
+    wait = Command(0, "cpu:0", "python sync", "sync", "cudaDeviceSynchronize", 30, 60)
+    return make_run([make_call(0, "model", 0, 100, device=device)], [wait, *others])
+
+
+def test_a_wait_of_the_cpu_for_an_accelerator_is_the_hosts():
+    """cudaDeviceSynchronize is no operator of a device and dilutes none of their shares."""
+    kernel = Command(0, "cuda:0", "stream 7", "compute", "mm", 10, 70)
+    run = _waiting("cuda:0", kernel)
+    assert _row(run, "mm")["share"] == 1
+    assert _row(run, "cudaDeviceSynchronize", host=True)["total_ns"] == 60
+    assert analyze(run).operators["host"].sum() == 1
+
+
+def test_a_wait_of_a_stream_is_its_devices():
+    """An event that a stream waits for is no work of the host."""
+    kernel = Command(0, "cuda:0", "stream 7", "compute", "mm", 10, 70)
+    event = Command(0, "cuda:0", "stream 7 sync", "sync", "event", 80, 10)
+    assert _row(_waiting("cuda:0", kernel, event), "event")["total_ns"] == 10
+
+
+def test_a_cpu_that_is_the_only_device_waits_for_itself():
+    """Without accelerators the CPU is the device, and its waits are its operators."""
+    node = Command(0, "cpu:0", "python", "compute", "MatMul", 0, 30)
+    assert _row(_waiting("cpu:0", node), "cudaDeviceSynchronize")["share"] == 60 / 90
+
+
+def test_whose_a_wait_is_does_not_depend_on_the_selection():
+    """Of a selection without the accelerator's commands the wait is still the host's."""
+    kernel = Command(0, "cuda:0", "stream 7", "compute", "mm", 10, 70)
+    found = analyze(_waiting("cuda:0", kernel), selection=Selection(device=("cpu:0",)))
+    assert found.operators.select("layer", "host").rows() == [("cudaDeviceSynchronize", True)]
+
+
+def test_self_time_is_without_what_ran_within():
+    """Of `postprocess` (100 ns) a blocking copy takes 60, of which a nested call takes 10; the copy
+    waited for what the device did, the rest of `postprocess` is its own work."""
+    work = Command(-1, "cpu:0", HOST_TRACK, "host", "postprocess", 300, 100)
+    copy = Command(-1, "cpu:0", "python", "host", "hipMemcpyWithStream", 320, 60)
+    nested = Command(-1, "cpu:0", "python", "host", "hipGetDevice", 330, 10)
+    moved = Command(-1, "cuda:0", "stream 7 memcpy", "dma", "copy", 350, 25)
+    run = make_run([make_call(0, "vae", 0, 100)], [work, copy, nested, moved])
+    run = linked(run, (1, 3))
+    columns = ("layer", "total_ns", "self_ns", "waited_ns", "share")
+    table = analyze(run).operators.filter("host").sort("layer").select(columns)
+    assert table.rows() == [
+        ("hipGetDevice", 10, 10, 0, 0.1),
+        ("hipMemcpyWithStream", 60, 50, 50, 0.5),
+        ("postprocess", 100, 40, 0, 0.4),
+    ]
+
+
+def test_threads_do_not_take_each_others_time():
+    """What another thread launches while one waits is neither within the wait nor waiting."""
+    wait = Command(0, "cpu:0", "main sync", "sync", "hipDeviceSynchronize", 0, 80)
+    launch = Command(0, "cpu:0", "autograd", "host", "hipLaunchKernel", 10, 20)
+    kernel = Command(0, "cuda:0", "stream 7", "compute", "mm", 35, 40)
+    run = linked(make_run([make_call(0, "model", 0, 100)], [wait, launch, kernel]), (1, 2))
+    columns = ("layer", "self_ns", "waited_ns")
+    table = analyze(run).operators.filter("host").sort("layer").select(columns)
+    assert table.rows() == [("hipDeviceSynchronize", 80, 80), ("hipLaunchKernel", 20, 0)]
 
 
 def test_work_of_no_call_is_folded_by_step():

@@ -29,7 +29,7 @@ _TABLES = ("operators", "roles", "blocks", "submodules", "branches", "calls")
 
 
 def parts_of(run: Run) -> dict[str, tuple[Partials, ...]]:
-    return partials_of(run, analyze(run))
+    return partials_of(analyze(run))
 
 
 def test_cells_hold_commands_and_time_by_operator_call_and_device() -> None:
@@ -74,7 +74,7 @@ def test_all_parts_together_are_the_table(table: str, run: Any) -> None:
     made = with_roles(run())
     analysis = analyze(made)
     declared = table_named(table).columns
-    found = combine(partials_of(made, analysis)[table], declared, {})
+    found = combine(partials_of(analysis)[table], declared, {})
     frame = analysis.frames[table]
     keys = [c.name for c in declared if type(c.combine).__name__ == "Key"]
     assert len(found) == len(frame)

@@ -201,8 +201,10 @@ def test_ends_that_can_be_met(
         assert lost == [("aborted_run", f"the run ended with {failure}")]
 
 
-def test_sigterm_ends_profile_sd3_run(tmp_path: Path) -> None:
-    """`profile-sd3 run` writes the bundle of what it has when it is told to end."""
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_signals_end_profile_sd3_run(tmp_path: Path, number: signal.Signals) -> None:
+    """`profile-sd3 run` writes the bundle of what it has when it is told to end, or its terminal
+    goes."""
     command = [sys.executable, "-m", "profiler", "run", "--steps", "5000", "--warmup", "0"]
     process = subprocess.Popen(
         [*command, "--name", "run", "--out", str(tmp_path), "--height", "64", "--width", "64"],
@@ -214,10 +216,10 @@ def test_sigterm_ends_profile_sd3_run(tmp_path: Path) -> None:
     journal = tmp_path / "run" / JOURNAL_NAME
     while not (journal.is_file() and len(read_journal(journal.parent)) > 10):
         assert process.poll() is None, process.communicate()[1]
-    process.send_signal(signal.SIGTERM)
+    process.send_signal(number)
     process.communicate(timeout=120)
-    assert process.returncode == 128 + signal.SIGTERM
+    assert process.returncode == 128 + number
     run = profiler.load(tmp_path / "run")
     assert len(run.calls) > 10
     assert run.calls["ops_traced"].all()
-    assert told(run.drops[-1]) == "the run ended with SystemExit: 143"
+    assert told(run.drops[-1]) == f"the run ended with SystemExit: {128 + number}"

@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import signal
+import subprocess
 import sys
+from pathlib import Path
+from textwrap import dedent
 
 import pytest
 
@@ -71,6 +74,50 @@ def test_the_scripts_own_handler(scripts):
     own = "    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(7))\n"
     ended = scripts.interrupted(TERMINAL + own + WAITING, signal.SIGTERM, **CALLS_ONLY)
     assert ended.code == 7
+    assert (labels(ended.bundle), drops(ended.bundle)) == ([ENCODER], [])
+
+
+@posix
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="needs /dev/full")
+@pytest.mark.parametrize(("end", "code"), [("2>/dev/full", 0), ("2>&-", 3)])
+def test_a_stderr_that_takes_nothing(scripts, end, code):
+    """What we have to say is lost where stderr is full or closed, and the script's exit code stays
+    what it is."""
+    script = ONE_RUN + f"    import sys; print('done'); sys.exit({code})\n"
+    (scripts.work / "script.py").write_text(dedent(script))
+    done = subprocess.run(
+        ["sh", "-c", f'exec "$@" {end}', "sh", scripts.python, "script.py"],
+        cwd=scripts.work,
+        env=scripts.variables({"RBLN_PROFILER": "1", **CALLS_ONLY}),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    assert (done.returncode, done.stdout) == (code, "done\n")
+    (bundle,) = (scripts.work / "traces").iterdir()
+    assert (labels(bundle), drops(bundle)) == ([ENCODER], [])
+
+
+@posix
+@pytest.mark.skipif(sys.platform != "linux", reason="asks /proc who handles a signal")
+def test_a_handler_in_c(scripts):
+    """What `faulthandler.register` was told to do at SIGTERM it does, and the script goes on; so it
+    does at SIGUSR1, whose default would end it. What it dumps stays as it is."""
+    script = """
+        import faulthandler, signal
+        stacks = open("stacks", "w")
+        faulthandler.enable()
+        faulthandler.register(signal.SIGTERM, file=stacks)
+        faulthandler.register(signal.SIGUSR1, file=stacks)
+    """
+    end = """
+        for number in (signal.SIGTERM, signal.SIGUSR1):
+            signal.raise_signal(number)
+        print(faulthandler.is_enabled())
+    """
+    ended = scripts.run(dedent(script) + dedent(ONE_RUN) + dedent(end), **CALLS_ONLY)
+    assert (ended.code, ended.out) == (0, "True\n"), ended.err
+    assert (scripts.work / "stacks").read_text().count("script.py") == 2
     assert (labels(ended.bundle), drops(ended.bundle)) == ([ENCODER], [])
 
 

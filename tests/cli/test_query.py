@@ -121,6 +121,19 @@ def test_ctrl_c_ends_a_long_query(run, tmp_path: Path) -> None:
         signal.signal(signal.SIGALRM, before)
 
 
+def test_a_query_has_a_limit_of_time(run, tmp_path: Path) -> None:
+    """One that would take hours ends when its time is up, in one sentence; one that is quick has
+    time left, however small the limit of another was."""
+    bundle = small_bundle(tmp_path)
+    code, out, err = run(bundle, _ENDLESS, "--timeout", "0.05")
+    assert (code, out) == (2, "")
+    assert err == (
+        "profile-sd3: the query took more than the 0.05 s that it may take: give it more with "
+        "--timeout, or ask for less\n"
+    )
+    assert run(bundle, "SELECT 1 AS a", "--csv", "-", "--timeout", "0")[:2] == (0, "a\n1\n")
+
+
 def test_a_long_query_shows_that_it_goes_on(tmp_path: Path) -> None:
     """On a terminal a query that takes its time is said to run, until Ctrl-C takes the line away
     and ends it."""

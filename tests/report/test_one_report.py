@@ -26,7 +26,7 @@ KEYS = (
     *("summary", "time", "findings", "comparison", "shapes", "modules", "roofline", "idle"),
     *("memory", "guidance", "calls", "devices", "overhead", "provenance"),
 )
-_UNIT = re.compile(r" (ns|µs|ms|s|%)$")
+_UNIT = re.compile(r" (ns|µs|ms|s|%|[MGT]FLOP/s|[MG]B/s)$")
 _WIDE = 2000  # characters: every column has room
 
 

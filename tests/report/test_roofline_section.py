@@ -9,6 +9,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.roofline.device_profile import DeviceProfile
+from profiler.report.excerpts import with_rates
 from tests.analysis.shaped_runs import Shaped, in_order
 from tests.report.rendered import printed, section_lines
 from tests.runs import tiny_run
@@ -35,6 +36,22 @@ def test_roles_or_operators_and_their_bounds():
     assert "compute-bound" in section
     assert "Roofline of cuda:0: measured, measured by hand" in section
     assert "FLOPs or bytes not known for 25" in section.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_rates_are_of_the_commands_whose_work_is_known():
+    """A product (8192 FLOPs, 3072 bytes), a fused kernel of known bytes (80) and one that nobody
+    knows, 10 µs each: FLOPs are of 10 µs, bytes of 20."""
+    fused = ("triton_poi_x", "float[10] float[10]")
+    run = Shaped(in_order(OPERATIONS[0][1:3], fused, OPERATIONS[3][1:3], duration=10_000)).run
+    (row,) = with_rates(analyze(run, measured=(UNIT,)).roofline).rows(named=True)
+    assert row["rate"] == pytest.approx(8192 / 10_000 / 1e3)
+    assert row["bandwidth"] == pytest.approx((3072 + 80) / 20_000)
+
+
+def test_rates_of_roles_and_operators_are_in_one_unit():
+    """Of 0.8 GFLOP/s at most both tables name it in their headers, whatever their first rows."""
+    text = printed(_analysis(), 200)
+    assert text.count("compute MFLOP/s") == text.count("memory MB/s") == 3  # shapes have them too
 
 
 def test_fusions():

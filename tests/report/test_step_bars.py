@@ -43,4 +43,4 @@ def test_more_steps_than_columns_say_so():
     """A bar is the longest of its steps, none of which is lost without a word."""
     line, note = bars(transformer(100, lambda step: 900 if step == 57 else 100), width=50)
     assert line == "▁" * 28 + "█" + "▁" * 21
-    assert note == "each bar the longest of up to 2"
+    assert note == "each bar the highest of up to 2"

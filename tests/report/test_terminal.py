@@ -25,7 +25,7 @@ from tests.runs import (
     why,
 )
 
-_UNIT = re.compile(r" (ns|µs|ms|s|%)$")
+_UNIT = re.compile(r" (ns|µs|ms|s|%|[MGT]FLOP/s|[MG]B/s)$")
 
 
 def _text(run, width=100, selection=Selection(), **options):  # noqa: B008
@@ -111,7 +111,9 @@ def test_operators_and_host_work():
         "layer submodule commands total ns share % wall ns par. util. %",
         "blocks.0.attn transformer 4 300 44.8 180 83.3",
     ]
-    assert part_lines(text, "Host work")[1].startswith("scheduler.step 2 80 88.9")
+    host = part_lines(text, "The host's work, runtime calls and waits")
+    assert host[0] == "what times self ns share of host time % with what ran within ns"
+    assert host[1] == "scheduler.step 2 80 88.9 80"
 
 
 def test_top_limits_the_operators(generated):

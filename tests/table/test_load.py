@@ -15,7 +15,6 @@ from hypothesis import strategies as st
 import profiler
 from profiler.errors import InputError, MissingPackageError
 from profiler.sources.load import load
-from profiler.table import load as loading
 from profiler.table.columns import TABLES
 from profiler.table.load import load_bundle
 from profiler.table.run import Run
@@ -188,12 +187,12 @@ def test_drops_in_the_order_of_the_manifest(bundle: Path) -> None:
     assert calls == sorted(calls, key=lambda call: (call < 0, call))
 
 
-@pytest.mark.parametrize("piece", [1, 6, 1 << 16])
-def test_pieces(bundle: Path, monkeypatch: pytest.MonkeyPatch, piece: int) -> None:
-    """However few rows are a piece of their own, the frames are equal."""
-    expected = load(bundle)
-    monkeypatch.setattr(loading, "_PIECE", piece)
-    assert _same(load(bundle), expected)
+def test_commands_are_one_piece(bundle: Path) -> None:
+    """The commands of all files are one piece in every column, so that arrays of times are views
+    and nothing copies them into one later."""
+    run = load(bundle)
+    assert len(call_files(bundle)) > 1
+    assert set(run.commands.n_chunks("all")) == {1}
 
 
 def test_file_that_grew(bundle: Path) -> None:

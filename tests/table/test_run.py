@@ -131,3 +131,12 @@ def test_pandas_example_of_the_readme(run: Run) -> None:
     """The first thing that a notebook does, a sum by layer, works."""
     sums = run.to_pandas().groupby("layer", observed=True)["duration_ns"].sum()
     assert sums["attn.sdpa"] == 800
+
+
+def test_another_role_leaves_the_tiles(run: Run) -> None:
+    """What is made of the times of commands is not made again for their roles."""
+    dtype = run.commands["role"].dtype
+    other = run.with_role(pl.Series(["norm"] * len(run.commands), dtype=dtype))
+    assert set(other.commands["role"]) == {"norm"}
+    assert other.tiles.calls.equals(run.tiles.calls)
+    assert run.with_role(other.commands["role"]).tiles is run.tiles

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
 from hypothesis import given, settings
 
 from profiler.sources.load import load
-from profiler.table.tiles.of_run import tiles_of
 from tests.async_runs import TICK_NS, Invocation, Launch, Machine, Piece, machines
 from tests.runs import EPOCH, Command, make_call, make_run
 from tests.ticks import Counted, counted
@@ -128,5 +128,5 @@ def test_a_launch_of_work_that_took_no_time_leaves_the_host_s_range():
     ]
     run = make_run([call], commands)
     flows = pl.DataFrame({"source": [0], "target": [1]}, schema=run.flows.schema)
-    found = tiles_of(run.calls, run.commands, flows).calls
+    found = replace(run, flows=flows).tiles.calls
     assert found.select("elapsed_ns", "busy_ns", "unrecorded_ns").rows() == [(100, 0, 0)]

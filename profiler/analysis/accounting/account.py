@@ -24,13 +24,13 @@ import polars as pl
 from profiler.analysis.accounting.codes import NoAccount
 from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.accounting.identity import Accounting, StageAccount, SubmoduleTime
-from profiler.analysis.arrays import ends, text_codes
 from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.events import DropKind
 from profiler.notes import Note
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import empty, schema
+from profiler.table.command_times import ends, text_codes
 from profiler.table.intervals import union_length
 from profiler.table.run import Run
 from profiler.table.tiles.stretches import Stretches

@@ -119,7 +119,7 @@ def node_table(
         COMMANDS,
     )
     numbers = np.zeros(len(rows), dtype=np.int32)
-    kinds = kinds_of(calls, commands, numbers)
+    kinds = kinds_of(calls, commands, numbers, accelerated=False)
     known = {submodule: Submodule(modules=dict(classes))}
     roles = kinds.spread(roles_of(known, kinds, numbers)["role"].cast(pl.String))
     return pl.DataFrame(

@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.accounting.account import stage_times
-from profiler.analysis.arrays import CommandArrays, dense_codes, positions
+from profiler.analysis.arrays import CommandArrays, dense_codes
 from profiler.analysis.axis import Axis
 from profiler.analysis.comparison.paths import module_path
 from profiler.analysis.distinct_commands import Kinds, kinds_of
@@ -21,6 +21,7 @@ from profiler.analysis.steps.step_table import step_table
 from profiler.analysis.submodules.calls import MEASURING_CALLS, overhead_ratios
 from profiler.events import NO_PIPELINE, NO_STEP
 from profiler.table.batches import Codes, Times, batches
+from profiler.table.command_times import positions
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import Submodule

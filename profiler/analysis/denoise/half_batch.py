@@ -6,6 +6,11 @@ weights stays. A tensor is of the batch where its first dim is the batch, or the
 that others have behind it (tokens, heads: `[2·4096, 1536]` beside `[2, 4096, 1536]`). Where no
 operators were traced half is taken, and all of it as the upper bound.
 
+A processor whose caches are not known may work on half the data in one that the whole did not fit
+in, so the lower bound is `_IN_CACHE` of half there: the denoiser of the embedded SD3 took 0.38 to
+0.45 of its time on one core, its Softmax and attention matmuls 0.42
+(`benchmarks/prediction_intervals.py`, guidance off).
+
 What guidance cost (`guidance.py`) and what a request would take without it (`prediction`) both
 go by this.
 """
@@ -33,6 +38,7 @@ __all__ = ["BATCHED", "HalfBatch", "half_batch"]
 
 BATCHED = "batched"
 _DIMS = re.compile(r"\[(\d+)")
+_IN_CACHE = 0.7
 _ENOUGH = 3  # steady calls of either kind that tell what half a batch takes
 _CHANGED = Scaled(0.5, 0.5)
 _SAME = Scaled(1.0, 1.0)
@@ -123,7 +129,8 @@ def _halved(costs: CallCosts, batch: int, overhead_ratio: float) -> Ratio:
         half = sum((t.nbytes or 0) / (2 if _of_batch(t, batch, dims) else 1) for t in kind.tensors)
         return replace(_CHANGED, nbytes=half / whole) if whole else _CHANGED
 
-    return costs.ratio(scale, overhead_ratio, outside=0.5)
+    ratio = costs.ratio(scale, overhead_ratio, outside=0.5)
+    return ratio if costs.profile is not None else replace(ratio, low=_IN_CACHE * ratio.low)
 
 
 def _of_batch(tensor: Tensor, batch: int, dims: set[int]) -> bool:

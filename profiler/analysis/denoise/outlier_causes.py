@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, ends, positions
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.call_kinds import rows_by_call
 from profiler.analysis.denoise.codes import OutlierCause
 from profiler.analysis.denoise.columns import STEP_OUTLIERS
@@ -34,6 +34,7 @@ from profiler.analysis.waiting.busy_tracks import (
 )
 from profiler.table.batches import Codes, Times, order_by
 from profiler.table.columns import empty, schema
+from profiler.table.command_times import ends, positions
 from profiler.table.run import Run
 
 __all__ = ["outlier_table"]

@@ -126,9 +126,9 @@ def _rows(kinds: Kinds, roles: pl.DataFrame) -> Iterator[_Row | None]:
     """The kinds, None for those of the host and of no call."""
     table = kinds.table.with_columns(
         roles.select(pl.col("role").cast(pl.String), pl.col("block").cast(pl.String))
-    ).select("submodule", "layer", "op_type", "shapes", "role", "block", "category")
-    for submodule, layer, op_type, shapes, role, block, category in table.iter_rows():
-        if submodule is None or category == "host":
+    ).select("submodule", "layer", "op_type", "shapes", "role", "block", "host")
+    for submodule, layer, op_type, shapes, role, block, host in table.iter_rows():
+        if submodule is None or host:
             yield None
         else:
             yield _Row(submodule, layer, op_type or "", parse_shapes(shapes), role, block)

@@ -15,7 +15,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import positions
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.codes import PartLevel
 from profiler.analysis.denoise.columns import STEP_OPERATORS, STEP_TIMES
@@ -24,6 +23,7 @@ from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.pipelines import PipelineCalls, step_keys
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.command_times import positions
 
 __all__ = ["StepMatrix", "step_matrix"]
 
@@ -190,10 +190,10 @@ def _parts(
     kinds: Kinds, roles: pl.DataFrame, used: _Flags, steps: int
 ) -> tuple[pl.DataFrame, Codes]:
     """The finest parts that are not too many, and the part of each kind, -1 for none."""
-    table = kinds.table.select("kind", "submodule", "layer", "category").with_columns(
+    table = kinds.table.select("kind", "submodule", "layer", "host").with_columns(
         roles.select("block", pl.col("role").cast(pl.String)), used=pl.Series(used)
     )
-    table = table.filter(pl.col("used") & (pl.col("category") != "host")).drop_nulls("submodule")
+    table = table.filter(pl.col("used") & ~pl.col("host")).drop_nulls("submodule")
     for level, *columns in _levels():
         named = table.select(pl.col("kind"), pl.lit(level).alias("level"), *columns)
         names = named.select(_PARTS).unique(maintain_order=True)

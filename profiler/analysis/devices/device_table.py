@@ -9,36 +9,37 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, positions, text_codes
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.device_spans import extent
 from profiler.analysis.devices.columns import DEVICES
-from profiler.analysis.waiting.coverage import InOrder, covered_before
 from profiler.events import CATEGORIES
 from profiler.table.batches import Codes, Times, counts
 from profiler.table.columns import schema
+from profiler.table.command_times import positions, text_codes
 from profiler.table.intervals import union_by
 from profiler.table.run import Run
+from profiler.table.tiles.device_axis import Busy
 from profiler.table.tiles.launches import device_work
 from profiler.table.tiles.of_run import RunTiles
 from profiler.table.tiles.stretches import Stretches
 from profiler.trace.manifest_fields import Device
 
-__all__ = ["device_table"]
+__all__ = ["Ran", "device_table"]
 
 _IDLE = ("idle_ns", "utilization", "idle_share")
 
 
 def device_table(
     calls: pl.DataFrame,
-    commands: CommandArrays,
+    ran: Ran,
     run: Run,
     axis: Axis,
     missing: Stretches,
     known: Mapping[str, Device],
     weights: Mapping[str, int],
 ) -> pl.DataFrame:
-    """One row a device that has calls or commands (`DEVICES`), by name.
+    """One row a device that has `calls` or commands, which `ran` (`DEVICES`), by name.
 
     `axis` is that of the whole `run`; `missing` is the time of calls of which a drop says that
     commands are missing: what of it nothing ran in is not recorded. `known` is
@@ -47,6 +48,7 @@ def device_table(
     call placed there (of a device without any: every call) was traced: else `idle_ns`,
     `idle_share` and `utilization` are null.
     """
+    commands = ran.commands
     codes, placed = text_codes(calls["device"])
     names = sorted({*commands.devices, *placed})
     groups = len(names)
@@ -56,21 +58,20 @@ def device_table(
     place = {name: number for number, name in enumerate(names)}
     of_tile = np.array([place.get(name, -1) for name in tiles["tile_device"]], dtype=np.int32)
     call_start, call_end = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
-    by_category = _by_category(commands, device, groups)
+    busy = np.array([ran.length(name) for name in names], dtype=np.int64)
+    commands_by_category, by_category = _by_category(commands, device, busy)
     of_commands = extent(commands.start, commands.end, device, groups)
     of_calls = extent(call_start, call_end, of_tile, groups)
     span = np.maximum(of_commands[1], of_calls[1]) - np.minimum(of_commands[0], of_calls[0])
-    busy = _busy(commands, device, groups)
     first = np.minimum(of_commands[0], of_calls[0])
-    ran = _Ran(commands, device, names)
-    lost = _unrecorded(run.tiles, missing, ran, first, first + span)
+    lost = _unrecorded(run.tiles, missing, ran, names, (first, first + span))
     known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
     table = pl.DataFrame(
         {
             "device": names,
             "hardware": [known[name].hardware or None if name in known else None for name in names],
             "calls": np.bincount(call_device, minlength=groups),
-            "commands": counts(device, groups),
+            "commands": commands_by_category.sum(axis=1),
             "calls_ns": union_by(call_start, call_end, of_tile, groups),
             "busy_ns": busy,
             **{f"{name}_ns": by_category[:, i] for i, name in enumerate(CATEGORIES)},
@@ -79,7 +80,7 @@ def device_table(
             "unrecorded_ns": lost,
             "carried_over_ns": _carried_over(run.tiles, names),
             "utilization": busy / np.maximum(span - lost, 1),
-            "idle_share": _idle_shares(axis, missing, ran, of_commands, busy),
+            "idle_share": _idle_shares(axis, missing, ran, names, of_commands),
             "calls_share": _call_shares(axis, run, calls, call_device, groups),
             "weight_bytes": pl.Series([weights.get(name) for name in names], dtype=pl.Int64),
         },
@@ -89,36 +90,37 @@ def device_table(
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Ran:
-    """The commands of devices: the place of each in `names` is `device`."""
+class Ran:
+    """Commands, and when each device ran any of them that is its work."""
 
     commands: CommandArrays
-    device: Codes
-    names: list[str]
+    busy: Mapping[str, Busy]
 
-    def within(self, number: int, stretches: Stretches) -> int:
-        """How long anything ran on a device in some stretches of time."""
-        commands = self.commands
-        works = device_work(commands.category) & (self.device == number)
-        moments = np.stack((stretches.start, stretches.end), axis=1).ravel()
-        covered = covered_before(InOrder.of(commands.start, commands.end, works), moments)
-        return int((covered[1::2] - covered[::2]).sum())
+    def length(self, device: str) -> int:
+        """How long anything ran on a device, in ns."""
+        return self.busy[device].length if device in self.busy else 0
+
+    def within(self, device: str, stretches: Stretches) -> int:
+        """How long anything ran on a device in some stretches of time, in ns."""
+        if device not in self.busy:
+            return 0
+        return int(self.busy[device].within(stretches.start, stretches.end).sum())
 
 
 def _idle_shares(
-    axis: Axis, missing: Stretches, ran: _Ran, extent: tuple[Times, Times], busy: Times
+    axis: Axis, missing: Stretches, ran: Ran, names: list[str], extent: tuple[Times, Times]
 ) -> list[float | None]:
     """The share of the end-to-end time in which nothing ran on each device, and would have been
-    recorded: what ran within it is `busy`, where the `extent` of its commands is."""
+    recorded; `extent` is that of its commands."""
     total, counted = axis.counted.length, axis.counted.minus(missing)
     if not total:
-        return [None] * len(busy)
+        return [None] * len(names)
     found: list[float | None] = []
-    for number, (first, last, worked) in enumerate(zip(*extent, busy, strict=True)):
-        inside = int(worked)
+    for name, first, last in zip(names, *extent, strict=True):
+        inside = ran.length(name)
         whole = len(counted) == 1 and counted.start[0] <= first and last <= counted.end[0]
         if inside and not whole:
-            inside = ran.within(number, counted)
+            inside = ran.within(name, counted)
         found.append((counted.length - inside) / total)
     return found
 
@@ -135,15 +137,17 @@ def _call_shares(
     ]
 
 
-def _unrecorded(tiles: RunTiles, missing: Stretches, ran: _Ran, first: Times, last: Times) -> Times:
-    """How long nothing was recorded of each device though work waited for it, or a drop says that
-    it is missing, int64 [groups]."""
-    found = np.zeros(len(ran.names), dtype=np.int64)
-    for number, name in enumerate(ran.names):
+def _unrecorded(
+    tiles: RunTiles, missing: Stretches, ran: Ran, names: list[str], span: tuple[Times, Times]
+) -> Times:
+    """How long nothing was recorded of each device, within its span, though work waited for it, or
+    a drop says that it is missing, int64 [groups]."""
+    (first, last), found = span, np.zeros(len(names), dtype=np.int64)
+    for number, name in enumerate(names):
         lost = tiles.unrecorded_on.get(name, Stretches.none())
         if len(missing):
             lost = Stretches.of_all((lost, missing)).clipped(int(first[number]), int(last[number]))
-            found[number] = lost.length - ran.within(number, lost)
+            found[number] = lost.length - ran.within(name, lost)
         elif len(lost):
             own = slice(number, number + 1)
             found[own] = lost.within(first[own], last[own])
@@ -161,17 +165,23 @@ def _renumbered(codes: Codes, of: list[str] | tuple[str, ...], names: list[str])
     return np.array([*(position[name] for name in of), -1], dtype=np.int32)[codes]
 
 
-def _by_category(commands: CommandArrays, device: Codes, groups: int) -> Times:
-    """Wall union by device and category, int64 [groups, categories]."""
-    kinds = len(CATEGORIES)
+def _by_category(commands: CommandArrays, device: Codes, busy: Times) -> tuple[Times, Times]:
+    """Number and wall union of the commands by device and category, int64 [groups, categories];
+    `busy` is the union of all work of each device."""
+    kinds, groups = len(CATEGORIES), len(busy)
     codes = device * np.int32(kinds) + commands.category
     codes[device < 0] = -1
-    return union_by(commands.start, commands.end, codes, groups * kinds).reshape(groups, kinds)
-
-
-def _busy(commands: CommandArrays, device: Codes, groups: int) -> Times:
-    working = np.where(device_work(commands.category), device, np.int32(-1))
-    return union_by(commands.start, commands.end, working, groups)
+    number = counts(codes, groups * kinds).reshape(groups, kinds)
+    there = number * device_work(np.arange(kinds)) > 0
+    alone = there & (there.sum(axis=1) == 1)[:, None]
+    unknown = (number > 0) & ~alone
+    found = np.where(alone, busy[:, None], 0)
+    if unknown.any():
+        table = np.append(np.where(unknown.ravel(), np.arange(groups * kinds), -1), -1)
+        codes = table.astype(np.int32)[codes]  # -1 takes the last
+        union = union_by(commands.start, commands.end, codes, groups * kinds)
+        found += union.reshape(groups, kinds)
+    return number, found
 
 
 def _has_untraced(

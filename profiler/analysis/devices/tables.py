@@ -5,13 +5,16 @@ from __future__ import annotations
 import polars as pl
 
 from profiler.analysis.devices.columns import DEVICES
-from profiler.analysis.devices.device_table import device_table
+from profiler.analysis.devices.device_table import Ran, device_table
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.memory.weights import device_weights
 from profiler.analysis.roles.tables import cell_partials
 from profiler.analysis.submodules.partials import call_parts
 from profiler.analysis.table import Table
 from profiler.analysis.waiting.dropped_calls import dropped_tiles
+from profiler.analysis.waiting.tables import busy_of
+from profiler.table.tiles.axes import work_axes
+from profiler.table.tiles.device_axis import Busy
 
 __all__ = ["TABLES"]
 
@@ -20,7 +23,15 @@ def _devices(of: Inputs) -> pl.DataFrame:
     info = of.run.info
     weights = device_weights(info.submodules, info.devices)
     missing = dropped_tiles(of.run)
-    return device_table(of.calls, of.commands, of.run, of.axis, missing, info.devices, weights)
+    ran = Ran(of.commands, _busy(of))
+    return device_table(of.calls, ran, of.run, of.axis, missing, info.devices, weights)
+
+
+def _busy(of: Inputs) -> dict[str, Busy]:
+    """When the selected commands ran."""
+    if not of.selection:
+        return busy_of(of)
+    return {name: axis.busy for name, axis in work_axes(of.commands).items()}
 
 
 TABLES = (

@@ -92,16 +92,16 @@ def _mostly(host_work: int, between: int) -> MostlyBetween:
 
 
 def _longest_host_work(analysis: Analysis) -> dict[str, Value]:
-    """What of no call the host spent most time on in at least half of the steps; nothing where no
-    host work was recorded."""
+    """What of no call the host worked on longest in at least half of the steps, waits and what it
+    called aside; nothing where no host work was recorded."""
     often = pl.col("calls") >= 0.5 * max(len(analysis.steps), 1)
     rows = analysis.operators.filter("host", pl.col("submodule").is_null(), often)
-    rows = rows.sort("wall_ns")
-    if rows.is_empty():
+    rows = rows.with_columns(work_ns=pl.col("self_ns") - pl.col("waited_ns")).sort("work_ns")
+    if rows.is_empty() or not rows["work_ns"][-1]:
         return {}
     return {
         "longest_host_work": str(rows["layer"][-1]),
-        "longest_host_work_ns": int(rows["wall_ns"][-1]),
+        "longest_host_work_ns": int(rows["work_ns"][-1]),
     }
 
 

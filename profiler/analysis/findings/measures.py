@@ -7,6 +7,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.findings.finding import Where
+from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
 from profiler.events import DropKind
 
@@ -16,7 +17,6 @@ __all__ = [
     "accelerators",
     "calls_of",
     "end_to_end_ns",
-    "is_accelerator",
     "scaled",
     "share",
     "unaligned",
@@ -36,11 +36,6 @@ def end_to_end_ns(analysis: Analysis) -> int:
 def share(part_ns: float, whole_ns: float) -> float:
     """`part_ns / whole_ns`, 0 of nothing."""
     return part_ns / whole_ns if whole_ns > 0 else 0.0
-
-
-def is_accelerator(device: str | None) -> bool:
-    """Whether the host only drives the device: everything but CPUs, which are hosts themselves."""
-    return bool(device) and not str(device).startswith("cpu")
 
 
 def accelerators(analysis: Analysis) -> pl.DataFrame:

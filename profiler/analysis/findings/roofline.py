@@ -9,10 +9,10 @@ from profiler.analysis.findings.finding import Effect, Finding
 from profiler.analysis.findings.measures import (
     calls_of,
     end_to_end_ns,
-    is_accelerator,
     scaled,
     share,
 )
+from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profile import DeviceProfile

@@ -16,13 +16,13 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import ends
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
 from profiler.analysis.memory.counters import CHANGES, MemoryCounter, memory_counters, summed
 from profiler.analysis.memory.sizes import check_devices
 from profiler.analysis.memory.weights import submodule_weights
 from profiler.table.batches import Times
 from profiler.table.columns import schema
+from profiler.table.command_times import ends
 from profiler.table.run import Run
 
 __all__ = ["Memory", "find_memory", "last_begun"]

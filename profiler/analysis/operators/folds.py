@@ -10,10 +10,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, dense_codes, text_codes
+from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.pipelines import call_groups
 from profiler.events import CATEGORIES
 from profiler.table.batches import Codes, Times, batches, is_sorted, order_by, stretches
+from profiler.table.command_times import text_codes
 from profiler.table.intervals import group_heads, union_sorted
 
 __all__ = ["SUMS", "Folds", "fold", "fold_by"]
@@ -23,6 +25,7 @@ SUMS = (
     *("tracks", "working_tracks", "working_busy", "busiest"),
 )
 _COMPUTE = CATEGORIES.index("compute")
+_OPERATOR = ("submodule", "layer", "host")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -55,10 +58,12 @@ class Folds:
     of_command: Codes
 
 
-def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Folds:
-    """Fold `commands`, the arrays of `frame`, into the operators of single calls."""
-    key, submodules, layers, host = _keys(calls, frame, commands)
-    sums = fold_by(key, len(layers), calls, frame, commands)
+def fold(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays, kinds: Kinds) -> Folds:
+    """Fold `commands`, the arrays of `frame`, whose kinds are `kinds`, into the operators of single
+    calls."""
+    operators, key = _operators(kinds)
+    sums = fold_by(key, len(operators), calls, frame, commands)
+    submodules, layers, host = (operators[name].to_list() for name in _OPERATOR)
     return Folds(**sums, submodules=submodules, layers=layers, host=host, of_command=key)
 
 
@@ -122,27 +127,19 @@ def _is_sorted_by(group: Codes, start: Times) -> bool:
     )
 
 
-def _keys(
-    calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays
-) -> tuple[Codes, list[str | None], list[str], list[bool]]:
-    """Key of each command, and submodule, layer and host of each key."""
-    submodule, submodules = text_codes(calls["submodule"])
-    of_call = np.append(submodule, len(submodules))  # a call of -1 takes the last: no submodule
-    layer, layers = text_codes(frame["layer"])
-    limit = (len(submodules) + 1) * len(layers) * 2
-    wide: Codes = np.empty(len(layer), dtype=np.int32 if limit < 1 << 31 else np.int64)
-    for rows in batches(len(layer)):
-        pair = of_call[commands.call[rows]] * np.int64(len(layers)) + layer[rows]
-        wide[rows] = pair * 2 + (commands.category[rows] == HOST)
-    values, key = dense_codes(wide, limit)
-    pairs, host = values // 2, (values % 2).astype(bool)
-    named: list[str | None] = [*submodules, None]
-    return (
-        key,
-        [named[i] for i in (pairs // max(len(layers), 1)).tolist()],
-        [layers[i] for i in (pairs % max(len(layers), 1)).tolist()],
-        host.tolist(),
+def _operators(kinds: Kinds) -> tuple[pl.DataFrame, Codes]:
+    """Submodule, layer and host of each operator, in their order, and the operator of each
+    command."""
+    operators = kinds.table.select(_OPERATOR).unique().sort(_OPERATOR, nulls_last=True)
+    numbered = operators.with_row_index("key")
+    of_kind = kinds.table.select(_OPERATOR).join(
+        numbered, on=_OPERATOR, how="left", nulls_equal=True, maintain_order="left"
     )
+    key = of_kind["key"].cast(pl.Int32).to_numpy()
+    found: Codes = np.empty(len(kinds.of_command), dtype=np.int32)
+    for rows in batches(len(found)):
+        found[rows] = key[kinds.of_command[rows]]
+    return operators, found
 
 
 def _per_track(

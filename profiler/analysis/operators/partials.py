@@ -11,12 +11,12 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
 from profiler.analysis.operators.folds import Folds
 from profiler.analysis.partials import SEVERAL, Partials, partials
 from profiler.analysis.roles.partials import Cells
 from profiler.table.batches import Times
 from profiler.table.columns import TEXT
+from profiler.table.command_times import text_codes
 from profiler.table.intervals import group_heads
 
 __all__ = ["OFFSETS", "fold_parts"]

@@ -9,6 +9,7 @@ that has all of its commands on one is not split.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -22,7 +23,7 @@ from profiler.analysis.operators.codes import SplitPart
 from profiler.analysis.operators.columns import PARTITIONING
 from profiler.analysis.operators.folds import SUMS, Folds, fold_by
 from profiler.events import CATEGORIES
-from profiler.table.batches import Codes, counts
+from profiler.table.batches import Codes, batches
 from profiler.table.columns import schema
 
 __all__ = ["partitioning_table"]
@@ -40,34 +41,37 @@ def partitioning_table(
     Operators are in order of their total, longest first. Arguments are those of `fold`, and what
     it gave.
     """
-    moves, device = _MOVES[commands.category].astype(np.int8), commands.device
-    moved = counts(np.where(moves > 0, folds.of_command, -1), len(folds.layers))
-    moving = (moved > 0) & (moved < counts(folds.of_command, len(folds.layers)))
-    several = _varies(folds, device)
+    moves, device = _MOVES[commands.category], commands.device
+    devices = len(commands.devices) + 1
+    moving = _varies(folds, 2, lambda rows: moves[rows])
+    several = _varies(folds, devices, lambda rows: device[rows])
     split = moving.copy()
     split[folds.key[folds.tracks > 1]] = True
-    queue, queues = queue_codes(frame["track"])
-    in_queues = _varies(folds, device.astype(np.int64) * queues + queue)
-    split = several | (split & in_queues)
-    moving &= in_queues
+    if split.any():
+        queue, queues = queue_codes(frame["track"])
+        split &= _varies(
+            folds, devices * queues, lambda rows: device[rows] * np.int64(queues) + queue[rows]
+        )
+        moving &= split
+    split |= several
     on_device = ~np.array(folds.host, dtype=np.bool_)
     whole = pl.DataFrame({name: getattr(folds, name) for name in SUMS})
     kept = whole.filter(pl.Series((split & on_device)[folds.key]))
     parts = [_row_of(kept.with_columns(pl.lit(-1, pl.Int64).alias("code")), part=0)]
     by_device = _refolded(several & on_device, device, folds, calls, frame, commands)
-    by_category = _refolded(moving & on_device, moves, folds, calls, frame, commands)
+    by_category = _refolded(moving & on_device, moves.view(np.int8), folds, calls, frame, commands)
     parts.append(_row_of(by_category, part=pl.col("code") + 1))
     parts.append(_row_of(by_device, part=3))
     return _table(pl.concat(parts), by_device, folds, commands.devices)
 
 
-def _varies(folds: Folds, codes: Codes) -> _Flags:
-    """Which operators have commands of different codes."""
-    width, keys = int(codes.max(initial=0)) + 1, len(folds.layers)
-    if width == 1 or (codes == codes[0]).all():
-        return np.zeros(keys, dtype=np.bool_)
-    found = counts(folds.of_command.astype(np.int64) * width + codes, keys * width)
-    several: _Flags = (found.reshape(keys, width) > 0).sum(axis=1) > 1
+def _varies(folds: Folds, width: int, codes: Callable[[slice], Codes | _Flags]) -> _Flags:
+    """Which operators have commands of different codes below `width`; `codes` has those of some
+    rows."""
+    found = np.zeros(len(folds.layers) * width, dtype=np.bool_)
+    for rows in batches(len(folds.of_command)):
+        found[folds.of_command[rows] * np.int64(width) + codes(rows)] = True
+    several: _Flags = found.reshape(len(folds.layers), width).sum(axis=1) > 1
     return several
 
 
@@ -82,15 +86,14 @@ def _refolded(
     """The `marked` operators of single calls, folded by code: the sums of `Folds` and `code`."""
     width = int(codes.max(initial=0)) + 1
     limit = len(marked) * width
-    dtype = np.dtype(np.int32 if limit < 1 << 31 else np.int64)
-    key: Codes = folds.of_command.astype(dtype) * dtype.type(width) + codes
-    columns = frame.select("pipeline", "track")
-    inside = marked[folds.of_command]
-    if not inside.all():
-        rows = np.flatnonzero(inside)
+    columns, key = frame.select("pipeline", "track"), folds.of_command
+    if not marked.all():
+        rows = np.flatnonzero(marked[key]) if marked.any() else np.zeros(0, dtype=np.int64)
         names = ("call", "step", "start", "end", "device", "category")
         commands = replace(commands, **{name: getattr(commands, name)[rows] for name in names})
-        columns, key = columns[rows], key[rows]
+        columns, key, codes = columns[rows], key[rows], codes[rows]
+    dtype = np.dtype(np.int32 if limit < 1 << 31 else np.int64)
+    key = key.astype(dtype) * dtype.type(width) + codes
     sums: dict[str, Any] = fold_by(key, limit, calls, columns, commands)
     found = pl.DataFrame({name: sums[name].astype(np.int64) for name in SUMS})
     return found.with_columns(key=pl.col("key") // width, code=pl.col("key") % width)

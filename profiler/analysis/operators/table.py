@@ -1,7 +1,8 @@
 """Operators: the commands of one call that share a layer, folded back into one.
 
-A command is folded with those of its call and layer; the layer's host commands (what launched
-the work) are folded apart from what ran on devices, so that a launch never lengthens an operator.
+A command is folded with those of its call and layer; the host's commands (its own work,
+what launched the layer's, waits for accelerators: `host_side`) are folded apart from what ran on
+devices, so that a launch never lengthens an operator.
 Work of no call is folded by pipeline call and step instead. The folds of one submodule, layer and
 `host` then add up to one row. With w the union of a fold, T its total, n the tracks on which its
 compute commands ran (all of its tracks where it has none, or nothing took time there), b_t the time
@@ -17,10 +18,12 @@ part of n: while they alone work, the computing ones wait.
 
 from __future__ import annotations
 
+import numpy as np
 import polars as pl
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.expressions import ratio
+from profiler.analysis.host_times import HostTimes
 from profiler.analysis.operators.columns import OPERATORS
 from profiler.analysis.operators.folds import Folds
 from profiler.table.batches import batches
@@ -32,14 +35,18 @@ _SUMMED = ("commands", "busy", "gap", "working_busy", "possible", "busiest", "ev
 
 
 def operator_table(
-    folds: Folds, frame: pl.DataFrame, commands: CommandArrays, overhead_ratio: pl.DataFrame
+    folds: Folds,
+    frame: pl.DataFrame,
+    commands: CommandArrays,
+    overhead_ratio: pl.DataFrame,
+    own: HostTimes,
 ) -> pl.DataFrame:
     """One row a submodule, layer and host (`columns.OPERATORS`), longest total first.
 
-    `frame` holds the commands, `commands` their arrays; `overhead_ratio` has the columns
-    `submodule` and `overhead_ratio`. `share` is the part of the total of all rows with the same
-    `host`: of all device time for operators of devices, of all host time for host commands; each of
-    the two adds up to 1.
+    `frame` holds the commands, `commands` their arrays, `own` the own times of the host's;
+    `overhead_ratio` has the columns `submodule` and `overhead_ratio`. `share` is the part of the
+    own time of all rows with the same `host`: of all device time for operators of devices, of all
+    host time for host commands; each of the two adds up to 1.
     """
     keys = pl.DataFrame(
         {"submodule": folds.submodules, "layer": folds.layers, "host": folds.host},
@@ -49,7 +56,9 @@ def operator_table(
         _sums(folds)
         .join(keys, on="key")
         .join(_places(folds, frame, commands), on="key")
+        .join(_own(folds, own), on="key")
         .join(overhead_ratio, on="submodule", how="left")
+        .with_columns(self_ns=pl.col("busy") - pl.col("within_ns"))
         .with_columns(
             total_ns=pl.col("busy"),
             gap_ns=pl.col("gap"),
@@ -57,7 +66,7 @@ def operator_table(
             parallelism=ratio(pl.col("busy"), pl.col("wall_ns")),
             parallel_utilization=ratio(pl.col("working_busy"), pl.col("possible")),
             imbalance=ratio(pl.col("busiest"), pl.col("even")),
-            share=ratio(pl.col("busy"), pl.col("busy").sum().over("host")),
+            share=ratio(pl.col("self_ns"), pl.col("self_ns").sum().over("host")),
             corrected_ns=(pl.col("busy") * pl.col("overhead_ratio"))
             .round()
             .cast(pl.Int64, strict=False),  # null where a foreign factor is beyond reason
@@ -68,6 +77,14 @@ def operator_table(
         )
     )
     return table.select(pl.col(name).cast(dtype) for name, dtype in schema(OPERATORS).items())
+
+
+def _own(folds: Folds, own: HostTimes) -> pl.DataFrame:
+    """For each key what other commands of the host took within its own, and what it waited."""
+    key, keys = folds.of_command[own.row], len(folds.layers)
+    sums = (np.bincount(key, values, keys) for values in (own.within_ns, own.waited_ns))
+    within, waited = (found.astype(np.int64) for found in sums)  # exact to 2^53
+    return pl.DataFrame({"within_ns": within, "waited_ns": waited}).with_row_index("key")
 
 
 def _sums(folds: Folds) -> pl.DataFrame:

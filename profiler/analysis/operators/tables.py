@@ -20,12 +20,12 @@ __all__ = ["TABLES", "folds"]
 @shared
 def folds(of: Inputs) -> Folds:
     """The selected commands, folded into operators."""
-    return fold(of.calls, of.frame, of.commands)
+    return fold(of.calls, of.frame, of.commands, of.kinds)
 
 
 def _operators(of: Inputs) -> pl.DataFrame:
     overhead_ratio = of.table("submodules").select("submodule", "overhead_ratio")
-    return operator_table(folds(of), of.frame, of.commands, overhead_ratio)
+    return operator_table(folds(of), of.frame, of.commands, overhead_ratio, of.host_times)
 
 
 def _partials(of: Inputs) -> tuple[Partials, ...]:
@@ -44,10 +44,10 @@ TABLES = (
         columns=OPERATORS,
         make=_operators,
         title="Operators",
-        about="All of them are there, longest `total_ns` first. Commands of category `host` "
-        "(what launched an operator) stand apart from those of devices, as `host` says. The "
-        "shares of all operators with `host` false add up to 1, and so do those with `host` "
-        "true. [operators.md](operators.md) says more.",
+        about="All of them are there, longest `total_ns` first. Commands of the host (its own "
+        "work, what launched an operator, its waits for accelerators) stand apart from those of "
+        "devices, as `host` says. The shares of all operators with `host` false add up to 1, and "
+        "so do those with `host` true. [operators.md](operators.md) says more.",
         reads=("submodules",),
         rank=("-total_ns",),
         shown=15,

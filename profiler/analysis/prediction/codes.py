@@ -29,6 +29,7 @@ class Assumption(NoteCode):
     PRECISION_ON_DEVICE = "precision_on_device"
     ONE_LAUNCH = "one_launch"
     NOT_CAPTURED = "not_captured"
+    SPANS_OF_CALLS = "spans_of_calls"
 
 
 class Reason(NoteCode):
@@ -59,6 +60,7 @@ class Unknown(NoteCode):
     SCATTER = "scatter"
     SCATTER_BEYOND_ESTIMATES = "scatter_beyond_estimates"
     SCATTER_OF_CALLS = "scatter_of_calls"
+    SCATTER_OF_RUNS = "scatter_of_runs"
     SCATTER_OF_SINGLE = "scatter_of_single"
 
 

@@ -16,11 +16,12 @@ from typing import Any
 
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, ends
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.waiting.call_extents import CallExtents
 from profiler.events import NO_CALL, NO_STEP
 from profiler.table.batches import Times
+from profiler.table.command_times import ends
 from profiler.table.run import Run
 
 __all__ = [

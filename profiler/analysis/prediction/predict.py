@@ -11,6 +11,7 @@ from profiler.analysis.comparison.codes import Resampled
 from profiler.analysis.prediction.by_replay import changed_by_replay
 from profiler.analysis.prediction.changes import Changed, changed
 from profiler.analysis.prediction.codes import Assumption, PlacementNote, Unknown
+from profiler.analysis.prediction.killed import with_spans_of_calls
 from profiler.analysis.prediction.memory_limits import TooLarge, too_large, unknown_memory
 from profiler.analysis.prediction.placement import BestPlacement, best_placement
 from profiler.analysis.prediction.replay_basis import replay_basis
@@ -56,6 +57,7 @@ def predict(
     Of several pipeline calls `pipeline` is the number of the one to start from. Raises InputError
     where the run cannot answer it.
     """
+    given, run = run, with_spans_of_calls(run)
     workload = workload_of(run, analysis, pipeline)
     check(scenario, workload)
     changes = _changed(workload, scenario, run, analysis)
@@ -78,7 +80,13 @@ def predict(
         simulation=devices.simulation if devices else None,
         best=devices.best if devices else None,
         too_large=devices.too_large.note if devices and devices.too_large else None,
-        assumes=_each_once((*_traced(analysis, workload), *_assumed(analysis, changes, devices))),
+        assumes=_each_once(
+            (
+                *([Note.of(Assumption.SPANS_OF_CALLS)] if run is not given else ()),
+                *_traced(analysis, workload),
+                *_assumed(analysis, changes, devices),
+            )
+        ),
         unknown=_each_once((*changes.unknown, *_scatter(request), *_missing(run, analysis))),
         device=changes.device,
         reasons=changes.reasons,
@@ -172,6 +180,7 @@ def _scatter(request: RequestTime) -> Iterator[Note]:
         yield Note.of(Unknown.SCATTER)
         return
     if request.resampled == Resampled.PIPELINE_CALLS:
+        yield Note.of(Unknown.SCATTER_OF_RUNS)
         return
     if not request.resampled:
         yield Note.of(Unknown.SCATTER_BEYOND_ESTIMATES)

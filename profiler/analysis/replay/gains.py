@@ -13,10 +13,10 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import ends
 from profiler.analysis.replay.engine import replay
 from profiler.analysis.replay.faithful import WholeRun, whole_run
 from profiler.analysis.replay.recording import Script
+from profiler.table.command_times import ends
 from profiler.table.run import Run
 from profiler.table.tiles.launches import Flags, Times
 

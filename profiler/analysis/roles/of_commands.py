@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import positions
 from profiler.analysis.distinct_commands import Kinds, kinds_of
 from profiler.analysis.roles.of_kinds import roles_of
+from profiler.table.command_times import positions
 from profiler.table.run import Run
 
 __all__ = ["roles_of_commands", "with_roles"]
@@ -25,8 +23,7 @@ def with_roles(run: Run, kinds: Kinds | None = None, roles: pl.DataFrame | None 
         rows = positions(run.commands["call"].to_numpy(), calls["call"].to_numpy())
         kinds = kinds_of(calls, run.commands, rows)
         roles = roles_of(run.info.submodules, kinds, rows, run.commands["role"])
-    role = roles_of_commands(run.commands["role"], kinds, roles)
-    return replace(run, commands=run.commands.with_columns(role=role))
+    return run.with_role(roles_of_commands(run.commands["role"], kinds, roles))
 
 
 def roles_of_commands(given: pl.Series, kinds: Kinds, roles: pl.DataFrame) -> pl.Series:

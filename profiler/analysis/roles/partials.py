@@ -12,19 +12,19 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.partials import Partials, partials
 from profiler.analysis.pipelines import call_groups
 from profiler.analysis.work.of_kinds import UNRATED
 from profiler.table.batches import batches
+from profiler.table.command_times import text_codes
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["Cells", "cells_of"]
 
-_SUMMED = pl.Schema(
-    {"work": pl.UInt32(), "code": pl.Int64(), "commands": pl.Int64(), "total_ns": pl.Int64()}
-)
+_OF_HOST = ("within_offset_ns", "waited_ns")
+_SUMMED = pl.Schema({"key": pl.Int64(), "commands": pl.Int64(), "total_ns": pl.Int64()})
+_OFFSETS = pl.Schema({"key": pl.Int64(), **dict.fromkeys(_OF_HOST, pl.Int64())})
 _WORK = (
     *("submodule", "layer", "host", "rated", "op_type", "role", "block", "norm_kind", "role_by"),
 )
@@ -34,10 +34,12 @@ _WORK = (
 class Cells:
     """The selected commands, summed.
 
-    `rows` has `work` and `key` (UInt32), entries of the dictionaries `works` and `keys`, the number
-    of their `commands` and their `total_ns` (Int64). `works` has the attributes submodule, layer,
-    host, rated (held against a roofline), op_type, role, block, norm_kind, role_by and
-    `overhead_ratio` (Float64; null where calls tell it that a selection may leave out); `keys` has
+    `rows` has `work` and `key` (UInt32), entries of the dictionaries `works` and `keys`, and Int64
+    the number of their `commands`, their `total_ns`, and of the host's what is to be added to it
+    for their own time (`within_offset_ns`) and what of that they waited (`waited_ns`). `works` has
+    the attributes submodule, layer, host, rated (held against a roofline), op_type, role, block,
+    norm_kind, role_by and `overhead_ratio` (Float64; null where calls tell it that a selection may
+    leave out); `keys` has
     group (Int64, of `pipelines.call_groups`), call, stage, branch, step, device.
     """
 
@@ -57,7 +59,7 @@ def cells_of(of: Inputs, roles: pl.DataFrame, overhead_ratio: pl.DataFrame) -> C
     found = _summed(of, work_of_kind)
     keys = _keys(of, found)
     numbered = keys.select("code").with_row_index("key")
-    rows = found.join(numbered, on="code").select("work", "key", "commands", "total_ns")
+    rows = found.join(numbered, on="code").select("work", "key", "commands", "total_ns", *_OF_HOST)
     return Cells(works, keys.drop("code"), rows)
 
 
@@ -68,9 +70,7 @@ def _works(
     fixed = overhead_ratio.filter(pl.col("submodule").is_in(_measured(of.run.info.submodules)))
     text = ("role", "role_by")
     kinds = (
-        of.kinds.table.with_columns(
-            host=pl.col("category") == "host", rated=~pl.col("category").is_in(UNRATED)
-        )
+        of.kinds.table.with_columns(rated=~pl.col("category").is_in(UNRATED))
         .join(roles, on="kind", maintain_order="left")
         .with_columns(pl.col(text).cast(pl.String))
         .with_columns(block=pl.when(pl.col("role").is_not_null()).then(pl.col("block")))
@@ -90,29 +90,33 @@ def _measured(submodules: Mapping[str, Submodule]) -> list[str]:
 
 
 def _summed(of: Inputs, work_of_kind: pl.Series) -> pl.DataFrame:
-    """Number and time of the commands of each `work` and `code`, which numbers group, stage, step
-    and device."""
+    """The sums of the commands of each `work` and `code`, which numbers group, stage, step and
+    device."""
     commands, frame = of.commands, of.frame
     group = call_groups(of.calls, frame, commands)
     stage, stages = text_codes(frame["stage"])
     steps = int(commands.step.max(initial=0)) + 2
-    work = work_of_kind.to_numpy()
-    parts = [pl.DataFrame(schema=_SUMMED)]
+    own = of.host_times
+    work, works = work_of_kind.to_numpy().astype(np.int64), int(work_of_kind.len()) + 1
+    parts, of_hosts = [pl.DataFrame(schema=_SUMMED)], [pl.DataFrame(schema=_OFFSETS)]
     for rows in batches(len(frame)):
         code = (group[rows].astype(np.int64) * (len(stages) + 1) + stage[rows]) * steps
         code = (code + commands.step[rows] + 1) * (len(commands.devices) + 1)
-        batch = pl.DataFrame(
-            {
-                "work": work[of.kinds.of_command[rows]],
-                "code": code + commands.device[rows],
-                "total_ns": commands.end[rows] - commands.start[rows],
-            }
-        )
-        grouped = batch.group_by("work", "code")
+        code = (code + commands.device[rows]) * works + work[of.kinds.of_command[rows]]
+        took = commands.end[rows] - commands.start[rows]
+        grouped = pl.DataFrame({"key": code, "total_ns": took}).group_by("key")
         parts.append(
-            grouped.agg(commands=pl.len().cast(pl.Int64), total_ns=pl.col("total_ns").sum())
+            grouped.agg(pl.len().cast(pl.Int64).alias("commands"), pl.col("total_ns").sum())
         )
-    return pl.concat(parts).group_by("work", "code").agg(pl.all().sum())
+        hosts = slice(*np.searchsorted(own.row, (rows.start, rows.stop)).tolist())
+        offsets = -own.within_ns[hosts], own.waited_ns[hosts]
+        keys = {"key": code[own.row[hosts] - rows.start]}
+        of_hosts.append(pl.DataFrame(keys | dict(zip(_OF_HOST, offsets, strict=True))))
+    found = pl.concat(parts).group_by("key").agg(pl.col("commands", "total_ns").sum())
+    sums = pl.concat(of_hosts).group_by("key").agg(pl.col(*_OF_HOST).sum())
+    found = found.join(sums, on="key", how="left").with_columns(pl.col(*_OF_HOST).fill_null(0))
+    entry = {"work": (pl.col("key") % works).cast(pl.UInt32), "code": pl.col("key") // works}
+    return found.select("commands", "total_ns", *_OF_HOST, **entry)
 
 
 def _keys(of: Inputs, found: pl.DataFrame) -> pl.DataFrame:

@@ -205,6 +205,8 @@ def _summed(frame: pl.DataFrame, keys: list[str]) -> pl.DataFrame:
         pl.col("commands", "total_ns", "wait_ns").sum(),
         flops=_sum_or_null("flops"),
         bytes=_sum_or_null("bytes"),
+        flops_ns=pl.col("total_ns").filter(pl.col("flops").is_not_null()).sum(),
+        bytes_ns=pl.col("total_ns").filter(pl.col("bytes").is_not_null()).sum(),
         unknown_commands=pl.col("commands").filter(~whole).sum(),
         unknown_ns=pl.col("total_ns").filter(~whole).sum(),
         roofline_ns=_sum_or_null("roofline_ns"),

@@ -48,6 +48,20 @@ _WORK: tuple[Column, ...] = (
         importance=DATA_ONLY,
     ),
     Column(
+        "flops_ns",
+        _INT64,
+        "ns",
+        "sum of the durations of those whose FLOPs are known",
+        importance=DATA_ONLY,
+    ),
+    Column(
+        "bytes_ns",
+        _INT64,
+        "ns",
+        "sum of the durations of those whose bytes are known",
+        importance=DATA_ONLY,
+    ),
+    Column(
         "intensity",
         _REAL,
         "FLOPs/byte",

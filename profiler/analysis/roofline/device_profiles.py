@@ -2,7 +2,7 @@
 what a launch costs.
 
 A profile is measured (`profile-sd3 benchmark-device` writes a file of them) or published
-(`PUBLISHED`). A measured one is what the device does on this machine, with the threads it has; a
+(`published`). A measured one is what the device does on this machine, with the threads it has; a
 published one is what nothing can exceed, and less than it is reached in practice.
 """
 
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.analysis.roofline.device_profile import DeviceProfile
-from profiler.analysis.roofline.published_profiles import PUBLISHED
+from profiler.analysis.roofline.published_profiles import published
 from profiler.errors import InputError
 from profiler.trace.manifest_fields import Device
 
@@ -47,7 +47,7 @@ def profiles_of(
         name, count = (known.hardware, len(known.cores) or None) if known else ("", None)
         fits = [p for p in measured if _fits(p, device, name)]
         fits.sort(key=lambda p: (p.device != device, p.cores != count, -(p.cores or 0)))
-        candidates = [*fits, *(p for p in PUBLISHED if p.is_of(name))]
+        candidates = [*fits, *(p for p in published() if p.is_of(name))]
         if candidates:
             found[device] = candidates[0]
     return found

@@ -62,7 +62,7 @@ SHAPES: tuple[Column, ...] = (
         "TFLOP/s",
         "FLOPs / time, of commands whose FLOPs are known",
         True,
-        label="TF/s",
+        label="compute",
         importance=3,
     ),
     Column(
@@ -80,7 +80,7 @@ SHAPES: tuple[Column, ...] = (
         "GB/s",
         "bytes / time, of commands whose bytes are known",
         True,
-        label="GB/s",
+        label="memory",
         importance=5,
     ),
     Column(

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, physical_codes
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.work.shapes import parse_shapes, whole_text
 from profiler.table.batches import Codes, batches
+from profiler.table.command_times import physical_codes
 
 __all__ = ["Rows", "executions", "find_rows"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, ends, positions
+from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.interval_groups import Grouped
 from profiler.analysis.pipelines import PipelineCalls, step_keys
@@ -14,6 +14,7 @@ from profiler.analysis.steps.summary import outliers
 from profiler.events import NO_STEP
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.command_times import ends, positions
 from profiler.table.intervals import union_by
 from profiler.table.run import Run
 

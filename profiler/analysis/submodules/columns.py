@@ -156,65 +156,18 @@ SUBMODULES: tuple[Column, ...] = (
 )
 
 BRANCHES: tuple[Column, ...] = (
-    Column(
-        "submodule",
-        _TEXT,
-        "",
-        "named part of the pipeline, in order of its first call",
-        combine=Key(),
-    ),
+    column_of(SUBMODULES, "submodule"),
     Column("branch", _TEXT, "", _OF_BRANCH, True, combine=Key()),
-    Column("calls", _INT64, "", "calls of the submodule for this branch", combine=Sum(("calls",))),
-    Column(
-        "elapsed_ns", _INT64, "ns", "sum of these calls' elapsed_ns", combine=Sum(("elapsed_ns",))
-    ),
-    Column(
-        "first_ns",
-        _INT64,
-        "ns",
-        "elapsed_ns of the first of them",
-        label="first call",
-        combine=_FIRST,
-    ),
-    Column(
-        "min_ns",
-        _INT64,
-        "ns",
-        "shortest steady one",
-        label="shortest",
-        importance=12,
-        combine=_LEAST,
-    ),
-    Column("median_ns", _INT64, "ns", "median of the steady ones", combine=_MEDIAN),
-    Column(
-        "max_ns", _INT64, "ns", "longest steady one", label="longest", importance=2, combine=_MOST
-    ),
-    column_of(
-        TILES,
-        "busy_ns",
-        meaning="device time: union of their kernels and copies",
-        importance=3,
-        combine=_WORKED,
-    ),
-    Column(
-        "duration_ns",
-        _INT64,
-        "ns",
-        "sum of these calls' host ranges",
-        label="host range",
-        importance=16,
-        combine=Sum(("duration_ns",)),
-    ),
-    Column(
-        "share",
-        _REAL,
-        "ratio",
-        "union of their tiles / end-to-end time",
-        True,
-        kind="share",
-        combine=_TAKEN,
+    column_of(SUBMODULES, "calls", meaning="calls of the submodule for this branch"),
+    *(
+        column_of(SUBMODULES, name)
+        for name in (
+            *("elapsed_ns", "first_ns", "min_ns", "median_ns", "max_ns"),
+            *("busy_ns", "duration_ns", "share"),
+        )
     ),
 )
+"""A branch's times are those of a submodule, of its own calls."""
 
 _CALLS: tuple[Column, ...] = (
     column_of(TILES, "call", combine=Key()),

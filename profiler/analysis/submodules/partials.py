@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import polars as pl
 
 from profiler.analysis.accounting.tables import accounting
-from profiler.analysis.arrays import positions, text_codes
 from profiler.analysis.inputs import Inputs, shared
 from profiler.analysis.partials import SEVERAL, Partials
 from profiler.analysis.submodules.device_time import work_extents
-from profiler.table.batches import Codes, Times
+from profiler.table.batches import Codes, Times, batches
+from profiler.table.command_times import positions, text_codes
+from profiler.table.intervals import group_heads
 
 __all__ = ["call_parts"]
 
@@ -33,7 +36,7 @@ def call_parts(of: Inputs) -> Partials:
     """
     table = of.table("calls")
     rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
-    work = work_extents(of.everything, len(of.run.calls))
+    work = _work(of)
     begin, end = (table[name].to_numpy() for name in ("begin_ns", "end_ns"))
     instants = {
         "start_ns": table["start_ns"].to_numpy(),
@@ -61,6 +64,15 @@ def call_parts(of: Inputs) -> Partials:
     )
 
 
+def _work(of: Inputs) -> tuple[Times, Times]:
+    """From when to when each call of the run worked on devices; where it did not, it ends when it
+    begins."""
+    first, last = work_extents(of)
+    some = last > first
+    begin = int(first[some].min()) if some.any() else 0
+    return np.where(some, first, begin), np.where(some, last, begin)
+
+
 def _taken(of: Inputs, rows: Codes, begin: Times, end: Times) -> pl.Series:
     """The share of the end-to-end time that each call's tile takes, null where that is 0."""
     total = accounting(of).end_to_end_ns
@@ -72,24 +84,21 @@ def _taken(of: Inputs, rows: Codes, begin: Times, end: Times) -> pl.Series:
 def _devices(of: Inputs) -> pl.Series:
     """Of each call the devices that it was placed on or has commands on."""
     placed, names = text_codes(of.calls["device"])
-    known = sorted({*names, *of.commands.devices})
-    call, device = of.commands.call, of.commands.device
-    told = (call >= 0) & (device < len(of.commands.devices))
-    pairs = [
-        _pairs(np.arange(len(placed)), placed, names, known),
-        _pairs(call[told], device[told], of.commands.devices, known),
-    ]
-    found = np.unique(np.concatenate(pairs))
-    texts: list[list[str]] = [[] for _ in range(len(placed))]
-    for pair in found.tolist():
-        texts[pair // len(known)].append(known[pair % len(known)])
+    commands, calls = of.commands, len(of.calls)
+    known = sorted({*names, *commands.devices})
+    on = np.zeros((calls + 1, len(known) + 1), dtype=np.bool_)  # the last are no call, no device
+    on[np.arange(calls), _places(names, known)[placed]] = True
+    place = _places(commands.devices, known)
+    for rows in batches(len(commands.call)):
+        device, call = commands.device[rows], commands.call[rows]
+        heads = group_heads(device, call)
+        on[call[heads], place[device[heads]]] = True
+    texts: list[list[str]] = [[] for _ in range(calls)]
+    for row, number in np.argwhere(on[:-1, :-1]).tolist():
+        texts[row].append(known[number])
     return pl.Series("devices", [SEVERAL.join(one) for one in texts], dtype=pl.String)
 
 
-def _pairs(
-    call: Codes | Times, device: Codes, names: list[str] | tuple[str, ...], known: list[str]
-) -> Times:
-    """Each call and device as one number, each once."""
-    place = np.array([known.index(name) for name in names] + [0], dtype=np.int64)
-    told = device < len(names)
-    return np.unique(call[told].astype(np.int64) * len(known) + place[device[told]])
+def _places(names: Sequence[str], known: list[str]) -> Times:
+    """Where each name stands among the `known`, behind the last for none."""
+    return np.array([*map(known.index, names), len(known)], dtype=np.int64)

@@ -6,7 +6,6 @@ import numpy as np
 import polars as pl
 
 from profiler.analysis.accounting.tables import accounting
-from profiler.analysis.arrays import positions
 from profiler.analysis.first_calls import first_calls
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.operators.tables import folds
@@ -25,8 +24,9 @@ from profiler.analysis.submodules.device_time import device_time
 from profiler.analysis.submodules.partials import call_parts
 from profiler.analysis.table import Table
 from profiler.analysis.waiting.kernels_of_calls import before_first_kernels
-from profiler.analysis.waiting.tables import gaps_of
+from profiler.analysis.waiting.tables import gaps_of, kernels_of
 from profiler.table.batches import Codes
+from profiler.table.command_times import positions
 
 __all__ = ["TABLES"]
 
@@ -56,13 +56,13 @@ def _share(of: Inputs) -> Share:
 def _device_time(of: Inputs) -> DeviceTime:
     """How long the work of calls, by their rows in the table, ran on devices."""
     rows = positions(of.calls["call"].to_numpy(), of.run.calls["call"].to_numpy())
-    tiles = of.run.tiles
+    calls = len(of.run.calls)
 
     def times(groups: list[Codes]) -> list[int]:
-        code = np.full(len(tiles.calls), -1)
+        code = np.full(calls, -1)
         for number, own in enumerate(groups):
             code[rows[own]] = number
-        found: list[int] = device_time(of.everything, tiles, code, len(groups)).tolist()
+        found: list[int] = device_time(of, code, len(groups)).tolist()
         return found
 
     return times
@@ -71,7 +71,7 @@ def _device_time(of: Inputs) -> DeviceTime:
 def _calls(of: Inputs) -> pl.DataFrame:
     first, total = first_calls(of.run.calls), accounting(of).end_to_end_ns
     tiles, commands = of.run.tiles.calls, of.commands.call
-    before = before_first_kernels(gaps_of(of), of.run, of.everything)
+    before = before_first_kernels(gaps_of(of), of.run, kernels_of(of))
     return call_table(of.calls, tiles, commands, folds(of).call, first, before, total)
 
 

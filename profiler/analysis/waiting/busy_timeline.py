@@ -13,7 +13,6 @@ from profiler.analysis.waiting.device_gaps import DeviceGaps
 from profiler.analysis.waiting.gap_columns import BUSY_TIMELINE
 from profiler.table.batches import Times
 from profiler.table.columns import schema
-from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["busy_timeline"]
 
@@ -37,11 +36,9 @@ def busy_timeline(devices: Sequence[DeviceGaps], axis: Axis) -> pl.DataFrame:
 def _course(gaps: DeviceGaps, edges: Times) -> pl.DataFrame:
     """The rows of one device, between `edges`."""
     begin, end = edges[:-1], edges[1:]
-    kept = gaps.end > gaps.start
-    dry = Stretches(gaps.start[kept], gaps.end[kept])
-    span = Stretches(gaps.start[:1], gaps.end[-1:])
-    busy = span.within(begin, end) - dry.within(begin, end)
-    lost = _both(dry, gaps.unrecorded, edges)
+    inside = np.clip(end, *gaps.span) - np.clip(begin, *gaps.span)
+    busy = inside - gaps.dry(begin, end)
+    lost = _both(gaps, edges)
     columns = {
         "device": [gaps.device] * len(begin),
         "begin_ns": begin,
@@ -52,12 +49,13 @@ def _course(gaps: DeviceGaps, edges: Times) -> pl.DataFrame:
     return pl.DataFrame(columns, schema=schema(BUSY_TIMELINE))
 
 
-def _both(dry: Stretches, lost: Stretches, edges: Times) -> Times:
-    """How long between `edges` both are, int64; `lost` are few."""
+def _both(gaps: DeviceGaps, edges: Times) -> Times:
+    """How long between `edges` nothing ran and nothing was recorded, int64."""
+    lost = gaps.unrecorded
     moments = np.unique(np.concatenate((edges, lost.start, lost.end)))
     begin, end = moments[:-1], moments[1:]
     rows = np.flatnonzero((lost.within(begin, end) > 0) & (begin >= edges[0]) & (end <= edges[-1]))
     found: Times = np.zeros(len(edges) - 1, dtype=np.int64)
     place = np.searchsorted(edges, begin[rows], side="right") - 1
-    np.add.at(found, place, dry.within(begin[rows], end[rows]))
+    np.add.at(found, place, gaps.dry(begin[rows], end[rows]))
     return found

@@ -16,10 +16,11 @@ from dataclasses import dataclass
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, ends
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.call_kinds import rows_by_call
 from profiler.events import CALLS_TRACK
 from profiler.table.batches import Codes, Times, counts, is_sorted, order_by
+from profiler.table.command_times import ends
 from profiler.table.run import Run
 
 __all__ = [

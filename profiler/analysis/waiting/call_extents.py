@@ -8,8 +8,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, ends, text_codes
+from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.table.batches import Times, batches
+from profiler.table.command_times import ends, text_codes
 from profiler.table.intervals import group_heads
 
 __all__ = ["CallExtents"]

@@ -11,6 +11,7 @@ class PathPart(StrEnum):
     """What a piece of the critical path is."""
 
     CALL = "call"
+    LAUNCHES = "launches"  # of a call whose device works behind the host
     COMPUTE = "compute"
     TRANSFER = "transfer"
     QUEUED = "queued"

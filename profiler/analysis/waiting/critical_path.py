@@ -11,8 +11,9 @@ Devices that are given their work ahead (torch on GPUs) run while the host goes 
 what launched which command, the path is on a device while the host waited for it and it was
 behind: `device_queues` says when. A call's time is then on the path as
 
-- call: its tile, while it was the host that others waited for;
-- compute, transfer: the device ran commands of the call while the host was ahead or waited;
+- call: its tile; where it launched work, `launches`: its tile while others waited for the host;
+- compute, transfer: the device ran commands of the call while the host was ahead or waited, or had
+  returned from the call (all of its tile from there on is compute);
 - queued: in between, the next command had been launched but not begun.
 
 Work of no call is `host work`, compute or transfer. With S the stretches on devices and X the
@@ -30,9 +31,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays, positions, text_codes
+from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.waiting.codes import PathPart
 from profiler.analysis.waiting.columns import CRITICAL_PATH
@@ -44,12 +46,13 @@ from profiler.analysis.waiting.run_timeline import RunTimeline
 from profiler.events import CATEGORIES, NO_PIPELINE
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.command_times import ends, positions, text_codes
 from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["critical_path_table"]
 
 _PARTS = tuple(part.value for part in PathPart)
-_CALL, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(_PARTS))
+_CALL, _LAUNCHES, _COMPUTE, _TRANSFER, _QUEUED, _HOST_WORK = range(len(_PARTS))
 _PART = np.array(
     [
         {"host": _HOST_WORK, "dma": _TRANSFER, "copy": _TRANSFER}.get(name, _COMPUTE)
@@ -129,13 +132,19 @@ class _Activities:
         free = _free_rows(timeline)
         nothing = np.full(len(free), len(names.submodules) - 1)
         started, ended = _outside_of_tiles(timeline, free)
-        start = np.concatenate((axis.begin, started))
-        end = np.concatenate((axis.end, ended))
-        of_calls = names.code(names.of_call[:-1], _CALL, names.of_tile)
+        launched = timeline.run.tiles.calls["lead_ns"].is_not_null().to_numpy()
+        behind, returned = _worked_behind(timeline, launched)
+        until = axis.end.copy()
+        until[behind] = returned
+        start = np.concatenate((axis.begin, returned, started))
+        end = np.concatenate((until, axis.end[behind], ended))
+        of_host = np.where(launched, _LAUNCHES, _CALL)
+        of_calls = names.code(names.of_call[:-1], of_host, names.of_tile)
+        of_behind = names.code(names.of_call[behind], _COMPUTE, names.of_tile[behind])
         part = _PART[commands.category[free]]
         of_work = names.code(nothing, part, names.of_device[commands.device[free]])
-        code = np.concatenate((of_calls, of_work))
-        pipeline = _pipeline_of(timeline, free)
+        code = np.concatenate((of_calls, of_behind, of_work))
+        pipeline = _pipeline_of(timeline, behind, free)
         order = np.argsort(pipeline, kind="stable")
         order = order[np.searchsorted(pipeline[order], 0) :]
         groups = max(len(timeline.pipelines.numbers), 1)
@@ -145,6 +154,15 @@ class _Activities:
     def of_pipeline(self, place: int) -> slice:
         """The rows of one pipeline call."""
         return slice(*self.bounds[place : place + 2].tolist())
+
+
+def _worked_behind(timeline: RunTimeline, launched: npt.NDArray[np.bool_]) -> tuple[Times, Times]:
+    """Rows of calls that `launched` work and had returned before it was done, and from when on in
+    their tiles they had."""
+    calls, axis = timeline.run.calls, timeline.axis
+    returned = np.maximum(ends(calls), axis.begin)
+    behind = np.flatnonzero(launched & (returned < axis.end))
+    return behind, returned[behind]
 
 
 def _outside_of_tiles(timeline: RunTimeline, free: Times) -> tuple[Times, Times]:
@@ -172,14 +190,14 @@ def _free_rows(timeline: RunTimeline) -> Times:
     return free[launches.returned[free] == NOT_LAUNCHED] if len(launches) else free
 
 
-def _pipeline_of(timeline: RunTimeline, free: Times) -> Codes:
-    """The place of the pipeline call of each call, then of each of the `free` rows of commands;
-    -1 for none. Without pipeline calls all are of one."""
-    run, pipelines = timeline.run, timeline.pipelines
+def _pipeline_of(timeline: RunTimeline, behind: Times, free: Times) -> Codes:
+    """The place of the pipeline call of each call, then of the rows `behind` of calls and the rows
+    `free` of commands; -1 for none. Without pipeline calls all are of one."""
+    run, pipelines, code = timeline.run, timeline.pipelines, timeline.axis.code
     if not len(pipelines.numbers):
-        return np.zeros(len(run.calls) + len(free), dtype=np.int32)
+        return np.zeros(len(code) + len(behind) + len(free), dtype=np.int32)
     of_free = positions(pipelines.number_of(run.commands, free), pipelines.numbers)
-    return np.concatenate((timeline.axis.code, of_free))
+    return np.concatenate((code, code[behind], of_free))
 
 
 @dataclass(frozen=True, slots=True, eq=False)

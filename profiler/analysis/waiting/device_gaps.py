@@ -1,48 +1,25 @@
 """The gaps of each device, in which nothing runs on it, and what each is put down to.
 
-Every moment of a device's span, from its first command or tile to the end of its last, at which
-nothing runs on it is put down to the first of these that holds of it:
-
-- unrecorded: nothing was recorded though work or the host waited (`table.tiles`), or a drop says
-  that commands of the call whose tile it lies in are missing;
-- outside: it lies outside of the end-to-end time, such as among carried-over work;
-- another device: a sync command of its own runs, or another device works for a call of this one's;
-- in the tile of one of its calls: queue, where what ends the gap had been launched in time; else
-  launch: it was launched too late, nothing was left to launch, or nothing tells when it was;
-- another device, once more: no tile of its own, but a tile of another device's call, of a pipeline
-  call in which this device has calls too;
-- host: the rest, between calls.
-
-Where the host waited for a device when this one ran dry, launch and host are *sync*: the host could
-not launch ahead, because it waited.
+`find_gaps` makes them and has the rules.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-import polars as pl
 
-from profiler.analysis.arrays import HOST, CommandArrays
-from profiler.analysis.axis import Axis
-from profiler.analysis.device_spans import device_spans
-from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.waiting.codes import WaitCause
-from profiler.events import CATEGORIES
 from profiler.table.batches import Codes, Times, batches
-from profiler.table.run import Run
-from profiler.table.tiles.axes import axes_of
-from profiler.table.tiles.device_axis import DeviceAxis
-from profiler.table.tiles.launches import Launches
+from profiler.table.tiles.device_axis import Busy
 from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["OUTSIDE", "PARTS", "DeviceGaps", "device_gaps"]
+__all__ = ["OUTSIDE", "PARTS", "DeviceGaps"]
 
 _Flags = npt.NDArray[np.bool_]
-_SYNC = CATEGORIES.index("sync")
+_Within = Callable[[Stretches], Times]
 OUTSIDE = "outside"
 PARTS: tuple[str, ...] = (
     WaitCause.LAUNCH,
@@ -58,10 +35,11 @@ PARTS: tuple[str, ...] = (
 
 @dataclass(frozen=True, slots=True, eq=False)
 class DeviceGaps:
-    """The k gaps of a device within its own span, in order, from `start` to `end`, int64 [k] in ns;
-    the first and the last are empty where the span has no more than its work. `launch` is the row
-    of the command that launched what ends each, -1 where none is known; `late` whether it did so
-    too late. `calls` are the rows of the calls that worked on the device, or have their tile there.
+    """The k gaps of a device, in order; the first goes on before all time and the last behind it,
+    of which what lies in its `span` counts. `launch` is the row of the command that launched what
+    ends each, -1 where none is known, and `late` whether it did so too late, [k] each; both None
+    where no launch was recorded. `calls` are the rows of the calls that worked on the device, or
+    have their tile there. `busy` is when it worked.
 
     What they are measured with: `elsewhere` is when another device, `own` when a call of its own,
     `others` when a call of other devices, `host` when host work was under way, each with those
@@ -74,10 +52,10 @@ class DeviceGaps:
 
     device: str
     calls: Times
-    start: Times
-    end: Times
-    launch: Times
-    late: _Flags
+    span: tuple[int, int]
+    busy: Busy
+    launch: Codes | None
+    late: _Flags | None
     counted: Stretches
     elsewhere: Stretches
     tails: Stretches
@@ -89,19 +67,64 @@ class DeviceGaps:
     unrecorded: Stretches
     waits: Stretches
 
-    def parts(self, rows: slice | Times) -> Times:
+    def __len__(self) -> int:
+        return len(self.busy.gaps)
+
+    def ranges(self, rows: slice | Times) -> tuple[Times, Times]:
+        """Begin and end of some gaps within the span, int64 [len(rows)] each, in ns."""
+        gaps = self.busy.gaps
+        return np.clip(gaps.start[rows], *self.span), np.clip(gaps.end[rows], *self.span)
+
+    def dry(self, first: Times, last: Times) -> Times:
+        """How long nothing ran in each `[first, last)` within the span, int64, in ns."""
+        return self.busy.gaps.within(np.clip(first, *self.span), np.clip(last, *self.span))
+
+    @property
+    def launched_late(self) -> Stretches:
+        """The gaps that ended with what was launched too late, within the span."""
+        if self.late is None:
+            return Stretches.none()
+        start, end = self.ranges(np.flatnonzero(self.late))
+        return Stretches(start, end).where(end > start)
+
+    def launched_by(self, row: int) -> int:
+        """The row of the command that launched what ends a gap, -1 where none is known."""
+        return -1 if self.launch is None else int(self.launch[row])
+
+    def parts(self, rows: Times) -> Times:
         """What some gaps are put down to, int64 [len(PARTS), len(rows)], in ns: the columns add up
         to their lengths."""
-        start, end = self.start[rows], self.end[rows]
+        start, end = self.ranges(rows)
+        blocked, in_time = self.waits.holds(start), self._in_time(rows)
+        return self._parts(lambda cover: cover.within(start, end), end - start, blocked, in_time)
+
+    def totals(self) -> dict[str, int]:
+        """What all gaps together are put down to, in ns, by part; `inside` is what of them lies in
+        tiles of its calls, `host_work` what of the host's part was host work of no call.
+
+        How much of the gaps of a kind lies in a cover is how much of the cover lies in them: covers
+        are few.
+        """
+        sums = dict.fromkeys((*PARTS, "inside", "host_work"), 0)
+        span = Stretches(*np.array([[each] for each in self.span]))
+        for kind, gaps in self._kinds():
+            within = self._overlap_with(gaps)
+            found = self._parts(within, within(span), *kind)
+            for name, (length,) in zip(PARTS, found.tolist(), strict=True):
+                sums[name] += length
+            sums["inside"] += int(within(self.in_tiles)[0])
+            if not kind[0]:
+                sums["host_work"] += int((within(self.host) - within(self.others))[0])
+        return sums
+
+    def _parts(self, within: _Within, length: Times, blocked: _Flags, in_time: _Flags) -> Times:
+        """The parts of gaps by how much of them lies `within` a cover, [len(PARTS), k]."""
         borders = (self.elsewhere, self.tails, self.own, self.others, self.counted)
-        until = [cover.within(start, end) for cover in borders]
-        elsewhere, tails, own, others, counted = until
-        in_time = (self.launch[rows] >= 0) & ~self.late[rows]
+        elsewhere, tails, own, others, counted = map(within, borders)
         queue = np.where(in_time, own - tails, 0)
         launch = own - elsewhere - queue
         host = counted - others
-        blocked = self.waits.holds(start)
-        unrecorded = self.unrecorded.within(start, end)
+        unrecorded = within(self.unrecorded)
         found: Times = np.stack(
             (
                 np.where(blocked, 0, launch),
@@ -110,24 +133,41 @@ class DeviceGaps:
                 elsewhere + others - own,
                 np.where(blocked, 0, host),
                 unrecorded,
-                end - start - unrecorded - counted,
+                length - unrecorded - counted,
             )
         )
         return found
 
-    def totals(self) -> dict[str, int]:
-        """What all gaps together are put down to, in ns, by part; `inside` is what of them lies in
-        tiles of its calls, `host_work` what of the host's part was host work of no call."""
-        sums = dict.fromkeys((*PARTS, "inside", "host_work"), 0)
-        for rows in batches(len(self.start)):
-            found = self.parts(rows)
-            for name, column in zip(PARTS, found, strict=True):
-                sums[name] += int(column.sum())
-            start, end = self.start[rows], self.end[rows]
-            sums["inside"] += int(self.in_tiles.within(start, end).sum())
-            worked = self.host.within(start, end) - self.others.within(start, end)
-            sums["host_work"] += int(worked[~self.waits.holds(start)].sum())
-        return sums
+    def _overlap_with(self, gaps: Stretches) -> _Within:
+        """How much of a cover lies in some gaps and the span, int64 [1]."""
+
+        def overlap(cover: Stretches) -> Times:
+            first, last = np.clip(cover.start, *self.span), np.clip(cover.end, *self.span)
+            length: Times = gaps.within(first, last).sum(keepdims=True)
+            return length
+
+        return overlap
+
+    def _kinds(self) -> Iterator[tuple[tuple[_Flags, _Flags], Stretches]]:
+        """The gaps by whether the host was blocked when each began, and whether what ended it had
+        been launched in time, bool [1] each; kinds without gaps are left out."""
+        if self.launch is None and not len(self.waits):
+            yield (np.array([False]), np.array([False])), self.busy.gaps
+            return
+        kind = np.zeros(len(self), dtype=np.uint8)
+        for rows in batches(len(self)):
+            blocked = self.waits.holds(self.ranges(rows)[0])
+            kind[rows] = 2 * blocked + self._in_time(rows)
+        for number in np.flatnonzero(np.bincount(kind)).tolist():
+            flags = np.array([number >= 2]), np.array([number % 2 == 1])
+            yield flags, self.busy.gaps.where(kind == number)
+
+    def _in_time(self, rows: slice | Times) -> _Flags:
+        """Whether what ends each gap had been launched in time."""
+        if self.launch is None or self.late is None:
+            return np.zeros(len(self.busy.gaps.start[rows]), dtype=np.bool_)
+        in_time: _Flags = (self.launch[rows] >= 0) & ~self.late[rows]
+        return in_time
 
     @property
     def end_to_end_ns(self) -> int:
@@ -138,173 +178,43 @@ class DeviceGaps:
         """The rows of at most `count` gaps with most idle or unrecorded time of the run, the
         longest first; none without any. The longest altogether are looked at first, so that most
         need not be."""
-        whole = self.end - self.start
         tried = count
         while True:
-            tried = min(2 * tried, len(whole))
-            least = int(np.partition(whole, len(whole) - tried)[len(whole) - tried])
-            rows = np.flatnonzero(whole >= least)
-            first, last = self.start[rows], self.end[rows]
+            tried = min(16 * tried, len(self))
+            least = self._length_of(tried)
+            rows = self._at_least(least)
+            first, last = self.ranges(rows)
             length = self.counted.within(first, last) + self.unrecorded.within(first, last)
             order = np.argsort(-length, kind="stable")[:count]
             order = order[length[order] > 0]
-            enough = len(order) == count and int(length[order[-1]]) > least
-            if enough or tried == len(whole):
+            enough = len(order) == count and int(length[order[-1]]) >= least
+            if enough or tried == len(self):
                 found: Times = rows[order]
                 return found
 
+    def _length_of(self, rank: int) -> int:
+        """The length of the gap that is so many-th in the order of lengths, those at the ends and
+        then the longest first."""
+        most = np.zeros(0, dtype=np.int64)
+        for rows in batches(len(self)):
+            most = np.concatenate((most, self._whole(rows)))
+            most = np.partition(most, max(len(most) - rank, 0))[-rank:]
+        return int(most.min())
+
+    def _at_least(self, length: int) -> Times:
+        """The rows of the gaps of at least `length` ns, and of those at the ends."""
+        found = (
+            rows.start + np.flatnonzero(self._whole(rows) >= length) for rows in batches(len(self))
+        )
+        return np.concatenate([*found])
+
+    def _whole(self, rows: slice) -> Times:
+        """The lengths of some gaps, with what of those at the ends lies outside of the span."""
+        length: Times = self.busy.gaps.end[rows] - self.busy.gaps.start[rows]
+        return length
+
     def longer_than(self, length: int) -> Times:
         """How much of each gap counts as idle, of those of which it is more than `length` ns."""
-        found = [np.zeros(0, dtype=np.int64)]
-        for rows in batches(len(self.start)):
-            idle = self.counted.within(self.start[rows], self.end[rows])
-            found.append(idle[idle > length])
-        return np.concatenate(found)
-
-
-def device_gaps(
-    run: Run,
-    commands: CommandArrays,
-    axis: Axis,
-    pipelines: PipelineCalls,
-    dropped: Sequence[int],
-) -> tuple[DeviceGaps, ...]:
-    """The gaps of each device that worked and whose calls were traced, by name.
-
-    `commands`, `axis` and `pipelines` are those of `run`, whose calls are sorted by `call`;
-    `dropped` are the rows of calls that drops name.
-    """
-    axes = axes_of(run.calls, run.commands, run.flows)
-    spans = device_spans(run, commands)
-    work = _Work.of(run, commands, axes.axes, axis, pipelines, dropped)
-    placed = run.calls["device"].cast(pl.String).to_numpy()
-    untraced = ~run.calls["ops_traced"].to_numpy()
-    found = []
-    for number, name in enumerate(axes.axes):
-        here = placed == name
-        if not (untraced & here).any() if here.any() else not untraced.any():
-            lost = axes.unrecorded.get(name, Stretches.none())
-            found.append(work.gaps(number, name, spans[name], axes.launches, lost))
-    return tuple(found)
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
-    """What the gaps of all devices are measured with. `uses` tells which call, of those in rows,
-    worked or has its tile on which device, bool [devices, calls]; `last` is when the last work of
-    each call on each device ended, int64 likewise, long ago for none; `pipeline` is the pipeline
-    call of each, None where the run has none."""
-
-    commands: CommandArrays
-    axes: Sequence[DeviceAxis]
-    axis: Axis
-    begin: Times
-    end: Times
-    uses: npt.NDArray[np.bool_]
-    last: npt.NDArray[np.int64]
-    pipeline: Codes | None
-    missing: Stretches
-    host: Stretches
-
-    @classmethod
-    def of(
-        cls,
-        run: Run,
-        commands: CommandArrays,
-        axes: Mapping[str, DeviceAxis],
-        axis: Axis,
-        pipelines: PipelineCalls,
-        dropped: Sequence[int],
-    ) -> _Work:
-        tiles = run.tiles.calls
-        begin, end = tiles["begin_ns"].to_numpy(), tiles["end_ns"].to_numpy()
-        last = np.full((len(axes), len(tiles) + 1), np.iinfo(np.int64).min)
-        for row, one in zip(last, axes.values(), strict=True):
-            np.maximum.at(row, one.call[one.heads], np.maximum.reduceat(one.end, one.heads))
-        last = last[:, :-1]
-        on = tiles["tile_device"].to_numpy()
-        rows = np.array(dropped, dtype=np.int64)
-        free = np.flatnonzero((commands.call < 0) & (commands.category == HOST))
-        host = Stretches.union(commands.start[free], commands.end[free])
-        return cls(
-            commands=commands,
-            axes=tuple(axes.values()),
-            axis=axis,
-            begin=begin,
-            end=end,
-            uses=(last > np.iinfo(np.int64).min) | (np.array([*axes])[:, None] == on[None, :]),
-            last=last,
-            pipeline=pipelines.code_of(run.calls) if len(pipelines.numbers) else None,
-            missing=Stretches.union(begin[rows], end[rows]),
-            host=host.minus(axis.waits),
-        )
-
-    def gaps(
-        self,
-        number: int,
-        name: str,
-        span: tuple[int, int],
-        launches: Launches | None,
-        unrecorded: Stretches,
-    ) -> DeviceGaps:
-        """The gaps of one device."""
-        own = np.flatnonzero(self.uses[number])
-        counted = self.axis.counted.minus(self.missing)
-        tiles = Stretches.union(self.begin[own], self.end[own])
-        last = np.clip(self.last[number, own], self.begin[own], self.end[own])
-        ended = Stretches.union(last, self.end[own])
-        covers = [self._elsewhere(number, name).both(counted)]
-        for more in (ended, tiles, self._tiles_beside(self.uses[number]), self.host):
-            covers.append(Stretches.of_all((covers[-1], more.both(counted))))
-        axis = self.axes[number]
-        launch, late = _ended(axis, launches)
-        return DeviceGaps(
-            device=name,
-            calls=own,
-            start=np.clip(axis.gaps.start, *span),
-            end=np.clip(axis.gaps.end, *span),
-            launch=launch,
-            late=late,
-            counted=counted,
-            elsewhere=covers[0],
-            tails=covers[1],
-            own=covers[2],
-            others=covers[3],
-            host=covers[4],
-            in_tiles=tiles.both(counted),
-            missing=self.axis.counted.both(self.missing),
-            unrecorded=Stretches.of_all((unrecorded, self.missing)),
-            waits=self.axis.waits,
-        )
-
-    def _elsewhere(self, number: int, name: str) -> Stretches:
-        """When a sync command of the device runs, or another device works for its calls."""
-        commands = self.commands
-        here = commands.device == commands.devices.index(name)
-        syncs = np.flatnonzero(here & (commands.category == _SYNC))
-        found = [Stretches.union(commands.start[syncs], commands.end[syncs])]
-        several = self.uses[number] & ((self.last > np.iinfo(np.int64).min).sum(axis=0) > 0)
-        for other, axis in enumerate(self.axes):
-            shared = np.append(several & self.uses[other], False)  # a call of -1 takes the last
-            if other != number and shared.any():
-                kept = shared[axis.call]
-                found.append(Stretches.union(axis.start[kept], axis.end[kept]))
-        return Stretches.of_all(found)
-
-    def _tiles_beside(self, own: _Flags) -> Stretches:
-        """The tiles of calls that are not a device's own, of the pipeline calls in which it has
-        some: of the run, where that has none."""
-        beside = ~own
-        if self.pipeline is not None:
-            beside &= np.isin(self.pipeline, self.pipeline[own & (self.pipeline >= 0)])
-        rows = np.flatnonzero(beside)
-        return Stretches.union(self.begin[rows], self.end[rows])
-
-
-def _ended(axis: DeviceAxis, launches: Launches | None) -> tuple[Times, _Flags]:
-    """Of each gap of an axis, the row of the command that launched what ends it, -1 where none is
-    known, and whether it did so too late; nothing ends the last."""
-    count = len(axis.gaps)
-    if launches is None or axis.source is None:
-        return np.full(count, -1), np.zeros(count, dtype=np.bool_)
-    return np.append(axis.source[axis.ender], -1), np.append(axis.late(launches), False)
+        idle = self.counted.within(*self.ranges(self._at_least(length + 1)))
+        found: Times = idle[idle > length]
+        return found

@@ -12,9 +12,10 @@ for a device in
 - host commands and waits with a flow from a command of a device: for that.
 
 The critical path, backward from its end, stays with the host until the host returned from such a
-wait. Then it is what the device did up to there, back to the last host-bound command, and from
-there on the host again, when it had launched this one. That gives *stretches*: times at which the
-path is on a device. At all other times it is on the host.
+wait, or begins on a device where a command ends with it. Then it is what the device did up to
+there, back to the last host-bound command, and from there on the host again, when it had launched
+this one. That gives *stretches*: times at which the path is on a device. At all other times it is
+on the host.
 """
 
 from __future__ import annotations
@@ -86,21 +87,34 @@ class Queues:
     def stretches(self, first: int, last: int) -> list[Stretch]:
         """When the path that ends on the host at `last` is on devices, back to `first`; in order of
         time, disjoint."""
-        returned = self.returned
         found: list[Stretch] = []
-        moment, wait = last, len(returned)
+        moment, wait = last, len(self.returned)
+        if (ending := self._ending(last)) is not None:
+            moment = self._add(found, ending, last, first, last)
         while True:
-            wait = bisect_right(returned, moment, 0, wait) - 1
-            if wait < 0 or returned[wait] <= first:
+            wait = bisect_right(self.returned, moment, 0, wait) - 1
+            if wait < 0 or self.returned[wait] <= first:
                 return found[::-1]
-            awaited = int(self.awaited[wait])
-            bound = int(self.bound[awaited])
-            end = min(int(self.reach[awaited]), int(returned[wait]))
-            start = max(int(self.launched[bound]), first)
-            if start < end:
-                bound += int(np.searchsorted(self.reach[bound : awaited + 1], start, side="right"))
-                found.append(Stretch(start, end, bound, awaited))
-                moment = start
+            moment = self._add(
+                found, int(self.awaited[wait]), int(self.returned[wait]), first, moment
+            )
+
+    def _ending(self, last: int) -> int | None:
+        """The place of the command that ends at `last`; None where none does."""
+        places = np.flatnonzero(self.reach == last)
+        return int(places[0]) if len(places) else None
+
+    def _add(self, found: list[Stretch], awaited: int, until: int, first: int, moment: int) -> int:
+        """Add the stretch that ends with the command `awaited` or at `until`, as far as it is
+        behind `first`; where the path goes on, which is `moment` without a stretch."""
+        bound = int(self.bound[awaited])
+        end = min(int(self.reach[awaited]), until)
+        start = max(int(self.launched[bound]), first)
+        if start >= end:
+            return moment
+        bound += int(np.searchsorted(self.reach[bound : awaited + 1], start, side="right"))
+        found.append(Stretch(start, end, bound, awaited))
+        return start
 
     def parts(self, stretch: Stretch, commands: CommandArrays) -> tuple[Times, Times, Times]:
         """Rows of the commands in a stretch, the time that each ran in it, and the time before each

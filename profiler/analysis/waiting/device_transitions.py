@@ -24,10 +24,11 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays, text_codes
+from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.columns import CPU_FALLBACK, DEVICE_TRANSITIONS
 from profiler.table.batches import Codes, Times
 from profiler.table.columns import schema
+from profiler.table.command_times import text_codes
 
 __all__ = ["transition_tables"]
 

@@ -46,7 +46,7 @@ COPIES: tuple[Column, ...] = (
         "GB/s",
         "bytes / time of the copies whose bytes are known, 10⁹ bytes a second",
         True,
-        label="GB/s",
+        label="rate",
     ),
     Column("hidden_ns", _INT64, "ns", "of wall_ns: the device computed meanwhile", importance=5),
     Column("hidden_share", _REAL, "ratio", "hidden_ns / wall_ns", label="hidden", kind="share"),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import polars as pl
@@ -23,18 +23,22 @@ _LONGEST = 20  # of a device
 _CAUSES = tuple(part for part in PARTS if part != OUTSIDE)
 
 
-def gap_table(devices: Sequence[DeviceGaps], run: Run, commands: CommandArrays) -> pl.DataFrame:
+def gap_table(
+    devices: Sequence[DeviceGaps],
+    run: Run,
+    commands: CommandArrays,
+    kernels: Mapping[str, KernelsOfCalls],
+) -> pl.DataFrame:
     """At most `_LONGEST` rows a device (`columns.GAPS`), longest first; gaps that lie outside of
-    the end-to-end time are left out. `commands` are those of `run`, whose calls are sorted."""
+    the end-to-end time are left out. `commands` and the `kernels` on each device are those of
+    `run`, whose calls are sorted."""
     longest = [(gaps, *_longest(gaps)) for gaps in devices]
-    times = Stretches.of_all(
-        Stretches(gaps.start[np.sort(rows)], gaps.end[np.sort(rows)]) for gaps, rows, _ in longest
-    )
+    times = Stretches.of_all(Stretches(*gaps.ranges(np.sort(rows))) for gaps, rows, _ in longest)
     doings = HostDoings.of(run, commands, times)
     rows = [
         row
         for gaps, places, parts in longest
-        for row in _rows(gaps, places, parts, KernelsOfCalls.of(gaps, run, commands), doings)
+        for row in _rows(gaps, places, parts, kernels[gaps.device], doings)
     ]
     return pl.DataFrame(rows, schema=schema(GAPS), orient="row")
 
@@ -50,10 +54,10 @@ def _rows(
     gaps: DeviceGaps, places: Times, parts: Times, calls: KernelsOfCalls, doings: HostDoings
 ) -> Iterator[tuple[object, ...]]:
     names = doings.run.calls.select("call", pl.col("submodule").cast(pl.String), "step")
-    for place, found in zip(places.tolist(), parts.T, strict=True):
-        start, end = int(gaps.start[place]), int(gaps.end[place])
+    ranges = zip(*(column.tolist() for column in gaps.ranges(places)), strict=True)
+    for place, (start, end), found in zip(places.tolist(), ranges, parts.T, strict=True):
         position, call = calls.place(start, end)
-        doing = doings.during(start, end, int(gaps.launch[place]))
+        doing = doings.during(start, end, gaps.launched_by(place))
         yield (
             gaps.device,
             start,

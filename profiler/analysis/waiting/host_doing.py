@@ -8,12 +8,12 @@ one that covers most of it.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 import numpy as np
 
 from profiler.analysis.arrays import HOST, SYNC, CommandArrays
+from profiler.analysis.host_side import thread_of
 from profiler.analysis.waiting.codes import HostDoing
 from profiler.events import HOST_TRACK
 from profiler.table.batches import Times
@@ -23,7 +23,6 @@ from profiler.table.tiles.stretches import Stretches
 __all__ = ["Doing", "HostDoings"]
 
 _LEAST = 10  # of a time: what covers less than one part in so many is not what the host did
-_OF_THREAD = re.compile(r" (sync|launches)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +68,7 @@ class HostDoings:
     def during(self, first: int, last: int, launch: int) -> Doing | None:
         """What the host did from `first` to `last`, of the thread of the command in row `launch`;
         of any where that is -1. None where nothing tells."""
-        thread = self._thread(self._text("track", launch)) if launch >= 0 else ""
+        thread = thread_of(self._text("track", launch)) if launch >= 0 else ""
         places = slice(
             int(np.searchsorted(self.reach, first, side="right")),
             int(np.searchsorted(self.start, last, side="left")),
@@ -118,8 +117,4 @@ class HostDoings:
     def _thread_of(self, row: int) -> str:
         if row < 0:
             return self.run.info.host_activities[-1 - row].thread
-        return self._thread(self._text("track", row))
-
-    @staticmethod
-    def _thread(track: str) -> str:
-        return _OF_THREAD.sub("", track)
+        return thread_of(self._text("track", row))

@@ -20,7 +20,7 @@ the collectives, whose time holds the wait for the last rank. Long gaps are thos
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 
 import numpy as np
 import numpy.typing as npt
@@ -35,32 +35,31 @@ from profiler.table.columns import schema
 
 __all__ = ["idle_table"]
 
-_WORKS = np.array([name not in ("host", "sync") for name in CATEGORIES])
+_COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
 _MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
-_COMMUNICATES = CATEGORIES.index("collective")
+_COMMUNICATES = np.array([name == "collective" for name in CATEGORIES])
+_NEVER = np.iinfo(np.int64).max
 _LONG_GAP_NS = 100_000
 
 
 def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.DataFrame:
     """One row a device (`columns.IDLE`), by name, of the whole run, whose commands are
     `commands`."""
-    rows = [_row(gaps, commands) for gaps in devices]
+    transfers = np.flatnonzero((_MOVES | _COMMUNICATES)[commands.category])
+    apart = {*np.unique(commands.device[transfers]).tolist()}
+    rows = [_row(gaps, _unions(commands, gaps, apart)) for gaps in devices]
     return pl.DataFrame(rows, schema=schema(IDLE))
 
 
-def _row(gaps: DeviceGaps, commands: CommandArrays) -> dict[str, object]:
-    sums = gaps.totals()
-    here = commands.device == commands.devices.index(gaps.device)
-    works, moves = here & _WORKS[commands.category], here & _MOVES[commands.category]
-    communicates = here & (commands.category == _COMMUNICATES)
-    computed = _length(commands, works & ~moves & ~communicates, gaps)
-    communicated, moved = (_length(commands, which, gaps) for which in (communicates, moves))
-    unmoved = _length(commands, works & ~moves, gaps) if communicated else computed
-    worked = _length(commands, works, gaps) if moved else unmoved
+def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, object]:
+    """The row of a device, whose unions are |C|, |C+K|, |K| and |T|."""
+    sums, worked = gaps.totals(), gaps.busy.length
+    computed, unmoved, communicated, moved = unions
     exposed, data = unmoved - computed, worked - unmoved
-    span = int(gaps.end[-1] - gaps.start[0])
+    first, last = gaps.span
+    span = last - first
     idle = span - worked - sums["unrecorded"]
-    unused = gaps.counted.length - int(gaps.counted.within(gaps.start[:1], gaps.end[-1:])[0])
+    unused = gaps.counted.length - gaps.counted.clipped(first, last).length
     total = gaps.end_to_end_ns
     long = gaps.longer_than(_LONG_GAP_NS)
     return {
@@ -88,10 +87,23 @@ def _row(gaps: DeviceGaps, commands: CommandArrays) -> dict[str, object]:
     }
 
 
-def _length(commands: CommandArrays, which: npt.NDArray[np.bool_], gaps: DeviceGaps) -> int:
-    """Length of the union of some commands of a device."""
-    if not which.any():
-        return 0
+def _unions(
+    commands: CommandArrays, gaps: DeviceGaps, apart: Set[int]
+) -> tuple[int, int, int, int]:
+    """The lengths |C|, |C+K|, |K| and |T| on a device; `apart` are those of which C is not all."""
+    worked, device = gaps.busy.length, commands.devices.index(gaps.device)
+    if device not in apart:
+        return worked, worked, 0, 0
+    here = commands.device == device
+    moves, communicates = here & _MOVES[commands.category], here & _COMMUNICATES[commands.category]
+    moved, communicated = (_length(commands, which) for which in (moves, communicates))
+    computes = here & _COMPUTES[commands.category]
+    unmoved = _length(commands, computes | communicates) if moved else worked
+    computed = _length(commands, computes) if communicated else unmoved
+    return computed, unmoved, communicated, moved
+
+
+def _length(commands: CommandArrays, which: npt.NDArray[np.bool_]) -> int:
+    """Length of the union of some commands."""
     work = InOrder.of(commands.start, commands.end, which)
-    moments = np.array([gaps.start[0], gaps.end[-1]])
-    return int(covered_before(work, moments)[1])
+    return int(covered_before(work, np.array([_NEVER]))[0])

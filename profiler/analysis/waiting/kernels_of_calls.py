@@ -5,7 +5,7 @@ A kernel is a command of category compute or other; copies, which may run long b
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -15,9 +15,9 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.codes import GapPosition
 from profiler.analysis.waiting.device_gaps import DeviceGaps
 from profiler.events import CATEGORIES
-from profiler.table.batches import Times
+from profiler.table.batches import Times, batches
+from profiler.table.intervals import group_heads
 from profiler.table.run import Run
-from profiler.table.tiles.stretches import Stretches
 
 __all__ = ["KernelsOfCalls", "before_first_kernels"]
 
@@ -38,19 +38,20 @@ class KernelsOfCalls:
     own: Times
 
     @classmethod
-    def of(cls, gaps: DeviceGaps, run: Run, commands: CommandArrays) -> KernelsOfCalls:
-        """On the device of `gaps`; `commands` are those of `run`, whose calls are sorted."""
-        here = commands.device == commands.devices.index(gaps.device)
-        rows = np.flatnonzero(here & _KERNELS[commands.category] & (commands.call >= 0))
-        first = np.full(len(run.calls), _NEVER)
-        last = np.full(len(run.calls), -_NEVER)
-        if len(rows):
-            call = commands.call[rows]
-            heads = np.flatnonzero(np.diff(call, prepend=-1))
-            np.minimum.at(first, call[heads], np.minimum.reduceat(commands.start[rows], heads))
-            np.maximum.at(last, call[heads], np.maximum.reduceat(commands.end[rows], heads))
+    def of(
+        cls, devices: Iterable[DeviceGaps], run: Run, commands: CommandArrays
+    ) -> dict[str, KernelsOfCalls]:
+        """On each of some devices, by name; `commands` are those of `run`, whose calls are
+        sorted."""
         begin, end = (run.tiles.calls[name].to_numpy() for name in ("begin_ns", "end_ns"))
-        return cls(begin, end, first, last, gaps.calls)
+        first, last = _extents(commands, len(run.calls))
+        number = {name: row for row, name in enumerate(commands.devices)}
+        return {
+            gaps.device: cls(
+                begin, end, first[number[gaps.device]], last[number[gaps.device]], gaps.calls
+            )
+            for gaps in devices
+        }
 
     def place(self, start: int, end: int) -> tuple[GapPosition, int]:
         """Where a gap of the device lies, and the row of the call: that in whose tile at least half
@@ -72,20 +73,37 @@ class KernelsOfCalls:
         return position, call
 
 
+def _extents(commands: CommandArrays, calls: int) -> tuple[Times, Times]:
+    """Begin of the first and end of the last kernel on each device of each call, int64 [devices,
+    calls] each; the former behind the latter for none."""
+    places = len(commands.devices) + 1, calls + 1  # the last are no device and no call
+    first, last = np.full(places, _NEVER), np.full(places, -_NEVER)
+    for rows in batches(len(commands.start)):
+        device, call = commands.device[rows], commands.call[rows]
+        kernels = _KERNELS[commands.category[rows]]
+        heads = group_heads(device, call)
+        place = (device[heads] + 1) * np.int64(calls + 1) - 1  # of no call
+        place -= np.where(call[heads] < 0, 0, calls - call[heads])
+        begins = np.where(kernels, commands.start[rows], _NEVER)
+        np.minimum.at(first.reshape(-1), place, np.minimum.reduceat(begins, heads))
+        ends = np.where(kernels, commands.end[rows], -_NEVER)
+        np.maximum.at(last.reshape(-1), place, np.maximum.reduceat(ends, heads))
+    return first[:, :-1], last[:, :-1]
+
+
 def before_first_kernels(
-    devices: Iterable[DeviceGaps], run: Run, commands: CommandArrays
+    devices: Iterable[DeviceGaps], run: Run, kernels: Mapping[str, KernelsOfCalls]
 ) -> pl.Series:
     """How long each call was launch-bound before its first kernel, in its tile; 0 without kernels,
-    null where nobody knows what its device did, int64 [n]."""
+    null where nobody knows what its device did, int64 [n]. `kernels` are those of all devices."""
     found = pl.Series([None] * len(run.calls), dtype=pl.Int64)
     placed = run.tiles.calls["tile_device"].cast(pl.String).to_numpy()
     for gaps in devices:
-        kernels = KernelsOfCalls.of(gaps, run, commands)
+        of_calls = kernels[gaps.device]
         rows = np.flatnonzero(placed == gaps.device)
-        begin, end = kernels.begin[rows], kernels.end[rows]
-        there = kernels.first[rows] < _NEVER
-        until = np.where(there, np.minimum(kernels.first[rows], end), begin)
-        late = np.flatnonzero(gaps.late & (gaps.end > gaps.start))
-        bound = Stretches(gaps.start[late], gaps.end[late]).minus(gaps.unrecorded)
+        begin, end = of_calls.begin[rows], of_calls.end[rows]
+        there = of_calls.first[rows] < _NEVER
+        until = np.where(there, np.minimum(of_calls.first[rows], end), begin)
+        bound = gaps.launched_late.minus(gaps.unrecorded)
         found = found.scatter(rows, bound.within(begin, until))
     return found

@@ -4,32 +4,49 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.analysis.inputs import Inputs, shared
+from profiler.analysis.inputs import Inputs, device_axes, shared
 from profiler.analysis.table import FigureSpec, Table
 from profiler.analysis.waiting.busy_timeline import busy_timeline
 from profiler.analysis.waiting.columns import CPU_FALLBACK, CRITICAL_PATH, DEVICE_TRANSITIONS, IDLE
 from profiler.analysis.waiting.copies import copy_table
 from profiler.analysis.waiting.critical_path import critical_path_table
-from profiler.analysis.waiting.device_gaps import DeviceGaps, device_gaps
+from profiler.analysis.waiting.device_gaps import DeviceGaps
 from profiler.analysis.waiting.device_transitions import transition_tables
 from profiler.analysis.waiting.dropped_calls import dropped_calls
+from profiler.analysis.waiting.find_gaps import device_gaps
 from profiler.analysis.waiting.gap_columns import BUSY_TIMELINE, COPIES, GAPS
 from profiler.analysis.waiting.gaps import gap_table
 from profiler.analysis.waiting.idle import idle_table
+from profiler.analysis.waiting.kernels_of_calls import KernelsOfCalls
 from profiler.analysis.waiting.run_timeline import RunTimeline
+from profiler.table.tiles.device_axis import Busy
 
-__all__ = ["TABLES", "gaps_of"]
+__all__ = ["TABLES", "busy_of", "gaps_of", "kernels_of", "timeline_of"]
 
 
 @shared
-def _timeline(of: Inputs) -> RunTimeline:
+def busy_of(of: Inputs) -> dict[str, Busy]:
+    """When each device of the run worked, by name."""
+    return {name: axis.busy for name, axis in device_axes(of).axes.items()}
+
+
+@shared
+def kernels_of(of: Inputs) -> dict[str, KernelsOfCalls]:
+    """When the first and the last kernel of each call ran, by device."""
+    return KernelsOfCalls.of(gaps_of(of), of.run, of.everything)
+
+
+@shared
+def timeline_of(of: Inputs) -> RunTimeline:
+    """What happened when in the run."""
     return RunTimeline.of(of.run, of.everything, of.pipelines, of.axis)
 
 
 @shared
 def gaps_of(of: Inputs) -> tuple[DeviceGaps, ...]:
     """The gaps of the devices of a run."""
-    return device_gaps(of.run, of.everything, of.axis, of.pipelines, dropped_calls(of.run))
+    axes, dropped = device_axes(of), dropped_calls(of.run)
+    return device_gaps(of.run, of.everything, axes, of.axis, of.pipelines, dropped)
 
 
 @shared
@@ -75,7 +92,7 @@ TABLES = (
         row="one of the longest gaps of a device",
         section="idle",
         columns=GAPS,
-        make=lambda of: gap_table(gaps_of(of), of.run, of.everything),
+        make=lambda of: gap_table(gaps_of(of), of.run, of.everything, kernels_of(of)),
         title="Longest gaps, whole run",
         about="The 20 longest of each device in the end-to-end time, with time that was not "
         "recorded, which is no idle time. What the host did is known of what it launched and "
@@ -88,7 +105,7 @@ TABLES = (
         row="one part of a pipeline call's critical path",
         section="idle",
         columns=CRITICAL_PATH,
-        make=lambda of: critical_path_table(_timeline(of)),
+        make=lambda of: critical_path_table(timeline_of(of)),
         title="Critical path",
         about="It is of the whole run, the longest of each pipeline call first; [idle.md](idle.md) "
         "says what a path is and what its parts are.",

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.capture.backend import Backend, Watcher, Watching
 from profiler.capture.wraps import weakly
 from profiler.errors import InputError
+from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:
     from profiler.capture.event_cost import EventCost
@@ -60,7 +61,8 @@ class OnnxRuntime(Backend):
 
         try:
             return model_weights(model_of(part)).total_bytes
-        except InputError:
+        except InputError as error:
+            let_pass(error)
             return None
 
     def holder(self, part: Any) -> Callable[[], Any]:

@@ -9,6 +9,7 @@ from profiler.capture.arrays import described
 from profiler.capture.onnxruntime.bare_session import BareSession
 from profiler.capture.recorder import Invocation, Scope, enter, scope
 from profiler.events import NO_STEP
+from profiler.interruptions import let_pass
 
 __all__ = ["BareRun", "launch_async", "run_to_its_end"]
 
@@ -49,12 +50,13 @@ class BareRun:
         bare = self._bare
         with bare.lock:
             if bare.source is not None:
+                self._source = bare.source
                 try:
                     bare.source.before(self._invocation)
-                except Exception:
-                    bare.source = None  # it is not asked again
+                except Exception as error:
+                    let_pass(error)
+                    self._source = bare.source = None  # it is not asked again
                     raise
-                self._source = bare.source
                 self._target = None if bare.session is bare else bare.session
         self._recorder.begin_call(self._invocation)
         self._invocation.hooks_ns = self._invocation.start_ns - self._begun_ns
@@ -68,7 +70,7 @@ class BareRun:
         return getattr(target, self._method)(**arguments)
 
     def end(self, *, failed: bool) -> None:
-        """It has returned, on whatever thread."""
+        """It has returned, on whatever thread. Again without effect."""
         try:
             self._recorder.end_call(self._invocation, failed=failed)
             if self._source is not None:
@@ -76,21 +78,26 @@ class BareRun:
             if not failed:
                 self._recorder.spent(self._invocation, self._invocation.end_ns)
         except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
+            let_pass(error)
             self._recorder.lose(self._bare.submodule, error)
 
 
 def run_to_its_end(run: BareRun) -> Any:
     """Execute a run that returns when it is done."""
-    before = scope()
-    enter(Scope(before.owner, before.pipeline, before.labels, run, before.host))
-    failed = True
+    before, failed = scope(), True
     try:
+        enter(Scope(before.owner, before.pipeline, before.labels, run, before.host))
         result = run.execute()
         failed = False
         return result
     finally:
-        enter(before)
-        run.end(failed=failed)
+        try:
+            enter(before)
+            run.end(failed=failed)
+        except BaseException:  # the script was interrupted: once more, to the end
+            enter(before)
+            run.end(failed=failed)
+            raise
 
 
 def launch_async(run: BareRun) -> Any:
@@ -101,6 +108,7 @@ def launch_async(run: BareRun) -> Any:
         try:
             run.end(failed=bool(error))
         finally:
+            run.arguments = {}  # they hold this function, which holds the run
             callback(results, user_data, error)
 
     run.arguments["callback"] = called_back

@@ -23,7 +23,6 @@ The parts of an operation that `profile-sd3 graph split` has split are looked up
 from __future__ import annotations
 
 import ast
-import contextlib
 import json
 import os
 import re
@@ -49,6 +48,7 @@ from profiler.capture.onnxruntime.split_operations import (
     operation_parts,
 )
 from profiler.errors import InputError
+from profiler.interruptions import let_pass
 
 __all__ = [
     "ExportedModel",
@@ -112,9 +112,11 @@ class ExportedModel:
         self._file = -1
         if isinstance(model, bytes) or os.name != "posix":
             return
-        with contextlib.suppress(OSError):
+        try:
             self._file = os.open(model, os.O_RDONLY | os.O_CLOEXEC)
             weakref.finalize(self, os.close, self._file).atexit = False  # our end comes after
+        except OSError as error:
+            let_pass(error)
 
     def load(self) -> Any:
         """The model without its external data. Raises InputError where it cannot be parsed."""
@@ -214,7 +216,8 @@ def _model_class(model: Path | bytes) -> str:
     try:
         config = json.loads((model.parent / "config.json").read_bytes())
         found = (config.get("architectures") or [config.get("_class_name")])[0]
-    except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError):
+    except (OSError, ValueError, AttributeError, LookupError, TypeError, RecursionError) as error:
+        let_pass(error)
         return ""
     return found if isinstance(found, str) else ""
 
@@ -233,7 +236,8 @@ def _strings(text: str) -> list[str]:
     """A Python list of strings as the exporter prints it; anything else is no list."""
     try:
         value = ast.literal_eval(text) if len(text) < 1 << 16 else ()
-    except (ValueError, SyntaxError, MemoryError, RecursionError):
+    except (ValueError, SyntaxError, MemoryError, RecursionError) as error:
+        let_pass(error)
         return []
     return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
 

@@ -38,6 +38,7 @@ from profiler.capture.timeline import PipelineCall
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.events import UNKNOWN, Drop, DropKind
+from profiler.interruptions import let_pass
 from profiler.notes import Note
 from profiler.trace.manifest_fields import Submodule
 
@@ -97,8 +98,13 @@ class ProfiledPart:
             self._plain = self._own or self._part.open_session(self._part.session_options())
         session = self._open_first()
         self._placement = Placement(request.device, devices_of_session(session))
-        self._lending: Lending | None = Lending(self._part, self._own, session)
-        self._stay = when_gone(request.part, self.close)
+        self._lending: Lending | None = Lending(self._part, self._own)
+        try:
+            self._lending.lend(session)
+            self._stay = when_gone(request.part, self.close)
+        except BaseException:
+            self._lending.give_back()
+            raise
 
     def begin_pipeline(self, pipeline: PipelineCall) -> None:
         """Nothing: sessions are profiled whatever runs them."""
@@ -116,6 +122,7 @@ class ProfiledPart:
             try:
                 renewed = self._renew_in_time()
             except Exception as error:  # noqa: BLE001 - the pipeline's call must not fail of us
+                let_pass(error)
                 detail = Note.of(DropReason.SESSION_NOT_RENEWED, error=str(error))
                 self._lose(DropKind.UNTRACED_CALL, UNKNOWN, "calls", detail)
                 self.close()
@@ -190,7 +197,8 @@ class ProfiledPart:
     def _layer_map(self) -> LayerMap:
         try:
             return build_layer_map(self._exported, self._optimized)
-        except InputError:  # ORT's own format, say: nodes keep their names
+        except InputError as error:  # ORT's own format, say: nodes keep their names
+            let_pass(error)
             return LayerMap({})
 
     def _open_first(self) -> Any:
@@ -208,7 +216,8 @@ class ProfiledPart:
         """
         try:
             size = model_files_bytes(self._model)
-        except InputError:  # ORT's own format, say
+        except InputError as error:  # ORT's own format, say
+            let_pass(error)
             return False
         return shutil.disk_usage(self._folder).free > 3 * size + (1 << 30)
 

@@ -26,11 +26,15 @@ class Lending:
     """Sessions of ours in place of a part's `own`, which it has open or opens on first use (None).
     A session that somebody else puts there meanwhile stays there."""
 
-    def __init__(self, part: Any, own: Any, session: Any) -> None:
+    def __init__(self, part: Any, own: Any) -> None:
         self._part = part
         self._own = own
+        self._placed: Any = None
+
+    def lend(self, session: Any) -> None:
+        """Have the part run on `session` from now on, whatever it ran on."""
         self._placed = session
-        part.session = session
+        self._part.session = session
 
     def put(self, session: Any) -> None:
         """Have the part run on `session` from now on."""
@@ -39,7 +43,7 @@ class Lending:
 
     def give_back(self) -> None:
         """Leave the part with its own session."""
-        if not self._is_in_place():
+        if self._placed is None or not self._is_in_place():
             return
         if self._own is None:
             del self._part.session

@@ -19,10 +19,10 @@ from collections.abc import Callable
 from itertools import count
 from typing import Any
 
-from profiler.capture.notices import notice
 from profiler.capture.onnxruntime.bare_run import BareRun, launch_async, run_to_its_end
 from profiler.capture.onnxruntime.bare_session import BareSession, model_name
 from profiler.capture.recorder import scope
+from profiler.interruptions import let_pass
 
 __all__ = ["OnnxSessions"]
 
@@ -106,35 +106,63 @@ class OnnxSessions:
                     arguments = dict(zip(names, (session, *args), strict=False))
                 else:
                     arguments = signature.bind(session, *args, **kwargs).arguments
-            except TypeError:
+            except TypeError as error:
+                let_pass(error)
                 return original(session, *args, **kwargs)  # says what is wrong
-            submodule = "onnxruntime"  # until it has a name
-            try:
-                bare = self._bare_session(recording, session)
-                submodule = bare.submodule
-                if bare.refused:
-                    return original(session, *args, **kwargs)
-                begun = BareRun(recording, bare, session, name, original, arguments)
-                begun.begin()
-            except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
-                recording.recorder.lose(submodule, error)
-                return original(session, *args, **kwargs)
-            return launch(begun)
+            begun = self._begun(recording, session, name, original, arguments)
+            return original(session, *args, **kwargs) if begun is None else launch(begun)
 
         return run
+
+    def _begun(
+        self, recording: Any, session: Any, name: str, original: Any, arguments: dict[str, Any]
+    ) -> BareRun | None:
+        """A run that has begun; None where it is not to be recorded, or cannot be."""
+        submodule, begun = "onnxruntime", None  # until it has a name
+        try:
+            bare = self._bare_session(recording, session)
+            submodule = bare.submodule
+            if bare.refused:
+                return None
+            begun = BareRun(recording, bare, session, name, original, arguments)
+            begun.begin()
+        except Exception as error:  # noqa: BLE001 - the script's run must not fail of us
+            if begun is not None:
+                begun.end(failed=True)
+            let_pass(error)
+            recording.recorder.lose(submodule, error)
+            return None
+        except BaseException:
+            if begun is not None:
+                begun.end(failed=True)
+            raise
+        return begun
 
     def _bare_session(self, recording: Any, session: Any) -> BareSession:
         with self._lock:
             bare = self._bare.get(session)
             if bare is None:
-                bare = self._bare[session] = self._named(session)
+                bare = self._named(session)
                 try:
-                    bare.source = self._open_source(recording, bare)
-                except Exception as error:  # noqa: BLE001 - calls are recorded all the same
-                    notice(f"{bare.submodule}: its operators are not traced: {error}")
-                if bare.source is not None:
-                    weakref.finalize(session, _close, bare.source, os.getpid()).atexit = False
+                    self._trace(recording, bare, session)
+                    self._bare[session] = bare
+                except BaseException:  # the script was interrupted: again on the next run
+                    if self._names.get(bare.submodule) is bare:
+                        del self._names[bare.submodule]
+                    if bare.source is not None:
+                        bare.source.close()
+                    raise
             return bare
+
+    def _trace(self, recording: Any, bare: BareSession, session: Any) -> None:
+        """Give it a source, where its operators can be traced."""
+        try:
+            bare.source = self._open_source(recording, bare)
+        except Exception as error:  # noqa: BLE001 - calls are recorded all the same
+            let_pass(error)
+            recording.recorder.lose(bare.submodule, error, for_good=True)
+        if bare.source is not None:
+            weakref.finalize(session, _close, bare.source, os.getpid()).atexit = False
 
     def _named(self, session: Any) -> BareSession:
         """The session under a name of its own: that of its model, or of a session of the same

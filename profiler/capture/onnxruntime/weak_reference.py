@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from profiler.capture.wraps import weakly
+from profiler.interruptions import let_pass
 
 __all__ = ["WeakPart", "when_gone"]
 
@@ -41,7 +42,8 @@ def when_gone(part: Any, action: Callable[[], None]) -> Callable[[], None]:
     Returns what calls that off."""
     try:
         finalizer = weakref.finalize(part, _in_process, os.getpid(), action)
-    except TypeError:  # it knows no weak references, and is kept
+    except TypeError as error:  # it knows no weak references, and is kept
+        let_pass(error)
         return lambda: None
     finalizer.atexit = False
 

@@ -21,6 +21,7 @@ from profiler.capture.recorder import Recorder
 from profiler.capture.registry import open_source
 from profiler.capture.run_info import PipelineFacts, pipeline_facts
 from profiler.capture.wraps import weakly
+from profiler.interruptions import let_pass
 
 __all__ = ["Attachment", "check_devices"]
 
@@ -65,6 +66,7 @@ class Attachment:
             try:
                 return self._open_source(entry, *of)
             except Exception as error:  # noqa: BLE001 - the pipeline's call must not fail of us
+                let_pass(error)
                 self._recorder.lose(entry.submodule, error, for_good=True)
                 return None
 

@@ -20,6 +20,7 @@ from profiler.capture.pipelines.submodules import Entry, device_reader
 from profiler.capture.pipelines.user_labels import said_step
 from profiler.capture.recorder import Invocation, Recorder, Scope, enter, scope
 from profiler.events import NO_STEP
+from profiler.interruptions import let_pass
 
 __all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
 
@@ -104,12 +105,16 @@ class CallHook:
         opened = self._open(args, kwargs)
         if opened is None:
             return original(*args, **kwargs)
+        result, failed = None, True
         try:
             result = original(*args, **kwargs)
-        except BaseException:
-            self._close(opened, None, failed=True)
-            raise
-        self._close(opened, result, failed=False)
+            failed = False
+        finally:
+            try:
+                self._close(opened, result, failed=failed)
+            except BaseException:  # the script was interrupted: once more, to the end
+                self._close(opened, result, failed=failed)
+                raise
         return result
 
     def begin(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType) -> None:
@@ -151,13 +156,19 @@ class CallHook:
             return self._begun(args, kwargs, caller)
         except Exception as error:  # noqa: BLE001 - the user's call must not fail of us
             enter(before)
+            let_pass(error)
             self._hooks.recorder.lose(self._entry.submodule, error)
             return None
+        except BaseException:
+            enter(before)
+            raise
 
     def _begun(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], caller: FrameType | None
     ) -> _OpenCall | None:
         before, recorder = live_scope(), self._hooks.recorder
+        if self._hooks.detached:
+            return None
         if before.call is not None:
             if not (isinstance(before.call, _OpenCall) and before.call.hook.detached):
                 return None
@@ -167,18 +178,14 @@ class CallHook:
         entered = recorder.clock.now_ns()
         invocation = self._invocation(by_name(self._names, args, kwargs), before)
         source = self._hooks.source_of(self._entry)
-        if source is not None:
-            try:
-                source.before(invocation)
-            except Exception as error:  # noqa: BLE001 - a call without operators
-                recorder.lose(self._entry.submodule, error)
-                invocation.drop_told = True
-                source = None
         thread = threading.get_ident()
         handling = sys.exc_info()[1]
         opened = _OpenCall(self, invocation, before, source, handling, caller, thread)
-        enter(replace(before, call=opened))
-        recorder.begin_call(invocation)
+        try:
+            self._begin(opened)
+        except BaseException:
+            self._close(opened, None, failed=True)
+            raise
         if before.host is not None:
             recorder.add_host_work(before.host.name, before.host.piece_ns, entered)
         if before.pipeline is not None:
@@ -186,6 +193,20 @@ class CallHook:
         else:
             invocation.hooks_ns += invocation.start_ns - entered
         return opened
+
+    def _begin(self, opened: _OpenCall) -> None:
+        """Tell the source and the recorder."""
+        invocation, recorder = opened.invocation, self._hooks.recorder
+        if opened.source is not None:
+            try:
+                opened.source.before(invocation)
+            except Exception as error:  # noqa: BLE001 - a call without operators
+                let_pass(error)
+                recorder.lose(self._entry.submodule, error)
+                invocation.drop_told = True
+                opened.source = None
+        enter(replace(opened.before, call=opened))
+        recorder.begin_call(invocation)
 
     def _invocation(self, arguments: Mapping[str, Any], before: Scope) -> Invocation:
         entry, hooks = self._entry, self._hooks
@@ -221,13 +242,9 @@ class CallHook:
         return invocation
 
     def _close(self, opened: _OpenCall, output: Any, *, failed: bool) -> None:
-        """The submodule's call has ended."""
-        recorder = self._hooks.recorder
+        """The submodule's call has ended. Again without effect."""
         enter(opened.before)
-        try:
-            self._ended(opened, output, failed)
-        except Exception as error:  # noqa: BLE001 - the user's call must not fail of us
-            recorder.lose(self._entry.submodule, error)
+        self._hooks.recorder.attempt(self._entry.submodule, self._ended, opened, output, failed)
 
     def _ended(self, opened: _OpenCall, output: Any, failed: bool) -> None:
         invocation, before, recorder = opened.invocation, opened.before, self._hooks.recorder
@@ -248,7 +265,8 @@ def _guided(pipeline: Any) -> bool:
     scale that is not there before the first run."""
     try:
         return bool(pipeline.do_classifier_free_guidance)
-    except Exception:  # noqa: BLE001 - the pipeline's own property
+    except Exception as error:  # noqa: BLE001 - the pipeline's own property
+        let_pass(error)
         return False
 
 

@@ -17,6 +17,7 @@ from typing import Any
 
 from profiler.capture.notices import notice
 from profiler.capture.wraps import WRAPPED
+from profiler.interruptions import let_pass
 
 __all__ = ["OWN", "NewPipelines"]
 
@@ -141,6 +142,7 @@ class NewPipelines:
             try:
                 attached = self._attach(pipeline)
             except Exception as error:  # noqa: BLE001 - the script runs on, unprofiled
+                let_pass(error)
                 notice(f"{type(pipeline).__name__} is not profiled: {error}")
                 attached = False
             if attached is not None:

@@ -43,6 +43,7 @@ from profiler.capture.recorder import Recorder, Scope, enter
 from profiler.capture.registry import backend_of
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.wraps import Around, Wraps, weakly
+from profiler.interruptions import let_pass
 from profiler.trace.manifest_fields import Setting, setting
 
 __all__ = ["PipelineHooks"]
@@ -169,7 +170,7 @@ class PipelineHooks:
                     continue
                 known.wraps.undo()
             wraps, look = Wraps(), backend_of(owner).seen
-            self._hooked[key] = _Hooked(weakly(owner), weakly(None), wraps, look)
+            self._hooked[key] = _Hooked(weakly(owner), object, wraps, look)  # not yet whole
             hook(wraps)
             self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
 
@@ -194,25 +195,21 @@ class PipelineHooks:
         attempt = self.recorder.attempt
         attempt(self._name, self._refresh, self.pipeline())
         sources = attempt(self._name, self._sources) or []
-        measured = attempt(self._name, partial(self._coverage.begin, traced=bool(sources)))
-        pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
-        if pipeline is None:
-            return original(*args, **kwargs)
-        failed = True
+        measured = [attempt(self._name, partial(self._coverage.begin, traced=bool(sources)))]
+        pipeline, failed = None, True
         try:
-            for source in sources:
+            pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
+            for source in sources if pipeline is not None else ():
                 attempt(self._name, source.begin_pipeline, pipeline)
             result = original(*args, **kwargs)
             failed = False
             return result
         finally:
-            enter(before)
-            attempt(self._name, partial(self.recorder.end_pipeline, pipeline, failed=failed))
-            if measured is not None:
-                attempt(self._name, self._coverage.end, measured, pipeline)
-            for source in sources:
-                attempt(self._name, source.end_pipeline, pipeline)
-            attempt(self._name, self.recorder.settle)
+            try:
+                self._end_pipeline(before, pipeline, sources, measured, failed)
+            except BaseException:  # the script was interrupted: once more, to the end
+                self._end_pipeline(before, pipeline, sources, measured, failed)
+                raise
 
     def _around_generate(self, original: Any, args: Any, kwargs: Any) -> Any:
         """A submodule calls itself in a loop: its calls are passes, for no prompt of two. Outside
@@ -236,10 +233,38 @@ class PipelineHooks:
         settings = _numbers(original, args, kwargs) if self.recorder.recording else {}
         labels = self.new_labels()
         pipeline = self.recorder.begin_pipeline(self._name)
-        pipeline.settings = settings
-        pipeline.before_end = labels.stages.finish
-        enter(Scope(self, pipeline, labels))
+        try:
+            pipeline.settings = settings
+            pipeline.before_end = labels.stages.finish
+            enter(Scope(self, pipeline, labels))
+        except BaseException:
+            self.recorder.end_pipeline(pipeline, failed=True)
+            raise
         return pipeline
+
+    def _end_pipeline(
+        self,
+        before: Scope,
+        pipeline: PipelineCall | None,
+        sources: list[OperatorSource],
+        measured: list[Wraps | None],
+        failed: bool,
+    ) -> None:
+        """Leave a pipeline call, and tell everybody who has not been told: again without effect."""
+        enter(before)
+        attempt = self.recorder.attempt
+        if pipeline is not None:
+            attempt(self._name, partial(self.recorder.end_pipeline, pipeline, failed=failed))
+        while measured:
+            if measured[0] is not None:
+                attempt(self._name, self._coverage.end, measured[0], pipeline)
+            measured.pop()
+        if pipeline is None:
+            return
+        while sources:
+            attempt(self._name, sources[0].end_pipeline, pipeline)
+            sources.pop(0)
+        attempt(self._name, self.recorder.settle)
 
     def _owners(self) -> dict[str, Any]:
         pipeline = self.pipeline()
@@ -299,7 +324,8 @@ def _numbers(function: Any, args: Any, kwargs: Mapping[str, Any]) -> dict[str, S
     """The numbers and switches among a call's arguments, defaults included; no text of the user."""
     try:
         bound = inspect.signature(function).bind(*args, **kwargs)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        let_pass(error)
         return {}
     bound.apply_defaults()
     given = bound.arguments.items()

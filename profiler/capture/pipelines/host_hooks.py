@@ -43,15 +43,19 @@ class HostWorkHook:
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """For methods that are wrapped."""
-        attempt = self._hooks.recorder.attempt
-        work = attempt(self._path, self._begin)
+        before, attempt = scope(), self._hooks.recorder.attempt
+        try:
+            work = attempt(self._path, self._begin)
+        except BaseException:  # the script was interrupted
+            enter(before)
+            raise
         if work is None:
             return original(*args, **kwargs)
         end = None
         try:
             result = original(*args, **kwargs)
         finally:
-            enter(work.before)
+            _leave(work.before)
             end = attempt(self._path, self._end, work)
         if end is not None:
             attempt(self._path, self._returned, work, result, end)
@@ -113,11 +117,11 @@ class EncodingHook:
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """For `encode_prompt`, which is wrapped."""
         before, attempt = scope(), self._hooks.recorder.attempt
-        labels = attempt("encode_prompt", self._begin, args, kwargs)
         try:
+            labels = attempt("encode_prompt", self._begin, args, kwargs)
             result = original(*args, **kwargs)
         finally:
-            enter(before)
+            _leave(before)
         if labels is not None:
             attempt("encode_prompt", self._returned, before, labels, result)
         return result
@@ -137,3 +141,12 @@ class EncodingHook:
             labels.stages.finish()
         if before.pipeline is not None and before.owner is self._hooks:
             before.pipeline.end_encoding(self._hooks.recorder.clock.now_ns())
+
+
+def _leave(before: Scope) -> None:
+    """Go back to what was open, also where the script is interrupted meanwhile."""
+    try:
+        enter(before)
+    except BaseException:
+        enter(before)
+        raise

@@ -24,6 +24,7 @@ from profiler.capture.arrays import first_dimension
 from profiler.capture.pipelines.stages import Stages
 from profiler.capture.wraps import weakly
 from profiler.events import NO_STEP, Branch
+from profiler.interruptions import let_pass
 
 __all__ = [
     "CACHE_CONTEXT",
@@ -82,7 +83,8 @@ def argument_names(function: Any) -> list[str]:
     """The parameters of `function`, none where it does not tell."""
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
+    except (TypeError, ValueError) as error:
+        let_pass(error)
         return []
     return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
 
@@ -127,7 +129,8 @@ class Steps:
             index = getattr(scheduler, "begin_index", None)
         try:
             return 0 if index is None else int(index)
-        except (TypeError, ValueError, RuntimeError):  # a tensor of several elements
+        except (TypeError, ValueError, RuntimeError) as error:  # a tensor of several elements
+            let_pass(error)
             return self._ended
 
     def last(self) -> int:
@@ -135,7 +138,8 @@ class Steps:
         timesteps = getattr(self._scheduler(), "timesteps", None)
         try:
             return len(timesteps) - 1 if timesteps is not None else NO_STEP
-        except TypeError:  # a tensor without dimensions
+        except TypeError as error:  # a tensor without dimensions
+            let_pass(error)
             return NO_STEP
 
     def end(self) -> None:
@@ -182,7 +186,8 @@ class PipelineLabels:
                 continue
             try:
                 self._embeddings.append((branch, weakref.ref(value)))
-            except TypeError:  # None, numbers and the like have no references
+            except TypeError as error:  # None, numbers and the like have no references
+                let_pass(error)
                 continue
 
     def encoder_branch(self, submodule: str) -> Branch:

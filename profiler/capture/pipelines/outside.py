@@ -91,9 +91,11 @@ class PipelineCoverage:
             (name or names[id(part)], method, weakref.ref(part)) for name, method, part in found
         ]
 
-    def end(self, wraps: Wraps, pipeline: PipelineCall) -> None:
-        """The pipeline call has ended."""
+    def end(self, wraps: Wraps, pipeline: PipelineCall | None) -> None:
+        """The pipeline call has ended; None where it could not be recorded."""
         wraps.undo()
+        if pipeline is None:
+            return
         tally = self._recorder.coverage
         tally.pipelines += 1
         for call in reversed(self._recorder.invocations):

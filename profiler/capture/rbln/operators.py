@@ -16,7 +16,6 @@ import sys
 import weakref
 from collections import deque
 from collections.abc import Iterator
-from contextlib import suppress
 from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, TypeGuard
@@ -28,6 +27,7 @@ from profiler.capture.recorder import Invocation, scope
 from profiler.capture.timeline import PipelineCall
 from profiler.drop_reasons import DropReason
 from profiler.events import NO_CALL, Drop, DropKind, Track
+from profiler.interruptions import let_pass
 from profiler.notes import Note
 from profiler.trace.columns import CommandBuilder, CommandColumns
 from profiler.trace.manifest_fields import Submodule
@@ -103,16 +103,16 @@ class RblnRuntimes:
     def run(self, runtime: Any, name: str, args: Any, kwargs: Any) -> Any:
         """Call `runtime` and note the call, also where it fails."""
         invocation: Invocation | None = getattr(scope().call, "invocation", None)
-        token = _INSIDE.set(True)
         number = next(_NUMBERS)
         reports = _Reports() if self._traces(invocation) else None
         begin = self._clock.now_ns()
         try:
+            _INSIDE.set(True)
             return runtime(*args, **kwargs)
         finally:
+            _INSIDE.set(False)  # it was: a proxy around this one calls its runtime itself
             end = self._clock.now_ns()
             reported = reports.close() if reports is not None else None
-            _INSIDE.reset(token)
             self._numbered.append((number, invocation))
             if self._traces(invocation):
                 self._waiting.append(_RuntimeCall(name, invocation, begin, end, reported))
@@ -219,21 +219,25 @@ class _Reports:
         self._reports: Any = None
         capture = getattr(sys.modules.get("rebel"), "capture_reports", None)
         if capture is not None:
-            with suppress(Exception):
+            try:
                 context = capture()
                 self._reports = context.__enter__()
                 self._context = context
+            except Exception as error:  # noqa: BLE001 - of the library
+                let_pass(error)
 
     def close(self) -> tuple[float, ...] | None:
         """End it; the µs of each of `_REPORTED`, None where nothing usable was reported."""
         if self._context is None:
             return None
-        with suppress(Exception):
+        try:
             self._context.__exit__(None, None, None)
             report = self._reports[0]
             found = tuple(float(report.get(field) or 0) for *_, field in _REPORTED)
             return found if all(map(math.isfinite, found)) else None
-        return None
+        except Exception as error:  # noqa: BLE001 - of the library
+            let_pass(error)
+            return None
 
 
 def _parts(call: _RuntimeCall) -> list[tuple[str, str, int, int]]:

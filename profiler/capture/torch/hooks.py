@@ -55,11 +55,8 @@ def hook_module(wraps: Wraps, module: Any, begin: _Begin, end: _End, around: Aro
         wraps.around(module, "_compiled_call_impl", around)
         return
     before, after = _Before(module, begin), _After(module, end)
-    for handle in (
-        module.register_forward_pre_hook(before, prepend=True, with_kwargs=True),
-        module.register_forward_hook(after, always_call=True),
-    ):
-        wraps.on_undo(handle.remove)
+    wraps.on_undo(module.register_forward_pre_hook(before, prepend=True, with_kwargs=True).remove)
+    wraps.on_undo(module.register_forward_hook(after, always_call=True).remove)
 
 
 class _Hook:

@@ -18,6 +18,7 @@ from typing import Any
 
 from profiler.capture.backend import Watching
 from profiler.capture.notices import notice
+from profiler.interruptions import let_pass
 
 __all__ = ["ScriptModules", "is_whole", "outermost"]
 
@@ -117,6 +118,7 @@ class ScriptModules:
             try:
                 self._hand_over([found for r in references if (found := r()) is not None], caller)
             except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+                let_pass(error)
                 notice(f"modules outside pipelines are not recorded: {error}")
 
     def _hand_over(self, new: list[Any], caller: FrameType) -> None:

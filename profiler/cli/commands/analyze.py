@@ -156,4 +156,4 @@ def _watched(path: Path) -> Path:
     return watch(path, terminal(), drawn=is_drawn_on(sys.stdout))
 
 
-SUBCOMMAND = Subcommand(analyze, place=40)
+SUBCOMMAND = Subcommand(analyze, place=40, about_runs=True)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -73,10 +74,10 @@ def benchmark_device(
         reason = error.strerror or str(error)
         raise OutputError(f"cannot write {path} ({reason}): give another with --out") from error
     for profile in measured:
-        typer.echo(_line(profile))
-    typer.echo(f"wrote {path}")
+        tell(_line(profile))
+    tell(f"wrote {path}")
     for sentence in doubts([*others, *measured]):
-        typer.echo(f"warning: {sentence}", err=True)
+        tell(f"warning: {sentence}", err=True)
 
 
 def doubts(profiles: Sequence[DeviceProfile]) -> Iterator[str]:
@@ -153,4 +154,4 @@ def _line(profile: DeviceProfile) -> str:
     )
 
 
-SUBCOMMAND = Subcommand(benchmark_device, place=90)
+SUBCOMMAND = Subcommand(benchmark_device, place=90, about_runs=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -12,16 +13,17 @@ import typer
 from profiler.cli.documents import STDOUT, check_documents, write_json, write_text
 from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.progress import progress
-from profiler.cli.runs import left_out, load_whole, opened
+from profiler.cli.runs import left_out, load_as_recorded, opened
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError
 
 if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.comparison.measure import Measurement
     from profiler.analysis.comparison.side_by_side import Compared
-    from profiler.sources.imports import Imports
-    from profiler.sources.resolve import Found
+    from profiler.sources.resolve import Found, Source
+    from profiler.table.run import Run
 
 __all__ = ["SUBCOMMAND", "diff"]
 
@@ -88,14 +90,14 @@ def diff(
     if metric and fail_over is None:
         raise InputError("--metric says what --fail-over looks at: give --fail-over 5% with it")
     limit = None if fail_over is None else parse_limit(fail_over)
-    compared, lines = _compared([*sides.values()], importing, out)
+    compared, lines = _compared([*sides.values()], importing, out, gated=limit is not None)
     base, *names = sides
     columns = _columns(names, compared, metric or ["end_to_end"], limit)
     _write(base, columns, json_file, markdown_file, top)
     if STDOUT not in (json_file, markdown_file):
         _print(base, columns, top)
     for line in lines:
-        typer.echo(line, err=True)
+        tell(line, err=True)
     if any(gate.failed for column in columns for gate in column.gates):
         raise typer.Exit(1)
 
@@ -121,18 +123,21 @@ def _sides(runs: list[Path], against: list[Path]) -> dict[str, list[Path]]:
 
 
 def _compared(
-    sides: list[list[Path]], importing: list[str] | None, out: Path | None
+    sides: list[list[Path]], importing: list[str] | None, out: Path | None, *, gated: bool
 ) -> tuple[tuple[Comparison, ...], list[str]]:
-    """Each further side against the first, and lines about runs that were left out."""
+    """Each further side against the first, and lines about what runs lack and runs that were left
+    out. A gate takes whole runs alone: one that was killed looks fast."""
     from profiler.analysis.comparison.side_by_side import compare_each
 
     paths = [path for side in sides for path in side]
     with progress("reading runs") as say, opened(paths, importing, out) as (found, imports):
         rest = iter(found)
         resolved = [list(islice(rest, len(side))) for side in sides]
-        measured = [_measured(side, imports, say) for side in resolved]
+        notes: list[str] = []
+        load = partial(load_as_recorded, imports=imports, notes=notes, whole=gated)
+        measured = [_measured(side, load, say) for side in resolved]
         say("comparing")
-        return compare_each(measured), [line for each in found for line in left_out(each)]
+        return compare_each(measured), notes + [line for each in found for line in left_out(each)]
 
 
 def _columns(
@@ -147,14 +152,16 @@ def _columns(
     return [Compared(*each) for each in zip(names, compared, gates, strict=True)]
 
 
-def _measured(side: list[Found], imports: Imports, say: Callable[[str], None]) -> list[Measurement]:
+def _measured(
+    side: list[Found], load: Callable[[Source], Run], say: Callable[[str], None]
+) -> list[Measurement]:
     """What is compared of each run, oldest first; one is in memory at a time."""
     from profiler.analysis.comparison.measure import measure
 
     measured = []
     for source in (source for found in side for source in reversed(found.sources)):
         say(f"reading {source.place}")
-        measured.append(measure(load_whole(source, imports)))
+        measured.append(measure(load(source)))
     return measured
 
 
@@ -191,4 +198,4 @@ def _print(base: str, columns: list[Compared], top: int) -> None:
         side_by_side.print_columns(terminal(), base, columns, top=top)
 
 
-SUBCOMMAND = Subcommand(diff, place=50)
+SUBCOMMAND = Subcommand(diff, place=50, about_runs=True)

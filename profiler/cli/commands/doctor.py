@@ -11,7 +11,7 @@ import typer
 from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.options import ResultFile
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import printable
+from profiler.cli.terminal import tell
 from profiler.json_text import json_text
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def doctor(json_file: ResultFile = None) -> None:
         write_json(json_file, json_text(report) + "\n")
     if json_file != STDOUT:
         for line in _lines(report):
-            typer.echo(printable(line))
+            tell(line)
     if report.problems:
         raise typer.Exit(1)
 

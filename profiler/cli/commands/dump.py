@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 
 __all__ = ["SUBCOMMAND", "dump"]
 
@@ -31,7 +32,7 @@ def dump(
     from profiler.trace.text import dump_lines
 
     for line in islice(dump_lines(file), limit):
-        typer.echo(line)
+        tell(line, whole=True)
 
 
 SUBCOMMAND = Subcommand(dump, place=110)

@@ -18,6 +18,7 @@ import typer
 from profiler.cli.options import BundleFolder, Compress
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError
 from profiler.importers.importer import Importer, Option
 from profiler.importers.registry import built_in
@@ -95,7 +96,7 @@ def import_(
     given = {key: value for key, value in options.items() if value is not None} | further
     with progress(f"importing {', '.join(map(str, paths))}"):
         bundle = import_trace(paths, out, name, packing, options=given)
-    typer.echo(bundle)
+    tell(bundle)
 
 
 def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
@@ -117,4 +118,6 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
     return paths, options
 
 
-SUBCOMMAND = Subcommand(import_, place=30, settings={"ignore_unknown_options": True})
+SUBCOMMAND = Subcommand(
+    import_, place=30, settings={"ignore_unknown_options": True}, about_runs=True
+)

@@ -9,6 +9,7 @@ import typer
 
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError
 
 __all__ = ["SUBCOMMAND", "merge"]
@@ -39,11 +40,11 @@ def merge(
     directory = _one_run(directory)
     with progress(f"merging {directory}"):
         merged = merge_bundle(directory)
-    typer.echo(f"{merged}: {merged.stat().st_size:,} bytes")
+    tell(f"{merged}: {merged.stat().st_size:,} bytes")
     for drop in read_manifest(directory / MANIFEST_NAME).info.drops:
         unit = drop.unit.removesuffix("s") if drop.count == 1 else drop.unit
         count = f"{drop.count:,} {unit}" if drop.count >= 0 else unit
-        typer.echo(f"dropped: {drop.where}: {drop.kind}, {count}: {worded(drop.detail)}", err=True)
+        tell(f"dropped: {drop.where}: {drop.kind}, {count}: {worded(drop.detail)}", err=True)
 
 
 def _one_run(directory: Path) -> Path:
@@ -67,4 +68,4 @@ def _one_run(directory: Path) -> Path:
     raise InputError(f"no run in {directory} was cut short: give the folder of one ({named})")
 
 
-SUBCOMMAND = Subcommand(merge, place=100)
+SUBCOMMAND = Subcommand(merge, place=100, about_runs=True)

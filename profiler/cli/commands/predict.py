@@ -11,8 +11,9 @@ import typer
 from profiler.cli.documents import STDOUT, check_documents, write_json
 from profiler.cli.options import DeviceProfileFile, ImportOptions, KeptImport
 from profiler.cli.progress import progress
-from profiler.cli.runs import load_whole, opened, other_runs
+from profiler.cli.runs import load_as_recorded, opened, other_runs
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError
 from profiler.filters import name_list
 
@@ -130,14 +131,15 @@ def predict(
     where = (_names("--devices", devices), device_sizes(device_memory or ()))
     scenario = Scenario(*what, precision, concurrency, ordered, *where, cuda_graph)
     check_documents({"--json": json_file})
+    notes: list[str] = []
     with (
         progress(f"reading {path}") as say,
         opened([path], importing, out) as ((found,), imports),
     ):
-        run = load_whole(found.newest, imports)
+        run = load_as_recorded(found.newest, imports, notes)
         say("predicting")
         prediction = _predicted(run, found.newest, scenario, pipeline, device_profile)
-    _write(prediction, json_file, other_runs(found))
+    _write(prediction, json_file, [*notes, *other_runs(found)])
 
 
 def _predicted(
@@ -179,7 +181,7 @@ def _write(prediction: Prediction, json_file: Path | None, notes: Iterable[str])
 
         print_report(terminal(), prediction_report(prediction))
     for line in notes:
-        typer.echo(line, err=True)
+        tell(line, err=True)
 
 
-SUBCOMMAND = Subcommand(predict, place=60)
+SUBCOMMAND = Subcommand(predict, place=60, about_runs=True)

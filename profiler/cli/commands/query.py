@@ -17,6 +17,7 @@ from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.progress import progress
 from profiler.cli.runs import damaged_files, left_out, opened, other_runs
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError, OutputError
 
 if TYPE_CHECKING:
@@ -69,6 +70,10 @@ _Json = Annotated[
         metavar="FILE", help="Write a JSON list of rows, over FILE if it exists; -: to stdout."
     ),
 ]
+_Timeout = Annotated[
+    float,
+    typer.Option(metavar="SECONDS", min=0, help="How long a query may compute; 0: for ever."),
+]
 _Tables = Annotated[
     bool, typer.Option("--tables", help="List tables and columns with their meaning.")
 ]
@@ -84,12 +89,14 @@ def query(
     json: _Json = None,
     importing: ImportOptions = None,
     out: KeptImport = None,
+    timeout: _Timeout = 60,
     tables: _Tables = False,
 ) -> None:
     """Ask a run, or several, in SQL (DuckDB's).
 
     Tables: calls, commands, commands_with_calls, counters, flows, spans, args, and those of the
-    analysis; the column run says whose a row is. A query only reads, and reaches no file.
+    analysis; the column run says whose a row is. A query only reads, and reaches no file. It may
+    use 4 GiB of memory, and half of the machine's where that is less.
     """
     if tables:
         _list_tables()
@@ -101,17 +108,17 @@ def query(
     notes: list[str] = []
     with progress("reading runs"), opened(paths, importing, out) as (found, imports):
         sources = _sources(found, notes, every=every)
-        database = _database(dict(_runs(sources, imports, notes)))
+        database = _database(dict(_runs(sources, imports, notes)), timeout or None)
     for note in notes:
-        typer.echo(note, err=True)
+        tell(note, err=True)
     with database:
         _answer(database, sql, wanted, rows)
 
 
-def _database(runs: dict[str, Run]) -> Database:
+def _database(runs: dict[str, Run], timeout_s: float | None) -> Database:
     from profiler.report.query.database import Database
 
-    return Database(runs)
+    return Database(runs, timeout_s)
 
 
 def _answer(database: Database, sql: str, wanted: dict[str, Path], rows: int | None) -> None:
@@ -195,7 +202,7 @@ def _write(batches: Iterator[DataFrame], files: dict[str, Path]) -> None:
     sys.stdout.flush()
     for path in files.values():
         if path != STDOUT:
-            typer.echo(f"wrote {path}: {written:,} rows", err=STDOUT in files.values())
+            tell(f"wrote {path}: {written:,} rows", err=STDOUT in files.values())
 
 
 def _print(batches: Iterator[DataFrame], rows: int | None) -> None:
@@ -218,4 +225,4 @@ def _width() -> int:
     return shutil.get_terminal_size((80, 24)).columns
 
 
-SUBCOMMAND = Subcommand(query, place=80)
+SUBCOMMAND = Subcommand(query, place=80, about_runs=True)

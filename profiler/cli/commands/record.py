@@ -10,6 +10,7 @@ import typer
 
 from profiler.cli.options import MeasureOverhead, RunName
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 
 if TYPE_CHECKING:
     import subprocess
@@ -220,7 +221,9 @@ def _shortest(path: Path) -> Path:
 
 
 def _say(sentence: str) -> None:
-    typer.echo(f"profile-sd3: {sentence}", err=True)
+    tell(f"profile-sd3: {sentence}", err=True)
 
 
-SUBCOMMAND = Subcommand(record, place=20, settings={"allow_interspersed_args": False})
+SUBCOMMAND = Subcommand(
+    record, place=20, settings={"allow_interspersed_args": False}, about_runs=True
+)

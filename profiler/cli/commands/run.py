@@ -116,7 +116,7 @@ def _profiled(
     """Run the pipeline under `profile` with these options; the bundle, and what the run made."""
     from profiler.capture.profile import profile
 
-    with _ended_by_sigterm(), ExitStack() as stack:
+    with _ended_by_signals(), ExitStack() as stack:
         profiled = stack.enter_context(profile(pipeline, **options))
         if warmup:
             with note("loading and warming up"), profiled.warmup():
@@ -129,8 +129,9 @@ def _profiled(
 
 
 @contextmanager
-def _ended_by_sigterm() -> Iterator[None]:
-    """Inside, SIGTERM ends the program as Ctrl-C does, through all blocks: exit code 143."""
+def _ended_by_signals() -> Iterator[None]:
+    """Inside, SIGTERM and SIGHUP end the program as Ctrl-C does, through all blocks: exit codes 143
+    and 129. One that is ignored, as SIGHUP under `nohup`, stays so."""
     import signal
     import threading
 
@@ -140,11 +141,16 @@ def _ended_by_sigterm() -> Iterator[None]:
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    before = signal.signal(signal.SIGTERM, end)
+    before = {}
+    for name in ("SIGTERM", "SIGHUP"):
+        number = getattr(signal, name, None)
+        if number is not None and signal.getsignal(number) is not signal.SIG_IGN:
+            before[number] = signal.signal(number, end)
     try:
         yield
     finally:
-        signal.signal(signal.SIGTERM, before)
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def _pipeline(model: Path | None, device: list[str]) -> OnnxPipeline:
@@ -220,4 +226,4 @@ def _report(bundle: Path) -> None:
     analyze(bundle)
 
 
-SUBCOMMAND = Subcommand(run, place=10)
+SUBCOMMAND = Subcommand(run, place=10, about_runs=True)

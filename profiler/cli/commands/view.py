@@ -12,7 +12,9 @@ import typer
 from profiler.cli.options import ImportOptions, KeptImport
 from profiler.cli.runs import opened, other_runs
 from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
 from profiler.errors import InputError, MissingPackageError
+from profiler.extras import install_command
 
 if TYPE_CHECKING:
     from profiler.report.perfetto.server import TraceServer
@@ -62,19 +64,21 @@ def view(
                 "" if trace.source.exists() else f"`profile-sd3 merge {trace.source.parent}` and "
             )
             raise MissingPackageError(
-                "the Perfetto UI is not installed: `pip install 'profile-sd3[perfetto]'`, or "
+                f"the Perfetto UI is not installed: `{install_command('perfetto')}`, or "
                 f"{made}drop {trace.source} into https://ui.perfetto.dev, which opens it as it is"
             )
         with TraceServer(folder, trace, port) as server:
             for line in other_runs(found):
-                typer.echo(line)
+                tell(line)
             _announce(server, trace)
             if not no_browser:
                 _open(server.start_address)
             try:
                 server.serve()
             except KeyboardInterrupt:
-                typer.echo("\nno longer served" if sys.stdout.isatty() else "no longer served")
+                if sys.stdout.isatty():
+                    tell()  # behind ^C
+                tell("no longer served")
 
 
 def _served(source: Source) -> AbstractContextManager[ServedTrace]:
@@ -90,9 +94,9 @@ def _served(source: Source) -> AbstractContextManager[ServedTrace]:
 
 
 def _announce(server: TraceServer, trace: ServedTrace) -> None:
-    typer.echo(f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}")
-    typer.echo(f"ready queries: {server.queries_address}")
-    typer.echo("Ctrl-C ends it")
+    tell(f"{trace.name}: {trace.size:,} bytes, in the Perfetto UI at {server.start_address}")
+    tell(f"ready queries: {server.queries_address}")
+    tell("Ctrl-C ends it")
     sys.stdout.flush()
 
 
@@ -100,7 +104,7 @@ def _open(address: str) -> None:
     import webbrowser
 
     if not webbrowser.open(address):
-        typer.echo("no browser was found here: open the address in one", err=True)
+        tell("no browser was found here: open the address in one", err=True)
 
 
 SUBCOMMAND = Subcommand(view, place=70)

@@ -6,10 +6,8 @@ from collections.abc import Callable, Hashable, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
-import typer
-
 from profiler.cli import documents
-from profiler.cli.terminal import printable
+from profiler.cli.terminal import tell
 from profiler.json_text import json_text
 
 __all__ = ["echo", "grouped", "named", "write_json"]
@@ -20,7 +18,7 @@ _NAMED = 3  # nodes of a group that are named
 
 def echo(text: str) -> None:
     """Write a line without what a terminal would act on: names are the model's."""
-    typer.echo(printable(text))
+    tell(text)
 
 
 def write_json(path: Path, document: Any) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.errors import InputError
+from profiler.extras import install_command
 from profiler.graph.export.options import ExportOptions
 from profiler.graph.export.random_weights import map_parameters
 from profiler.graph.export.source_folder import SourcePart, read_json
@@ -30,7 +31,7 @@ def import_libraries() -> None:
                 importlib.import_module(name)
         except ImportError as error:
             raise InputError(
-                f"graph export needs the package {name} ({error}): pip install profile-sd3[torch]"
+                f"graph export needs the package {name} ({error}): `{install_command('torch')}`"
             ) from error
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import onnx_ir as ir
 
 from profiler.errors import InputError
+from profiler.extras import install_command
 from profiler.graph.model_file import all_tensors, read_graph
 from profiler.graph.optimize.inserted_casts import remove_inserted_casts
 from profiler.graph.optimize.mmdit_attention import write_for_mmdit_fusion
@@ -60,7 +61,7 @@ class Optimizer:
         package = _PACKAGES.get(self.name)
         if package is not None and importlib.util.find_spec(package) is None:
             raise InputError(
-                f"{self.name} needs the package {package}: pip install 'profile-sd3[{self.name}]'"
+                f"{self.name} needs the package {package}: `{install_command(self.name)}`"
             )
 
 

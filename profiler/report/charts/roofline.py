@@ -14,8 +14,8 @@ from profiler.messages import joined, said
 from profiler.report.charts.style import HOVER, Chart, escaped, layout, picking
 from profiler.report.excerpts import with_rates
 from profiler.report.palette import MUTED, ROLE_COLOURS, SURFACE, Theme
-from profiler.report.sentences.worded import label
-from profiler.report.units import duration
+from profiler.report.sentences.worded import labels
+from profiler.report.units import FLOP_RATES, duration, rate_unit
 
 __all__ = ["roofline"]
 
@@ -36,6 +36,14 @@ def roofline(
     took, and the rooflines of those of `devices` that have a profile; both axes are logarithmic."""
     rows = with_rates(roles).filter(pl.col("rate") > 0, pl.col("intensity") > 0).rows(named=True)
     longest = max((row["total_ns"] for row in rows), default=0)
+    peaks = (
+        rate / 1e12
+        for name in devices
+        if name in profiles
+        for rate in _peaks(profiles[name]).values()
+    )
+    factor, unit = rate_unit(max((*peaks, *(row["rate"] for row in rows)), default=0.0), FLOP_RATES)
+    rows = [row | {"rate": row["rate"] / factor, "unit": unit} for row in rows]
     data: list[dict[str, Any]] = []
     for role, colour in ROLE_COLOURS.items():
         of_role = [row for row in rows if row["role"] == role]
@@ -44,10 +52,10 @@ def roofline(
             named = ({"submodule": row["submodule"], "role": role} for row in of_role)
             data.append(picking(points, named))
     if data:
-        data += _rooflines(profiles, devices, [row["intensity"] for row in rows], theme)
+        data += _rooflines(profiles, devices, [row["intensity"] for row in rows], factor, theme)
     made = layout(theme)
     axis = {"type": "log", "showgrid": True, "dtick": 1, "exponentformat": "none"}
-    for name, title in (("xaxis", "FLOPs/byte"), ("yaxis", "GFLOP/s")):
+    for name, title in (("xaxis", "FLOPs/byte"), ("yaxis", unit)):
         made[name] |= axis
         made[name]["title"] = made[name]["title"] | {"text": title}
     made["margin"] |= {"t": 60}
@@ -85,12 +93,13 @@ def _text(row: Mapping[str, Any]) -> str:
         device=row["device"],
     )
     if row["bound"]:
-        title = joined(", ", [title, label(Bound(row["bound"]))])
+        title = joined(", ", [title, *labels([row["bound"]], Bound)])
     return said(
-        "{title}\nbusy {busy}, {rate} GFLOP/s, {intensity} FLOPs/byte",
+        "{title}\nbusy {busy}, {rate} {unit}, {intensity} FLOPs/byte",
         title=title,
         busy=duration(row["total_ns"]),
         rate=f"{row['rate']:,.3g}",
+        unit=row["unit"],
         intensity=f"{row['intensity']:.3g}",
     )
 
@@ -99,9 +108,11 @@ def _rooflines(
     profiles: Mapping[str, DeviceProfile],
     devices: Sequence[str],
     intensities: list[float],
+    factor: float,
     theme: Theme,
 ) -> list[dict[str, Any]]:
-    """A line for each peak rate of each device: memory bandwidth up to its ridge, then flat."""
+    """A line for each peak rate of each device: memory bandwidth up to its ridge, then flat; in
+    units of `factor` TFLOP/s."""
     known = [device for device in devices if device in profiles][:_DEVICES]
     low, high = min(intensities) / 2, max(intensities) * 4
     lines = []
@@ -112,7 +123,7 @@ def _rooflines(
         for names, peak in _peaks(profile).items():
             ridge = peak / profile.memory_bandwidth
             ends = [low, ridge, max(high, 4 * ridge)] if low < ridge else [low, high]
-            rates = [min(peak, profile.memory_bandwidth * x) / 1e9 for x in ends]
+            rates = [min(peak, profile.memory_bandwidth * x) / (1e12 * factor) for x in ends]
             lines.append(
                 {
                     "type": "scatter",

@@ -125,7 +125,7 @@ def html_page(
     """
     packing = packing or Packing(source)
     timeline = timeline_of(run)
-    partials, parts = packed_partials(partials_of(run, analysis), timeline.strings)
+    partials, parts = packed_partials(partials_of(analysis), timeline.strings)
     tables, columns = pack(timeline.tables | parts, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))
     body, sentence = body_of(report), report.summary.headline

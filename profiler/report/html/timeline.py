@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
+from profiler.analysis.host_side import has_accelerators, host_categories
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 from profiler.messages import said
 from profiler.report.extent import extent
@@ -23,10 +23,11 @@ from profiler.report.html.timeline_columns import (
     call_columns,
     command_columns,
     flow_columns,
-    rows_of,
 )
+from profiler.report.html.timeline_modules import module_stretches
 from profiler.report.pack import Table
-from profiler.table.columns import TEXT
+from profiler.table.batches import is_sorted, order_by
+from profiler.table.command_times import text_codes
 from profiler.table.run import Run
 
 __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
@@ -34,9 +35,7 @@ __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
 _SPAN_KINDS = ("pipeline", "stage", "step")
 _SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"))
-# "transformer_blocks.7" of "transformer_blocks.7.ff.net.0"
-_MODULE = r"^(.*?[./_\[][0-9]+)(?:[./\]]|$)"
-_WORTH = 4  # commands that a module must hold on average for its lane to say anything
+_HOST_LANES = (said("Pipelines (host)"), said("Stages (host)"), said("Steps (host)"))
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -44,7 +43,8 @@ class Timeline:
     """`document` goes into the page as JSON, `tables` as packed columns.
 
     A lane in `document["lanes"]` holds `count` rows from `first` of the table `kind`; the category
-    of a lane of commands names all that its commands have. Text columns hold indices into
+    of a lane of commands names all that its commands have, `host` holds the places in `categories`
+    of those whose commands on its device are the host's. Text columns hold indices into
     `document["strings"]`, -1 for null; those of categories into `document["categories"]`.
     `strings` adds others to the same list.
     """
@@ -61,7 +61,7 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
     commands = _longest(run.commands, limit)
     tables: dict[str, Table] = {}
     lanes = [
-        *_span_lanes(run.spans, begin, strings, tables),
+        *_span_lanes(run, begin, strings, tables),
         *_device_lanes(run, commands, begin, strings, tables),
     ]
     lanes = _with_counters(lanes, run.counters, begin, tables)
@@ -94,10 +94,13 @@ def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
 
 
 def _span_lanes(
-    spans: pl.DataFrame, begin: int, strings: Strings, tables: dict[str, Table]
+    run: Run, begin: int, strings: Strings, tables: dict[str, Table]
 ) -> Iterator[dict[str, Any]]:
     """A lane for each kind of span that the run has, above all devices; for each pipeline call,
-    where stages of several would lie on each other."""
+    where stages of several would lie on each other. Spans are the host's: beside devices that work
+    behind it, for which the tables have other times, the lanes say so."""
+    spans, behind = run.spans, run.tiles.calls["lead_ns"].is_not_null().any()
+    names = _HOST_LANES if behind else _SPAN_LANES
     kinds, kind = len(_SPAN_KINDS), pl.col("kind").cast(pl.String)
     number = kind.replace_strict(dict(_numbered(_SPAN_KINDS)), default=2)
     several = _overlap(spans.filter(kind == "stage"))
@@ -112,7 +115,7 @@ def _span_lanes(
     }
     for lane, first, count in _runs(ordered["_lane"].to_numpy()):
         if lane % kinds:  # the pipeline span is the whole picture; stages and steps divide it
-            name = _SPAN_LANES[lane % kinds]
+            name = names[lane % kinds]
             if several:
                 name = said("{lane} of call {call}", lane=name, call=lane // kinds)
             yield _lane("", name, "spans", "", first, count)
@@ -138,34 +141,32 @@ def _device_lanes(
 ) -> Iterator[dict[str, Any]]:
     """For each device its calls, its host track, its other tracks; fills `tables`."""
     calls = _on_axis(run).sort(pl.col("device").cast(pl.String), "start_ns")
-    places = _places(commands)
-    on = ("device", "track")
-    lanes = commands.select(on).join(
-        places.select(*on, "_lane"), on=on, how="left", nulls_equal=True, maintain_order="left"
-    )
-    commands = commands.with_columns(
-        lanes["_lane"], pl.col("duration_ns").clip(0).alias("_length")
-    ).sort("_lane", "start_ns", "_length", descending=[False, False, True])
+    places, modules = _places(commands), module_stretches(commands, calls)
+    lane = _lane_of(commands, places)
+    order = _in_lanes(commands, lane, len(places))
+    if order is not None:
+        lane, commands = lane[order], commands[order]
     tables["calls"] = call_columns(calls, begin, strings)
     tables["commands"] = command_columns(commands, calls, begin, strings)
     tables["flows"] = flow_columns(run, commands)
+    accelerated = has_accelerators(run.commands["device"].unique())
     tracks: dict[str, list[dict[str, Any]]] = {}
     for name, first, count in _named_runs(calls["device"]):
         tracks[name] = [_lane(name, said(CALLS_TRACK), "calls", "", first, count)]
-    modules = _modules(commands, calls)
     tables["modules"] = {
         "start": modules["start"].to_numpy() - begin,
         "duration": (modules["end"] - modules["start"]).to_numpy(),
         "name": strings.codes(modules["module"]),
-        "call": modules["_row"].to_numpy(),
+        "call": modules["row"].to_numpy(),
     }
-    rows = places.sort("_lane").rows(named=True)
-    for number, first, count in _runs(commands["_lane"].to_numpy()):
+    rows = places.rows(named=True)
+    for number, first, count in _runs(lane):
         row = rows[number]
         device = row["device"] or ""
         kinds = ", ".join(row["categories"])
-        lane = _lane(device, row["track"], "commands", kinds, first, count)
-        tracks.setdefault(device, []).append(lane)
+        drawn = _lane(device, row["track"], "commands", kinds, first, count)
+        drawn["host"] = [*map(CATEGORIES.index, host_categories(device, accelerated=accelerated))]
+        tracks.setdefault(device, []).append(drawn)
     for name, first, count in _named_runs(modules["device"]):
         above = sum(lane["track"] in (CALLS_TRACK, HOST_TRACK) for lane in tracks[name])
         tracks[name].insert(above, _lane(name, said("Modules"), "modules", "", first, count))
@@ -219,45 +220,40 @@ def _on_axis(run: Run) -> pl.DataFrame:
     )
 
 
-def _modules(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Stretches of compute commands of one call whose layers begin alike: the model's blocks.
+def _lane_of(commands: pl.DataFrame, places: pl.DataFrame) -> npt.NDArray[np.int64]:
+    """The lane of each command: the row of its place."""
+    device, devices = text_codes(commands["device"])
+    track, tracks = text_codes(commands["track"])
+    table = np.zeros((len(devices) + 1, len(tracks)), dtype=np.int64)
+    numbers = {name: number for number, name in enumerate(devices)}
+    columns = {name: number for number, name in enumerate(tracks)}
+    for lane, (device_name, track_name) in enumerate(places.select("device", "track").rows()):
+        table[numbers.get(device_name, len(devices)), columns[track_name]] = lane
+    return table[device, track]
 
-    Columns `device, start, end, module` and `_row`, the row of the call. Empty where layer names
-    hold no numbered modules, or a module hardly more than one command.
-    """
-    name = pl.col("layer").cast(pl.String).str.extract(_MODULE)
-    modules = commands.select(pl.col("layer").unique()).with_columns(module=name.cast(TEXT))
-    found = (
-        commands.lazy()
-        .select("device", "call", "layer", "start_ns", "_length", "category")
-        .filter(pl.col("category") == "compute")
-        .join(rows_of(calls).lazy(), on="call", how="inner", maintain_order="left")
-        .join(modules.lazy(), on="layer", how="left", maintain_order="left")
-        .sort("_row", "start_ns")
-        .with_columns(_stretch=pl.struct("_row", "module").rle_id())
-        .drop_nulls("module")
-        .group_by("_stretch", maintain_order=True)
-        .agg(
-            pl.col("device", "module", "_row").first(),
-            start=pl.col("start_ns").min(),
-            end=(pl.col("start_ns") + pl.col("_length")).max(),
-            commands=pl.len(),
-        )
-        .sort(pl.col("device").cast(pl.String), "start")
-        .collect()
-    )
-    worth = found["commands"].sum() >= _WORTH * len(found)
-    return found if worth else found.clear()
+
+def _in_lanes(
+    commands: pl.DataFrame, lane: npt.NDArray[np.int64], lanes: int
+) -> npt.NDArray[np.int64] | None:
+    """The order of commands by lane, start and length, the longest first; None where they are in
+    it."""
+    start = commands["start_ns"].to_numpy()
+    length = np.maximum(commands["duration_ns"].to_numpy(), 0)
+    later, longer = start[1:] > start[:-1], length[1:] > length[:-1]
+    in_time = bool((later | ((start[1:] == start[:-1]) & ~longer)).all())
+    if in_time:
+        return None if is_sorted(lane) else order_by(lane, lanes)
+    order = np.lexsort((-length, start))
+    return order[order_by(lane[order], lanes)]
 
 
 def _places(commands: pl.DataFrame) -> pl.DataFrame:
-    """Device, track and categories of each lane, numbered by `_lane` in the order of display."""
+    """Device, track and categories of each lane, in the order of display."""
     categories = pl.col("category").unique().sort()  # in the order of `CATEGORIES`
     found = commands.group_by("device", "track").agg(categories=categories)
     rows = found.rows(named=True)
     rows.sort(key=lambda row: (_natural(row["device"] or ""), _track_order(row)))
-    order = pl.DataFrame(rows, schema=found.schema)
-    return order.with_columns(_lane=pl.int_range(len(rows), dtype=pl.Int64))
+    return pl.DataFrame(rows, schema=found.schema)
 
 
 def _track_order(row: dict[str, Any]) -> tuple[Any, ...]:

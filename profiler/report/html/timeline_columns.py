@@ -6,9 +6,9 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import text_codes
 from profiler.events import CATEGORIES
 from profiler.report.pack import Table
+from profiler.table.command_times import text_codes
 from profiler.table.run import Run
 
 __all__ = ["Strings", "call_columns", "command_columns", "flow_columns", "rows_of"]

@@ -9,8 +9,9 @@ from typing import Any
 import polars as pl
 
 from profiler.errors import InputError
+from profiler.report.query.time_limit import TimeLimit
 
-__all__ = ["Answer"]
+__all__ = ["Answer", "interrupted"]
 
 _BATCH = 65_536  # rows
 _FOREIGN = re.compile("BLOB|INTERVAL|BIT|UUID|MAP|UNION|TIME WITH|UHUGEINT|BIGNUM|VARIANT|GEOMETRY")
@@ -21,36 +22,55 @@ class Answer:
     """`names` of the columns, and `batches` of their rows. Sums of integers, which DuckDB gives in
     128 bits, are int64."""
 
-    def __init__(self, relation: Any, failed: Callable[[Exception], InputError]) -> None:
+    def __init__(
+        self, relation: Any, failed: Callable[[Exception], InputError], limit: TimeLimit
+    ) -> None:
         self.names = _distinct(list(relation.columns))
         self._relation = _as_texts(relation)
         self._failed = failed
+        self._limit = limit
 
     def batches(self) -> Iterator[pl.DataFrame]:
         """At least one frame, which may be empty; all have the same columns. Raises InputError
-        where the query fails on the way, KeyboardInterrupt where Ctrl-C ended it."""
+        where the query fails on the way or takes too long, KeyboardInterrupt where Ctrl-C ended
+        it."""
         import duckdb
         import pyarrow as pa
 
         try:
-            reader = self._relation.to_arrow_reader(_BATCH)
+            with self._limit.computing():
+                reader = self._relation.to_arrow_reader(_BATCH)
             yield self._frame(reader.schema.empty_table())
-            for batch in reader:
+            while (batch := self._next(reader)) is not None:
                 if batch.num_rows:
                     yield self._frame(pa.Table.from_batches([batch]))
         except duckdb.InterruptException as error:
-            raise KeyboardInterrupt from error
+            raise interrupted(self._limit) from error
         except (duckdb.Error, pa.ArrowException, OSError) as error:
             raise self._failed(error) from error
         except RuntimeError as error:
             if str(error) != _INTERRUPTED:
                 raise
-            raise KeyboardInterrupt from error
+            raise interrupted(self._limit) from error
+
+    def _next(self, reader: Any) -> Any:
+        with self._limit.computing():
+            return next(reader, None)
 
     def _frame(self, table: Any) -> pl.DataFrame:
         frame = pl.from_arrow(table.rename_columns(self.names))
         assert isinstance(frame, pl.DataFrame)
         return _plain(frame)
+
+
+def interrupted(limit: TimeLimit) -> BaseException:
+    """What to raise where somebody has ended the query: its time limit, or Ctrl-C."""
+    if not limit.exceeded:
+        return KeyboardInterrupt()
+    return InputError(
+        f"the query took more than the {limit.seconds:g} s that it may take: give it more with "
+        "--timeout, or ask for less"
+    )
 
 
 def _as_texts(relation: Any) -> Any:

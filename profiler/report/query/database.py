@@ -4,8 +4,8 @@
         answer = database.ask("select submodule, sum(duration_ns) from calls group by all")
 
 A query reads and does nothing else: no other statement is run, no file or extension is reached, no
-setting can be changed, and memory is bounded. Tables beyond the run's own are made when a query
-asks for them.
+setting can be changed, and memory and time are bounded. Tables beyond the run's own are made when a
+query asks for them.
 """
 
 from __future__ import annotations
@@ -23,8 +23,10 @@ from profiler.analysis.analyze import analyze
 from profiler.analysis.annotation import annotated_commands
 from profiler.analysis.result import Analysis
 from profiler.errors import InputError, MissingPackageError
-from profiler.report.query.answer import Answer
+from profiler.extras import install_command
+from profiler.report.query.answer import Answer, interrupted
 from profiler.report.query.tables import tables_of_sql, with_run
+from profiler.report.query.time_limit import TimeLimit
 from profiler.report.tables import worded_tables
 from profiler.table.columns import TABLES
 from profiler.table.run import Run
@@ -46,14 +48,16 @@ FROM commands LEFT JOIN calls ON commands.call = calls.call AND commands.run = c
 
 
 class Database:
-    """The tables of `runs`, which are given by name.
+    """The tables of `runs`, which are given by name. A query computes for `timeout_s` at most,
+    None: as long as it takes.
 
     Raises MissingPackageError where DuckDB is not installed.
     """
 
-    def __init__(self, runs: Mapping[str, Run]) -> None:
+    def __init__(self, runs: Mapping[str, Run], timeout_s: float | None = None) -> None:
         self._duckdb = _duckdb()
         self._runs = runs
+        self._timeout_s = timeout_s
         self._made: set[str] = set()
         self._annotated = False
         self._connection: Any = self._duckdb.connect(
@@ -88,9 +92,14 @@ class Database:
         self._check(sql)
         if not self._annotated and _asks_for_derived(sql):
             self._annotate()
+        limit = TimeLimit(self._timeout_s, self.interrupt)
         while True:
             try:
-                return Answer(self._connection.sql(sql), self._failed)
+                with limit.computing():
+                    relation = self._connection.sql(sql)
+                return Answer(relation, self._failed, limit)
+            except self._duckdb.InterruptException as error:
+                raise interrupted(limit) from error
             except self._duckdb.Error as error:
                 if not self._make_missing(str(error)):
                     raise self._failed(self._located(sql, error)) from error
@@ -210,8 +219,7 @@ def _duckdb() -> ModuleType:
     try:
         import duckdb
     except ImportError as error:
-        raise MissingPackageError(
-            "queries need DuckDB: `pip install 'profile-sd3[query]'`"
-        ) from error
+        command = install_command("query")
+        raise MissingPackageError(f"queries need DuckDB: `{command}`") from error
     module: ModuleType = duckdb
     return module

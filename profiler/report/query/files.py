@@ -11,7 +11,7 @@ import polars as pl
 
 from profiler.files import appearing
 from profiler.json_text import json_text
-from profiler.report.flat import flat
+from profiler.report.flat import for_spreadsheets, for_terminals
 
 __all__ = ["FORMATS", "write_answer"]
 
@@ -41,7 +41,10 @@ def _csv(file: BinaryIO) -> Iterator[_Take]:
     def take(batch: pl.DataFrame) -> None:
         nonlocal begun
         if len(batch) or not begun:
-            flat(batch).write_csv(file, include_header=not begun)
+            frame = for_spreadsheets(batch)
+            if file.isatty():
+                frame = for_terminals(frame)
+            frame.write_csv(file, include_header=not begun)
         begun = True
 
     yield take

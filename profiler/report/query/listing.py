@@ -13,6 +13,7 @@ from itertools import chain
 import polars as pl
 from rich.cells import cell_len, set_cell_size
 
+from profiler.plain_text import plain_text
 from profiler.report.query.tables import SqlTable, tables_of_sql
 from profiler.report.units import count, counted
 
@@ -37,7 +38,9 @@ def answer_lines(
     while len(first) <= wanted and (more := next(rest, None)) is not None:
         first = pl.concat([first, more])
     if first.columns == _PLAN:
-        yield from (line for text in first["explain_value"] for line in text.splitlines())
+        yield from (
+            _printable(line) for text in first["explain_value"] for line in text.splitlines()
+        )
         return
     names = [_printable(name) for name in first.columns]
     right = [dtype.is_numeric() for dtype in first.dtypes]
@@ -104,12 +107,11 @@ def _cell(value: object) -> str:
 
 
 def _printable(text: str) -> str:
-    if text.isprintable():
-        return text
-    return "".join(
-        char if char.isprintable() else char.encode("unicode_escape", "replace").decode()
-        for char in text
-    )
+    return plain_text(text, _as_escape)
+
+
+def _as_escape(character: str) -> str:
+    return character.encode("unicode_escape", "replace").decode()
 
 
 def _widths(

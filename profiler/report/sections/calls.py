@@ -40,14 +40,19 @@ _CALLS = (
     "first",
     "ops_traced",
 )
-_HOST_WORK = (
-    renamed(OPERATORS, "layer", label="work"),
+_OF_HOST = (
+    renamed(OPERATORS, "layer", label="what"),
     "submodule",
     renamed(OPERATORS, "commands", label="times"),
-    "total_ns",
-    renamed(OPERATORS, "share", label="share of host work"),
-    "wall_ns",
-    renamed(OPERATORS, "median_ns", label="median", importance=1),
+    renamed(OPERATORS, "self_ns", importance=0),
+    renamed(OPERATORS, "share", label="share of host time"),
+    renamed(OPERATORS, "waited_ns", importance=0),
+    renamed(OPERATORS, "total_ns", label="with what ran within", importance=2),
+)
+_SELF = said(
+    "Self is without the host's other work, runtime calls and waits within it; waited: of that, "
+    "in synchronizations and copies the host waited for a device. Runtime calls are those that "
+    "launched work or waited."
 )
 
 
@@ -75,20 +80,21 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         )
     )
     yield Part(
-        said("Host work"),
+        said("The host's work, runtime calls and waits"),
         table=table(
             "host",
-            "host work",
-            _HOST_WORK,
+            "rows of the host",
+            _OF_HOST,
             OPERATORS,
-            by_pattern(analysis.operators.filter(pl.col("host"))),
+            by_pattern(analysis.operators.filter("host")),
             shown=of.rows(10),
             search=True,
-            sort="total_ns",
+            sort="self_ns",
             selected=Selected("operators", where={"host": True}),
             opens=Opens.HOST_LAYERS,
             folded=True,
         ),
+        notes=(_SELF,),
     )
 
 

@@ -21,6 +21,8 @@ _DEVICES = (
     renamed(DEVICES, "calls_ns", label="in calls"),
     "busy_ns",
     "idle_ns",
+    "carried_over_ns",
+    "unrecorded_ns",
     "compute_ns",
     "dma_ns",
     "copy_ns",

@@ -13,11 +13,12 @@ from collections.abc import Iterable
 import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
+from profiler.analysis.host_side import has_accelerators, is_accelerator
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
 from profiler.report.units import count, counted, duration, percent
 
-__all__ = ["asynchronous", "at_once", "headline"]
+__all__ = ["asynchronous", "at_once", "carried_over", "headline"]
 
 _ENOUGH = 0.8  # of the time: the parts that take it are named
 _MOST = 3  # of parts, and of devices that are named
@@ -125,17 +126,17 @@ def _role(analysis: Analysis, submodules: tuple[str, ...]) -> str:
 
 def _idle(analysis: Analysis) -> str:
     """`"device cpu:0 idle 6.0 %"`: the time in which none of its commands ran. Where calls of a
-    device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`. "" where
-    the tables are of a selection."""
+    device were not traced nobody knows that: `"device cuda:0 without a call for 6.0 %"`; a CPU that
+    drives accelerators is no such device. "" where the tables are of a selection."""
     if analysis.run.selection:
         return ""
     idle, without_call = [], []
-    for device, calls, idle_share, calls_share in analysis.devices.select(
-        "device", "calls", "idle_share", "calls_share"
-    ).rows():
+    rows = analysis.devices.select("device", "calls", "idle_share", "calls_share").rows()
+    driven = has_accelerators(device for device, *_ in rows)
+    for device, calls, idle_share, calls_share in rows:
         if idle_share is not None:
             idle.append((idle_share, device))
-        elif calls and calls_share is not None:
+        elif calls and calls_share is not None and is_accelerator(device) == driven:
             without_call.append((1 - calls_share, device))
     parts = []
     if idle:
@@ -204,3 +205,10 @@ def asynchronous(analysis: Analysis) -> list[tuple[str, int, int]]:
     time, in ns. For these the wall time of a call says little."""
     rows = analysis.submodules.select("submodule", "duration_ns", "busy_ns").rows()
     return [row for row in rows if row[2] > 1.02 * row[1]]
+
+
+def carried_over(analysis: Analysis) -> list[tuple[str, int]]:
+    """Devices that worked on what had been launched before the recording began, and how long, in
+    ns."""
+    rows = analysis.devices.select("device", "carried_over_ns").rows()
+    return [row for row in rows if row[1]]

@@ -47,6 +47,10 @@ _IDLE = (
     "transfer_ns",
     "overlap_share",
 )
+_LATE = said(
+    "Launch-bound time of calls, submodules and steps is launch-bound and sync-bound here: after a "
+    "wait, too, the host launches too late."
+)
 _GAPS = (
     renamed(GAPS, "begin_ns", meaning="when it ran dry, from the begin of the run"),
     "length_ns",
@@ -120,7 +124,8 @@ def _idle(of: ReportInput) -> Iterator[Part]:
         return
     figure = idle_figure(analysis)
     made = table("idle", "waiting of devices", _IDLE, IDLE, analysis.idle, shown=20)
-    yield Part(title, figure=figure, table=made)
+    late = bool((analysis.idle["sync_ns"] > 0).any())
+    yield Part(title, figure=figure, table=made, notes=(_LATE,) if late else ())
 
 
 def _copies(of: ReportInput) -> Iterator[Part]:

@@ -13,12 +13,13 @@ from profiler.report.charts.operators import operators as chart
 from profiler.report.charts.style import Chart
 from profiler.report.excerpts import split_operators
 from profiler.report.model import TOP, Figure, Opens, Part, ReportInput, Selected, TableView
+from profiler.report.nouns import on_gpus
 from profiler.report.palette import Theme
 from profiler.report.patterns import by_pattern
 from profiler.report.units import count, counted
 from profiler.report.views import renamed, table
 from profiler.table.columns import Column
-from profiler.table.combining import Distinct
+from profiler.table.combining import Distinct, Share
 
 __all__ = ["LAYERS", "operator_parts", "operators_figure"]
 
@@ -40,7 +41,7 @@ _OPERATORS = (
     renamed(OPERATORS, "commands", importance=3),
     "calls",
     "total_ns",
-    "share",
+    renamed(OPERATORS, "share", combine=Share("total_ns", within=("host",))),
     renamed(OPERATORS, "wall_ns", importance=2),
     renamed(OPERATORS, "parallel_utilization", importance=4),
     renamed(OPERATORS, "imbalance", label="imbal."),
@@ -83,10 +84,10 @@ def operator_parts(of: ReportInput) -> Iterator[Part]:
     operators = analysis.operators.filter(~pl.col("host"))
     if operators.is_empty():
         return
-    lead = said(
-        "{operators}, by the sum of their commands' time on devices.",
-        operators=counted(len(operators), "operator"),
-    )
+    number = counted(len(operators), "operator")
+    lead = said("{operators}, by the sum of their commands' time on devices.", operators=number)
+    if on_gpus(analysis):
+        lead = said("{operators}, by the sum of their kernels' time.", operators=number)
     if (operators["corrected_ns"] != operators["total_ns"]).any():
         corrected = said("Corrected: scaled to calls that ran without tracing operators.")
         lead = joined(" ", [lead, corrected])

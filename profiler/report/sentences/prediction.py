@@ -51,6 +51,10 @@ SENTENCES: Sentences = {
             "for it; unchanged, the replay has a device span of {replayed_ns}, and {recorded_ns} "
             "were recorded"
         ),
+        Assumption.SPANS_OF_CALLS: said(
+            "a request lasts from its first call to its last one: the run was killed before it "
+            "could tell more"
+        ),
         Assumption.HOST_AS_RECORDED: said(
             "the host is as slow as it was while it was recorded: without the profiler launches "
             "come sooner"
@@ -81,8 +85,9 @@ SENTENCES: Sentences = {
             "the device has {less_ns} less to do in {submodule}, of which {gained_ns} are gained"
         ),
         Reason.LAUNCH_BOUND: said(
-            "{submodule} is launch-bound: for {idle_ns} of the {elapsed_ns} of its calls the "
-            "device waits for the host to launch"
+            "{submodule} is launch-bound: in the replay, where work begins as soon as it is "
+            "launched and its stream is free, the device is idle for {idle_ns} of the {elapsed_ns} "
+            "of its calls"
         ),
         Reason.WITH_GRAPHS: said(
             "what would remove that bound is one launch a call (`--cuda-graph`): {predicted_ns} "
@@ -129,6 +134,10 @@ SENTENCES: Sentences = {
         Unknown.SCATTER_OF_CALLS: said(
             "how much one pipeline call differs from the next beyond its steps: one was measured, "
             "so times of several may lie outside of the interval; record several"
+        ),
+        Unknown.SCATTER_OF_RUNS: said(
+            "how runs differ from one another: the interval has what varied within this run, and "
+            "equal runs minutes apart on a shared machine differ by more"
         ),
         Unknown.SCATTER_OF_SINGLE: said(
             "how much what was measured once scatters, {share} of the predicted time: it is taken "

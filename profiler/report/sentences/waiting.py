@@ -18,6 +18,7 @@ NULLS = {PathPart: said("other")}  # what the longest parts leave
 SENTENCES: Sentences = {
     PathPart: {
         PathPart.CALL: said("call"),
+        PathPart.LAUNCHES: said("the host, launching"),
         PathPart.COMPUTE: said("compute"),
         PathPart.TRANSFER: said("transfer"),
         PathPart.QUEUED: said("queued"),

@@ -14,7 +14,8 @@ from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
 
-from profiler.report.units import size
+from profiler.plain_text import plain_text
+from profiler.report.units import RateUnits, rate_unit, size
 
 __all__ = [
     "Drawn",
@@ -24,6 +25,7 @@ __all__ = [
     "percents",
     "rates",
     "ratios",
+    "scaled_rates",
     "shorten",
     "sizes",
     "sparkline",
@@ -37,7 +39,6 @@ _GAP = 2  # blanks between columns
 _NARROWEST = 8  # characters of a column that must shrink
 _HEADER = 24  # characters of a column that is named as gone
 _NOTHING = "-"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2066-\u2069]+")
 _BARS = "▁▂▃▄▅▆▇█"
 _LONGEST = 4_000  # characters of a line, before it is wrapped
 _NO_BREAK = "\N{NO-BREAK SPACE}"
@@ -90,6 +91,15 @@ def _rate(value: float) -> str:
     size = abs(value)
     digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.0995 else 3
     return f"{value:z,.{digits}f}"
+
+
+def scaled_rates(
+    header: str, values: Iterable[float | None], units: RateUnits, like: float, *, rank: int = 0
+) -> Drawn:
+    """Rates in the unit that suits one `like` that: the header has it."""
+    factor, unit = rate_unit(like, units)
+    found = (None if v is None else v / factor for v in values)
+    return rates(f"{header} {unit}", found, rank=rank)
 
 
 def percents(
@@ -249,7 +259,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 def clean(text: str) -> str:
     """`text` without characters that would steer a terminal, and no longer than anybody reads:
     names are a model's or a trace's."""
-    return _CONTROL.sub("�", shorten(text, _LONGEST))
+    return plain_text(shorten(text, _LONGEST))
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:

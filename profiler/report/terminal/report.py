@@ -155,7 +155,7 @@ def _lines_of_bars(lines: Sequence[Bars], width: int) -> Iterator[Text]:
         yield Text(head, style="dim").append(sparkline(line.values, room), style="not dim")
     longest = max((len(line.values) for line in lines), default=0)
     if longest > room:
-        yield Text(f"each bar the longest of up to {-(-longest // room)}", style="dim")
+        yield Text(f"each bar the highest of up to {-(-longest // room)}", style="dim")
 
 
 def _paragraph(text: str, width: int, style: str = "") -> Text:

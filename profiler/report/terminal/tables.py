@@ -17,12 +17,13 @@ from profiler.report.terminal.layout import (
     percents,
     rates,
     ratios,
+    scaled_rates,
     sizes,
     table,
     texts,
     times,
 )
-from profiler.report.units import count
+from profiler.report.units import RATES, RateUnits, count
 from profiler.report.views import worded
 from profiler.table.columns import Column
 
@@ -48,14 +49,20 @@ def _grid(view: TableView, frame: pl.DataFrame, width: int) -> RenderableType:
 
 def drawn(view: TableView, frame: pl.DataFrame) -> list[Drawn]:
     """The columns of a table with the cells of its first rows and its totals, `frame` its own or
-    that of a variant; times are in one unit, which the headers name."""
+    that of a variant; times are in one unit, and rates in that of all rows, which the headers
+    name."""
     rows = frame.head(view.shown)
     values = {
         column.name: [*worded(column, rows[column.name]), *_of_totals(view, column)]
         for column in view.columns
     }
     longest = max((_most(values[c.name]) for c in view.columns if c.kind == "ns"), default=0)
-    return [_column(column, values[column.name], longest) for column in view.columns]
+    return [
+        _rates(column, values[column.name], frame[column.name], RATES[column.kind])
+        if column.kind in RATES
+        else _column(column, values[column.name], longest)
+        for column in view.columns
+    ]
 
 
 def _of_totals(view: TableView, column: Column) -> list[Any]:
@@ -75,6 +82,13 @@ def _column(shown: Column, values: list[Any], longest_ns: int) -> Drawn:
         texts_of = (", ".join(map(str, v)) if isinstance(v, list) else v for v in values)
         return texts(label, texts_of, rank=rank, shrink=_SHRUNK[shown.kind])
     return _WRITERS[shown.kind](label, values, rank)
+
+
+def _rates(shown: Column, values: list[Any], all_rows: pl.Series, units: RateUnits) -> Drawn:
+    """Rates in the unit that suits the largest of all rows, so that tables of a run agree."""
+    largest = all_rows.max()
+    like = largest if isinstance(largest, float) else 0.0
+    return scaled_rates(shown.label, values, units, like, rank=shown.importance)
 
 
 def _flags(label: str, values: list[Any], rank: int) -> Drawn:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import reduce
 
 import numpy as np
 import polars as pl
 
+from profiler.table.command_times import CommandTimes
 from profiler.table.tiles.device_axis import DeviceAxis
-from profiler.table.tiles.launches import Codes, Launches, Times, device_work, launches_of
+from profiler.table.tiles.launches import Flags, Launches, device_work, launches_of
 from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["Axes", "axes_of"]
+__all__ = ["Axes", "axes_of", "work_axes"]
 
 _LEAST_NS = 1_000_000  # nothing for longer, though work or the host waits, was not recorded
 
@@ -40,16 +41,10 @@ class Axes:
         return Stretches.union(launches.blocked_start, launches.blocked_end)
 
 
-def axes_of(calls: pl.DataFrame, commands: pl.DataFrame, flows: pl.DataFrame) -> Axes:
-    """The axes of all devices that worked."""
-    launches = launches_of(commands, flows)
-    start = commands["start_ns"].to_numpy()
-    length = commands["duration_ns"].to_numpy()
-    call = _rows_of_calls(commands["call"], calls["call"])
-    axes: dict[str, DeviceAxis] = {}
-    for name, rows in _work(commands, length):
-        begin = start[rows]
-        axes[name] = DeviceAxis.of(begin, begin + length[rows], call[rows], launches, rows)
+def axes_of(commands: pl.DataFrame, flows: pl.DataFrame, times: CommandTimes) -> Axes:
+    """The axes of all devices that worked; `times` are those of the `commands`."""
+    launches = launches_of(commands, flows, times)
+    axes = work_axes(times, launches)
     if launches is None or not axes:  # nothing waited for a device that did nothing
         return Axes(axes, {}, {}, {}, Stretches.none(), launches)
     carried: dict[str, Stretches] = {}
@@ -65,31 +60,28 @@ def axes_of(calls: pl.DataFrame, commands: pl.DataFrame, flows: pl.DataFrame) ->
     return Axes(axes, carried, counts, _unrecorded(axes, launches), alone, launches)
 
 
-def _work(commands: pl.DataFrame, length: Times) -> Iterator[tuple[str, Times | slice]]:
-    """The rows of each device's work, by name; commands that took no time are none."""
-    works = device_work(commands["category"].to_physical().to_numpy()) & (length > 0)
-    device = commands["device"]
-    codes = device.to_physical().to_numpy()
-    present = device.unique().drop_nulls()
-    pairs = zip(present.cast(pl.String), present.to_physical(), strict=True)
-    for name, code in sorted(pairs):
-        here = works & (codes == code)
-        if here.all():
-            yield name, slice(None)
-        elif here.any():
-            yield name, np.flatnonzero(here)
+def work_axes(times: CommandTimes, launches: Launches | None = None) -> dict[str, DeviceAxis]:
+    """The axis of each device that worked, by name; commands that took no time are no work."""
+    works = device_work(times.category)
+    works &= times.end > times.start
+    alone = len(times.devices) == 1 and not int(times.device.max(initial=0))
+    axes: dict[str, DeviceAxis] = {}
+    for number, name in enumerate(times.devices):
+        rows = _rows(works if alone else works & (times.device == number))
+        if rows is not None:
+            start, end, call = times.start[rows], times.end[rows], times.call[rows]
+            axes[name] = DeviceAxis.of(start, end, call, launches, rows)
+    return axes
 
 
-def _rows_of_calls(of_command: pl.Series, calls: pl.Series) -> Codes:
-    """For each command the row of its call, -1 for none."""
-    numbers, wanted = calls.to_numpy(), of_command.to_numpy()
-    if bool((numbers == np.arange(len(numbers))).all()):
-        largest = wanted.max(initial=-1)
-        return wanted if largest < len(numbers) else np.where(wanted < len(numbers), wanted, -1)
-    table = np.full(max(int(wanted.max(initial=0)), int(numbers.max(initial=0))) + 2, -1)
-    table[numbers] = np.arange(len(numbers))
-    found: Codes = table[wanted]  # -1 takes the last
-    return found
+def _rows(which: Flags) -> Flags | slice | None:
+    """The chosen rows, a slice where they follow each other, so that nothing is copied; None for
+    none."""
+    count = int(np.count_nonzero(which))
+    if not count:
+        return None
+    first, last = int(which.argmax()), len(which) - int(which[::-1].argmax())
+    return slice(first, last) if last - first == count else which
 
 
 def _unrecorded(axes: Mapping[str, DeviceAxis], launches: Launches) -> dict[str, Stretches]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.table.intervals import union_by
-from profiler.table.tiles.device_axis import DeviceAxis
+from profiler.table.tiles.device_axis import DeviceAxis, value_at
 from profiler.table.tiles.launches import Codes, Flags, Launches, Times
 from profiler.table.tiles.stretches import Stretches
 
@@ -146,7 +146,7 @@ def _busy(
     """
     first = np.searchsorted(axis.start, start, side="left")
     last = np.maximum(np.searchsorted(axis.start, end, side="left"), first)
-    reached = np.append(np.iinfo(np.int64).min, axis.reach)[first]
+    reached = value_at(axis.reach, first - 1, np.iinfo(np.int64).min)
     alone = (last - first == own.count) & (own.first >= start) & (own.last <= end)
     alone &= reached <= start
     busy = np.where(own.count > 0, end - start - axis.gaps.within(start, end), 0)

@@ -6,12 +6,32 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from profiler.table.batches import is_sorted
 from profiler.table.tiles.launches import Codes, Flags, Launches, Times
 from profiler.table.tiles.stretches import Stretches
 
-__all__ = ["DeviceAxis"]
+__all__ = ["Busy", "DeviceAxis", "value_at"]
 
 _FOREVER = np.iinfo(np.int64).max // 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Busy:
+    """When a device worked: from `begin` to `end`, but for `gaps`, which go on before and after."""
+
+    gaps: Stretches
+    begin: int
+    end: int
+
+    @property
+    def length(self) -> int:
+        """How long it worked, in ns."""
+        return int(self.within(np.array([self.begin]), np.array([self.end]))[0])
+
+    def within(self, first: Times, last: Times) -> Times:
+        """How long it worked in each `[first, last)`, int64; 0 where that is empty."""
+        length: Times = np.maximum(last - first, 0)
+        return length - self.gaps.within(first, last)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -47,29 +67,36 @@ class DeviceAxis:
 
     @classmethod
     def of(
-        cls, start: Times, end: Times, call: Codes, launches: Launches | None, rows: Times | slice
+        cls, start: Times, end: Times, call: Codes, launches: Launches | None, rows: Flags | slice
     ) -> DeviceAxis:
         """The axis of the work in `rows` of the commands, in any order; at least one piece."""
         launch, source = start, None
         if launches is not None:
             source = launches.source[rows]
             launch = _launched(start, source, launches, rows)
-        if not bool((start[1:] >= start[:-1]).all()):
+        if not is_sorted(start):
             order = np.argsort(start, kind="stable")
             call, end, launch = call[order], end[order], launch[order]
             start = launch if launches is None else start[order]
             source = None if source is None else source[order]
-        reach = np.maximum.accumulate(end)
-        enders = np.flatnonzero(start[1:] > reach[:-1])
-        dry = np.concatenate(([-_FOREVER], reach[enders], reach[-1:]))
-        enders += 1
-        wet = np.concatenate((start[:1], start[enders], [_FOREVER]))
+        reach = _reach(end)
+        dries = start[1:] > reach[:-1]
+        dry, wet = np.empty((2, int(np.count_nonzero(dries)) + 2), dtype=np.int64)
+        dry[0], dry[-1], wet[0], wet[-1] = -_FOREVER, reach[-1], start[0], _FOREVER
+        np.compress(dries, reach[:-1], out=dry[1:-1])
+        np.compress(dries, start[1:], out=wet[1:-1])
         gaps, heads = Stretches(dry, wet), _heads(call)
         if source is None:
-            return cls(start, end, call, heads, reach, launch, None, gaps, enders[:0], 0)
-        ender = np.append(0, enders)
+            none = np.zeros(0, dtype=np.int64)
+            return cls(start, end, call, heads, reach, launch, None, gaps, none, 0)
+        ender = np.append(0, np.flatnonzero(dries) + 1)
         latency = _latency(start, launch, source, ender, dry)
         return cls(start, end, call, heads, reach, launch, source, gaps, ender, latency)
+
+    @property
+    def busy(self) -> Busy:
+        """When the device worked, without what did."""
+        return Busy(self.gaps, int(self.start[0]), int(self.reach[-1]))
 
     @property
     def own(self) -> Flags:
@@ -92,14 +119,12 @@ class DeviceAxis:
             order = np.argsort(launch, kind="stable")
             launch, reach = launch[order], np.maximum.accumulate(self.end[order])
         place = np.searchsorted(launch, moments, side="left") - 1
-        found: Times = np.append(reach, -_FOREVER)[place]  # -1 takes the last
-        return found
+        return value_at(reach, place, -_FOREVER)
 
     def next_begin(self, moments: Times) -> Times:
         """When the first work from each moment on begins, int64; never, for the end of time."""
         place = np.searchsorted(self.start, moments, side="left")
-        found: Times = np.append(self.start, _FOREVER)[place]
-        return found
+        return value_at(self.start, place, _FOREVER)
 
     def late(self, launches: Launches) -> Flags:
         """For each gap but the last, whether the host is to blame for it: what ended it was
@@ -130,16 +155,30 @@ class DeviceAxis:
         return Stretches(since, wet[some]).longer_than(least_ns)
 
 
-def _launched(start: Times, source: Codes, launches: Launches, rows: Times | slice) -> Times:
+def value_at(values: Times, places: Times, otherwise: int) -> Times:
+    """The values at some places, int64; `otherwise` before the first and behind the last."""
+    found = np.full(len(places), otherwise)
+    there = np.flatnonzero((places >= 0) & (places < len(values)))
+    found[there] = values[places[there]]
+    return found
+
+
+def _launched(start: Times, source: Codes, launches: Launches, rows: Flags | slice) -> Times:
     """When each of some work was launched, int64."""
     launch = launches.start[source]  # -1 takes the last: put right below
     np.minimum(launch, start, out=launch)  # clocks of host and device may differ a little
     unknown = np.flatnonzero(source < 0)
     launch[unknown] = start[unknown]
     if len(unknown) and len(launches.carried):
-        own = np.arange(len(launches.source))[rows] if isinstance(rows, slice) else rows
+        own = np.arange(len(launches.source))[rows]
         launch[unknown[np.isin(own[unknown], launches.carried)]] = -_FOREVER
     return launch
+
+
+def _reach(end: Times) -> Times:
+    """Until when a device was busy with each piece of work and those before it: `end` itself where
+    they end in order."""
+    return end if is_sorted(end) else np.maximum.accumulate(end)
 
 
 def _heads(owner: Codes) -> Times:

@@ -16,6 +16,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.events import CATEGORIES
+from profiler.table.command_times import CommandTimes, ends
 
 __all__ = ["Codes", "Flags", "Launches", "Times", "device_work", "launches_of", "streams_of"]
 
@@ -54,8 +55,11 @@ def device_work(category: Codes) -> Flags:
     return found
 
 
-def launches_of(commands: pl.DataFrame, flows: pl.DataFrame) -> Launches | None:
-    """The launches of a run's `commands` that its `flows` tell of; None where they tell of none."""
+def launches_of(
+    commands: pl.DataFrame, flows: pl.DataFrame, times: CommandTimes | None = None
+) -> Launches | None:
+    """The launches of a run's `commands` that its `flows` tell of; None where they tell of none.
+    `times` are those of the commands, where they are known."""
     if flows.is_empty():
         return None
     category = commands["category"].to_physical().to_numpy()
@@ -65,8 +69,8 @@ def launches_of(commands: pl.DataFrame, flows: pl.DataFrame) -> Launches | None:
         return None
     if not kept.all():
         source, target = source[kept], target[kept]
-    start = commands["start_ns"].to_numpy()
-    end = start + np.maximum(commands["duration_ns"].to_numpy(), 0)
+    start = commands["start_ns"].to_numpy() if times is None else times.start
+    end = ends(commands) if times is None else times.end
     launched_by = np.full(len(start), -1, dtype=np.int32)
     launched_by[target[::-1]] = source[::-1]  # of several the first
     copies = np.isin(category[target], _TRANSFERS)

@@ -17,7 +17,7 @@ import polars as pl
 
 from profiler.table.columns import schema
 from profiler.table.intervals import union_by
-from profiler.table.tiles.axes import Axes, axes_of
+from profiler.table.tiles.axes import Axes
 from profiler.table.tiles.calls import NO_LEAD, Tiles, tiles_on
 from profiler.table.tiles.columns import DEVICE_AXES, TILES
 from profiler.table.tiles.device_axis import DeviceAxis
@@ -67,9 +67,8 @@ class RunTiles:
         return _between(begin_ns, end_ns, self.unrecorded, self.carried_over)
 
 
-def tiles_of(calls: pl.DataFrame, commands: pl.DataFrame, flows: pl.DataFrame) -> RunTiles:
-    """The tiles of a run with these frames (`CALLS`, `COMMANDS`, `FLOWS`)."""
-    axes = axes_of(calls, commands, flows)
+def tiles_of(calls: pl.DataFrame, axes: Axes) -> RunTiles:
+    """The tiles of a run's calls (`CALLS`) on the axes of its devices."""
     worked = _counts(axes, len(calls))
     names, place = _places(calls, axes, worked)
     begin = calls["start_ns"].to_numpy()

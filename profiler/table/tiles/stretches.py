@@ -60,7 +60,8 @@ class Stretches:
         if not len(self):
             return np.zeros(len(moments), dtype=np.int64)
         if not self._sums:
-            self._sums.append(np.cumsum(self.end - self.start))
+            lengths = self.end - self.start
+            self._sums.append(np.cumsum(lengths, out=lengths))
         place = np.searchsorted(self.start, moments, side="right") - 1
         beyond = np.maximum(self.end[place] - moments, 0)
         found: _Times = np.where(place >= 0, self._sums[0][place] - beyond, 0)

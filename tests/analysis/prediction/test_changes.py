@@ -128,7 +128,7 @@ def test_a_batched_call_is_halved_operator_by_operator():
     assert _parts(found.submodules)["transformer"][1] == pytest.approx(3 * call, abs=3)
     (note,) = [n for n in found.assumes if n.code == Assumption.HALF_BATCH_ESTIMATED]
     assert worded(note).replace("\N{NO-BREAK SPACE}", " ") == (
-        "transformer takes 61 % (50 % to 61 %) of a batched call, by halving the batch of each "
+        "transformer takes 61 % (35 % to 61 %) of a batched call, by halving the batch of each "
         "operator"
     )
     assert "text_encoder" in _parts(found.submodules)

@@ -193,7 +193,7 @@ def test_more_steps_never_take_less(times, steps):
 
 def test_what_the_interval_does_not_have_is_said():
     """Of one pipeline call that others may differ, where nothing repeats that it is the estimate's
-    alone; several pipeline calls need neither note."""
+    alone, and of several pipeline calls of one run that other runs may differ."""
     batched = [[("transformer", "batched", 1000)]] * 2
 
     def unknown(pipelines, **scenario):
@@ -205,4 +205,4 @@ def test_what_the_interval_does_not_have_is_said():
     assert Unknown.SCATTER_OF_CALLS in one
     assert unknown([batched]) == {Unknown.SCATTER}
     assert Unknown.SCATTER_BEYOND_ESTIMATES in unknown([batched], guidance=False)
-    assert unknown([batched, batched]) == set()
+    assert unknown([batched, batched]) == {Unknown.SCATTER_OF_RUNS}

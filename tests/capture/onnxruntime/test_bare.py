@@ -164,7 +164,12 @@ def test_a_script_that_profiles_its_session_itself(scripts):
     ended = scripts.run(SESSION + script)
     assert ended.out == "2\n"
     assert [(row[0], row[2]) for row in ran(ended.bundle)] == [("gather", [])] * 2
-    assert "its operators are not traced: ONNX Runtime's own profiling is on" in ended.err
+    assert (
+        "gather is not recorded whole, the script goes on: InputError: ONNX Runtime's" in ended.err
+    )
+    (drop,) = profiler.load(ended.bundle).drops
+    assert (drop.kind, drop.where, drop.count) == ("untraced_call", "gather", -1)
+    assert "ONNX Runtime's own profiling is on" in told(drop)
 
 
 def test_a_session_that_does_not_tell_of_its_model(scripts):

@@ -269,5 +269,5 @@ def test_a_run_of_nothing(tmp_path: Path) -> None:
 def test_without_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where DuckDB is not installed one sentence says how to get it."""
     monkeypatch.setitem(__import__("sys").modules, "duckdb", None)
-    with pytest.raises(MissingPackageError, match=r"pip install 'profile-sd3\[query\]'"):
+    with pytest.raises(MissingPackageError, match=r"`pip install 'duckdb>=2\.0'`"):
         Database({})

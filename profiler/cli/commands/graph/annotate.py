@@ -12,7 +12,7 @@ from profiler.cli.graph.output import echo, write_json
 from profiler.cli.options import ModelPath, ResultFile
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
-from profiler.cli.terminal import printable
+from profiler.cli.terminal import tell
 
 if TYPE_CHECKING:
     from profiler.workbench.annotating import AnnotatedModel
@@ -69,7 +69,7 @@ def annotate(
             model, traces, out, submodule=submodule, runtime=not no_runtime, say=say
         )
     for note in annotated.notes:
-        typer.echo(printable(f"profile-sd3: {note}"), err=True)
+        tell(f"profile-sd3: {note}", err=True)
     if json_file is not None:
         write_json(json_file, annotated.to_json())
     if json_file != STDOUT:

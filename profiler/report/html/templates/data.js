@@ -2,9 +2,6 @@
 
 const page = JSON.parse(document.getElementById("page-data").textContent);
 
-// Code of a category of commands; one track may have commands of several.
-const HOST_WORK = page.timeline.categories.indexOf("host");
-
 function bytesOf(base64) {
   if (Uint8Array.fromBase64) return Uint8Array.fromBase64(base64);
   const text = atob(base64);

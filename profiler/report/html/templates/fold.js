@@ -3,7 +3,7 @@
 
 const MOST_COMMANDS = 20000; // of a layer, the longest, that one table holds
 
-// The rows of commands by submodule and layer, host work apart; found when a row first unfolds.
+// The rows of commands by submodule and layer, those of the host apart; found when a row first unfolds.
 class CommandIndex {
   constructor(timeline) {
     const { commands, calls } = timeline.tables, rows = commands.rows;
@@ -13,7 +13,7 @@ class CommandIndex {
     for (const lane of timeline.lanes) {
       if (lane.kind !== "commands") continue;
       for (let at = lane.first; at < lane.first + lane.count; at++) {
-        const host = Number(commands.category[at] === HOST_WORK), known = numbers[host];
+        const host = Number(lane.host.includes(commands.category[at])), known = numbers[host];
         const call = commands.call[at], submodule = call < 0 ? -1 : calls.submodule[call];
         const key = (submodule + 1) * texts + commands.layer[at] + 1;
         let number = known.get(key);

@@ -1,6 +1,9 @@
 // Tables: sorted by any column, searched in all texts, all times in one unit.
 
 const TEXTS = ["text", "word", "list", "layer"];
+const RATES = { // units as profiler/report/units.py has them: one of each in that of the values
+  flop_rate: [[1, "TFLOP/s"], [1e-3, "GFLOP/s"], [1e-6, "MFLOP/s"]], byte_rate: [[1, "GB/s"], [1e-3, "MB/s"]],
+};
 const LIMITS = { text: 48, list: 28, layer: 120 }; // characters; the whole text is in the title
 
 class DataTable {
@@ -175,6 +178,11 @@ class DataTable {
       const digits = factor === 1 ? 0 : largest / factor >= 1000 ? 1 : largest / factor >= 100 ? 2 : 3;
       this.scales[name] = { unit, factor, digits };
     }
+    for (const column of this.columns.filter(({ kind }) => RATES[kind])) {
+      const largest = largestOf(column), units = RATES[column.kind];
+      const [factor, unit] = units.find(([one]) => largest >= one) ?? units.at(-1);
+      this.scales[column.name] = { unit, factor };
+    }
     const texts = this.columns.filter((column) => TEXTS.includes(column.kind));
     this.haystack = Array.from({ length: this.size }, (_, i) =>
       texts.map(({ name }) => this.values[name][i] ?? "").join("\n").toLowerCase());
@@ -322,6 +330,7 @@ class DataTable {
     if (kind === "count") return format.count(value);
     if (kind === "bytes") return format.size(value);
     if (kind === "number") return format.number(value);
+    if (RATES[kind]) return format.number(value / this.scales[name].factor);
     if (kind === "ratio" || kind === "share") return format.percent(value);
     if (kind === "instant") return format.instant(value);
     if (kind === "change") return (value > 0 ? "+" : "") + format.percent(value);

@@ -32,7 +32,7 @@ def _slow_products(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "{role} of {submodule} reaches {share} of what {device} can compute",
+            "{role} of {submodule} reaches {share} of its roofline on {device}",
             role=given["role"],
             submodule=given["submodule"],
             share=given["of_roofline_share"],

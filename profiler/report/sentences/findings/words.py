@@ -75,12 +75,12 @@ def gained(finding: Finding) -> Said | None:
     if "gain_ns" not in finding.evidence:
         return None
     given = texts(finding)
+    slow = number(finding, "gain_ns") == number(finding, "gain_low_ns")
     return said(
-        "By a replay of the run's launches {gain} are gained with the host as it was recorded, "
-        "{low} to {high} by how late the host is.",
+        "A replay of the run without that work and its launches gains {gain} with the host as slow "
+        "as it was recorded, and {other} with a host that is never late.",
         gain=given["gain_ns"],
-        low=given["gain_low_ns"],
-        high=given["gain_high_ns"],
+        other=given["gain_high_ns" if slow else "gain_low_ns"],
     )
 
 

@@ -1,0 +1,58 @@
+"""Whose a command is: a device's, or the host's that drives devices.
+
+Commands of category `host` are the host's: work of the pipeline itself, and what launches work on
+devices. In a run with accelerators its CPU is only their host, and what waits there (`sync`:
+`cudaDeviceSynchronize`) is the host's as well. Where the CPU is the device itself (ONNX Runtime), a
+wait is one of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+
+import numpy as np
+import numpy.typing as npt
+import polars as pl
+
+from profiler.table.command_times import text_codes
+
+__all__ = ["has_accelerators", "host_categories", "host_waits", "is_accelerator", "thread_of"]
+
+_OF_THREAD = re.compile(r" (sync|launches)$")  # tracks of one thread beside each other
+
+
+def is_accelerator(device: str | None) -> bool:
+    """Whether the host only drives the device: everything but CPUs, which are hosts themselves."""
+    return bool(device) and not str(device).startswith("cpu")
+
+
+def has_accelerators(devices: Iterable[str | None]) -> bool:
+    """Whether one of the devices of a run is an accelerator."""
+    return any(map(is_accelerator, devices))
+
+
+def host_categories(device: str | None, *, accelerated: bool) -> tuple[str, ...]:
+    """The categories of commands on that device that are the host's; `accelerated` says whether the
+    run has accelerators."""
+    drives = accelerated and bool(device) and not is_accelerator(device)
+    return ("host", "sync") if drives else ("host",)
+
+
+def host_waits(commands: pl.DataFrame, *, accelerated: bool) -> npt.NDArray[np.bool_] | None:
+    """Which `commands` are the host's without being of category `host`, bool [n]; None where none
+    is."""
+    if not accelerated:
+        return None
+    waits = (commands["category"] == "sync").to_numpy()
+    if not waits.any():
+        return None
+    device, names = text_codes(commands["device"])
+    driving = ["sync" in host_categories(name, accelerated=True) for name in names]
+    found: npt.NDArray[np.bool_] = waits & np.array([*driving, False])[device]
+    return found if found.any() else None
+
+
+def thread_of(track: str) -> str:
+    """The thread whose commands are on a track of the host."""
+    return _OF_THREAD.sub("", track)

@@ -1,0 +1,73 @@
+"""`profile-sd3 share`: a run as one file to give away."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from profiler.cli.documents import STDOUT, check_documents
+from profiler.cli.progress import progress
+from profiler.cli.runs import other_runs
+from profiler.cli.subcommands import Subcommand
+from profiler.cli.terminal import tell
+from profiler.errors import InputError, OutputError
+
+if TYPE_CHECKING:
+    from profiler.sources.sharing import Shared
+
+__all__ = ["SUBCOMMAND", "share"]
+
+_Bundle = Annotated[
+    Path,
+    typer.Argument(metavar="BUNDLE", help="A bundle, or a folder of bundles: the newest is taken."),
+]
+_Out = Annotated[Path, typer.Option(metavar="FILE", help="The ZIP file to write.")]
+_Remove = Annotated[
+    list[str] | None,
+    typer.Option(metavar="TEXT", help="Take out this word as well; may be repeated."),
+]
+
+
+def share(bundle: _Bundle, out: _Out, remove: _Remove = None) -> None:
+    """Pack a run to give away, without what tells of you.
+
+    Takes out the command line, prompts, paths, names of host and user, and lists all that it took
+    out. The file is read again before it gets its name: it gives the tables that the bundle gives.
+    """
+    from profiler.sources.removal import Removal
+    from profiler.sources.resolve import Kind, resolve
+    from profiler.sources.sharing import share as shared_run
+
+    if out == STDOUT or out.suffix.lower() != ".zip":
+        raise OutputError(f"--out {out} does not end in .zip: the run is written as a ZIP file")
+    check_documents({"--out": out})
+    (found,) = resolve([[bundle]])
+    source = found.newest
+    if source.kind is not Kind.BUNDLE:
+        raise InputError(f"{source.place} is no bundle: give one, or `profile-sd3 import` it first")
+    removal = Removal.of_this_machine(remove or ())
+    with progress(f"packing {source.place}"):
+        shared = shared_run(source.path, out, removal)
+    for line in (*other_runs(found), *_lines(shared)):
+        tell(line)
+
+
+def _lines(shared: Shared) -> Iterator[str]:
+    """What was taken out, and what is there."""
+    if shared.arguments:
+        yield f"removed: the command line, {shared.arguments} words"
+    if shared.prompts:
+        yield f"removed: the settings {', '.join(shared.prompts)}"
+    for text, stand_in in sorted(shared.replaced.items()):
+        yield f"replaced: {text} by {stand_in}"
+    if shared.left_out:
+        yield f"left out: {', '.join(shared.left_out)}"
+    for name in shared.spared:
+        yield f"not removed: {name}, for a submodule or a device is called so"
+    yield f"wrote {shared.path}: {shared.files} files, {shared.size:,} bytes; the tables are equal"
+
+
+SUBCOMMAND = Subcommand(share, place=95, about_runs=True)

@@ -1,0 +1,61 @@
+"""What to install for an extra, from the metadata of the installed package.
+
+    install_command("query")      # "pip install 'duckdb>=2.0'"
+
+The packages are named, not `profile-sd3[query]`: the project is on no registry, and a stranger
+could take its name there.
+"""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+
+__all__ = ["DISTRIBUTION", "added_by", "install_command", "requirements"]
+
+DISTRIBUTION = "profile-sd3"
+
+
+def install_command(extra: str) -> str:
+    """A command that installs what `extra` adds, or where that stands if nothing is installed."""
+    packages = sorted({_named(each) for each in added_by(extra, requirements())})
+    if not packages:
+        return f"pip install '.[{extra}]' in a clone of {DISTRIBUTION}"
+    return f"pip install {' '.join(map(shlex.quote, packages))}"
+
+
+def requirements() -> list[str]:
+    """What the installed package names as its requirements; none where it is not installed."""
+    try:
+        return metadata.requires(DISTRIBUTION) or []
+    except metadata.PackageNotFoundError:
+        return []
+
+
+def added_by(extra: str, of_all: Iterable[str]) -> Iterator[str]:
+    """Those of the requirements `of_all` that an extra adds on this Python and system, with those
+    of extras that it names; extra "": those of the package itself."""
+    from packaging.requirements import Requirement
+
+    known = list(of_all)
+    for text in known:
+        each = Requirement(text)
+        always = each.marker is None or each.marker.evaluate({"extra": ""})
+        for_extra = each.marker is not None and each.marker.evaluate({"extra": extra})
+        if always == bool(extra) or not (always or for_extra):
+            continue
+        if each.name == DISTRIBUTION:
+            for nested in sorted(each.extras):
+                yield from added_by(nested, known)
+        else:
+            yield text
+
+
+def _named(requirement: str) -> str:
+    """`duckdb>=2.0` of a requirement, without its conditions."""
+    from packaging.requirements import Requirement
+
+    each = Requirement(requirement)
+    extras = f"[{','.join(sorted(each.extras))}]" if each.extras else ""
+    return f"{each.name}{extras}{each.specifier}"

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
     from profiler._version import __version__
     from profiler.analysis.result import Analysis
+    from profiler.capture.named_submodules import submodule
+    from profiler.capture.pipelines.user_labels import step
     from profiler.capture.profile import profile
     from profiler.capture.startup import done, start
     from profiler.errors import ProfilerError
@@ -38,6 +40,8 @@ __all__ = [
     "load",
     "profile",
     "start",
+    "step",
+    "submodule",
 ]
 
 _HOME = {
@@ -50,6 +54,8 @@ _HOME = {
     "load": "profiler.sources.load",
     "profile": "profiler.capture.profile",
     "start": "profiler.capture.startup",
+    "step": "profiler.capture.pipelines.user_labels",
+    "submodule": "profiler.capture.named_submodules",
 }
 
 

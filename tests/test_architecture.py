@@ -170,6 +170,8 @@ def test_public_names_of_the_package() -> None:
         "load",
         "profile",
         "start",
+        "step",
+        "submodule",
     ]
     assert dir(profiler) == profiler.__all__
     for name in profiler.__all__:

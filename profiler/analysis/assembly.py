@@ -65,6 +65,7 @@ def _summary(inputs: Inputs) -> RunSummary:
         settings=run_settings(info.settings, info.pipeline_settings),
         recording=info.recording,
         overhead=info.overhead,
+        coverage=info.coverage,
         warmup=info.warmup,
         attribution=info.attribution,
         calls=len(run.calls),

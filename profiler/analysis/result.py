@@ -28,6 +28,7 @@ from profiler.table.columns import COMMANDS
 from profiler.table.pandas_frames import to_pandas
 from profiler.trace.manifest_fields import (
     Attribution,
+    Coverage,
     Device,
     Hardware,
     Overhead,
@@ -68,6 +69,7 @@ class RunSummary:
     settings: Mapping[str, Setting | Note]
     recording: Recording | None
     overhead: Overhead
+    coverage: Coverage | None
     warmup: Warmup | None
     attribution: Mapping[str, Attribution]
     calls: int

@@ -18,7 +18,7 @@ registers it is imported by every process that is profiled: libraries are import
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -82,6 +82,13 @@ class Watching(Protocol):
         """The source of a `StandalonePart`, described in the manifest of `session`; None where its
         operators are not traced."""
 
+    def use_parts(self, parts: list[Any], caller: FrameType) -> None:
+        """The script uses these objects, which it may hold in a pipeline or not, from a call in
+        the frame `caller`: those that no pipeline holds are recorded from now on."""
+
+    def pass_over(self, names: list[str]) -> None:
+        """The script executes something that is too small for a submodule."""
+
 
 class Watcher(Protocol):
     """Notices what a script uses once a library is imported."""
@@ -117,6 +124,20 @@ class Backend:
         """Whether `part` belongs to this backend. Nothing is imported for that, and nothing is
         changed."""
         return False
+
+    def executes(self, part: Any) -> bool:  # noqa: ARG002
+        """Whether `part`, which is owned, is a submodule whatever a pipeline calls it."""
+        return True
+
+    def inside(self, part: Any) -> Iterable[Any]:
+        """The objects of which `part` is made: none of them is a submodule of its own."""
+        return list(attributes(part).values())
+
+    def entry_points(self, part: Any) -> tuple[str, ...]:
+        """The methods by which `part` is called, as far as they execute anything."""
+        ways = ("forward", "encode", "decode")
+        found = tuple(name for name in ways if callable(getattr(part, name, None)))
+        return found or (("__call__",) if callable(part) else ())
 
     def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
         """What traces the operators of `request.part`, hooked into it; None where they cannot be
@@ -188,6 +209,11 @@ class Backend:
             else:
                 return
         wraps.around(owner, name, around)
+
+    def outside(self, captured: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:  # noqa: ARG002
+        """What of this runtime's may be executed while a pipeline runs, beside the `captured`
+        submodules: name, method and object of each; "" where the script's variable names it."""
+        return ()
 
     def watch(self, process: Watching) -> Watcher | None:  # noqa: ARG002
         """What notices parts that a script uses outside pipelines; None: nothing does."""

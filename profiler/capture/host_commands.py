@@ -27,6 +27,7 @@ from profiler.events import (
     NO_PIPELINE,
     NO_STEP,
     ROOT_DEVICE,
+    RUN_STAGE,
     Drop,
     DropKind,
     Span,
@@ -122,12 +123,14 @@ def place_commands(
     else:
         borders = np.array(pipeline.stage_borders_ns(), dtype=np.int64)
         nth = np.searchsorted(borders, launched, side="right")
+        if pipeline.is_run:
+            nth[:] = len(STAGES)
         stage = (nth + len(taken.strings)).astype(np.int32)
         step = _steps(launched, pipeline)
     number = NO_PIPELINE if pipeline is None else pipeline.number
     return replace(
         taken,
-        strings=(*taken.strings, *STAGES),
+        strings=(*taken.strings, *STAGES, RUN_STAGE),
         stage=stage,
         step=step,
         pipeline=np.full(len(taken), number, dtype=np.int32),

@@ -17,7 +17,7 @@ import threading
 import weakref
 from collections.abc import Callable, Iterable
 from pathlib import Path
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 from profiler.capture.backend import Backend, StandalonePart, Watcher
@@ -144,6 +144,8 @@ class SwitchedOn:
         """Hook a pipeline; None where the script has put it under a `profile` of its own."""
         from profiler.capture.wraps import is_wrapped
 
+        if _is_part_of_running(pipeline):
+            return None
         with self._lock:
             if self.settings is None or is_wrapped(pipeline):
                 return None
@@ -230,6 +232,30 @@ class SwitchedOn:
             session.add_source(source, submodule, lambda: part.gone)
         return source
 
+    def use_parts(self, parts: list[Any], caller: FrameType) -> None:
+        """Record calls of what the script holds in no pipeline, under the names that it has there,
+        beside the schedulers that are there."""
+        from profiler.capture.pipelines.variables import look_for_schedulers, names_of
+
+        if self.settings is None:
+            return
+        attached = list(self._attachments.values())
+        own = [
+            part
+            for part in parts
+            if not (self._pipelines.holds(part) or any(known.covers(part) for known in attached))
+        ]
+        session = self.recording() if own else None
+        if session is not None:
+            for name, part in names_of(own, caller).items():
+                session.add_part(name, part)
+            look_for_schedulers(session, caller)
+
+    def pass_over(self, names: list[str]) -> None:
+        """Say what is executed and not recorded, where nothing else is."""
+        if self.settings is not None:
+            _tell(self.settings, uncaptured=names)
+
     def _on_import(self, callback: Callable[[Any], None]) -> Callable[[ModuleType], None]:
         def imported(module: ModuleType) -> None:
             if self.settings is not None:
@@ -252,6 +278,19 @@ class SwitchedOn:
         for watcher in self._watchers.values():
             watcher.forget()
         enter(Scope())
+
+
+def _is_part_of_running(pipeline: Any) -> bool:
+    """Whether the pipeline that runs now has all components of this one, which it holds: their
+    calls have its names and are in its loops."""
+    from profiler.capture.pipelines.submodules import owner_of, present_entries
+    from profiler.capture.recorder import scope
+
+    running = scope().owner
+    if running is None:
+        return False
+    owners = [owner_of(pipeline, entry) for entry in present_entries(pipeline)]
+    return bool(owners) and all(running.covers(owner) for owner in owners)
 
 
 def _closed(session: Any, settings: Settings | None, failure: str) -> Path | None:

@@ -18,6 +18,7 @@ from typing import Any, TypeVar
 from profiler.capture.clock import Clock, RunClock
 from profiler.capture.options import check_names, parse_config
 from profiler.capture.pipelines.attachment import check_devices
+from profiler.capture.pipelines.subjects import subjects
 from profiler.capture.pipelines.submodules import entries
 from profiler.capture.session import Session
 from profiler.capture.wraps import is_wrapped
@@ -40,7 +41,8 @@ def profile(
     event_cap: int | None = None,
     compress: Compression = "none",
 ) -> Profile:
-    """Profile `pipeline` inside the block that this opens, or in the function it decorates.
+    """Profile `pipeline` inside the block that this opens, or in the function it decorates: a
+    pipeline, a module, session or runtime, a list or dict of those, or a function that uses them.
 
     `config` says per submodule whether to trace its operators and on which
     device it runs: `{"text_encoder": {"device": 0, "activate_profiler": True}}`. `ops` "none"
@@ -50,29 +52,35 @@ def profile(
     "deflate" or "zstd". Raises InputError where the pipeline or an option cannot be used,
     OutputError where `out` cannot be written.
     """
-    known = dict.fromkeys(entry.submodule for entry in entries(pipeline))
+    found = subjects(pipeline)
+    known = dict.fromkeys(entry.submodule for each in found for entry in entries(each))
     options = parse_config(config, ops, known)
     check_names(options, known)
-    check_devices(pipeline, options)
+    for each in found:
+        check_devices(each, options)
     check_compression(compress)
     clock = clock or RunClock.start()
 
     def open_session() -> Session:
         return Session.open(options, out, name, clock=clock, event_cap=event_cap, compress=compress)
 
-    return Profile(pipeline, open_session)
+    return Profile(pipeline, found, open_session)
 
 
 class Profile:
-    """A run of one pipeline. `path` is the bundle's folder, set when the block has ended.
+    """A run of the `pipelines` that were `given`. `path` is the bundle's folder, set when the block
+    has ended.
 
     Use as a context manager, or as a decorator of a function that runs the pipeline; each use
     writes one bundle.
     """
 
-    def __init__(self, pipeline: Any, open_session: Callable[[], Session]) -> None:
+    def __init__(
+        self, given: Any, pipelines: list[Any], open_session: Callable[[], Session]
+    ) -> None:
         self.path: Path | None = None
-        self._pipeline = pipeline
+        self._given = given  # is kept alive: modules that no pipeline holds are not, by themselves
+        self._pipelines = pipelines
         self._open_session = open_session
         self._session: Session | None = None
 
@@ -89,7 +97,7 @@ class Profile:
 
             @functools.wraps(function)
             async def awaited(*args: Any, **kwargs: Any) -> Any:
-                with Profile(self._pipeline, self._open_session) as fresh:
+                with Profile(self._given, self._pipelines, self._open_session) as fresh:
                     result = await function(*args, **kwargs)
                 self.path = fresh.path
                 return result
@@ -98,7 +106,7 @@ class Profile:
 
         @functools.wraps(function)
         def profiled(*args: Any, **kwargs: Any) -> Any:
-            with Profile(self._pipeline, self._open_session) as fresh:
+            with Profile(self._given, self._pipelines, self._open_session) as fresh:
                 result = function(*args, **kwargs)
             self.path = fresh.path
             return result
@@ -106,15 +114,23 @@ class Profile:
         return profiled  # type: ignore[return-value]
 
     def __enter__(self) -> Profile:
-        if self._session is not None and not is_wrapped(self._pipeline):
+        wrapped = any(is_wrapped(pipeline) for pipeline in self._pipelines)
+        if self._session is not None and not wrapped:
             raise InputError(
                 "this profile has been used: call profiler.profile again for a new run"
             )
         from profiler.capture.startup import release
 
         session = self._open_session()
-        release(self._pipeline)  # in a process that is switched on, the script's own block wins
-        session.attach(self._pipeline)
+        try:
+            for pipeline in self._pipelines:
+                release(pipeline)  # in a process that is switched on, the script's own block wins
+                session.attach(pipeline)
+            session.begin_block()
+        except BaseException:
+            if len(self._pipelines) > 1:
+                session.close()
+            raise
         self._session = session
         return self
 

@@ -16,13 +16,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from profiler.capture.clock import Clock
+from profiler.capture.coverage import CoverageTally
 from profiler.capture.notices import notice
 from profiler.capture.own_work import OwnWork
-from profiler.capture.timeline import PipelineCall
-from profiler.events import NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span
+from profiler.capture.timeline import PipelineCall, nothing
+from profiler.events import NO_ITERATION, NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span
 from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:
+    from profiler.capture.pipelines.stages import Place
     from profiler.trace.columns import CommandColumns  # numpy, in every process that is on
 
 __all__ = [
@@ -50,7 +52,8 @@ class Invocation:
     pipeline call that it belongs to, None outside every one; `last_step` the last step of the
     scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
     be traced, though others of the submodule are. `awaits_operators` tells that a source was to
-    trace it, `drop_told` that a drop says why it has none. `hooks_ns` is time in our own code
+    trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
+    not known for good before `Recorder.place_call`. `hooks_ns` is time in our own code
     around a call of no pipeline call, which else has it.
     """
 
@@ -72,6 +75,8 @@ class Invocation:
     hooks_ns: int = 0
     awaits_operators: bool = False
     drop_told: bool = False
+    iteration: int = NO_ITERATION
+    provisional: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""
@@ -87,6 +92,7 @@ class Invocation:
             ops_traced=self.ops_traced,
             input_shapes=self.input_shapes,
             pipeline=number_of(self.pipeline),
+            iteration=self.iteration,
         )
 
 
@@ -151,14 +157,17 @@ class Recorder:
     indices are drawn in one step each.
 
     `on_call_end` is told of each recorded invocation that returned, on the thread that ran it;
+    `on_call_placed` of those whose labels have changed since;
     `on_pipeline_end` when the last open pipeline call has ended, its sources included.
     """
 
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.on_call_end: Callable[[Invocation], None] | None = None
+        self.on_call_placed: Callable[[Invocation], None] | None = None
         self.on_pipeline_end: Callable[[], None] | None = None
         self.opening_ns = 0  # that profiled sessions of bare ones took to open
+        self.coverage = CoverageTally()
         self.invocations: list[Invocation] = []
         self.host_work: deque[HostWork] = deque()  # until `host_commands` takes them
         self.host_commands: deque[HostCommands] = deque()  # of devices, of the host's operators
@@ -268,6 +277,8 @@ class Recorder:
         without effect, and what an interrupt has cut short is completed then."""
         if pipeline.end_ns < 0:  # else the run has been closed meanwhile
             pipeline.failed = failed
+            self.attempt(pipeline.name, pipeline.before_end)
+            pipeline.before_end = nothing
             pipeline.end_ns = self.clock.now_ns()
         if pipeline.outer is not None:
             if pipeline not in pipeline.outer.inner:
@@ -295,7 +306,7 @@ class Recorder:
     def begin_call(self, invocation: Invocation) -> None:
         """The invocation begins now: sets its `start_ns`."""
         invocation.start_ns = self.clock.now_ns()
-        if invocation.pipeline is not None:
+        if invocation.pipeline is not None and not invocation.provisional:
             invocation.pipeline.begin_call(invocation.stage, invocation.start_ns)
         if invocation.recorded:
             self.invocations.append(invocation)
@@ -310,13 +321,25 @@ class Recorder:
         if failed:
             return
         invocation.end_ns = end_ns
-        if invocation.pipeline is not None:
+        if invocation.pipeline is not None and not invocation.provisional:
             invocation.pipeline.end_call(invocation.stage, end_ns)
         if not invocation.recorded:
             return
         invocation.index = next(self._indices)
         if self.on_call_end is not None:
             self.on_call_end(invocation)
+
+    def place_call(self, invocation: Invocation, place: Place) -> None:
+        """The stage, step and iteration of an invocation that has ended are known now."""
+        told = (invocation.stage, invocation.step, invocation.iteration)
+        invocation.stage, invocation.step = place.stage, place.step
+        invocation.last_step, invocation.iteration = place.last_step, place.iteration
+        was_provisional, invocation.provisional = invocation.provisional, False
+        if was_provisional and invocation.pipeline is not None and not invocation.failed:
+            invocation.pipeline.place_call(place.stage, invocation.start_ns, invocation.end_ns)
+        changed = was_provisional or told != (place.stage, place.step, place.iteration)
+        if changed and invocation.index >= 0 and self.on_call_placed is not None:
+            self.on_call_placed(invocation)
 
     def add_host_work(self, name: str, start_ns: int, end_ns: int) -> None:
         """Keep a piece of host work of this thread's pipeline call."""

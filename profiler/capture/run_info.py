@@ -17,6 +17,7 @@ from profiler.capture import environment, overhead
 from profiler.capture.call_costs import CallCost, measured_costs
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
+from profiler.capture.pipelines.components import Together
 from profiler.capture.pipelines.configured import options_for
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorder import Recorder
@@ -63,13 +64,17 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
     placement = getattr(pipeline, "placement", None)
     known = {} if placement is None else placement.described()
     facts = PipelineFacts(
-        name=type(pipeline).__name__,
+        name="" if isinstance(pipeline, Together) else type(pipeline).__name__,
         model=str(getattr(pipeline, "name_or_path", "") or ""),
         devices={},
     )
+    described: set[tuple[str, int]] = set()
     for entry in entries(pipeline):
         device, part = device_of(pipeline, entry), part_of(pipeline, entry)
         facts.devices[device] = known.get(device, Device())
+        if (entry.submodule, id(part)) in described:
+            continue
+        described.add((entry.submodule, id(part)))
         traced = options_for(pipeline, entry, options).traces_operators(entry.submodule)
         facts.submodules[entry.submodule] = _submodule(part, device, traced)
         facts.parts.append(loaded_part(entry.submodule, part, device))
@@ -142,6 +147,7 @@ def run_info(
             ),
             **(writing or {}),
         ),
+        coverage=recorder.coverage.coverage(),
         warmup=warmup,
         attribution=_attribution(sources),
         drops=run_drops(recorder, summaries, drops, failure),

@@ -13,6 +13,7 @@ import re
 import shutil
 import threading
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
@@ -28,6 +29,8 @@ from profiler.capture.host_commands import take_host_commands
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.options import Options
 from profiler.capture.pipelines.attachment import Attachment, check_devices
+from profiler.capture.pipelines.components import Together, is_executed, title
+from profiler.capture.pipelines.user_labels import named
 from profiler.capture.recorder import Invocation, Recorder
 from profiler.capture.run_drops import NOT_ENDED
 from profiler.capture.run_info import PipelineFacts, run_info
@@ -41,7 +44,15 @@ from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
 from profiler.trace.manifest_fields import Overhead, Warmup
 
-__all__ = ["Session"]
+__all__ = ["Session", "open_sessions"]
+
+
+_OPEN: weakref.WeakSet[Session] = weakref.WeakSet()
+
+
+def open_sessions() -> list[Session]:
+    """The sessions of blocks that `profiler.profile` has opened, and that are not closed."""
+    return list(_OPEN)
 
 
 class Session:
@@ -75,6 +86,8 @@ class Session:
         self._standalone = StandaloneSources()
         self._weights = LoadedWeights()
         self._compilations = RunCompilations(self.recorder)
+        self._parts = Together()  # what no pipeline holds
+        self._of_parts: Attachment | None = None
         self._warmup: Warmup | None = None
         self._closed = False  # also in forked children
         self._lock = threading.RLock()
@@ -131,7 +144,7 @@ class Session:
                     f"this {type(pipeline).__name__} is being profiled already: end that first"
                 )
             check_devices(pipeline, self._options)
-            bundle = self._opened(type(pipeline).__name__)
+            bundle = self._opened(title(pipeline))
             work = bundle.directory / WORK_NAME
             attachment = Attachment(pipeline, self.recorder, self._options, work, self._event_cap)
             try:
@@ -146,6 +159,26 @@ class Session:
                     self._remove(bundle)
                 raise
             return attachment
+
+    @property
+    def parts(self) -> Together:
+        """What is recorded that no pipeline holds."""
+        return self._parts
+
+    def add_part(self, name: str, value: Any) -> None:
+        """Record the calls of something that no pipeline holds, as those of the submodule `name`;
+        steps and stages of all such parts are those of the schedulers among them."""
+        with self._lock:
+            if self._closed:
+                return
+            self._parts.add(name, value)
+            if self._of_parts is not None:
+                self._of_parts.renew(self._parts)
+                self._weights.add(self._of_parts.facts.parts)
+                if self._bundle is not None:
+                    self._describe(self._bundle)
+            elif is_executed(value):
+                self._of_parts = self.attach(self._parts)
 
     def add_source(
         self, source: OperatorSource, submodule: str, gone: Callable[[], bool] | None = None
@@ -193,6 +226,7 @@ class Session:
             if self._closed:
                 return self.path
             self._closed = True
+            _OPEN.discard(self)
             try:
                 try:
                     self._end_capture()
@@ -211,6 +245,13 @@ class Session:
             if error is not None:
                 raise error
             return self.path
+
+    def begin_block(self) -> None:
+        """What the script names from now on is recorded here, until the session is closed, and
+        what it has named before."""
+        _OPEN.add(self)
+        for name, value in named().items():
+            self.add_part(name, value)
 
     @property
     def _used(self) -> bool:
@@ -236,6 +277,7 @@ class Session:
         if self._closed:
             return
         self._closed = True
+        _OPEN.discard(self)
         gc.freeze()  # sessions among the garbage that the parent has left
         ctypes.pythonapi.Py_IncRef(ctypes.py_object(self))
         for attachment in self._attachments:
@@ -255,6 +297,7 @@ class Session:
                 self._bundle, self._directory = bundle, bundle.directory
                 self._compilations.open()
                 self.recorder.on_call_end = self._call_ended
+                self.recorder.on_call_placed = self._call_placed
                 self.recorder.on_pipeline_end = self._pipeline_ended
             return self._bundle
 
@@ -262,6 +305,7 @@ class Session:
         """Nothing was recorded, or can be: leave no bundle behind."""
         assert self._writer is not None
         self.recorder.on_call_end = self.recorder.on_pipeline_end = None
+        self.recorder.on_call_placed = None
         self._writer.finish()
         self._writer.journal.remove()
         shutil.rmtree(bundle.directory, ignore_errors=True)
@@ -294,7 +338,16 @@ class Session:
         )
         invocation.awaits_operators = traced
         writer.note(invocation, awaits_operators=traced)
-        if not traced:
+        if not (traced or invocation.provisional):  # its file has its labels
+            writer.put_call(invocation)
+
+    def _call_placed(self, invocation: Invocation) -> None:
+        """The labels of a call that has returned are known for good, or have changed."""
+        writer = self._writer
+        if writer is None or self._closed:
+            return
+        writer.note(invocation, awaits_operators=invocation.awaits_operators)
+        if not invocation.awaits_operators:
             writer.put_call(invocation)
 
     def _pipeline_ended(self) -> None:

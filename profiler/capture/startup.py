@@ -20,7 +20,7 @@ from profiler.capture.process import SwitchedOn, open_session
 from profiler.capture.settings import Settings, environment_settings, is_on
 from profiler.errors import InputError, ProfilerError
 
-__all__ = ["done", "from_environment", "release", "start", "stay_out"]
+__all__ = ["done", "from_environment", "recording", "release", "start", "stay_out"]
 
 _process = SwitchedOn(open_session)
 
@@ -81,6 +81,11 @@ def release(pipeline: Any) -> None:
     """Give up a pipeline that the script puts under a `profile` of its own; with its next use
     after that it is recorded here again."""
     _process.release(pipeline)
+
+
+def recording() -> Any:
+    """The session that records what this process runs outside pipelines; None where none does."""
+    return _process.recording()
 
 
 def stay_out() -> None:

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from profiler.events import NO_PIPELINE, NO_STEP, Span, SpanKind
+from profiler.events import NO_PIPELINE, NO_STEP, RUN_STAGE, Span, SpanKind
 from profiler.trace.manifest_fields import Setting
 
-__all__ = ["STAGES", "PipelineCall"]
+__all__ = ["STAGES", "PipelineCall", "nothing"]
 
 STAGES = ("encode", "denoise", "decode")
+
+
+def nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(slots=True, eq=False)
@@ -32,6 +37,8 @@ class PipelineCall:
     around_ns: int = 0  # in the profiler's own code, ahead of its begin and behind its end
     failed: bool = False  # ended with an exception: the stage that was running is its last
     settings: dict[str, Setting] = field(default_factory=dict)
+    before_end: Callable[[], object] = nothing  # what is to be known when it has ended
+    is_run: bool = False  # it has the stage `run` alone
 
     def begin_call(self, stage: str, start_ns: int) -> None:
         """A submodule call of `stage` begins."""
@@ -44,6 +51,18 @@ class PipelineCall:
         """A submodule call of `stage` has returned."""
         if stage == "encode":
             self.end_encoding(end_ns)
+
+    def place_call(self, stage: str, start_ns: int, end_ns: int) -> None:
+        """A submodule call that has returned turns out to be of `stage`."""
+        if stage == RUN_STAGE:
+            self.is_run = True
+        elif stage == "denoise":
+            begun = self.loop_start_ns >= 0
+            self.loop_start_ns = min(self.loop_start_ns, start_ns) if begun else start_ns
+        elif stage == "decode":
+            self.decoding = True
+        elif self.loop_start_ns < 0 or end_ns <= self.loop_start_ns:
+            self.encode_end_ns = max(self.encode_end_ns, end_ns)
 
     def end_encoding(self, end_ns: int) -> None:
         """What belongs to the encode stage has ended; later than the loop's begin it is none."""
@@ -76,6 +95,8 @@ class PipelineCall:
                 for call, begin, end in zip(self.inner, borders, borders[1:], strict=False)
                 for span in call._parts(begin, end)  # noqa: SLF001 - of its own class
             ]
+        if self.is_run:
+            return [self._span("stage", RUN_STAGE, RUN_STAGE, NO_STEP, start_ns, end_ns)]
         spans = []
         borders = [start_ns, *self.stage_borders_ns(), end_ns]
         for stage, begin, end in zip(STAGES, borders, borders[1:], strict=False):

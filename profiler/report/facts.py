@@ -20,7 +20,14 @@ from profiler.report.sections.headline import asynchronous, carried_over
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
-from profiler.trace.manifest_fields import AttributedTo, Attribution, Fields, Overhead, stated
+from profiler.trace.manifest_fields import (
+    AttributedTo,
+    Attribution,
+    Coverage,
+    Fields,
+    Overhead,
+    stated,
+)
 
 __all__ = [
     "attributed_to",
@@ -30,9 +37,11 @@ __all__ = [
     "missing_lines",
     "missing_rows",
     "named_value",
+    "uncaptured_text",
 ]
 
 _RESIDUAL_LIMIT = 0.01
+_MOST_UNCAPTURED = 3  # that are named
 _ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
 
 
@@ -45,6 +54,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         *_steps(analysis),
         _commands(analysis),
         _cost(analysis.run.overhead),
+        *_coverage(analysis.run.coverage),
         *_attributed(analysis.run.attribution),
         *_asynchronous(analysis),
         _residual(analysis),
@@ -66,6 +76,34 @@ def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
         return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
     note = said("the run has no pipeline span")
     return Fact(said("First to last event"), duration(span_ns), note)
+
+
+def _coverage(coverage: Coverage | None) -> Iterator[Fact]:
+    """How much of the modules' time is in captured calls, and what is not; nothing where nobody
+    measured that."""
+    if coverage is None or coverage.share is None:
+        return
+    note = said("of the modules' time")
+    if coverage.uncaptured:
+        note = said("{note}; not captured: {what}", note=note, what=uncaptured_text(coverage))
+    yield Fact(said("Captured"), percent(coverage.share), note)
+
+
+def uncaptured_text(coverage: Coverage) -> Said | str:
+    """`image_encoder (2 calls, 41 ms)`, the longest first."""
+    shown = coverage.uncaptured[:_MOST_UNCAPTURED]
+    parts = [
+        said(
+            "{name} ({calls}, {took})",
+            name=one.name,
+            calls=counted(one.calls, "call"),
+            took=duration(one.duration_ns),
+        )
+        for one in shown
+    ]
+    more = len(coverage.uncaptured) - len(shown)
+    parts += [said("{count} more", count=count(more))] if more else []
+    return joined(", ", parts)
 
 
 def _unrecorded(analysis: Analysis) -> Iterator[Fact]:

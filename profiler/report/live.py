@@ -43,6 +43,7 @@ class LiveRun:
 
     name: str
     _calls: int = 0
+    _indices: set[int] = field(default_factory=set)
     _first_ns: int = 0
     last_end_ns: int = 0
     _pipeline: int = -1
@@ -55,6 +56,11 @@ class LiveRun:
     def add(self, calls: Iterable[Call]) -> None:
         """Take further calls."""
         for call in calls:
+            if call.index in self._indices:  # its labels have changed
+                self._stage = call.stage
+                self._add_step(call)
+                continue
+            self._indices.add(call.index)
             if not self._calls:
                 self._first_ns = call.start_ns
             self._calls += 1
@@ -62,9 +68,12 @@ class LiveRun:
             self.last_end_ns = max(self.last_end_ns, call.start_ns + max(call.duration_ns, 0))
             self._pipeline, self._stage = max(self._pipeline, call.pipeline), call.stage
             self._durations.setdefault(call.submodule, []).append(max(call.duration_ns, 0))
-            if call.step != NO_STEP:
-                begins = self._begins.setdefault(call.pipeline, {})
-                begins[call.step] = min(begins.get(call.step, call.start_ns), call.start_ns)
+            self._add_step(call)
+
+    def _add_step(self, call: Call) -> None:
+        if call.step != NO_STEP:
+            begins = self._begins.setdefault(call.pipeline, {})
+            begins[call.step] = min(begins.get(call.step, call.start_ns), call.start_ns)
 
     def report(self, now_ns: int) -> Report:
         """What is known at `now_ns`, on the clock of the calls: calls, steps, and time by

@@ -105,7 +105,7 @@ def read_journal(directory: Path) -> dict[int, JournalEntry]:
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 entry = decoder.decode(line)
                 if _sound(entry.call):
-                    found.setdefault(entry.call.index, entry)
+                    found[entry.call.index] = entry  # a later line has the labels for good
     return found
 
 

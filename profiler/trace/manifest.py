@@ -23,6 +23,7 @@ from profiler.trace.manifest_drops import DropRow
 from profiler.trace.manifest_fields import (
     Attribution,
     Clocks,
+    Coverage,
     Device,
     Fields,
     Hardware,
@@ -90,6 +91,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     recording: Recording | None = None
     clocks: Clocks = Clocks()
     overhead: Overhead = Overhead()
+    coverage: Coverage | None = None
     warmup: Warmup | None = None
     attribution: dict[str, Attribution] = field(default_factory=dict)
     host_activities: tuple[HostActivity, ...] = ()

@@ -23,6 +23,7 @@ __all__ = [
     "ClockName",
     "Clocks",
     "CostMethod",
+    "Coverage",
     "Device",
     "DeviceClock",
     "Fields",
@@ -37,6 +38,7 @@ __all__ = [
     "ShareOf",
     "StepsFrom",
     "Submodule",
+    "Uncaptured",
     "UnknownCost",
     "Warmup",
     "WhyUnknown",
@@ -316,6 +318,27 @@ class Attribution(Fields, frozen=True, kw_only=True):
     commands: _Count | None = None
     commands_outside_calls: _Count | None = None
     launch_unknown: _Count | None = None
+
+
+class Uncaptured(Fields, frozen=True, kw_only=True):
+    """A module or session that was executed outside captured calls: how often, and for how long in
+    all."""
+
+    name: str
+    calls: _Count = 0
+    duration_ns: _Count = 0
+
+
+class Coverage(Fields, frozen=True, kw_only=True):
+    """How much of what modules and sessions executed lies in captured calls, on the host's clock,
+    in the `pipelines` pipeline calls in which that was measured; `share` is that of the captured
+    time. `uncaptured` is in order of time."""
+
+    pipelines: _Count = 0
+    captured_ns: _Count = 0
+    uncaptured_ns: _Count = 0
+    share: _Real | None = None
+    uncaptured: tuple[Uncaptured, ...] = ()
 
 
 def quantity(value: object) -> int | None:

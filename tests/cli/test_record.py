@@ -101,7 +101,7 @@ def test_what_failed_is_not_called_nothing(scripts):
     """A process that could not record has said why: record does not say that nothing ran."""
     busy = {"RBLN_PROFILER_CONFIG": '{"config": {"encoder": {"device": "tpu"}}}'}
     ended = recorded(scripts, "--", "script.py", "1", **busy)
-    assert (ended.code, ended.out, ended.bundles) == (0, "ran ['1']\n", [])
+    assert (ended.code, ended.out, ended.bundles) == (3, "ran ['1']\n", [])
     assert ended.err.startswith("profile-sd3: encoder is not profiled: encoder is configured for")
     assert ended.err.count("\n") == 1
 
@@ -146,11 +146,15 @@ with open(json.loads(os.environ["RBLN_PROFILER_CONFIG"])["journal"], "ab") as jo
 
 
 def test_nothing_to_record(scripts):
-    """A command that runs no model, and one without our Python, are told apart."""
+    """A command that runs no model, and one without our Python, are told apart; both end with exit
+    code 3, unless that is allowed, and one that fails with its own."""
     ended = recorded(scripts, "--", "-c", "pass")
-    assert ended.code == 0
-    assert ended.err.endswith("traces: no pipeline or ONNX Runtime session ran\n")
+    assert ended.code == 3
+    assert ended.err.endswith("traces: no pipeline, module or ONNX Runtime session ran\n")
+    assert recorded(scripts, "--allow-empty", "--", "-c", "exit(0)").code == 0
+    assert recorded(scripts, "--", "-c", "exit(5)").code == 5
     ended = recorded(scripts, "--", scripts.python, "-S", "-c", "pass")
+    assert ended.code == 3
     assert "no process of the command was switched on: install profile-sd3" in ended.err
 
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+import itertools
+from dataclasses import replace
 
 from rich.console import Console
 
@@ -13,10 +15,13 @@ from tests.runs import EPOCH, make_call
 MS = 1_000_000
 
 
+INDICES = itertools.count()
+
+
 def call(submodule, start_ms, duration_ms, *, step=-1, stage="denoise", pipeline=0):
     end_ms = start_ms + duration_ms
     place = {"step": step, "stage": stage, "pipeline": pipeline}
-    return make_call(0, submodule, start_ms * MS, end_ms * MS, **place)
+    return make_call(next(INDICES), submodule, start_ms * MS, end_ms * MS, **place)
 
 
 def shown(run, now_ms, width=80):
@@ -47,6 +52,14 @@ def test_calls_steps_and_time_by_submodule():
         "transformer 2 50.0 25.0 30.0 83.3",
         "text_encoder 1 10.0 10.0 10.0 16.7",
     ]
+
+
+def test_a_call_whose_labels_change_counts_once():
+    """The journal has a second line for it, with the step that it turned out to be of."""
+    run = LiveRun("a")
+    first = call("dreamer", 0, 10, stage="encode")
+    run.add([first, replace(first, stage="denoise", step=0)])
+    assert shown(run, 12)[0] == "run a: 1 call in 12.0 ms, denoise, 1 step done"
 
 
 def test_steps_of_an_earlier_pipeline_call_tell_how_many():

@@ -43,6 +43,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         for rule in (
             trust.incomplete_trace,
             trust.tracing_overhead,
+            trust.uncaptured_modules,
             trust.unaccounted_time,
             compilation.compilation,
             over_time.first_call,

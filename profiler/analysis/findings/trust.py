@@ -8,11 +8,14 @@ from profiler.analysis.result import Analysis
 from profiler.notes import Value
 from profiler.trace.manifest_fields import Overhead
 
-__all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time"]
+__all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time", "uncaptured_modules"]
 
 _OVERHEAD = 0.10  # of end to end: beyond it shares of small operators are off by more than a tenth
 _OVERHEAD_LOW = 0.05  # its lower bound: an estimate that may be half of that proves nothing
 _OVERHEAD_HIGH = 0.25
+_UNCAPTURED = 0.01  # of the modules' time
+_UNCAPTURED_HIGH = 0.10
+_NAMED = 5  # modules
 _RESIDUAL = 0.01  # what the accounting identity promises at most
 _RESIDUAL_MEDIUM = 0.05
 
@@ -64,6 +67,24 @@ def tracing_overhead(analysis: Analysis) -> Finding | None:
             "operator_events": overhead.operator_events or 0,
         },
         severity="high" if found >= _OVERHEAD_HIGH else "medium",
+    )
+
+
+def uncaptured_modules(analysis: Analysis) -> Finding | None:
+    """Modules or sessions were executed outside captured calls."""
+    coverage = analysis.run.coverage
+    if coverage is None or coverage.share is None or coverage.share > 1 - _UNCAPTURED:
+        return None
+    uncaptured = 1 - coverage.share
+    return Finding(
+        rule="uncaptured_modules",
+        evidence={
+            "uncaptured_share": uncaptured,
+            "uncaptured_ns": coverage.uncaptured_ns,
+            "uncaptured_calls": sum(one.calls for one in coverage.uncaptured),
+            "uncaptured": ", ".join(one.name for one in coverage.uncaptured[:_NAMED]),
+        },
+        severity="high" if uncaptured >= _UNCAPTURED_HIGH else "medium",
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,6 +32,15 @@ class OnnxRuntime(Backend):
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
         return hasattr(part, "open_session") or hasattr(part, "session")
+
+    def executes(self, part: Any) -> bool:
+        """Any object may have something that it calls a session: here it is one of ours."""
+        library = sys.modules.get(_LIBRARY)
+        known = getattr(library, "InferenceSession", None)
+        session = getattr(part, "session", None)
+        return hasattr(part, "open_session") or (
+            isinstance(known, type) and isinstance(session, known)
+        )
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
         if request.selection.nothing:

@@ -14,6 +14,7 @@ from profiler.capture.pipelines.submodules import (
     Entry,
     device_of,
     entries,
+    owner_of,
     part_of,
     present_entries,
 )
@@ -88,7 +89,7 @@ class Attachment:
             self._parts[entry] = weakly(part)
             self._sources.pop(entry, None)
             if by_part.get(id(part)) is None:  # of submodules that have one part, one traces it
-                owner = getattr(pipeline, entry.submodule)
+                owner = owner_of(pipeline, entry)
                 device = device_of(pipeline, entry)
                 options = options_for(pipeline, entry, self._options)
                 by_part[id(part)] = open_one(entry, owner, part, device, options)
@@ -115,6 +116,18 @@ class Attachment:
         if source is not None:
             self._opened.append((entry.submodule, source))
         return source
+
+    def renew(self, pipeline: Any) -> None:
+        """The pipeline holds something new, which no call of it will show: hook that as well."""
+        known = self.facts
+        self.facts = pipeline_facts(pipeline, self._options)
+        self.facts.submodules = {**known.submodules, **self.facts.submodules}
+        self.facts.devices = {**known.devices, **self.facts.devices}
+        self._hooks.renew()
+
+    def covers(self, owner: Any) -> bool:
+        """Whether a submodule of the pipeline is `owner`."""
+        return self._hooks.covers(owner)
 
     def detach(self) -> None:
         """Leave the pipeline exactly as it was; what was recorded stays. Again without effect."""

@@ -15,14 +15,16 @@ from typing import Any, Protocol
 from profiler.capture.arrays import described
 from profiler.capture.devices import output_device
 from profiler.capture.operator_source import OperatorSource
-from profiler.capture.pipelines.labels import PipelineLabels, by_name
+from profiler.capture.pipelines.labels import GENERATING, PipelineLabels, by_name
 from profiler.capture.pipelines.submodules import Entry, device_reader
+from profiler.capture.pipelines.user_labels import said_step
 from profiler.capture.recorder import Invocation, Recorder, Scope, enter, scope
 from profiler.events import NO_STEP
 from profiler.interruptions import let_pass
 
 __all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
 
+_NO_PASSES = ("encode", "decode")  # whose calls are no passes of a loop, however many there are
 SourceOf = Callable[[Entry], OperatorSource | None]
 
 
@@ -35,7 +37,10 @@ class Hooked(Protocol):
     detached: bool
 
     def new_labels(self) -> PipelineLabels:
-        """Labels for a call outside every pipeline call."""
+        """Labels for encoding outside every pipeline call."""
+
+    def labels_outside(self) -> PipelineLabels:
+        """Labels of all calls outside every pipeline call."""
 
 
 @dataclass(slots=True, eq=False)
@@ -205,24 +210,36 @@ class CallHook:
 
     def _invocation(self, arguments: Mapping[str, Any], before: Scope) -> Invocation:
         entry, hooks = self._entry, self._hooks
-        labels = before.labels or hooks.new_labels()
+        labels = before.labels or hooks.labels_outside()
         pipeline = hooks.pipeline()
+        stage, moves = labels.stages.begin(entry.submodule, entry.stage)
+        step = labels.steps.now() if stage == "denoise" else NO_STEP
+        said = said_step()
+        if said is not None:
+            stage, moves, step = "denoise", False, said.step
+            labels.stages.said(said)
         branch = ""
-        if entry.labelled == "prompt":
+        generating = GENERATING.get()
+        if entry.labelled == "prompt" and not generating:
             branch = labels.encoder_branch(entry.submodule)
         elif entry.labelled == "denoiser":
             branch = labels.denoiser_branch(arguments, guided=_guided(pipeline))
-        return Invocation(
+        invocation = Invocation(
             submodule=entry.submodule,
-            stage=entry.stage,
+            stage=stage,
             branch=branch,
-            step=labels.steps.now() if entry.stage == "denoise" else NO_STEP,
-            last_step=labels.steps.last() if entry.stage == "denoise" else NO_STEP,
+            step=step,
+            last_step=labels.steps.last() if stage == "denoise" else NO_STEP,
             device=self._device(self._owner()),
             input_shapes=_shapes(arguments),
             recorded=hooks.recorder.recording,
             pipeline=before.pipeline,
         )
+        passes = (generating or before.pipeline is not None) and not (
+            branch or stage == "denoise" or entry.method.startswith(_NO_PASSES)
+        )
+        labels.stages.opened(invocation, moves=moves, passes=passes)
+        return invocation
 
     def _close(self, opened: _OpenCall, output: Any, *, failed: bool) -> None:
         """The submodule's call has ended. Again without effect."""

@@ -11,6 +11,7 @@ import functools
 import threading
 import weakref
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -20,6 +21,7 @@ from profiler.interruptions import let_pass
 
 __all__ = ["OWN", "NewPipelines"]
 
+_MODULAR = "diffusers.modular_pipelines.modular_pipeline"  # where ModularPipeline is
 _DIFFUSERS = "diffusers.pipelines.pipeline_utils"  # where DiffusionPipeline is defined
 OWN = {
     "profiler.pipelines.sd3": "StableDiffusion3Pipeline",
@@ -42,6 +44,7 @@ class NewPipelines:
     def __init__(self, attach: Callable[[Any], bool | None]) -> None:
         self._attach = attach
         self._seen: weakref.WeakKeyDictionary[Any, bool] = weakref.WeakKeyDictionary()
+        self._held: weakref.WeakSet[Any] = weakref.WeakSet()  # parts of pipelines
         self._lock = threading.RLock()
         self._classes: set[type] = set()
         self._replaced: list[tuple[type, str, Any, Any]] = []
@@ -50,10 +53,15 @@ class NewPipelines:
     def libraries(self) -> dict[str, Callable[[Any], None]]:
         """Where classes of pipelines are defined."""
         own = {module: partial(self._watch_own, name) for module, name in OWN.items()}
-        return {_DIFFUSERS: self.watch_diffusers, **own}
+        return {_DIFFUSERS: self.watch_diffusers, _MODULAR: self._watch_modular, **own}
 
     def _watch_own(self, name: str, module: Any) -> None:
         self.watch_class(getattr(module, name))
+
+    def _watch_modular(self, module: Any) -> None:
+        """Pipelines made of blocks, which have one `__call__`."""
+        for known in _with_subclasses(module.ModularPipeline):
+            self.watch_class(known)
 
     def watch_diffusers(self, module: Any) -> None:
         """Watch all pipelines of diffusers; `module` is its `pipelines.pipeline_utils`."""
@@ -66,6 +74,7 @@ class NewPipelines:
         def register_modules(pipeline: Any, **modules: Any) -> Any:
             for known in type(pipeline).__mro__[:-1]:
                 self.watch_class(known)
+            self._note(modules)
             return register(pipeline, **modules)
 
         self._replace(base, "register_modules", register_modules)
@@ -79,6 +88,18 @@ class NewPipelines:
             original = vars(pipeline_class).get(name)
             if callable(original) and not isinstance(original, (staticmethod, classmethod)):
                 self._replace(pipeline_class, name, self._first_use(name, original))
+
+    def holds(self, part: Any) -> bool:
+        """Whether a pipeline that was made has `part`, used or not."""
+        try:
+            return part in self._held
+        except TypeError:
+            return False
+
+    def _note(self, modules: dict[str, Any]) -> None:
+        for part in modules.values():
+            with suppress(TypeError):  # it knows no weak references
+                self._held.add(part)
 
     def forget(self) -> None:
         """Let every pipeline be attached again on its next use."""

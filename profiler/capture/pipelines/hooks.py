@@ -9,24 +9,36 @@ user's call goes on.
 from __future__ import annotations
 
 import inspect
+import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
+from profiler.capture.pipelines.components import Together, schedulers, title
 from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
-from profiler.capture.pipelines.labels import CACHE_CONTEXT, PipelineLabels, Steps, argument_names
+from profiler.capture.pipelines.labels import (
+    CACHE_CONTEXT,
+    GENERATING,
+    PipelineLabels,
+    Steps,
+    argument_names,
+)
+from profiler.capture.pipelines.outside import PipelineCoverage
+from profiler.capture.pipelines.stages import Stages
 from profiler.capture.pipelines.submodules import (
     Entry,
     entries,
     host_work,
+    owner_of,
     part_of,
     present_entries,
 )
+from profiler.capture.pipelines.variables import names_of
 from profiler.capture.recorder import Recorder, Scope, enter
 from profiler.capture.registry import backend_of
 from profiler.capture.timeline import PipelineCall
@@ -35,6 +47,9 @@ from profiler.interruptions import let_pass
 from profiler.trace.manifest_fields import Setting, setting
 
 __all__ = ["PipelineHooks"]
+
+
+_GENERATE = "generate"  # a method that calls its own module, once a token
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +75,7 @@ class PipelineHooks:
         before_pipeline: Callable[[Any], None],
     ) -> None:
         self.pipeline = weakly(pipeline)
-        self._name = type(pipeline).__name__
+        self._name = title(pipeline)
         self.recorder = recorder
         self.source_of = source_of
         self._before_pipeline = before_pipeline
@@ -68,6 +83,9 @@ class PipelineHooks:
         self._lock = threading.RLock()  # held while hooks are put on and taken off
         self._wraps = Wraps()
         self._hooked: dict[object, _Hooked] = {}
+        self._denoisers: set[str] = set()  # submodules that were found in a loop
+        self._outside: PipelineLabels | None = None
+        self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
 
     def attach(self) -> None:
         """Hook everything. Raises InputError where the pipeline has no submodule; then, as
@@ -75,7 +93,8 @@ class PipelineHooks:
         pipeline = self.pipeline()
         try:
             entries(pipeline)
-            self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
+            if callable(pipeline):
+                self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
             self._hook(self._present(pipeline))
         except BaseException:
             self.detach()
@@ -84,6 +103,8 @@ class PipelineHooks:
     def detach(self) -> None:
         """Take every hook off; may be called again without effect."""
         self.detached = True
+        if self._outside is not None:
+            self.recorder.attempt(self._name, self._outside.stages.finish)
         with self._lock:
             for hooked in reversed(list(self._hooked.values())):
                 hooked.wraps.undo()
@@ -100,7 +121,12 @@ class PipelineHooks:
         return any(hooked.owner() is owner for hooked in list(self._hooked.values()))
 
     def _scheduler(self) -> Any:
-        return getattr(self.pipeline(), "scheduler", None)
+        """The scheduler that counts until one is used."""
+        return next(iter(schedulers(self.pipeline()).values()), None)
+
+    def renew(self) -> None:
+        """Trace and hook what has been replaced, or is new."""
+        self._refresh(self.pipeline())
 
     def _refresh(self, pipeline: Any) -> None:
         """Before a call of the pipeline: trace and hook what has been replaced."""
@@ -118,13 +144,17 @@ class PipelineHooks:
         key: object
         hook: Callable[[Wraps], None]
         for entry in present_entries(pipeline):
-            owner = getattr(pipeline, entry.submodule)
+            owner = owner_of(pipeline, entry)
             found[entry] = (owner, entry.method, partial(self._hook_entry, entry, owner))
+            if callable(getattr(owner, _GENERATE, None)):
+                hook = partial(self._hook_method, owner, _GENERATE, self._around_generate)
+                found[f"{entry.submodule}.{_GENERATE}"] = (owner, _GENERATE, hook)
             if hasattr(owner, "cache_context"):
                 key = f"{entry.submodule}.cache_context"
                 found[key] = (owner, "cache_context", partial(_hook_cache_context, owner))
-        for path, owner, name in host_work(pipeline):
-            hook = partial(self._hook_method, owner, name, HostWorkHook(self, path).around)
+        for path, owner, name, scheduler in host_work(pipeline):
+            work = HostWorkHook(self, path, *([weakly(owner)] if scheduler else []))
+            hook = partial(self._hook_method, owner, name, work.around)
             found[path] = (owner, name, hook)
         if callable(getattr(pipeline, "encode_prompt", None)):
             hook = partial(self._hook_encode_prompt, pipeline)
@@ -145,7 +175,16 @@ class PipelineHooks:
             self._hooked[key] = _Hooked(weakly(owner), weakly(look(owner, name)), wraps, look)
 
     def new_labels(self) -> PipelineLabels:
-        return PipelineLabels(Steps(self._scheduler))
+        stages = Stages(self.recorder.place_call, self._denoisers)
+        return PipelineLabels(Steps(self._scheduler), stages)
+
+    def labels_outside(self) -> PipelineLabels:
+        if self._outside is None:
+            self._outside = self.new_labels()
+        pipeline = self.pipeline()
+        if isinstance(pipeline, Together) and pipeline.look and not self._outside.stages.looping:
+            pipeline.look()
+        return PipelineLabels(self._outside.steps, self._outside.stages)
 
     def _around_pipeline(self, original: Any, args: Any, kwargs: Any) -> Any:
         before = live_scope()
@@ -157,6 +196,7 @@ class PipelineHooks:
         entered_ns = attempt(self._name, self.recorder.clock.now_ns)
         attempt(self._name, self._refresh, self.pipeline())
         sources = attempt(self._name, self._sources) or []
+        measured = [attempt(self._name, partial(self._coverage.begin, traced=bool(sources)))]
         pipeline, failed = None, True
         try:
             pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
@@ -169,11 +209,29 @@ class PipelineHooks:
             return result
         finally:
             try:
-                self._end_pipeline(before, pipeline, sources, failed)
+                self._end_pipeline(before, pipeline, sources, measured, failed)
             except BaseException:  # the script was interrupted: once more, to the end
-                self._end_pipeline(before, pipeline, sources, failed)
+                self._end_pipeline(before, pipeline, sources, measured, failed)
                 raise
             attempt(self._name, self._returned, pipeline)
+
+    def _around_generate(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """A submodule calls itself in a loop: its calls are passes, for no prompt of two. Outside
+        pipeline calls the loop is all that they belong to."""
+        before = live_scope()
+        if before.call is not None:
+            return original(*args, **kwargs)
+        labels = None if before.labels is not None else self.new_labels()
+        if labels is not None:
+            enter(replace(before, labels=labels))
+        token = GENERATING.set(True)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            GENERATING.reset(token)
+            if labels is not None:
+                enter(before)
+                self.recorder.attempt(self._name, labels.stages.finish)
 
     def _begin_pipeline(self, original: Any, args: Any, kwargs: Any) -> PipelineCall:
         settings = _numbers(original, args, kwargs) if self.recorder.recording else {}
@@ -181,6 +239,7 @@ class PipelineHooks:
         pipeline = self.recorder.begin_pipeline(self._name)
         try:
             pipeline.settings = settings
+            pipeline.before_end = labels.stages.finish
             enter(Scope(self, pipeline, labels))
         except BaseException:
             self.recorder.end_pipeline(pipeline, failed=True)
@@ -192,14 +251,20 @@ class PipelineHooks:
         before: Scope,
         pipeline: PipelineCall | None,
         sources: list[OperatorSource],
+        measured: list[Wraps | None],
         failed: bool,
     ) -> None:
         """Leave a pipeline call, and tell everybody who has not been told: again without effect."""
         enter(before)
+        attempt = self.recorder.attempt
+        if pipeline is not None:
+            attempt(self._name, partial(self.recorder.end_pipeline, pipeline, failed=failed))
+        while measured:
+            if measured[0] is not None:
+                attempt(self._name, self._coverage.end, measured[0], pipeline)
+            measured.pop()
         if pipeline is None:
             return
-        attempt = self.recorder.attempt
-        attempt(self._name, partial(self.recorder.end_pipeline, pipeline, failed=failed))
         while sources:
             attempt(self._name, sources[0].end_pipeline, pipeline)
             sources.pop(0)
@@ -209,6 +274,10 @@ class PipelineHooks:
         """The caller gets the result now: what followed the pipeline call's end was ours."""
         if pipeline is not None and pipeline.end_ns >= 0:
             pipeline.around_ns += self.recorder.clock.now_ns() - pipeline.end_ns
+
+    def _owners(self) -> dict[str, Any]:
+        pipeline = self.pipeline()
+        return {e.submodule: owner_of(pipeline, e) for e in present_entries(pipeline)}
 
     def _sources(self) -> list[OperatorSource]:
         found = map(self.source_of, present_entries(self.pipeline()))
@@ -227,6 +296,11 @@ class PipelineHooks:
         names = names or argument_names(_forward_of(self.pipeline(), entry))
         hook = CallHook(self, entry, weakly(owner), names)
         backend.hook_calls(wraps, owner, entry.method, hook)
+
+
+def _under_variables(objects: list[Any]) -> Mapping[str, Any]:
+    """Objects under the names that the script has for them."""
+    return names_of(objects, sys._getframe(1)) if objects else {}  # noqa: SLF001
 
 
 def _forward_of(pipeline: Any, entry: Entry) -> Any:

@@ -5,12 +5,13 @@ Whatever fails here is a drop of the run's, and never the caller's error.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from profiler.capture.pipelines.call_hooks import Hooked, live_scope
 from profiler.capture.pipelines.labels import PipelineLabels, by_name, first_batch
-from profiler.capture.pipelines.submodules import SCHEDULER_STEP
+from profiler.capture.pipelines.submodules import PREPARE_LATENTS
 from profiler.capture.recorder import Scope, enter, scope
 from profiler.events import NO_STEP
 
@@ -29,11 +30,16 @@ class _OpenHostWork:
 
 
 class HostWorkHook:
-    """Records the calls of the pipeline's callable `path`."""
+    """Records the calls of the pipeline's callable `path`, of its `scheduler()` where it is one's
+    method."""
 
-    def __init__(self, hooks: Hooked, path: str) -> None:
+    def __init__(
+        self, hooks: Hooked, path: str, scheduler: Callable[[], Any] = lambda: None
+    ) -> None:
         self._hooks = hooks
         self._path = path
+        self._scheduler = scheduler
+        self._steps = path.endswith(".step")
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """For methods that are wrapped."""
@@ -60,11 +66,24 @@ class HostWorkHook:
         before, hooks = live_scope(), self._hooks
         if before.owner not in (None, hooks) or before.call is not None or before.host is not None:
             return None
-        labels = before.labels or hooks.new_labels()
-        step = labels.steps.now() if self._path == SCHEDULER_STEP else NO_STEP
+        labels = before.labels or hooks.labels_outside()
+        step = self._of_scheduler(labels)
         work = _OpenHostWork(self._path, hooks.recorder.clock.now_ns(), before, labels, step)
         enter(replace(before, host=work))
         return work
+
+    def _of_scheduler(self, labels: PipelineLabels) -> int:
+        """The step that a scheduler's `step` closes, `NO_STEP` for other work."""
+        scheduler = self._scheduler()
+        if scheduler is None:
+            return NO_STEP
+        if labels.steps.use(scheduler):
+            labels.stages.schedule_set()
+        if not self._steps:
+            return NO_STEP
+        step = labels.steps.now()
+        labels.stages.step_begins(step, labels.steps.last())
+        return step
 
     def _end(self, work: _OpenHostWork) -> int:
         """When it ended, in ns."""
@@ -75,13 +94,15 @@ class HostWorkHook:
 
     def _returned(self, work: _OpenHostWork, result: Any, end: int) -> None:
         """What its `result` says of the calls to come."""
-        if work.name == SCHEDULER_STEP:
+        if work.step != NO_STEP:
             work.labels.steps.end()
+            work.labels.stages.step_ended(last=work.step == work.labels.steps.last())
             if work.before.pipeline is not None:
                 work.before.pipeline.end_step(work.step, end)
-        elif work.name == "scheduler.set_timesteps":
+        elif self._scheduler() is not None:
             work.labels.steps.restart()
-        elif work.name == "prepare_latents":
+            work.labels.stages.schedule_set()
+        elif work.name.endswith(PREPARE_LATENTS):  # also of a pipeline that this one holds
             work.labels.latents_batch = first_batch(result)
 
 
@@ -115,6 +136,9 @@ class EncodingHook:
 
     def _returned(self, before: Scope, labels: PipelineLabels, result: Any) -> None:
         labels.end_encoding(result, self._names)
+        labels.stages.told()
+        if before.owner is not self._hooks:
+            labels.stages.finish()
         if before.pipeline is not None and before.owner is self._hooks:
             before.pipeline.end_encoding(self._hooks.recorder.clock.now_ns())
 

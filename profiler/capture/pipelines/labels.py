@@ -21,11 +21,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from profiler.capture.arrays import first_dimension
+from profiler.capture.pipelines.stages import Stages
+from profiler.capture.wraps import weakly
 from profiler.events import NO_STEP, Branch
 from profiler.interruptions import let_pass
 
 __all__ = [
     "CACHE_CONTEXT",
+    "GENERATING",
     "PipelineLabels",
     "Steps",
     "argument_names",
@@ -36,6 +39,9 @@ __all__ = [
 
 CACHE_CONTEXT: ContextVar[str] = ContextVar("profile_sd3_cache_context", default="")
 """The name under which a pipeline calls its denoiser now, "" where it does not say."""
+
+GENERATING: ContextVar[bool] = ContextVar("profile_sd3_generating", default=False)
+"""Whether a submodule calls itself now, once for each of the tokens that it generates."""
 
 _OF_CONTEXT: Mapping[str, Branch] = {"cond": "cond", "uncond": "uncond"}
 _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x")
@@ -99,12 +105,19 @@ class Steps:
 
     A run that begins late in the schedule (image-to-image) begins with a later step. Schedulers
     without a `step_index`, or with one for each sample, are followed: a step ends with
-    `scheduler.step`.
+    `scheduler.step`. Of several schedulers that counts which was used last.
     """
 
     def __init__(self, scheduler: Callable[[], Any]) -> None:
         self._scheduler = scheduler
         self._ended = 0
+
+    def use(self, scheduler: Any) -> bool:
+        """A scheduler is being used; whether it is another one than before."""
+        if self._scheduler() is scheduler:
+            return False
+        self._scheduler, self._ended = weakly(scheduler), 0
+        return True
 
     def now(self) -> int:
         """The step that the scheduler's next `step` closes."""
@@ -140,9 +153,10 @@ class Steps:
 
 @dataclass(slots=True)
 class PipelineLabels:
-    """What one pipeline call has shown so far of its prompts and latents."""
+    """What one pipeline call has shown so far of its stages, prompts and latents."""
 
     steps: Steps
+    stages: Stages
     latents_batch: int = 0
     _encodings: int = 0  # calls of encode_prompt that have begun
     _order: tuple[Branch, ...] = _IN_ORDER  # the prompts still to come in this one

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from profiler.capture.backend import Backend, CallHooks, CompilationLog
+from profiler.capture.backend import Backend, CallHooks, CompilationLog, Watcher, Watching
 from profiler.capture.torch.hooks import (
     execution_device,
     hook_module,
@@ -31,6 +33,14 @@ class Torch(Backend):
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
         return is_module(part)
+
+    def inside(self, part: Any) -> Iterable[Any]:
+        return list(part.modules())
+
+    def entry_points(self, part: Any) -> tuple[str, ...]:
+        from profiler.capture.torch.entry_points import entry_points
+
+        return entry_points(part)
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
         """Also for a module that is not to be traced: others' sessions are paused in its calls."""
@@ -74,6 +84,18 @@ class Torch(Backend):
     def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
         """On the instance, and out of the way while torch compiles through it."""
         wraps.around(owner, name, transparent(around))
+
+    def outside(self, captured: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:
+        if "torch.nn" not in sys.modules:
+            return ()
+        from profiler.capture.torch.outside import outside
+
+        return outside(captured)
+
+    def watch(self, process: Watching) -> Watcher | None:
+        from profiler.capture.torch.script_modules import ScriptModules
+
+        return ScriptModules(process)
 
 
 BACKEND = Torch()

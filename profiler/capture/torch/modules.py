@@ -21,7 +21,15 @@ from profiler.capture.torch.hooks import is_compiled
 from profiler.capture.torch.ranges import MODULE
 from profiler.capture.wraps import Wraps, is_function
 
-__all__ = ["ModuleRanges", "class_name", "close_range", "leave", "leave_modules", "open_range"]
+__all__ = [
+    "ModuleRanges",
+    "class_name",
+    "close_range",
+    "is_one_piece",
+    "leave",
+    "leave_modules",
+    "open_range",
+]
 
 _ATTACHED: weakref.WeakSet[ModuleRanges] = weakref.WeakSet()
 _OPEN = threading.local()  # .ranges: [(name, range)] open on this thread, the invocation's first
@@ -204,7 +212,7 @@ def _modules_below(root: Any) -> Iterator[tuple[str, Any]]:
         path, module = pending.pop()
         if path and not isinstance(module, never_called):
             yield path, module
-        if _is_one_piece(module):
+        if is_one_piece(module):
             continue
         below = [(n, m) for n, m in module.named_children() if id(m) not in seen]
         seen.update(id(child) for _, child in below)
@@ -217,7 +225,8 @@ def class_name(module: Any) -> str:
     return type(getattr(module, "_orig_mod", module)).__name__
 
 
-def _is_one_piece(module: Any) -> bool:
+def is_one_piece(module: Any) -> bool:
+    """Whether nothing is called inside the module: it is compiled, or TorchScript."""
     import torch
 
     wrapped = type(module).__name__ == "OptimizedModule" and hasattr(module, "_orig_mod")

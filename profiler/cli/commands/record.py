@@ -50,6 +50,13 @@ _Compress = Annotated[
 ]
 
 
+_AllowEmpty = Annotated[
+    bool,
+    typer.Option("--allow-empty", help="Exit code 0, not 3, where nothing was captured."),
+]
+_NOTHING_CAPTURED = 3  # exit code
+
+
 def record(
     command: _Command,
     out: _Out = None,
@@ -58,12 +65,13 @@ def record(
     measure_overhead: MeasureOverhead = False,
     config: _Config = None,
     compress: _Compress = None,
+    allow_empty: _AllowEmpty = False,
 ) -> None:
     """Run a command and profile the pipelines in it.
 
     ONNX Runtime sessions outside of pipelines are profiled as well. The same as setting
-    RBLN_PROFILER=1 for it. Signals are passed on, the command's exit code is returned, and at the
-    end it is said where the bundles are.
+    RBLN_PROFILER=1 for it. Signals are passed on, the command's exit code is returned (3 where it
+    succeeded and nothing was captured), and at the end it is said where the bundles are.
     """
     import tempfile
 
@@ -83,8 +91,8 @@ def record(
         _check_folder(settings.out)
         settings.write_environment(environment)
         code = _run(_with_interpreter(command), environment)
-        _say_where(journal, settings)
-    raise typer.Exit(code)
+        captured = _say_where(journal, settings)
+    raise typer.Exit(code if captured or allow_empty else code or _NOTHING_CAPTURED)
 
 
 def _check_folder(out: Path) -> None:
@@ -165,8 +173,9 @@ def _in_foreground() -> bool:
         return False
 
 
-def _say_where(journal: Path, settings: Settings) -> None:
-    """Tell on stderr of each bundle that a process of the command has written."""
+def _say_where(journal: Path, settings: Settings) -> bool:
+    """Tell on stderr of each bundle that a process of the command has written, and what ran where
+    none has; returns whether there is one."""
     events = list(_events(journal))
     finished = [event["finished"] for event in events if "finished" in event]
     told = dict.fromkeys(event["bundle"] for event in events if "bundle" in event)
@@ -178,12 +187,18 @@ def _say_where(journal: Path, settings: Settings) -> None:
         else:
             _say(f"{where} was cut short: `profile-sd3 merge {where}` completes it")
     if opened or any("failed" in event for event in events):
-        return  # what failed the process has said itself
+        return bool(opened)  # what failed the process has said itself
+    ran = dict.fromkeys(name for event in events for name in event.get("uncaptured", ()))
     if not any("process" in event for event in events):
         advice = "install profile-sd3 in the environment whose Python it runs"
         _say(f"nothing was recorded, for no process of the command was switched on: {advice}")
+    elif ran:
+        what = f"{', '.join(ran)} ran, which is no submodule: name it by profiler.submodule()"
+        _say(f"nothing was recorded in {settings.out}: {what}")
     else:
-        _say(f"nothing was recorded in {settings.out}: no pipeline or ONNX Runtime session ran")
+        what = "no pipeline, module or ONNX Runtime session ran"
+        _say(f"nothing was recorded in {settings.out}: {what}")
+    return False
 
 
 def _events(journal: Path) -> Iterator[dict[str, Any]]:

@@ -59,6 +59,21 @@ def overhead_not_measured():
     return analyzed(overhead={"unknown": [{"why": "not_told"}]})
 
 
+UNCAPTURED = [{"name": "image_encoder", "calls": 2, "duration_ns": 10}]
+
+
+@triggers("uncaptured_modules", uncaptured_share=0.01, uncaptured_ns=10, uncaptured_calls=2)
+def a_hundredth_in_no_call():
+    measured = {"pipelines": 1, "captured_ns": 990, "uncaptured_ns": 10, "share": 0.99}
+    return analyzed(coverage={**measured, "uncaptured": UNCAPTURED})
+
+
+@misses("uncaptured_modules")
+def less_than_a_hundredth():
+    measured = {"pipelines": 1, "captured_ns": 991, "uncaptured_ns": 9, "share": 0.991}
+    return analyzed(coverage={**measured, "uncaptured": UNCAPTURED})
+
+
 def _begun_before_its_pipeline_call(early):
     calls = [make_call(0, "text_encoder", -early, 100, stage="encode")]
     return analyzed(calls, spans=[make_span("stage", "encode", 0, 1000)])

@@ -18,6 +18,7 @@ from profiler.capture.pipelines.labels import (
     denoiser_branch,
     first_batch,
 )
+from profiler.capture.pipelines.stages import Stages
 from profiler.capture.wraps import Wraps
 
 FOUR = np.zeros((4, 16, 8, 8), np.float32)
@@ -76,7 +77,7 @@ def test_a_scheduler_without_index_is_followed():
 
 
 def labels():
-    return PipelineLabels(Steps(SimpleNamespace))
+    return PipelineLabels(Steps(SimpleNamespace), Stages(lambda *_: None))
 
 
 BOTH = ["prompt", "negative_prompt", "prompt_embeds"]

@@ -67,8 +67,25 @@ def _unaccounted_time(found: Finding) -> Words:
     )
 
 
+def _uncaptured_modules(found: Finding) -> Words:
+    given = texts(found)
+    return Words(
+        title=said(
+            "{share} of the modules' time is in no captured call: {names}",
+            share=given["uncaptured_share"],
+            names=given["uncaptured"],
+        ),
+        caveat=said(
+            "That time counts as host work between the calls. It was measured in the first "
+            "pipeline call and in those whose operators are traced."
+        ),
+        recommendation=said("Name what is missing with profiler.submodule(), and record again."),
+    )
+
+
 WORDS: RuleWords = {
     "incomplete_trace": _incomplete_trace,
     "tracing_overhead": _tracing_overhead,
     "unaccounted_time": _unaccounted_time,
+    "uncaptured_modules": _uncaptured_modules,
 }

@@ -1,0 +1,105 @@
+"""What a pipeline executes outside captured calls, measured.
+
+In the first pipeline call and in those whose operators are traced, whatever else is found that
+executes is hooked for as long as the pipeline call lasts.
+"""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from types import FrameType
+from typing import Any
+
+from profiler.capture.recorder import Recorder, number_of, scope
+from profiler.capture.registry import backend_of, backends
+from profiler.capture.timeline import PipelineCall
+from profiler.capture.wraps import Wraps
+
+__all__ = ["PipelineCoverage"]
+
+
+class _Outside:
+    """Told of the calls of something that is captured nowhere, or of a piece of what is."""
+
+    def __init__(self, name: str, recorder: Recorder, open_now: threading.local) -> None:
+        self._name = name
+        self._recorder = recorder
+        self._open = open_now  # .begins: of this thread's calls, -1 for those in another
+
+    def begin(self, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> None:  # noqa: ARG002
+        """A call begins."""
+        begins = self._open.__dict__.setdefault("begins", [])
+        open_now = scope()
+        counts = not begins and open_now.call is None and open_now.pipeline is not None
+        begins.append(self._recorder.clock.now_ns() if counts else -1)
+
+    def end(self, output: Any) -> None:  # noqa: ARG002
+        """It has ended, or failed."""
+        begins = self._open.__dict__.get("begins")
+        begin_ns = begins.pop() if begins else -1
+        if begin_ns >= 0:
+            self._recorder.coverage.add(self._name, self._recorder.clock.now_ns() - begin_ns)
+
+    def around(self, original: Any, args: Any, kwargs: Any) -> Any:
+        """For methods that are wrapped."""
+        self.begin(args, kwargs, None)  # type: ignore[arg-type]
+        try:
+            return original(*args, **kwargs)
+        finally:
+            self.end(None)
+
+
+class PipelineCoverage:
+    """Measures the calls of one pipeline. `captured()` are its submodules by name; `named` gives
+    objects the names that the script has for them."""
+
+    def __init__(
+        self,
+        recorder: Recorder,
+        captured: Callable[[], Mapping[str, Any]],
+        named: Callable[[list[Any]], Mapping[str, Any]],
+    ) -> None:
+        self._recorder = recorder
+        self._captured = captured
+        self._named = named
+        self._found: list[tuple[str, str, Callable[[], Any]]] | None = None
+
+    def begin(self, *, traced: bool) -> Wraps | None:
+        """A pipeline call is about to begin, whose operators are `traced`: hook what is captured
+        nowhere. None where this one is not measured."""
+        measured = self._recorder.recording and scope().pipeline is None
+        if not measured or (self._found is not None and not traced):
+            return None
+        if self._found is None:
+            self._found = self._looked_for()
+        wraps, open_now = Wraps(), threading.local()
+        for name, method, reference in self._found:
+            part = reference()
+            if part is not None:
+                outside = _Outside(name, self._recorder, open_now)
+                backend_of(part).hook_calls(wraps, part, method, outside)
+        return wraps
+
+    def _looked_for(self) -> list[tuple[str, str, Callable[[], Any]]]:
+        captured = self._captured()
+        found = [one for backend in backends() for one in backend.outside(captured)]
+        unnamed = [part for name, _, part in found if not name]
+        names = {id(part): name for name, part in self._named(unnamed).items()}
+        return [
+            (name or names[id(part)], method, weakref.ref(part)) for name, method, part in found
+        ]
+
+    def end(self, wraps: Wraps, pipeline: PipelineCall | None) -> None:
+        """The pipeline call has ended; None where it could not be recorded."""
+        wraps.undo()
+        if pipeline is None:
+            return
+        tally = self._recorder.coverage
+        tally.pipelines += 1
+        for call in reversed(self._recorder.invocations):
+            if call.start_ns < pipeline.start_ns:
+                break
+            if number_of(call.pipeline) == pipeline.number and call.end_ns >= 0:
+                tally.captured_ns += call.end_ns - call.start_ns

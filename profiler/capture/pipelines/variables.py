@@ -1,0 +1,132 @@
+"""The names under which a script holds objects: attributes and variables of the frames it is in."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable, Iterator
+from inspect import CO_OPTIMIZED
+from types import FrameType, ModuleType
+from typing import Any
+
+from profiler.capture.pipelines.components import held, is_scheduler
+
+__all__ = ["look_for_schedulers", "names_of", "schedulers_around"]
+
+_OWN = "profiler."
+_SHOWS_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
+_MOST_FRAMES = 200
+_MOST_LOOKS = 1_000  # 50 µs each
+
+
+def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]:
+    """Each object under its attribute (or key), else its variable, else its class; with a number
+    where an earlier one has the name."""
+    frames = list(_frames(caller))
+    attributes: dict[int, str] = {}
+    variables: dict[int, str] = {}
+    for name, value in _variables(frames):
+        variables.setdefault(id(value), name)
+        if _may_hold(value):
+            for one in held(value):
+                attributes.setdefault(id(one.value), one.name)
+        elif isinstance(value, dict):
+            attributes.update({id(v): str(k) for k, v in value.items() if id(v) not in attributes})
+    found: dict[str, Any] = {}
+    for value in objects:
+        name = attributes.get(id(value)) or variables.get(id(value)) or type(value).__name__
+        number, free = 1, name
+        while free in found:
+            number += 1
+            free = f"{name}_{number}"
+        found[free] = value
+    return found
+
+
+def schedulers_around(caller: FrameType | None) -> dict[str, Any]:
+    """The schedulers that the frames hold, in variables or attributes of those."""
+    found: dict[str, Any] = {}
+    for name, value in _variables(list(_frames(caller))):
+        if isinstance(value, type):
+            continue
+        if is_scheduler(value):
+            found.setdefault(name, value)
+        elif _may_hold(value):
+            for one in held(value):
+                if one.key is None and is_scheduler(one.value):
+                    found.setdefault(one.name, one.value)
+    return found
+
+
+def look_for_schedulers(session: Any, caller: FrameType) -> None:
+    """Have the session know of the schedulers beside the calls of its parts: those that are there
+    now, and those that are there when a part is called outside every loop."""
+    left = _MOST_LOOKS
+
+    def look(at: FrameType | None = None) -> None:
+        nonlocal left
+        left -= 1
+        if left <= 0:
+            session.parts.look = None
+        around = schedulers_around(at or sys._getframe(1))  # noqa: SLF001 - inspect's is slow
+        known = {id(value) for value in session.parts.alive().values()}
+        for name, scheduler in around.items():
+            if id(scheduler) not in known:
+                session.add_part(name, scheduler)
+
+    session.parts.look = look
+    look(caller)
+
+
+def _frames(caller: FrameType | None) -> Iterator[FrameType]:
+    """The frames of the script, the outermost first."""
+    found: list[FrameType] = []
+    while caller is not None and len(found) < _MOST_FRAMES:
+        if not str(caller.f_globals.get("__name__")).startswith(_OWN):
+            found.append(caller)
+        caller = caller.f_back
+    yield from reversed(found)
+
+
+def _variables(frames: list[FrameType]) -> Iterator[tuple[str, Any]]:
+    seen: set[int] = set()
+    for frame in frames:
+        if id(frame.f_globals) not in seen:
+            seen.add(id(frame.f_globals))
+            if frame.f_code.co_flags & CO_OPTIMIZED and _is_script(frame):
+                yield from _shown(dict(frame.f_globals))
+        yield from _shown(_locals(frame))
+
+
+def _locals(frame: FrameType) -> dict[str, Any]:
+    """A frame's local variables. Up to Python 3.12 a function's frame keeps what it has shown, and
+    gives it to `locals()`: it is emptied, lest it keep models alive, and left alone where the
+    function may have asked for it."""
+    if not frame.f_code.co_flags & CO_OPTIMIZED:
+        return dict(frame.f_locals)
+    if _SHOWS_LOCALS.intersection(frame.f_code.co_names):
+        return {}
+    shown = frame.f_locals
+    found = dict(shown)
+    if isinstance(shown, dict):
+        shown.clear()
+    return found
+
+
+def _is_script(frame: FrameType) -> bool:
+    return "site-packages" not in frame.f_code.co_filename
+
+
+def _shown(variables: dict[str, Any]) -> Iterator[tuple[str, Any]]:
+    return ((name, value) for name, value in variables.items() if not name.startswith("__"))
+
+
+def _may_hold(value: Any) -> bool:
+    """Whether an object of the script's may hold modules: no class, module of Python's or function;
+    a module of a network holds what is inside it."""
+    return (
+        hasattr(value, "__dict__")
+        and not isinstance(value, (type, ModuleType))
+        and not hasattr(value, "_modules")
+        and not callable(getattr(value, "__code__", None))
+        and not hasattr(value, "__code__")
+    )

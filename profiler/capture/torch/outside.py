@@ -1,0 +1,56 @@
+"""Modules that a pipeline call may execute outside captured calls: whatever lives in the process,
+and the pieces of captured modules.
+
+Nothing inside what has been compiled is hooked, and where something has been compiled already, only
+what is compiled as a whole: torch.compile guards hooks.
+"""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from profiler.capture.torch.hooks import is_compiled
+from profiler.capture.torch.modules import is_one_piece
+from profiler.capture.torch.script_modules import outermost
+
+__all__ = ["outside"]
+
+_DEPTH = 2  # of pieces below a captured module
+_COMPILERS = ("torch.fx.", "torch._")
+
+
+def outside(captured: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
+    """Name ("" where its variable names it), method and module of each."""
+    import torch
+
+    owners = {n: owner for n, owner in captured.items() if isinstance(owner, torch.nn.Module)}
+    inside = {id(below) for owner in owners.values() for below in owner.modules()}
+    compiled = _has_compiled()
+    for name, owner in owners.items():
+        if not compiled and not is_one_piece(owner):
+            yield from _pieces(name, owner, _DEPTH)
+    alive = [o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module)]
+    for module in outermost(alive):
+        own = type(module).__module__.startswith(_COMPILERS) and not is_one_piece(module)
+        if own or any(id(below) in inside for below in module.modules()):
+            continue
+        if is_one_piece(module) if compiled else True:
+            yield "", "forward", module
+
+
+def _pieces(name: str, module: Any, depth: int) -> Iterator[tuple[str, str, Any]]:
+    for child_name, child in module.named_children():
+        path = f"{name}.{child_name}"
+        yield path, "forward", child
+        if depth > 1 and not (is_compiled(child) or is_one_piece(child)):
+            yield from _pieces(path, child, depth - 1)
+
+
+def _has_compiled() -> bool:
+    """Whether torch.compile has compiled anything in this process."""
+    dynamo = sys.modules.get("torch._dynamo.utils")
+    counters = getattr(dynamo, "counters", None)
+    return bool(counters and counters.get("frames"))

@@ -1,0 +1,227 @@
+"""Modules that a script calls outside pipelines: which are noticed, and under which names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import weakref
+from textwrap import dedent
+
+import pytest
+
+import profiler
+
+torch = pytest.importorskip("torch", reason="needs the torch extra")
+
+from profiler.capture.pipelines.variables import names_of  # noqa: E402
+from profiler.capture.torch.script_modules import ScriptModules, is_whole  # noqa: E402
+
+pytestmark = pytest.mark.torch
+
+NETS = """
+    import torch
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.b(self.a(x))
+
+    class Vae(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.decoder = Net()
+
+        def decode(self, x):
+            return self.decoder(x)
+
+    class Sampler:
+        timesteps = range(4)
+
+        def step(self, x):
+            return x / 2
+"""
+
+
+class Net(torch.nn.Module):
+    """A module of the script's own, of two layers."""
+
+    def __init__(self):
+        super().__init__()
+        self.a, self.b = torch.nn.Linear(4, 4), torch.nn.Linear(4, 4)
+
+    def forward(self, x):
+        return self.b(self.a(x))
+
+
+class Process:
+    """Notes what it is told of, with names."""
+
+    def __init__(self):
+        self.used, self.small = [], []
+
+    def use_parts(self, parts, caller):
+        self.used.append(names_of(parts, caller))
+
+    def pass_over(self, names):
+        self.small += names
+
+
+@pytest.fixture
+def process():
+    process = Process()
+    watcher = ScriptModules(process)
+    before = vars(torch.nn.Module)["__init__"], vars(torch.nn.Module)["__call__"]
+    watcher.watch(torch.nn.modules.module)
+    torch.nn.ReLU()(torch.ones(1))  # what other tests have left
+    process.used.clear()
+    yield process
+    watcher.undo()
+    assert before == (vars(torch.nn.Module)["__init__"], vars(torch.nn.Module)["__call__"])
+
+
+def test_the_outermost_are_noticed_on_the_first_call(process):
+    """Under their variables' names, all at once; later calls find nothing of ours."""
+
+    def script(seen):
+        reader, writer = Net(), Net()
+        seen.append(torch.nn.Module.__call__)
+        reader(torch.ones(1, 4))
+        seen.append(torch.nn.Module.__call__)
+        return writer(writer(torch.ones(1, 4)))
+
+    call, seen = torch.nn.Module.__call__, []
+    script(seen)
+    assert [list(found) for found in process.used] == [["reader", "writer"]]
+    assert [found is call for found in seen] == [False, True]
+
+
+def test_what_is_put_into_a_known_module_later_is_part_of_it(process):
+    """As adapters are."""
+
+    def script():
+        net = Net()
+        net(torch.ones(1, 4))
+        net.a = torch.nn.Sequential(net.a, Net())
+        net(torch.ones(1, 4))
+
+    script()
+    assert [list(found) for found in process.used] == [["net"]]
+
+
+def test_what_is_too_small_is_not_handed_over(process):
+    """A container of torch's with one model in it is looked into; a layer alone is none."""
+    layer, holder = torch.nn.Linear(4, 4), torch.nn.Sequential(Net(), torch.nn.ReLU())
+    holder(layer(torch.ones(1, 4)))
+    torch.nn.Tanh()(torch.ones(1))
+    assert process.small[-1:] == ["Tanh"]
+    assert [list(found) for found in process.used] == [["Net"]]
+    assert process.used[0]["Net"] is holder[0]
+    assert is_whole(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.Linear(1, 1)))
+    assert not is_whole(torch.nn.Sequential(torch.nn.Linear(1, 1), torch.nn.ReLU()))
+
+
+def test_names_are_attributes_then_variables_then_classes():
+    """A key of a dict is as good as an attribute."""
+
+    class Holder:
+        def __init__(self):
+            self.painter = Net()
+
+    def script():
+        holder, models, alone = Holder(), {"thinker": Net()}, Net()
+        aliased = holder.painter
+        return list(names_of([models["thinker"], aliased, alone, Net()], sys._getframe()))
+
+    assert script() == ["thinker", "painter", "alone", "Net"]
+
+
+def test_looking_for_names_keeps_nothing_and_changes_no_locals():
+    """What a function deletes is freed, and what it got from `locals()` stays as it was."""
+
+    def deleting():
+        net = Net()
+        names_of([net], sys._getframe())
+        gone = weakref.ref(net)
+        del net
+        return gone
+
+    def asking():
+        before = locals()
+        net = Net()
+        return list(names_of([net], sys._getframe())), list(before)
+
+    assert deleting()() is None
+    assert asking() == (["Net"], [])
+
+
+def run(tmp_path, script, *options):
+    path = tmp_path / "script.py"
+    path.write_text(dedent(NETS) + dedent(script), encoding="utf-8")
+    command = [sys.executable, "-m", "profiler", "record", "--out", str(tmp_path / "traces")]
+    done = subprocess.run(
+        [*command, *options, "--", sys.executable, str(path)],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout, profiler.load(tmp_path / "traces")
+
+
+def test_a_loop_of_ones_own(tmp_path):
+    """A transformer that is called four times beside a scheduler, and `vae.decode`: four calls and
+    one, with steps; a module in another is part of that one."""
+    script = """
+        def main():
+            sampler, transformer, vae = Sampler(), Net(), Vae()
+            x = torch.ones(1, 4)
+            for _ in sampler.timesteps:
+                predicted = transformer(x)
+                x = sampler.step(predicted)
+            print(vae.decode(x).shape)
+
+        main()
+    """
+    out, recorded = run(tmp_path, script, "--ops", "none")
+    assert out == "torch.Size([1, 4])\n"
+    assert recorded.calls.select("submodule", "stage", "step").rows() == [
+        *(("transformer", "denoise", step) for step in range(4)),
+        ("vae", "decode", -1),
+    ]
+    assert recorded.drops == ()
+
+
+def test_compiled_modules_are_compiled_once(tmp_path):
+    """Those in torch.compile, in place and as a function: dynamo's counters are those without us,
+    and each call is one of the submodule."""
+    script = """
+        import sys
+        from torch._dynamo.utils import counters
+
+        class Other(Net):
+            def forward(self, x):
+                return self.a(x)
+
+        class Third(Net):
+            def forward(self, x):
+                return self.b(x)
+
+        wrapped, placed, inner = torch.compile(Net(), backend="eager"), Other(), Third()
+        placed.compile(backend="eager")
+        function = torch.compile(lambda x: inner(x), backend="eager")
+        for _ in range(3):
+            for called in (wrapped, placed, function):
+                called(torch.ones(1, 4))
+        found = {kind: dict(counters[kind]) for kind in ("stats", "frames", "graph_break")}
+        print(found)
+    """
+    out, recorded = run(tmp_path, script, "--ops", "none")
+    plain = subprocess.run(
+        [sys.executable, str(tmp_path / "script.py")], capture_output=True, text=True, check=True
+    )
+    assert out == plain.stdout
+    assert recorded.calls["submodule"].to_list() == ["wrapped", "placed"] * 3

@@ -74,9 +74,10 @@ function folded(values, columns, { columns: folds, weight }, ranked, more = []) 
   const rows = [...groups.values()];
   const fold = (name, group) => {
     if (keys.includes(name)) return group.length > 1 ? told(name, group[0]) : values[name][group[0]];
-    const of = (column) => group.map((row) => values[column][row]), weights = of(weight);
-    const counted = folds[name] === "mean" ? group.flatMap((row, i) => (weights[i] === 0 ? [] : [i])) : [...group.keys()];
-    const all = of(name), missing = counted.some((i) => all[i] === null) || (folds[name] === "mean" && weights.includes(null));
+    const of = (column) => group.map((row) => values[column][row]), all = of(name);
+    const weights = folds[name] === "mean" ? of(weight) : all.map(() => 1); // means alone need that column
+    const counted = [...group.keys()].filter((i) => weights[i] !== 0);
+    const missing = weights.includes(null) || counted.some((i) => all[i] === null);
     return missing ? null : FOLDS[folds[name]](counted.map((i) => all[i]), counted.map((i) => weights[i]));
   };
   const made = Object.fromEntries(columns.map(({ name }) => [name, rows.map((group) => fold(name, group))]));

@@ -101,7 +101,7 @@ def installed(monkeypatch):
     def install(value):
         point = EntryPoint("shouting", value, names.GROUP)
         monkeypatch.setattr(
-            "profiler.plugins.entry_points", lambda group: [point] * (group == names.GROUP)
+            "importlib.metadata.entry_points", lambda group: [point] * (group == names.GROUP)
         )
         plugins.cache_clear()
         names.grammars.cache_clear()

@@ -102,7 +102,7 @@ def test_names_cannot_steer_the_terminal(
         node.name = "\x1b[31mred\n"
     assert run(save(model, tmp_path)) == 1
     out = capsys.readouterr().out
-    assert "duplicate_node_name: ?[31mred?" in out
+    assert "duplicate_node_name: \N{REPLACEMENT CHARACTER}[31mred\N{REPLACEMENT CHARACTER}" in out
     assert "\x1b" not in out
 
 
@@ -124,7 +124,7 @@ def test_json_in_any_encoding(
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["\x1b[31mred.onnx"], "?[31mred.onnx does not exist"),
+        (["\x1b[31mred.onnx"], "\N{REPLACEMENT CHARACTER}[31mred.onnx does not exist"),
         (["nowhere.onnx"], "nowhere.onnx does not exist: give an ONNX file or a folder of them"),
         (["text.onnx"], "text.onnx is not a readable ONNX model"),
         (["model.onnx", "--target", "npu"], "no target is called 'npu'"),

@@ -139,7 +139,8 @@ def _looked_for(pipeline: Any, known: list[Entry]) -> list[Entry]:
     for name, owner in owners.items():
         of_it = [entry for entry in known if entry.submodule == name]
         methods = {entry.method for entry in of_it}
-        if backend_of(owner).name:
+        in_parts = not backend_of(owner).whole and any(entry.part for entry in of_it)
+        if backend_of(owner).name and not in_parts:  # which part a further way takes nobody tells
             ways = [way for way in backend_of(owner).entry_points(owner) if way not in methods]
             found += [_of_known(entry=of_it[0], method=way, alone=len(of_it) == 1) for way in ways]
     taken = set(owners)

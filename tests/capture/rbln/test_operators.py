@@ -148,7 +148,7 @@ def test_a_profile_holds_no_runtime(rebel, tmp_path):
     with profiler.profile(pipeline, out=tmp_path, clock=rebel.clock) as run:
         pipeline(num_inference_steps=1)
         del pipeline
-        run._pipeline = None
+        run._given, run._pipelines = None, []
         gc.collect()
         assert runtime() is None
 

@@ -164,6 +164,11 @@ TINY_INFO = make_info(
     submodules={"transformer": {"device": "rbln:0"}},
     settings={"steps": 2},
     overhead={
+        "traced_ns": 1_000,
+        "untraced_ns": 991,
+        "untraced_low_ns": 990,
+        "untraced_high_ns": 993,
+        "method": "estimated",
         "hooks_ns": 4,
         "operator_events": 9,
         "operator_event_ns": 0.5,

@@ -85,11 +85,13 @@ class Inputs:
         self.device_memory = device_memory
         self.calls, self.frame = select(self.run, selection)
         self._made: dict[Callable[[Inputs], Any], Any] = {}
+        self._order: dict[Callable[[Inputs], Any], None] = {}
 
     def once(self, make: Callable[[Inputs], _Value]) -> _Value:
         """What `make` makes of these inputs; asked again, the same."""
         if make not in self._made:
             self._made[make] = make(self)
+            self._order.setdefault(make)
         value: _Value = self._made[make]
         return value
 
@@ -105,7 +107,7 @@ class Inputs:
     @property
     def made(self) -> tuple[Callable[[Inputs], object], ...]:
         """What was made so far, each behind what it was made from: for timing one by one."""
-        return tuple(self._made)
+        return tuple(self._order)
 
     @property
     @shared

@@ -9,7 +9,6 @@ submodule asks here: hooks keep the answer.
 from __future__ import annotations
 
 import os
-from contextlib import suppress
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
@@ -112,10 +111,12 @@ def configured(pipeline: Any, submodule: str, part: str) -> SubmoduleOptions:
     from profiler.capture.options import SubmoduleOptions, parse_config
 
     for backend in backends():
-        with suppress(Exception):
+        try:
             found = backend.configured(pipeline, submodule, part)
             if found:
                 return parse_config({submodule: found}, "all", (submodule,)).of(submodule)
+        except Exception as error:  # noqa: BLE001 - it says nothing
+            let_pass(error)
     return SubmoduleOptions()
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import gc
 import importlib
 import queue
 import signal
@@ -143,6 +144,16 @@ def last_calls(recorder):
     """What was recorded of the last pipeline call."""
     last = recorder.pipelines[-1]
     return [call.submodule for call in recorder.finished() if call.pipeline is last]
+
+
+@pytest.fixture(autouse=True)
+def few_objects():
+    """Coverage looks through the objects of the process for modules, again and again here: those
+    that other tests have left are not among them."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 ENCODERS = ["text_encoder", "text_encoder_2", "text_encoder_3"]

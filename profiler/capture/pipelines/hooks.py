@@ -114,6 +114,7 @@ class PipelineHooks:
     def abandon(self) -> None:
         """As `detach`, in a forked child: no thread of the parent's holds a lock here."""
         self._lock = threading.RLock()
+        self._coverage.abandon()
         self.detach()
 
     def covers(self, owner: Any) -> bool:

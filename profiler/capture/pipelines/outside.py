@@ -65,6 +65,7 @@ class PipelineCoverage:
         self._captured = captured
         self._named = named
         self._found: list[tuple[str, str, Callable[[], Any]]] | None = None
+        self._hooked: list[Wraps] = []  # for the pipeline calls that run now
 
     def begin(self, *, traced: bool) -> Wraps | None:
         """A pipeline call is about to begin, whose operators are `traced`: hook what is captured
@@ -80,6 +81,7 @@ class PipelineCoverage:
             if part is not None:
                 outside = _Outside(name, self._recorder, open_now)
                 backend_of(part).hook_calls(wraps, part, method, outside)
+        self._hooked.append(wraps)
         return wraps
 
     def _looked_for(self) -> list[tuple[str, str, Callable[[], Any]]]:
@@ -94,6 +96,7 @@ class PipelineCoverage:
     def end(self, wraps: Wraps, pipeline: PipelineCall | None) -> None:
         """The pipeline call has ended; None where it could not be recorded."""
         wraps.undo()
+        self._hooked = [each for each in self._hooked if each is not wraps]
         if pipeline is None:
             return
         tally = self._recorder.coverage
@@ -103,3 +106,9 @@ class PipelineCoverage:
                 break
             if number_of(call.pipeline) == pipeline.number and call.end_ns >= 0:
                 tally.captured_ns += call.end_ns - call.start_ns
+
+    def abandon(self) -> None:
+        """Take every hook off in a forked child, whose parent's pipeline calls go on."""
+        for wraps in self._hooked:
+            wraps.undo()
+        self._hooked = []

@@ -17,6 +17,7 @@ from profiler.capture.torch.events import TorchEvents, session_events
 from profiler.capture.torch.memory import DeviceMemory, device_memory
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
+from profiler.interruptions import let_pass
 from profiler.kineto.trace_file import Scalar, read_kineto_file
 from profiler.notes import Note
 from profiler.trace.columns import CommandColumns, Counter
@@ -92,6 +93,7 @@ class StoppedSession:
         except (OSError, InputError, RuntimeError):
             failure = Note.of(DropReason.SESSION_UNREADABLE)
         except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+            let_pass(error)
             told = f"{type(error).__name__}: {error}"
             failure = Note.of(DropReason.SESSION_NOT_CUT, error=told)
         self.close()

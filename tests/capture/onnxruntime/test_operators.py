@@ -131,7 +131,7 @@ def test_nothing_is_lost_and_the_cost_is_stated(run):
     events = run.info.overhead.operator_events
     assert events == len(run.commands.filter(pl.col("call") >= 0)) + 2 * len(run.calls)
     assert run.info.overhead.operators_ns == events * 5_000
-    assert 0 < run.info.overhead.hooks_ns < 50_000_000
+    assert 0 < run.info.overhead.hooks_ns < run.info.overhead.traced_ns
 
 
 def test_profiled_and_plain_runs_make_the_same_image(pipeline, tmp_path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
@@ -16,6 +17,16 @@ pytestmark = [
     pytest.mark.torch,
     pytest.mark.skipif(sys.platform == "win32", reason="signals of POSIX"),
 ]
+
+
+@pytest.fixture(autouse=True)
+def few_objects():
+    """Coverage looks through the objects of the process for modules, again and again here: those
+    that other tests have left are not among them."""
+    gc.collect()
+    gc.freeze()
+    yield
+    gc.unfreeze()
 
 
 class Pipeline:

@@ -25,7 +25,8 @@ __all__ = ["ScriptModules", "is_whole", "outermost"]
 _MODULE = "torch.nn.modules.module"  # where Module is defined
 _OWN = "profiler."
 _FRAMEWORK = "torch.nn."
-_COMPILERS = ("torch.fx.", "torch._")
+_COMPILERS = ("torch.fx.", "torch._", "torch.onnx.")
+_EXPORTED = "ONNXTracedModule"  # what torch.onnx.export calls, of torch.jit._trace
 _COMPILED = "torch._dynamo.eval_frame"  # where what torch.compile returns is defined
 _FEWEST_CHILDREN = 2  # with parameters: a container of torch's that is a model
 _MOST_LOOKS = 200  # at new modules: a script that makes some in every step is left alone then
@@ -60,9 +61,8 @@ class ScriptModules:
         @functools.wraps(made)
         def __init__(new: Any, *args: Any, **kwargs: Any) -> None:  # noqa: N807
             made(new, *args, **kwargs)
-            where = type(new).__module__
-            if where.startswith(_COMPILERS) and where != _COMPILED:
-                return  # torch.compile's own, in the middle of a call
+            if _is_compilers(new):
+                return  # in the middle of a call
             self._new.append(weakref.ref(new))
             if not self._armed:
                 self._arm()
@@ -98,7 +98,8 @@ class ScriptModules:
         def __call__(called: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N807
             import torch  # it is whole by now
 
-            if not torch.compiler.is_compiling():
+            traces = torch.compiler.is_compiling() or torch.jit.is_tracing()
+            if not (traces or _is_compilers(called)):
                 self._look(sys._getframe(1))  # noqa: SLF001 - inspect's, without a check
             return original(called, *args, **kwargs)
 
@@ -130,6 +131,12 @@ class ScriptModules:
             self._process.use_parts(found, caller)
         elif roots:
             self._process.pass_over(list(dict.fromkeys(type(root).__name__ for root in roots)))
+
+
+def _is_compilers(module: Any) -> bool:
+    """Whether a module is one that torch.compile, a tracer or an export makes around the user's."""
+    where, name = type(module).__module__, type(module).__name__
+    return (where.startswith(_COMPILERS) and where != _COMPILED) or name == _EXPORTED
 
 
 def outermost(modules: Iterable[Any]) -> list[Any]:

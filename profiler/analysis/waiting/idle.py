@@ -38,7 +38,6 @@ __all__ = ["idle_table"]
 _COMPUTES = np.array([name in ("compute", "other") for name in CATEGORIES])
 _MOVES = np.array([name in ("dma", "copy") for name in CATEGORIES])
 _COMMUNICATES = np.array([name == "collective" for name in CATEGORIES])
-_NEVER = np.iinfo(np.int64).max
 _LONG_GAP_NS = 100_000
 
 
@@ -105,5 +104,7 @@ def _unions(
 
 def _length(commands: CommandArrays, which: npt.NDArray[np.bool_]) -> int:
     """Length of the union of some commands."""
+    if not which.any():
+        return 0
     work = InOrder.of(commands.start, commands.end, which)
-    return int(covered_before(work, np.array([_NEVER]))[0])
+    return int(covered_before(work, commands.end[which].max(keepdims=True))[0])

@@ -307,3 +307,11 @@ def test_the_table_of_devices_agrees_where_files_are_cut(parts, cut):
     devices = {row[0]: row for row in analysis.devices.select(names).rows()}
     for row in analysis.idle.select(names).rows():
         assert row == devices[row[0]]
+
+
+def test_work_before_the_clocks_zero_is_added_up():
+    """Times of other producers may be negative: 3 ns compute, 2 ns of a copy beside them."""
+    computed = Command(-1, "cuda:0", "stream 7", "compute", "kernel", -10, 3)
+    copied = Command(-1, "cuda:0", "stream 8", "dma", "copy", -7, 2)
+    (row,) = analyze(make_run(commands=[computed, copied])).idle.to_dicts()
+    assert (row["span_ns"], row["computing_ns"], row["data_ns"], row["idle_ns"]) == (5, 3, 2, 0)

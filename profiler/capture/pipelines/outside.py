@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping
 from types import FrameType
 from typing import Any
 
+from profiler.capture.backend import Backend
 from profiler.capture.recorder import Recorder, number_of, scope
 from profiler.capture.registry import backend_of, backends
 from profiler.capture.timeline import PipelineCall
@@ -71,7 +72,7 @@ class PipelineCoverage:
         """A pipeline call is about to begin, whose operators are `traced`: hook what is captured
         nowhere. None where this one is not measured."""
         measured = self._recorder.recording and scope().pipeline is None
-        if not measured or (self._found is not None and not traced):
+        if not measured or (self._found is not None and not traced) or not self._can_be_told():
             return None
         if self._found is None:
             self._found = self._looked_for()
@@ -83,6 +84,11 @@ class PipelineCoverage:
                 backend_of(part).hook_calls(wraps, part, method, outside)
         self._hooked.append(wraps)
         return wraps
+
+    def _can_be_told(self) -> bool:
+        """Whether a backend of what is captured looks for what is not: without, nobody knows."""
+        owners = self._captured().values()
+        return any(type(backend_of(owner)).outside is not Backend.outside for owner in owners)
 
     def _looked_for(self) -> list[tuple[str, str, Callable[[], Any]]]:
         captured = self._captured()

@@ -90,7 +90,7 @@ class Axis:
         last_work = np.where(works, ends(free), np.iinfo(np.int64).min)
         told = pipelines.known or len(pipelines.numbers) == 1  # for whom work of no call was
         last_work = last_work if told else np.full(len(free), np.iinfo(np.int64).min)
-        first, last = _windows(pipelines, (code, end), (of_free, last_work))
+        first, last = _windows(pipelines, (code, _done(run)), (of_free, last_work))
         hosting = np.flatnonzero(~works | on_cpu.to_numpy())
         own = run.calls["start_ns"].to_numpy()
         work = (
@@ -192,6 +192,24 @@ def _free_work(run: Run) -> pl.DataFrame:
     """What ran in no call, in any order."""
     columns = ("call", "pipeline", "device", "category", "start_ns", "duration_ns")
     return run.commands.lazy().select(columns).filter(pl.col("call") == NO_CALL).collect()
+
+
+def _done(run: Run) -> Times:
+    """When the last of each call was done, int64 [n]: the end of its tile. One that ran beneath the
+    tile of another has an empty tile where that one ends, but was done when it returned, or when
+    its last command ended."""
+    tiles = run.tiles.calls
+    done = tiles["end_ns"].to_numpy().copy()
+    empty = np.flatnonzero((tiles["end_ns"] <= tiles["begin_ns"]).to_numpy())
+    if len(empty):
+        beneath = run.calls[empty]
+        work = run.commands.lazy().filter(pl.col("call").is_in(beneath["call"].implode()))
+        last = work.group_by("call").agg(last_ns=(pl.col("start_ns") + pl.col("duration_ns")).max())
+        worked = beneath.lazy().join(last, on="call", how="left", maintain_order="left")
+        until = worked.select(pl.col("last_ns").fill_null(np.iinfo(np.int64).min)).collect()
+        own = np.maximum(ends(beneath), until["last_ns"].to_numpy())
+        done[empty] = np.minimum(done[empty], own)
+    return done
 
 
 def _windows(pipelines: PipelineCalls, *work: tuple[Codes, Times]) -> tuple[Times, Times]:

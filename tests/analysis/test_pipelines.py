@@ -66,6 +66,20 @@ def two_at_once():
     return _run(0, 30)
 
 
+def test_a_call_beneath_anothers_does_not_prolong_its_pipeline_call():
+    """The first pipeline call's decoder, 70 to 90, runs beneath the second's, 65 to 99: its tile is
+    empty, and its pipeline call of 95 ns ends where it did, not at 99. One that worked on after
+    that, until 97, makes it 97."""
+    spans = [make_span("pipeline", "P", 0, 95, pipeline=0)]
+    spans += [make_span("pipeline", "Q", 10, 100, pipeline=1)]
+    calls = [make_call(0, "v", 65, 99, pipeline=1), make_call(1, "v", 70, 90, pipeline=0)]
+    assert analyze(make_run(calls, (), spans)).pipelines["elapsed_ns"].to_list() == [95, 90]
+    late = Command(1, "cpu:0", "ALU", "compute", "late", 80, 17, pipeline=0)
+    held = Command(0, "cpu:0", "ALU", "compute", "held", 65, 34, pipeline=1)
+    worked = make_run(calls, (held, late), spans)
+    assert analyze(worked).pipelines["elapsed_ns"].to_list() == [97, 90]
+
+
 def test_pipeline_calls_at_once_are_accounted_for_one_by_one():
     """Each has its 100 ns. The first has 10 and 45 in calls. The second's encoder is beneath the
     first's denoiser, and its own denoiser has the device from 70 on: 30 in calls, while the host

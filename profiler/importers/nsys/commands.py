@@ -17,6 +17,7 @@ import numpy as np
 
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.importers.nsys.activity import KINDS, Api, Work
+from profiler.importers.nsys.distinct import distinct
 from profiler.importers.nsys.nvtx import Nvtx
 from profiler.kineto.names import kernel_name, queue
 from profiler.trace.columns import CommandColumns, Int32s, Int64s, number_within
@@ -144,29 +145,27 @@ def _work_tracks(work: Work, devices: Devices) -> tuple[Int64s, list[Track]]:
         where = queue(KINDS[kind], work.names[name])
         numbers.append(queues.setdefault(where, len(queues)))
     of_queue = np.array(numbers, dtype=np.int64)[of_sort.reshape(-1)]
-    key = np.stack((devices.code, work.stream, of_queue), axis=1)
-    found, track = np.unique(key.reshape(-1, 3), axis=0, return_inverse=True)
+    found, track = distinct(devices.code, work.stream, of_queue)
     named = list(queues)
     tracks = [
         Track(devices.names[device], f"stream {stream}{named[of][0]}", named[of][1])
-        for device, stream, of in found.tolist()
+        for device, stream, of in found
     ]
-    return track.reshape(-1), tracks
+    return track, tracks
 
 
 def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
     """The track of each host call: its thread, apart where the host waits."""
-    key = np.stack((api.thread, api.waits.astype(np.int64)), axis=1)
-    found, track = np.unique(key.reshape(-1, 2), axis=0, return_inverse=True)
+    found, track = distinct(api.thread, api.waits.astype(np.int64))
     several = len(np.unique(api.pid)) > 1
     tracks = []
-    for thread, waits in found.tolist():
+    for thread, waits in found:
         name = f"thread {thread & 0xFFFFFF}"
         if several:
             name = f"process {(thread >> 24) & 0xFFFFFF} {name}"
         category = "sync" if waits else "host"
         tracks.append(Track(ROOT_DEVICE, f"{name} sync" if waits else name, category))
-    return track.reshape(-1) + before, tracks
+    return track + before, tracks
 
 
 def _texts_of(work: Work, api: Api, nvtx: Nvtx, launch: Int64s, texts: _Texts) -> dict[str, Int64s]:
@@ -177,10 +176,9 @@ def _texts_of(work: Work, api: Api, nvtx: Nvtx, launch: Int64s, texts: _Texts) -
         np.append(shapes, 0)[launch],
         np.append(module, -1)[launch],
     )
-    key = np.stack((work.kind, work.name, *at), axis=1)
-    found, place = np.unique(key.reshape(-1, 5), axis=0, return_inverse=True)
-    rows = [_command(work, nvtx, texts, row) for row in found.tolist()]
-    table = np.array(rows, dtype=np.int64).reshape(-1, len(_TEXTS))[place.reshape(-1)]
+    found, place = distinct(work.kind, work.name, *at)
+    rows = [_command(work, nvtx, texts, row) for row in found]
+    table = np.array(rows, dtype=np.int64).reshape(-1, len(_TEXTS))[place]
     names = np.array([texts.of(name) for name in api.names], dtype=np.int64)
     functions = names[api.name] if len(api) else api.name
     nothing = np.zeros(len(api), dtype=np.int64)
@@ -191,7 +189,7 @@ def _texts_of(work: Work, api: Api, nvtx: Nvtx, launch: Int64s, texts: _Texts) -
     }
 
 
-def _command(work: Work, nvtx: Nvtx, texts: _Texts, row: list[int]) -> tuple[int, ...]:
+def _command(work: Work, nvtx: Nvtx, texts: _Texts, row: tuple[int, ...]) -> tuple[int, ...]:
     """The texts of one sort of command, in order of `_TEXTS`."""
     kind, name, operator, shapes, module = row
     full = work.names[name]

@@ -8,6 +8,7 @@ import numpy as np
 
 from profiler.importers.nsys.activity import Api, Work
 from profiler.importers.nsys.database import NsysDatabase
+from profiler.importers.nsys.distinct import distinct
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import Device, quantity
 
@@ -69,12 +70,11 @@ def _placed(database: NsysDatabase, work: Work) -> tuple[Int64s, tuple[str, ...]
         (pid, cuda): gpu
         for gpu, cuda, pid in zip(*(known[name].tolist() for name in known), strict=True)
     }
-    key = np.stack((work.pid, work.device), axis=1)
-    pairs, place = np.unique(key, axis=0, return_inverse=True)
-    numbers = [gpus.get((pid, device), device) for pid, device in pairs.tolist()]
+    pairs, place = distinct(work.pid, work.device)
+    numbers = [gpus.get((pid, device), device) for pid, device in pairs]
     order = sorted(set(numbers))
     codes = np.array([order.index(number) for number in numbers], dtype=np.int64)
-    return codes[place.reshape(-1)], tuple(f"cuda:{number}" for number in order)
+    return codes[place], tuple(f"cuda:{number}" for number in order)
 
 
 def _devices(database: NsysDatabase, names: tuple[str, ...]) -> dict[str, Device]:

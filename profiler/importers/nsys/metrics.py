@@ -6,6 +6,7 @@ import numpy as np
 
 from profiler.importers.nsys.activity import NO_TIME
 from profiler.importers.nsys.database import NsysDatabase
+from profiler.importers.nsys.distinct import distinct
 from profiler.trace.columns import Counter
 
 __all__ = ["read_metrics"]
@@ -24,11 +25,10 @@ def read_metrics(database: NsysDatabase, base_ns: int) -> tuple[Counter, ...]:
     found = {name: column[kept] for name, column in found.items()}
     named = database.rows("TARGET_INFO_GPU_METRICS", ("typeId", "metricId", "metricName"))
     names = {(str(kind), str(metric)): str(name)[:_LONGEST] for kind, metric, name in named}
-    key = np.stack((found["typeId"], found["metricId"]), axis=1)
-    metrics, place = np.unique(key, axis=0, return_inverse=True)
+    metrics, place = distinct(found["typeId"], found["metricId"])
     counters = []
-    for number, (kind, metric) in enumerate(metrics.tolist()):
-        rows = np.flatnonzero(place.reshape(-1) == number)
+    for number, (kind, metric) in enumerate(metrics):
+        rows = np.flatnonzero(place == number)
         rows = rows[np.argsort(found["timestamp"][rows], kind="stable")]
         counters.append(
             Counter(

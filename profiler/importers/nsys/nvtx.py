@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -25,7 +25,7 @@ from profiler.trace.columns import Int64s
 __all__ = ["Nvtx", "read_nvtx"]
 
 _PUSH_POP, _START_END = 59, 60
-_TAIL = re.compile(r", (?:seq|op_id|sizes|input_op_ids) = ")
+_TAILS = (", seq = ", ", op_id = ", ", sizes = ")
 _SIZES = re.compile(r", sizes = (\[[\[\], \d-]*\])")
 _OPERATOR = re.compile(r"[A-Za-z_]\w*::[\w.:<>]+")
 _MODULE = re.compile(r"^\{\s*['\"]Module['\"]:\s*['\"]([\w.\-\[\]]+)['\"]")
@@ -39,20 +39,6 @@ _COMPONENT = re.compile(
     re.IGNORECASE,
 )
 _METHOD = re.compile(r"[. ](forward|encode|decode|__call__)$")
-
-
-@dataclass(slots=True)
-class _Reading:
-    """The ranges of one file, a list a column; texts as positions."""
-
-    start: list[int] = field(default_factory=list)
-    end: list[int] = field(default_factory=list)
-    thread: list[int] = field(default_factory=list)
-    text: list[int] = field(default_factory=list)
-    sizes: list[int] = field(default_factory=list)
-    texts: dict[str, int] = field(default_factory=dict)
-    shapes: dict[str, int] = field(default_factory=lambda: {"": 0})
-    unclosed: int = 0
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -94,66 +80,69 @@ class Nvtx:
 def read_nvtx(database: NsysDatabase, submodules: Collection[str] = ()) -> Nvtx:
     """The ranges of an export. `submodules` are the texts of those that are calls, instead of the
     names of components."""
-    reading = _Reading()
-    columns = ("start", "end", "eventType", "globalTid", "text", "textId")
-    rows = list(database.rows("NVTX_EVENTS", columns))
-    shared = database.texts(row[5] for row in rows if type(row[5]) is int)
-    for start, end, kind, thread, text, text_id in rows:
-        if kind not in (_PUSH_POP, _START_END) or type(start) is not int:
-            continue
-        if type(end) is not int or end < start:
-            reading.unclosed += 1
-            continue
-        name = text if isinstance(text, str) else shared.get(_whole(text_id), "")
-        _add(reading, start, end, _whole(thread), name)
-    return _of(reading, submodules)
+    asked = {"start": NO_TIME, "end": NO_TIME, "eventType": 0, "globalTid": 0, "textId": -1}
+    found = database.numbers("NVTX_EVENTS", asked)
+    ranges = np.isin(found["eventType"], (_PUSH_POP, _START_END)) & (found["start"] != NO_TIME)
+    closed = ranges & (found["end"] >= found["start"])
+    rows = np.flatnonzero(closed)
+    texts = _texts(database, found["textId"], rows)
+    names: dict[str, int] = {}
+    shapes = {"": 0}
+    code = [names.setdefault(_name(text), len(names)) for text in texts]
+    sizes = [
+        shapes.setdefault(_shapes(text), len(shapes)) if ", sizes = " in text else 0
+        for text in texts
+    ]
+    passes = [_PASS.fullmatch(name) for name in names]
+    modules = [_MODULE.match(name) for name in names]
+    return Nvtx(
+        start=found["start"][rows],
+        end=found["end"][rows],
+        thread=found["globalTid"][rows],
+        text=np.array(code, dtype=np.int64),
+        sizes=np.array(sizes, dtype=np.int64),
+        texts=tuple(names),
+        shapes=tuple(shapes),
+        operators=np.array([bool(_OPERATOR.fullmatch(name)) for name in names], dtype=np.bool_),
+        modules=tuple(one[1] if one else "" for one in modules),
+        passes=np.array([int(one[1]) if one else -1 for one in passes], dtype=np.int64),
+        submodules=tuple(_submodule(name, submodules) for name in names),
+        unclosed=int((ranges & ~closed).sum()),
+    )
 
 
-def _whole(value: object) -> int:
-    return value if type(value) is int else NO_TIME
+def _texts(database: NsysDatabase, ids: Int64s, rows: Int64s) -> list[str]:
+    """The texts of some ranges, written in the table itself or in `StringIds`."""
+    kept = set(rows.tolist())
+    own = (
+        text if isinstance(text, str) else None
+        for row, (text,) in enumerate(database.rows("NVTX_EVENTS", ("text",)))
+        if row in kept
+    )
+    shared = database.texts(ids[rows].tolist())
+    return [
+        text if text is not None else shared.get(one, "")
+        for text, one in zip(own, ids[rows].tolist(), strict=True)
+    ]
 
 
-def _add(reading: _Reading, start: int, end: int, thread: int, text: str) -> None:
-    tail = _TAIL.search(text)
-    name = text[: tail.start()] if tail else text
-    sizes = _SIZES.search(text, tail.start()) if tail else None
-    shapes = _shapes(sizes[1]) if sizes else ""
-    reading.start.append(start)
-    reading.end.append(end)
-    reading.thread.append(thread)
-    reading.text.append(reading.texts.setdefault(name, len(reading.texts)))
-    reading.sizes.append(reading.shapes.setdefault(shapes, len(reading.shapes)))
+def _name(text: str) -> str:
+    """A range's text without what torch writes behind an operator."""
+    for key in _TAILS:
+        text = text.partition(key)[0]
+    return text
 
 
 def _shapes(text: str) -> str:
-    """`[[2, 3], [], [3, 4]]` → `in: tensor[2,3] tensor[3,4]`; "" for none."""
+    """`aten::mm, sizes = [[2, 3], [], [3, 4]]` → `in: tensor[2,3] tensor[3,4]`; "" for none."""
+    found = _SIZES.search(text)
     try:
-        sizes = json.loads(text)
+        sizes = json.loads(found[1]) if found else []
     except ValueError:
         return ""
     tensors = [one for one in sizes if isinstance(one, list) and one]
     flat = [one for one in tensors if all(type(size) is int for size in one)]
     return "in: " + " ".join(f"tensor[{','.join(map(str, one))}]" for one in flat) if flat else ""
-
-
-def _of(reading: _Reading, submodules: Collection[str]) -> Nvtx:
-    texts = tuple(reading.texts)
-    passes = [_PASS.fullmatch(text) for text in texts]
-    modules = [_MODULE.match(text) for text in texts]
-    return Nvtx(
-        start=np.array(reading.start, dtype=np.int64),
-        end=np.array(reading.end, dtype=np.int64),
-        thread=np.array(reading.thread, dtype=np.int64),
-        text=np.array(reading.text, dtype=np.int64),
-        sizes=np.array(reading.sizes, dtype=np.int64),
-        texts=texts,
-        shapes=tuple(reading.shapes),
-        operators=np.array([bool(_OPERATOR.fullmatch(text)) for text in texts], dtype=np.bool_),
-        modules=tuple(found[1] if found else "" for found in modules),
-        passes=np.array([int(found[1]) if found else -1 for found in passes], dtype=np.int64),
-        submodules=tuple(_submodule(text, submodules) for text in texts),
-        unclosed=reading.unclosed,
-    )
 
 
 def _submodule(text: str, given: Collection[str]) -> str:

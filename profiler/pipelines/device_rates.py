@@ -22,7 +22,6 @@ from profiler.capture.onnxruntime.small_models import CONSTANT, SmallNode, chain
 from profiler.errors import InputError
 from profiler.extras import install_command
 from profiler.pipelines.devices import DeviceShare, Placement, pinned
-from profiler.pipelines.onnx_submodule import OnnxPart
 
 __all__ = [
     "ACCELERATOR_EFFORT",
@@ -129,6 +128,8 @@ class _Bench:
 
     def _seconds(self, name: str, model: bytes, x: Any) -> float:
         """The shortest run of a model, in a session as the pipeline opens it for a submodule."""
+        from profiler.pipelines.onnx_submodule import OnnxPart
+
         path = self.folder / f"{name}.onnx"
         path.write_bytes(model)
         part = OnnxPart(name, path, self.device, placement=self.placement)

@@ -39,13 +39,13 @@ from profiler.capture.onnxruntime.layer_inference import (
     original_value,
 )
 from profiler.capture.onnxruntime.model_graph import Graph, Node, read_graph
-from profiler.capture.onnxruntime.profile import NodeEvent
 from profiler.capture.onnxruntime.split_operations import (
     OperationPart,
     OperationParts,
     operation_parts,
 )
 from profiler.interruptions import let_pass
+from profiler.ort_profiles.profile import NodeEvent
 
 __all__ = [
     "ExportedModel",

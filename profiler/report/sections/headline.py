@@ -15,6 +15,7 @@ import polars as pl
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.host_side import has_accelerators, is_accelerator
 from profiler.analysis.result import Analysis
+from profiler.events import GRAPH_CAPTURE
 from profiler.messages import joined, said
 from profiler.report.units import count, counted, duration, percent
 
@@ -38,6 +39,8 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     account = analysis.accounting
     total = account.end_to_end_ns or span_ns
     what = said("{what} in {time}", what=_what(analysis), time=_passed(account, total))
+    if GRAPH_CAPTURE in analysis.inputs.run.info.capabilities:
+        what = said("graph capture, not serving: {what}", what=what)
     parts = [part for part in (_parts(analysis, total), _idle(analysis)) if part]
     return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
 

@@ -1,0 +1,52 @@
+"""Components that several families share, of tiny random weights."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import diffusers
+import transformers
+
+__all__ = ["image_processor", "unet", "vae", "vision"]
+
+
+def unet(**config: Any) -> Any:
+    sizes: dict[str, Any] = {
+        "block_out_channels": (4, 8),
+        "layers_per_block": 1,
+        "sample_size": 32,
+        "down_block_types": ("DownBlock2D", "CrossAttnDownBlock2D"),
+        "up_block_types": ("CrossAttnUpBlock2D", "UpBlock2D"),
+        "norm_num_groups": 2,
+        "attention_head_dim": 4,
+    }
+    return diffusers.UNet2DConditionModel(**(sizes | config))
+
+
+def vae(**config: Any) -> Any:
+    sizes: dict[str, Any] = {
+        "block_out_channels": (4, 8),
+        "down_block_types": ("DownEncoderBlock2D",) * 2,
+        "up_block_types": ("UpDecoderBlock2D",) * 2,
+        "latent_channels": 4,
+        "norm_num_groups": 2,
+    }
+    return diffusers.AutoencoderKL(**(sizes | config))
+
+
+def vision(kind: Any = None, **config: Any) -> Any:
+    sizes = {
+        "hidden_size": 32,
+        "projection_dim": 32,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 4,
+        "image_size": 32,
+        "intermediate_size": 37,
+        "patch_size": 8,
+    }
+    made = kind or transformers.CLIPVisionModelWithProjection
+    return made(transformers.CLIPVisionConfig(**(sizes | config)))
+
+
+def image_processor(size: int = 32) -> Any:
+    return transformers.CLIPImageProcessor(crop_size=size, size=size)

@@ -16,7 +16,7 @@ from typing import Any
 
 from tests.sweep import families
 
-__all__ = ["Case", "all_cases", "variants"]
+__all__ = ["Case", "all_cases", "modular", "variants"]
 
 STEPS = 3
 PROMPT, NEGATIVE = "a cat", "wolf"  # no letter in common: embeddings of both are told apart
@@ -27,6 +27,7 @@ COMMON = {
     "height": 32,
     "width": 32,
     "output_type": "pt",
+    "output": "images",  # of a modular pipeline
 }
 
 
@@ -66,9 +67,9 @@ class Case:
         offered = {**COMMON, "generator": generator, **self.offered}
         taken = inspect.signature(type(pipeline).__call__).parameters
         if isinstance(pipeline, diffusers.ModularPipeline):
-            taken = pipeline.blocks.input_names
+            taken = ("output", *pipeline.blocks.input_names)
         args = {k: v for k, v in offered.items() if k in taken} | dict(self.args)
-        args = {k: v for k, v in args.items() if v is not NotImplemented}
+
         return pipeline(**args)
 
 
@@ -91,11 +92,33 @@ def variants(
     offered: Mapping[str, Any],
     classes: Mapping[str, Mapping[str, Any]],
 ) -> list[Case]:
-    """The `classes` of a family, with what `parts` is given for each."""
-    return [
-        Case(name, family, lambda given=given: parts(**given), offered)  # type: ignore[misc]
-        for name, given in classes.items()
-    ]
+    """The `classes` of a family, with what `parts` is given for each; `args`, if there, is what
+    the class is called with beside `offered`."""
+
+    def case(name: str, given: Mapping[str, Any]) -> Case:
+        args = given.get("args", {})
+        rest = {key: value for key, value in given.items() if key != "args"}
+        make = modular if "Modular" in name else None
+        return Case(name, family, lambda: parts(**rest), offered, args, make)
+
+    return [case(name, given) for name, given in classes.items()]
+
+
+def modular(kind: Any, parts: Mapping[str, Any]) -> Any:
+    """A modular pipeline of its default blocks, with those of the `parts` that they expect."""
+    import diffusers
+
+    blocks = getattr(diffusers, kind.default_blocks_name)()
+    pipeline = blocks.init_pipeline()
+    expected = {component.name for component in blocks.expected_components}
+    pipeline.update_components(**{n: part for n, part in parts.items() if n in expected})
+    waiting = [pipeline.blocks]
+    while waiting:
+        block = waiting.pop()
+        if hasattr(block, "set_progress_bar_config"):
+            block.set_progress_bar_config(disable=True)
+        waiting += (getattr(block, "sub_blocks", None) or {}).values()
+    return pipeline
 
 
 def all_cases() -> list[Case]:

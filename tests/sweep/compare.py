@@ -35,6 +35,7 @@ def compared(case: Case, folder: Path) -> Result:
     pipeline = case.pipeline()
     with watched(pipeline) as truth:
         without = _bytes(case.call(pipeline))
+    pipeline = case.pipeline()  # some keep what they have encoded
     with profiler.profile(pipeline, out=folder, ops="none") as profiled:
         given = _bytes(case.call(pipeline))
     run = profiler.load(profiled.path)
@@ -112,8 +113,10 @@ def _in_loop(whole: list[Seen]) -> list[bool]:
         elif seen.steps:
             found.append(True)
         else:
-            found.append(remaining <= counts.get((seen.component, id(seen.loop), 1), 0)
-                         and seen.loop.steps > 1)
+            found.append(
+                remaining <= counts.get((seen.component, id(seen.loop), 1), 0)
+                and seen.loop.steps > 1
+            )
     return found
 
 
@@ -155,9 +158,12 @@ def _branches(calls: list[dict[str, Any]], whole: list[Seen], pipeline: Any) -> 
 
 
 def _by_batch(seen: Seen, loop: Loop) -> str:
-    if not seen.batch or not loop.batch:
+    if not seen.shape or not loop.shape:
         return ""
-    return "batched" if seen.batch > loop.batch else "cond"
+    batch = loop.shape[0]
+    if len(seen.shape) == 5 and len(loop.shape) == 4:
+        batch //= seen.shape[2]  # frames, which the scheduler gets one by one
+    return "batched" if seen.shape[0] > batch else "cond"
 
 
 def _by_text(seen: Seen, pipeline: Any) -> str:

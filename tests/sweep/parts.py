@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import diffusers
+import torch
 import transformers
+from PIL import Image
 
-__all__ = ["image_processor", "unet", "vae", "vision"]
+__all__ = ["image", "image_processor", "mask", "picture", "unet", "vae", "video", "vision"]
 
 
 def unet(**config: Any) -> Any:
@@ -50,3 +52,25 @@ def vision(kind: Any = None, **config: Any) -> Any:
 
 def image_processor(size: int = 32) -> Any:
     return transformers.CLIPImageProcessor(crop_size=size, size=size)
+
+
+def image() -> Any:
+    """A picture in tensors, from 0 to 1."""
+    return torch.linspace(0, 1, 3 * 32 * 32).reshape(1, 3, 32, 32)
+
+
+def mask() -> Any:
+    """What of it is to be painted anew."""
+    found = torch.zeros(1, 1, 32, 32)
+    found[..., 8:24] = 1
+    return found
+
+
+def picture(size: int = 32) -> Any:
+    """A picture as Pillow has it."""
+    return Image.new("RGB", (size, size), (90, 120, 30))
+
+
+def video(frames: int = 9, size: int = 32) -> list[Any]:
+    """As many pictures."""
+    return [picture(size)] * frames

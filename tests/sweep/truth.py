@@ -19,22 +19,22 @@ METHODS = ("encode", "decode", "get_text_features", "get_image_features")
 
 @dataclass(eq=False)
 class Loop:
-    """A schedule: how many steps it has run, and the batch of its latents."""
+    """A schedule: how many steps it has run, and the shape of its latents."""
 
     steps: int = 0
-    batch: int = 0
+    shape: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
 class Seen:
-    """A call of `component`, begun when `steps` of `loop` had ended. `batch` is that of its first
+    """A call of `component`, begun when `steps` of `loop` had ended. `shape` is that of its first
     argument, `tokens` are those that it was given."""
 
     component: str
     way: str
     loop: Loop | None
     steps: int
-    batch: int
+    shape: tuple[int, ...]
     tokens: tuple[tuple[int, ...], ...]
 
 
@@ -51,9 +51,7 @@ class Truth:
             loop = self.loops[-1] if self.loops else None
             steps = loop.steps if loop else 0
             values = [*args, *kwargs.values()]
-            self.calls.append(
-                Seen(component, way, loop, steps, _batch(values), _tokens(values))
-            )
+            self.calls.append(Seen(component, way, loop, steps, _shape(values), _tokens(values)))
         self.open += 1
 
     def ends(self, *_: Any) -> None:
@@ -66,16 +64,16 @@ class Truth:
         if not self.loops:
             self.schedule()
         self.loops[-1].steps += 1
-        self.loops[-1].batch = _batch([sample])
+        self.loops[-1].shape = _shape([sample])
 
 
-def _batch(values: list[Any]) -> int:
+def _shape(values: list[Any]) -> tuple[int, ...]:
     for value in values:
         if hasattr(value, "shape") and len(value.shape) > 1:
-            return int(value.shape[0])
+            return tuple(value.shape)
         if isinstance(value, (list, tuple)) and value and hasattr(value[0], "shape"):
-            return len(value)
-    return 0
+            return (len(value), *value[0].shape)
+    return ()
 
 
 def _tokens(values: list[Any]) -> tuple[tuple[int, ...], ...]:
@@ -99,7 +97,9 @@ def watched(pipeline: Any) -> Iterator[Truth]:
                 _watch_modules(truth, undo, name, component)
                 for method in METHODS:
                     if callable(getattr(component, method, None)):
-                        _wrap(undo, component, method, functools.partial(_call, truth, name, method))
+                        _wrap(
+                            undo, component, method, functools.partial(_call, truth, name, method)
+                        )
             elif callable(getattr(component, "step", None)):
                 _wrap(undo, component, "step", functools.partial(_step, truth))
                 if hasattr(component, "set_timesteps"):

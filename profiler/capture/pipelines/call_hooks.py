@@ -223,7 +223,8 @@ class CallHook:
         if entry.labelled == "prompt" and not generating:
             branch = labels.encoder_branch(entry.submodule)
         elif entry.labelled == "denoiser":
-            branch = labels.denoiser_branch(arguments, guided=_guided(pipeline))
+            guided = _guided(pipeline)
+            branch = labels.denoiser_branch(entry.submodule, arguments, guided=guided)
         invocation = Invocation(
             submodule=entry.submodule,
             stage=stage,

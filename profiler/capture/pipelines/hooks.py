@@ -20,6 +20,7 @@ from typing import Any
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
 from profiler.capture.pipelines.components import Together, schedulers, title
+from profiler.capture.pipelines.guidance import GuiderHook, guiders
 from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
 from profiler.capture.pipelines.labels import (
     CACHE_CONTEXT,
@@ -157,6 +158,9 @@ class PipelineHooks:
             work = HostWorkHook(self, path, *([weakly(owner)] if scheduler else []))
             hook = partial(self._hook_method, owner, name, work.around)
             found[path] = (owner, name, hook)
+        for path, owner, name in guiders(pipeline):
+            around = GuiderHook(path, self.recorder).around
+            found[path] = (owner, name, partial(self._hook_method, owner, name, around))
         if callable(getattr(pipeline, "encode_prompt", None)):
             hook = partial(self._hook_encode_prompt, pipeline)
             found["encode_prompt"] = (pipeline, "encode_prompt", hook)

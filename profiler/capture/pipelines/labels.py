@@ -5,8 +5,9 @@ in this order, from
 
 1. `cache_context("cond")` or `("uncond")`, in which diffusers' newer pipelines call it;
 2. its argument `skip_layers`: the extra call of skip-layer guidance;
-3. the embeddings that it was given, where `encode_prompt` made them for one of the prompts;
-4. its batch against that of the pipeline's own latents: twice as many is both branches at once.
+3. a guider that has prepared its inputs, as in modular pipelines (`guidance`);
+4. the embeddings that it was given, where `encode_prompt` made them for one of the prompts;
+5. its batch against that of the pipeline's own latents: twice as many is both branches at once.
 
 An encoder's branch is that of the prompt being encoded: `encode_prompt` takes the prompt first.
 """
@@ -21,6 +22,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from profiler.capture.arrays import first_dimension
+from profiler.capture.pipelines.guidance import Guidance
 from profiler.capture.pipelines.stages import Stages
 from profiler.capture.wraps import weakly
 from profiler.events import NO_STEP, Branch
@@ -158,6 +160,7 @@ class PipelineLabels:
     steps: Steps
     stages: Stages
     latents_batch: int = 0
+    guidance: Guidance = field(default_factory=Guidance)
     _encodings: int = 0  # calls of encode_prompt that have begun
     _order: tuple[Branch, ...] = _IN_ORDER  # the prompts still to come in this one
     _encoded: dict[str, int] = field(default_factory=dict)  # prompts by encoder
@@ -196,8 +199,13 @@ class PipelineLabels:
         self._encoded[submodule] = count + 1
         return self._order[min(count, len(self._order) - 1)]
 
-    def denoiser_branch(self, arguments: Mapping[str, Any], *, guided: bool) -> Branch:
-        """The branch of a denoiser's call with these arguments, by name."""
+    def denoiser_branch(
+        self, submodule: str, arguments: Mapping[str, Any], *, guided: bool
+    ) -> Branch:
+        """The branch of a call of the denoiser `submodule` with these arguments, by name."""
+        prepared = self.guidance.branch(submodule, arguments)
+        if prepared is not None and CACHE_CONTEXT.get() not in _OF_CONTEXT:
+            return prepared
         return denoiser_branch(
             CACHE_CONTEXT.get(),
             arguments,

@@ -110,7 +110,7 @@ def test_embeddings_tell_for_which_prompt_the_denoiser_works():
 
     def branch(embeddings):
         arguments = {"hidden_states": FOUR, "encoder_hidden_states": embeddings}
-        return state.denoiser_branch(arguments, guided=True)
+        return state.denoiser_branch("transformer", arguments, guided=True)
 
     assert [branch(prompt), branch(negative), branch(FOUR)] == ["cond", "uncond", "cond"]
     token = CACHE_CONTEXT.set("uncond")

@@ -5,7 +5,7 @@
     python -m tests.sweep --write        # also tests/sweep/results.json, docs/capture-pipelines.md
 
 Each class runs twice with the same seed, with and without capture: outputs must be the same bit by
-bit, and calls, steps and branches those of hooks that know nothing of capture (`tests/sweep/truth.py`).
+bit, and calls, steps and branches those of hooks that know nothing of capture (`truth.py`).
 Ends with 1 where anything differs.
 """
 

@@ -9,7 +9,7 @@ import torch
 import transformers
 from PIL import Image
 
-__all__ = ["image", "image_processor", "mask", "picture", "unet", "vae", "video", "vision"]
+__all__ = ["image", "image_processor", "mask", "masks", "picture", "unet", "vae", "video", "vision"]
 
 
 def unet(**config: Any) -> Any:
@@ -74,3 +74,8 @@ def picture(size: int = 32) -> Any:
 def video(frames: int = 9, size: int = 32) -> list[Any]:
     """As many pictures."""
     return [picture(size)] * frames
+
+
+def masks(frames: int, size: int) -> list[Any]:
+    """A video's mask, a picture each."""
+    return [Image.new("L", (size, size), 0)] * frames

@@ -1,8 +1,8 @@
 """Which branch a denoiser is called for where a guider says so, as in diffusers' modular pipelines.
 
-A guider prepares the inputs of all branches of a step at once and says of each what its result will
-be; each call of the denoiser is given those of one. Where the inputs are passed on as other tensors,
-or two branches have the same ones, calls are in the order in which they were prepared.
+A guider prepares the inputs of all branches of a step at once and says of each what its result
+will be; each call of the denoiser is given those of one. Where the inputs are passed on as other
+tensors, or two branches have the same ones, calls are in the order in which they were prepared.
 """
 
 from __future__ import annotations

@@ -52,7 +52,6 @@ class Case:
 
         torch.manual_seed(0)
         kind = getattr(diffusers, self.name)
-        _leave_text_as_it_is()
         made = (self.make or _made)(kind, self.parts())
         made.set_progress_bar_config(disable=True)
         for component in made.components.values():
@@ -65,6 +64,7 @@ class Case:
         import diffusers
         import torch
 
+        _leave_text_as_it_is()
         torch.manual_seed(0)
         generator = torch.Generator("cpu").manual_seed(0)
         offered = {**COMMON, "generator": generator, **self.offered}

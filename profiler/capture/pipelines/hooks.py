@@ -28,6 +28,7 @@ from profiler.capture.pipelines.labels import (
     PipelineLabels,
     Steps,
     argument_names,
+    returned_names,
 )
 from profiler.capture.pipelines.outside import PipelineCoverage
 from profiler.capture.pipelines.stages import Stages
@@ -289,8 +290,9 @@ class PipelineHooks:
         return list({id(source): source for source in found if source is not None}.values())
 
     def _hook_encode_prompt(self, pipeline: Any, wraps: Wraps) -> None:
-        names = argument_names(pipeline.encode_prompt)
-        self._hook_method(pipeline, "encode_prompt", EncodingHook(self, names).around, wraps)
+        encode = pipeline.encode_prompt
+        hook = EncodingHook(self, argument_names(encode), returned_names(_written(encode)))
+        self._hook_method(pipeline, "encode_prompt", hook.around, wraps)
 
     def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
         backend_of(owner).hook_method(wraps, owner, name, around)
@@ -312,6 +314,11 @@ def _forward_of(pipeline: Any, entry: Entry) -> Any:
     """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of a
     VAE may be `forward` of its decoder."""
     return getattr(part_of(pipeline, entry), "forward", None)
+
+
+def _written(method: Any) -> Any:
+    """The function of a method, which outlives its object."""
+    return getattr(method, "__func__", method)
 
 
 def _hook_cache_context(owner: Any, wraps: Wraps) -> None:

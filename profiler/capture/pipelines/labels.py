@@ -14,11 +14,14 @@ An encoder's branch is that of the prompt being encoded: `encode_prompt` takes t
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from profiler.capture.arrays import first_dimension
@@ -37,6 +40,7 @@ __all__ = [
     "by_name",
     "denoiser_branch",
     "first_batch",
+    "returned_names",
 ]
 
 CACHE_CONTEXT: ContextVar[str] = ContextVar("profile_sd3_cache_context", default="")
@@ -48,6 +52,7 @@ GENERATING: ContextVar[bool] = ContextVar("profile_sd3_generating", default=Fals
 _OF_CONTEXT: Mapping[str, Branch] = {"cond": "cond", "uncond": "uncond"}
 _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x")
 _EMBEDDINGS = ("encoder_hidden_states", "prompt_embeds", "context")
+_NEGATIVE = "negative"  # in the names of what is the negative prompt's
 _IN_ORDER: tuple[Branch, Branch] = ("prompt", "negative_prompt")
 
 
@@ -89,6 +94,21 @@ def argument_names(function: Any) -> list[str]:
         let_pass(error)
         return []
     return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+@lru_cache(maxsize=256)
+def returned_names(function: Any) -> tuple[str, ...]:
+    """The variables that `function` returns together, as its source has them; none where it does
+    not tell."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    except (OSError, TypeError, SyntaxError, ValueError) as error:
+        let_pass(error)
+        return ()
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    tuples = [value.elts for value in returned if isinstance(value, ast.Tuple)]
+    names = [[e.id if isinstance(e, ast.Name) else "" for e in found] for found in tuples]
+    return tuple(max(names, key=len, default=()))
 
 
 def _one_prompt(names: list[str]) -> bool:
@@ -177,12 +197,16 @@ class PipelineLabels:
         self._encodings += 1
         self._encoded.clear()
 
-    def end_encoding(self, result: Any, names: list[str]) -> None:
-        """`encode_prompt` has returned: remember whose embeddings its tensors are."""
+    def end_encoding(self, result: Any, names: list[str], returned: Sequence[str] = ()) -> None:
+        """`encode_prompt` has returned: remember whose embeddings its tensors are. `returned` are
+        the variables that they were in; without those the first two are the prompts'."""
         values = result if isinstance(result, (list, tuple)) else (result,)
+        told = len(returned) == len(values) and any(_NEGATIVE in name for name in returned)
         for index, value in enumerate(values):
             if _one_prompt(names):
                 branch = self._order[-1]
+            elif told:
+                branch = _IN_ORDER[_NEGATIVE in returned[index]]
             elif index < 2:
                 branch = _IN_ORDER[index]
             else:

@@ -56,7 +56,7 @@ def _redux() -> dict[str, Any]:
         "image_encoder": transformers.SiglipVisionModel(vision),
         "feature_extractor": transformers.SiglipImageProcessor(size={"height": 32, "width": 32}),
         "image_embedder": diffusers.pipelines.flux.modeling_flux.ReduxImageEncoder(
-            redux_dim=32, txt_in_features=32
+            redux_dim=32, txt_in_features=4096
         ),
     }
 

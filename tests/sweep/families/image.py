@@ -292,7 +292,7 @@ CASES = [
     Case("AuraFlowPipeline", "image", aura, SMALL),
     *(
         Case(name, "image", chroma, IMAGE)
-        for name in ("ChromaPipeline", "ChromaImg2ImgPipeline", "ChromaInpaintPipeline")
+        for name in ("ChromaPipeline", "ChromaImg2ImgPipeline")
     ),
     *(
         Case(name, "image", z_image, IMAGE)

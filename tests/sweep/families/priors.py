@@ -126,8 +126,8 @@ EMBEDDED = {"image_embeds": torch.ones(1, 32), "negative_image_embeds": torch.ze
 IMAGE = {
     **EMBEDDED,
     "image": parts.image(),
-    "mask_image": parts.mask()[0, 0].numpy(),
-    "hint": parts.image(),
+    "mask_image": parts.mask(),
+    "hint": parts.image().repeat(1, 1, 2, 2),
     "strength": 1.0,
     "prior_num_inference_steps": 2,
 }

@@ -35,7 +35,7 @@ def two_controlnets(unet: Any) -> Any:
 
 def _adapter(_: Any) -> Any:
     return diffusers.T2IAdapter(
-        in_channels=3, channels=[4, 8], num_res_blocks=1, downscale_factor=2
+        in_channels=3, channels=[4, 8], num_res_blocks=1, downscale_factor=4
     )
 
 
@@ -85,6 +85,10 @@ def _upscaling(_: Any) -> Any:
 
 def _lcm(_: Any) -> Any:
     return diffusers.LCMScheduler(clip_sample=False, set_alpha_to_one=False)
+
+
+def _euler(_: Any) -> Any:
+    return diffusers.EulerDiscreteScheduler(prediction_type="sample")
 
 
 def _guided(_: Any) -> Any:
@@ -167,7 +171,10 @@ CASES = variants(
             "unet": _class_labels,
             "low_res_scheduler": _upscaling,
         },
-        "StableDiffusionLatentUpscalePipeline": {"unet": _in_latents},
+        "StableDiffusionLatentUpscalePipeline": {
+            "unet": _in_latents,
+            "scheduler": _euler,
+        },
         "LatentConsistencyModelPipeline": {"unet": _guided, "scheduler": _lcm},
         "LatentConsistencyModelImg2ImgPipeline": {"unet": _guided, "scheduler": _lcm},
         "AnimateDiffPipeline": MOTION,

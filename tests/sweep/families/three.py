@@ -11,9 +11,10 @@ from tests.sweep import parts
 from tests.sweep.cases import variants
 
 
-def components(*, channels: int = 0, control: bool = False) -> dict[str, Any]:
+def components(*, latents: int = 4, channels: int = 0, control: bool = False) -> dict[str, Any]:
     """`control`: with a ControlNet that takes so many `channels` beside the image's."""
-    found = tiny.sd3_parts()
+    found = tiny.sd3_parts(in_channels=latents, out_channels=latents)
+    found["vae"] = tiny.vae(latent_channels=latents)
     if control:
         found["controlnet"] = diffusers.SD3ControlNetModel.from_transformer(
             found["transformer"], num_layers=1, num_extra_conditioning_channels=channels
@@ -34,7 +35,7 @@ CASES = variants(
     {
         "StableDiffusion3Pipeline": {},
         "StableDiffusion3Img2ImgPipeline": {"args": {"strength": 0.7}},
-        "StableDiffusion3InpaintPipeline": {},
+        "StableDiffusion3InpaintPipeline": {"latents": 16},
         "StableDiffusion3ControlNetPipeline": {"control": True},
         "StableDiffusion3ControlNetInpaintingPipeline": {
             "control": True,

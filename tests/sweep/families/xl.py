@@ -82,7 +82,7 @@ def _cross(unet: Any) -> Any:
 
 def _adapter(_: Any) -> Any:
     return diffusers.T2IAdapter(
-        in_channels=3, channels=[4, 8], num_res_blocks=1, downscale_factor=2
+        in_channels=3, channels=[4, 8], num_res_blocks=1, downscale_factor=4
     )
 
 

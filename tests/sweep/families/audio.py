@@ -6,6 +6,7 @@ from typing import Any
 
 import diffusers
 import transformers
+import transformers.convert_slow_tokenizer
 
 from tests.capture import tiny_diffusers as tiny
 from tests.sweep import parts
@@ -43,6 +44,13 @@ def _clap() -> Any:
     return transformers.ClapModel(config)
 
 
+def _roberta_tokenizer() -> Any:
+    marks = ["<s>", "<pad>", "</s>", "<unk>", "<mask>"]
+    words = [*marks, *transformers.convert_slow_tokenizer.bytes_to_unicode().values()]
+    vocab = {word: index for index, word in enumerate(words)}
+    return transformers.RobertaTokenizer(vocab=vocab, merges=[], model_max_length=77)
+
+
 def _vocoder() -> Any:
     return transformers.SpeechT5HifiGan(
         transformers.SpeechT5HifiGanConfig(
@@ -69,8 +77,6 @@ def _language_model() -> Any:
 
 
 def audioldm() -> dict[str, Any]:
-    tokenizer = tiny.qwen_tokenizer()
-    tokenizer.model_max_length = 77
     return {
         "unet": diffusers.AudioLDM2UNet2DConditionModel(
             block_out_channels=(8, 16),
@@ -89,7 +95,7 @@ def audioldm() -> dict[str, Any]:
         ),
         "text_encoder": _clap(),
         "text_encoder_2": tiny.t5(),
-        "tokenizer": tokenizer,
+        "tokenizer": _roberta_tokenizer(),
         "tokenizer_2": tiny.t5_tokenizer(),
         "feature_extractor": transformers.ClapFeatureExtractor(feature_size=8, hop_length=7900),
         "language_model": _language_model(),
@@ -116,7 +122,7 @@ def stable_audio() -> dict[str, Any]:
             global_states_input_dim=8,
             cross_attention_input_dim=4,
         ),
-        "scheduler": diffusers.CosineDPMSolverMultistepScheduler(
+        "scheduler": diffusers.EDMDPMSolverMultistepScheduler(
             solver_order=2,
             prediction_type="v_prediction",
             sigma_data=1.0,

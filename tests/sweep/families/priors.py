@@ -127,7 +127,7 @@ IMAGE = {
     **EMBEDDED,
     "image": parts.image(),
     "mask_image": parts.mask(),
-    "hint": parts.image().repeat(1, 1, 2, 2),
+    "hint": parts.image().repeat(1, 1, 4, 4),
     "strength": 1.0,
     "prior_num_inference_steps": 2,
 }

@@ -35,7 +35,15 @@ def two_controlnets(unet: Any) -> Any:
 
 def _adapter(_: Any) -> Any:
     return diffusers.T2IAdapter(
-        in_channels=3, channels=[4, 8], num_res_blocks=1, downscale_factor=4
+        in_channels=3, channels=[4, 8], num_res_blocks=1, downscale_factor=2
+    )
+
+
+def _attending(_: Any) -> Any:
+    return parts.unet(
+        cross_attention_dim=32,
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
     )
 
 
@@ -97,7 +105,7 @@ def _guided(_: Any) -> Any:
 
 def _in_latents(_: Any) -> Any:
     return parts.unet(
-        in_channels=8, cross_attention_dim=32, block_out_channels=(8, 8), time_cond_proj_dim=64 + 32
+        in_channels=8, cross_attention_dim=32, block_out_channels=(8, 8), time_cond_proj_dim=160, out_channels=5
     )
 
 
@@ -155,7 +163,7 @@ CASES = variants(
         "StableDiffusionPAGInpaintPipeline": {},
         "StableDiffusionControlNetPAGPipeline": CONTROL,
         "StableDiffusionControlNetPAGInpaintPipeline": CONTROL,
-        "StableDiffusionAdapterPipeline": {"adapter": _adapter},
+        "StableDiffusionAdapterPipeline": {"adapter": _adapter, "unet": _attending},
         "StableDiffusionDepth2ImgPipeline": {
             "channels": 5,
             "depth_estimator": _depth,

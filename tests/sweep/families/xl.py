@@ -26,6 +26,14 @@ def _unet(channels: int, **config: Any) -> Any:
     )
 
 
+def _attending(_: Any) -> Any:
+    return _unet(
+        4,
+        down_block_types=("CrossAttnDownBlock2D", "DownBlock2D"),
+        up_block_types=("UpBlock2D", "CrossAttnUpBlock2D"),
+    )
+
+
 def components(*, channels: int = 4, **more: Any) -> dict[str, Any]:
     """`more`: of the further parts, what makes them of the UNet."""
     unet = _unet(channels)
@@ -82,7 +90,7 @@ def _cross(unet: Any) -> Any:
 
 def _adapter(_: Any) -> Any:
     return diffusers.T2IAdapter(
-        in_channels=3, channels=[4, 8], num_res_blocks=1, downscale_factor=4
+        in_channels=3, channels=[4, 8], num_res_blocks=1, downscale_factor=2
     )
 
 
@@ -112,7 +120,7 @@ CASES = variants(
         "StableDiffusionXLControlNetUnionPipeline": UNION,
         "StableDiffusionXLControlNetUnionImg2ImgPipeline": UNION,
         "StableDiffusionXLControlNetUnionInpaintPipeline": UNION,
-        "StableDiffusionXLAdapterPipeline": {"adapter": _adapter},
+        "StableDiffusionXLAdapterPipeline": {"adapter": _adapter, "unet": _attending},
         "StableDiffusionXLPAGPipeline": {},
         "StableDiffusionXLPAGImg2ImgPipeline": {},
         "StableDiffusionXLPAGInpaintPipeline": {},

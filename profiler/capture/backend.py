@@ -139,6 +139,10 @@ class Backend:
         found = tuple(name for name in ways if callable(getattr(part, name, None)))
         return found or (("__call__",) if callable(part) else ())
 
+    def title(self, part: Any) -> str:
+        """What `part` is called where the script has no name for it."""
+        return type(part).__name__
+
     def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
         """What traces the operators of `request.part`, hooked into it; None where they cannot be
         traced. A selection that traces nothing is told as well. Raises InputError."""

@@ -25,6 +25,7 @@ from profiler.interruptions import let_pass
 __all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
 
 _NO_PASSES = ("encode", "decode")  # whose calls are no passes of a loop, however many there are
+_FED = "input_feed"
 SourceOf = Callable[[Entry], OperatorSource | None]
 
 
@@ -273,5 +274,8 @@ def _guided(pipeline: Any) -> bool:
 
 def _shapes(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Arrays and tensors among the arguments as "dtype[d0,d1,…]"."""
+    fed = arguments.get(_FED)
+    if isinstance(fed, Mapping):  # of a session of ONNX Runtime
+        arguments = fed
     texts = ((name, described(value)) for name, value in arguments.items())
     return {name: text for name, text in texts if text}

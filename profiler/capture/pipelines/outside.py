@@ -93,8 +93,8 @@ class PipelineCoverage:
     def _looked_for(self) -> list[tuple[str, str, Callable[[], Any]]]:
         captured = self._captured()
         found = [one for backend in backends() for one in backend.outside(captured)]
-        unnamed = [part for name, _, part in found if not name]
-        names = {id(part): name for name, part in self._named(unnamed).items()}
+        unnamed = {id(part): part for name, _, part in found if not name}
+        names = {id(part): name for name, part in self._named(list(unnamed.values())).items()}
         return [
             (name or names[id(part)], method, weakref.ref(part)) for name, method, part in found
         ]

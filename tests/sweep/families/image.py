@@ -290,10 +290,7 @@ CASES = [
         for name in ("PixArtAlphaPipeline", "PixArtSigmaPipeline", "PixArtSigmaPAGPipeline")
     ),
     Case("AuraFlowPipeline", "image", aura, SMALL),
-    *(
-        Case(name, "image", chroma, IMAGE)
-        for name in ("ChromaPipeline", "ChromaImg2ImgPipeline")
-    ),
+    *(Case(name, "image", chroma, IMAGE) for name in ("ChromaPipeline", "ChromaImg2ImgPipeline")),
     *(
         Case(name, "image", z_image, IMAGE)
         for name in ("ZImagePipeline", "ZImageImg2ImgPipeline", "ZImageInpaintPipeline")

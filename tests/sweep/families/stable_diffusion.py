@@ -105,7 +105,11 @@ def _guided(_: Any) -> Any:
 
 def _in_latents(_: Any) -> Any:
     return parts.unet(
-        in_channels=8, cross_attention_dim=32, block_out_channels=(8, 8), time_cond_proj_dim=160, out_channels=5
+        in_channels=8,
+        cross_attention_dim=32,
+        block_out_channels=(8, 8),
+        time_cond_proj_dim=160,
+        out_channels=5,
     )
 
 

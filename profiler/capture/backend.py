@@ -214,9 +214,18 @@ class Backend:
                 return
         wraps.around(owner, name, around)
 
-    def outside(self, captured: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:  # noqa: ARG002
+    def executed_kinds(self) -> Sequence[type]:
+        """The classes whose instances `outside` is given. Nothing is imported for that."""
+        return ()
+
+    def outside(
+        self,
+        captured: Mapping[str, Any],  # noqa: ARG002
+        alive: Sequence[Any],  # noqa: ARG002
+    ) -> Iterable[tuple[str, str, Any]]:
         """What of this runtime's may be executed while a pipeline runs, beside the `captured`
-        submodules: name, method and object of each; "" where the script's variable names it."""
+        submodules: name, method and object of each; "" where the script's variable names it.
+        `alive` is what lives in the process of `executed_kinds`, perhaps of others'."""
         return ()
 
     def watch(self, process: Watching) -> Watcher | None:  # noqa: ARG002

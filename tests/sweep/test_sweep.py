@@ -1,4 +1,4 @@
-"""Capture against pipelines of diffusers: a dozen here, the others nightly, and the record of all."""
+"""Capture against pipelines of diffusers: a dozen here, the others nightly, the record of all."""
 
 from __future__ import annotations
 

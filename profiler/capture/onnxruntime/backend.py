@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,6 +13,7 @@ from profiler.capture.onnxruntime.component_sessions import (
     RUNS,
     is_session,
     outside,
+    session_kinds,
     standing_in,
     through,
 )
@@ -59,13 +60,17 @@ class OnnxRuntime(Backend):
         return super().device(standing_in(part), owner, name)
 
     def hook_calls(self, wraps: Wraps, owner: Any, name: str, hooks: CallHooks) -> None:
-        around = hooks.around
-        if is_session(owner):
-            around = through(owner, name, around)
+        raw = is_session(owner)
+        around = through(owner, name, hooks.around) if raw else hooks.around
         self.hook_method(wraps, owner, name, around)
 
-    def outside(self, captured: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:
-        return outside(captured)
+    def executed_kinds(self) -> Sequence[type]:
+        return session_kinds()
+
+    def outside(
+        self, captured: Mapping[str, Any], alive: Sequence[Any]
+    ) -> Iterable[tuple[str, str, Any]]:
+        return outside(captured, alive)
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
         if request.selection.nothing:

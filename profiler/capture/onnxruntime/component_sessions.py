@@ -6,11 +6,9 @@ one in there; what calls the session runs on that.
 
 from __future__ import annotations
 
-import gc
 import sys
 import weakref
-from collections.abc import Iterator, Mapping
-from itertools import compress
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.wraps import Around, attributes
@@ -18,7 +16,7 @@ from profiler.capture.wraps import Around, attributes
 if TYPE_CHECKING:
     from profiler.capture.onnxruntime.bare_session import BareSession
 
-__all__ = ["LIBRARY", "RUNS", "is_session", "outside", "standing_in", "through"]
+__all__ = ["LIBRARY", "RUNS", "is_session", "outside", "session_kinds", "standing_in", "through"]
 
 LIBRARY = "onnxruntime.capi.onnxruntime_inference_collection"  # defines InferenceSession
 RUNS = ("run", "run_with_iobinding", "run_with_ort_values")
@@ -59,20 +57,21 @@ def through(session: Any, name: str, around: Around) -> Around:
     return redirected
 
 
-def outside(captured: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """The sessions of the process that no captured part holds: no name, method and session."""
+def session_kinds() -> Sequence[type]:
+    """The class of sessions, where ONNX Runtime is imported."""
     known = _kind()
-    if known is None:
-        return
+    return () if known is None else (known,)
+
+
+def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """The sessions that are `alive` and that no captured part holds: no name, method, session."""
     held: set[int] = set()
     for owner in captured.values():
         held.add(id(owner))
         for value in attributes(owner).values():
             held |= {id(value), id(getattr(value, "session", None))}
-    objects = gc.get_objects()
-    kinds = {kind for kind in set(map(type, objects)) if issubclass(kind, known)}
-    for session in compress(objects, map(kinds.__contains__, map(type, objects))):
-        if id(session) not in held:
+    for session in alive:
+        if is_session(session) and id(session) not in held:
             yield from (("", name, session) for name in RUNS if hasattr(session, name))
 
 

@@ -275,7 +275,7 @@ def _guided(pipeline: Any) -> bool:
 def _shapes(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Arrays and tensors among the arguments as "dtype[d0,d1,…]"."""
     fed = arguments.get(_FED)
-    if isinstance(fed, Mapping):  # of a session of ONNX Runtime
+    if isinstance(fed, Mapping):  # what is given by name, all in one
         arguments = fed
     texts = ((name, described(value)) for name, value in arguments.items())
     return {name: text for name, text in texts if text}

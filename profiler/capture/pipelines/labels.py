@@ -107,8 +107,8 @@ def returned_names(function: Any) -> tuple[str, ...]:
         return ()
     returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
     tuples = [value.elts for value in returned if isinstance(value, ast.Tuple)]
-    names = [[e.id if isinstance(e, ast.Name) else "" for e in found] for found in tuples]
-    return tuple(max(names, key=len, default=()))
+    longest: list[ast.expr] = max(tuples, key=len, default=[])
+    return tuple(e.id if isinstance(e, ast.Name) else "" for e in longest)
 
 
 def _one_prompt(names: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""Further pipelines that make images with a transformer: Sana, PixArt, AuraFlow, Z-Image and others."""
+"""Further pipelines that make images with a transformer: Sana, PixArt, AuraFlow, Z-Image, …"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Further pipelines that make videos: CogVideoX, HunyuanVideo, Mochi, Latte, Allegro, Stable Video."""
+"""Further pipelines that make videos: CogVideoX, HunyuanVideo, Mochi, Latte, Stable Video."""
 
 from __future__ import annotations
 

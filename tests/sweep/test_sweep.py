@@ -24,7 +24,6 @@ QUICK = (
     "CogVideoXPipeline",
     "DDIMPipeline",
     "FluxKontextPipeline",
-    "KandinskyV22CombinedPipeline",
     "LTXImageToVideoPipeline",
     "QwenImageModularPipeline",
     "SanaPipeline",

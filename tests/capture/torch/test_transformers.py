@@ -1,4 +1,4 @@
-"""Models of transformers by themselves: Whisper and CLIP. `generate` of a language model alone is in
+"""Models of transformers by themselves: Whisper and CLIP. `generate` of a language model is in
 `tests/capture/pipelines/test_components.py`."""
 
 from __future__ import annotations

@@ -9,7 +9,7 @@ import transformers
 import transformers.convert_slow_tokenizer
 
 from tests.capture import tiny_diffusers as tiny
-from tests.sweep import parts
+from tests.sweep import shared_components as parts
 from tests.sweep.cases import Case
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import diffusers
 
 from tests.capture import tiny_diffusers as tiny
-from tests.sweep import parts
+from tests.sweep import shared_components as parts
 from tests.sweep.cases import variants
 
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import diffusers
 
-from tests.sweep import parts
+from tests.sweep import shared_components as parts
 from tests.sweep.cases import Case
 
 

@@ -8,7 +8,7 @@ import diffusers
 import transformers
 
 from tests.capture import tiny_diffusers as tiny
-from tests.sweep import parts
+from tests.sweep import shared_components as parts
 from tests.sweep.cases import variants
 
 _SIZES: dict[str, Any] = {

@@ -32,6 +32,7 @@ from tests.docs.declared import PRELUDES, WITHOUT_INPUTS
 from tests.docs.pages import REPOSITORY, Page
 from tests.graph.test_fix import legacy_layernorms
 from tests.importers.kineto.traces import flux
+from tests.importers.nsys.generated import Call, Kernel, Range, export
 from tests.importers.rbln.generator import write_sd3
 
 __all__ = ["Ended", "Workplace"]
@@ -213,6 +214,21 @@ def _kineto(_: Workplace, made: Path) -> None:
     flux(guided=True).write(made.parent, made.name)
 
 
+def _nsys(_: Workplace, made: Path) -> None:
+    """A prompt, two steps and a decoder, with ranges of their names."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    names = ("encoder", "dit", "dit", "decoder")
+    rows: list[object] = []
+    for number, name in enumerate(names, 1):
+        begin = number * 1_000_000
+        rows += [
+            Range(begin, begin + 900_000, name),
+            Call(begin + 10_000, begin + 20_000, number),
+            Kernel(begin + 30_000, begin + 800_000, number),
+        ]
+    export(made.parent, rows).rename(made)
+
+
 def _rbln(_: Workplace, made: Path) -> None:
     write_sd3(made, steps=28)
 
@@ -255,6 +271,7 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "branch2/": _runs(3),
     "sample_traces/": _samples,
     "sd35.json.gz": _kineto,
+    "run.sqlite": _nsys,
     "rbln_traces/": _rbln,
     "sd3-onnx/": _models,
     "stable-diffusion-3.5/": _diffusers,

@@ -6,23 +6,18 @@ is one: from its first launch to the return of the last call that launched or wa
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from profiler.events import NO_CALL, NO_ITERATION, NO_STEP, RUN_STAGE, Span
+from profiler.importers.components import stages
 from profiler.importers.nsys.activity import Api, Bools, Work
 from profiler.importers.nsys.nvtx import Nvtx
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int64s
 
 __all__ = ["PlacedCall", "Placing", "place", "spans"]
-
-_ENCODERS = re.compile(r"(text|image)_encoder|text_model|vision_model|safety_checker|prior")
-_DENOISERS = re.compile(r"transformer|unet|denoiser|dit|controlnet")
-_DECODERS = re.compile(r"vae|decoder")
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,26 +151,12 @@ def _ordered(calls: list[PlacedCall], of_api: Int64s, of_work: Int64s, *, named:
 
 
 def _staged(calls: tuple[PlacedCall, ...]) -> tuple[PlacedCall, ...]:
-    """The calls with stage and step: a denoiser's passes are its steps, what encodes before it and
-    decodes after it are stages; without a denoiser all is one."""
-    counts = Counter(call.submodule for call in calls if _DENOISERS.match(call.submodule))
-    if not counts:
-        return tuple(replace(call, stage=RUN_STAGE) for call in calls)
-    found, begun, steps = [], False, Counter[str]()
-    for call in calls:
-        if call.submodule in counts:
-            begun = True
-            looped = call.iteration != NO_ITERATION
-            step = call.iteration if looped else steps[call.submodule]
-            steps[call.submodule] += 1
-            found.append(replace(call, stage="denoise", step=step, iteration=NO_ITERATION))
-            continue
-        if _ENCODERS.match(call.submodule) or (_DECODERS.match(call.submodule) and not begun):
-            stage = "encode" if not begun else "denoise"
-        else:
-            stage = "decode" if begun else "encode"
-        found.append(replace(call, stage=stage, iteration=NO_ITERATION))
-    return tuple(found)
+    """The calls with stage, step and iteration."""
+    names, numbers = [call.submodule for call in calls], [call.iteration for call in calls]
+    return tuple(
+        replace(call, stage=stage, step=step, iteration=iteration)
+        for call, (stage, step, iteration) in zip(calls, stages(names, numbers), strict=True)
+    )
 
 
 def spans(placing: Placing, name: str, end_ns: int) -> list[Span]:

@@ -17,6 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from profiler.importers.components import component
 from profiler.importers.nsys.activity import NO_TIME, Bools
 from profiler.importers.nsys.database import NsysDatabase
 from profiler.kineto.ranges import Ranges
@@ -33,12 +34,6 @@ _PASS = re.compile(
     r"(?:ProfilerStep#|(?:(?:denois\w*|inference)[ _])?(?:step|iter(?:ation)?)[ _#:]*)(\d{1,9})",
     re.I,
 )
-_COMPONENT = re.compile(
-    r"(?:text_encoder|image_encoder|transformer|unet|vae|controlnet|prior|decoder|safety_checker"
-    r"|denoiser|dit|text_model|vision_model|language_model)(?:_\d)?",
-    re.IGNORECASE,
-)
-_METHOD = re.compile(r"[. ](forward|encode|decode|__call__)$")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -149,5 +144,4 @@ def _submodule(text: str, given: Collection[str]) -> str:
     """The submodule that a range of this text is a call of, "" where it is none."""
     if given:
         return text if text in given else ""
-    plain = _METHOD.sub("", text)
-    return plain.lower() if _COMPONENT.fullmatch(plain) else ""
+    return component(text)

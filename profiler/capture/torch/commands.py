@@ -5,6 +5,7 @@
   counts twice. An operator in which modules are called is not one, its parts are.
 - An invocation that launched device work has that as commands, whenever it ran, linked with the
   runtime calls that launched it, and the runtime calls that waited for the device.
+- What torch.compile does to compile is no command, nor what it traces then: see `compilations`.
 - What torch.compile generated for the CPU runs between operators of a `CompiledFxGraph` range: the
   gaps are commands. A `Torch-Compiled Region` in which nothing finer was seen is one.
 
@@ -207,7 +208,9 @@ class _Finder:
             number = self._ranges.call[index]
             if part[index] or number not in self._commands or number in with_device_work:
                 continue
-            if kind in (RangeKind.GRAPH, RangeKind.REGION):
+            if kind == RangeKind.COMPILING:
+                part[index] = True  # and no command: what it traces is not executed
+            elif kind in (RangeKind.GRAPH, RangeKind.REGION):
                 inside[index] = []
                 if compiled[index] >= 0:
                     inside[compiled[index]].append(index)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -175,6 +176,28 @@ def test_generated_code_is_what_runs_between_a_graphs_operators():
         ("blocks.0", 2, "aten::addmm", "CPU thread 1", 50_500, 9_500),
         ("blocks.0", 3, "CompiledFxGraph", "CPU thread 1", 60_000, 30_000),
     ]
+
+
+@pytest.mark.parametrize(
+    "name", ["dynamo", "torch._dynamo", "_compile.compile_inner (dynamo_timed)"]
+)
+def test_compiling_is_no_operator(name):
+    """What torch.compile traces and tries while it compiles is not executed by the model: the call
+    has the operators that it ran afterwards, and those around."""
+    line = Timeline()
+    line.call(0, 100_000)
+    line.operator("aten::add", 1_000, 2_000)
+    line.operator(name, 3_000, 80_000)
+    line.operator("aten::addmm", 4_000, 20_000)
+    line.operator("Torch-Compiled Region: 0/0", 21_000, 22_000)
+    line.operator("Torch-Compiled Region: 0/0", 81_000, 99_000)
+    line.operator("aten::addmm", 82_000, 90_000)
+    assert [row[2:] for row in line.commands()] == [
+        ("aten::add", "CPU thread 1", 1_000, 1_000),
+        ("aten::addmm", "CPU thread 1", 82_000, 8_000),
+    ]
+    found = line.found()[7]
+    assert (found.total_ns, found.end_ns) == (9_000, 100_000)
 
 
 def test_a_compiled_region_in_which_nothing_was_seen_is_a_command():

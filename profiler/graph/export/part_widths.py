@@ -13,7 +13,7 @@ from profiler.errors import InputError
 
 __all__ = ["check_widths"]
 
-Configurations = Mapping[str, Mapping[str, object]]
+_Configurations = Mapping[str, Mapping[str, object]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class _Width:
     value: int | None
 
 
-def check_widths(class_name: str, configurations: Configurations) -> None:
+def check_widths(class_name: str, configurations: _Configurations) -> None:
     """Refuse parts of different models.
 
     `configurations` are the contents of config.json, by submodule; a pipeline may lack some.
@@ -38,7 +38,7 @@ def check_widths(class_name: str, configurations: Configurations) -> None:
             )
 
 
-def _sd3(parts: Configurations) -> Iterator[tuple[_Width, _Width]]:
+def _sd3(parts: _Configurations) -> Iterator[tuple[_Width, _Width]]:
     text = _of(parts, "transformer", "joint_attention_dim")
     clips = _sum(parts, ("text_encoder", "text_encoder_2"), "hidden_size")
     t5 = _of(parts, "text_encoder_3", "d_model")
@@ -56,28 +56,28 @@ def _sd3(parts: Configurations) -> Iterator[tuple[_Width, _Width]]:
     yield _of(parts, "vae", "latent_channels"), _of(parts, "transformer", "in_channels")
 
 
-def _flux(parts: Configurations) -> Iterator[tuple[_Width, _Width]]:
+def _flux(parts: _Configurations) -> Iterator[tuple[_Width, _Width]]:
     pooled = _of(parts, "transformer", "pooled_projection_dim")
     yield _of(parts, "text_encoder", "hidden_size"), pooled
     yield _of(parts, "text_encoder_2", "d_model"), _of(parts, "transformer", "joint_attention_dim")
     yield _patched(_of(parts, "vae", "latent_channels")), _of(parts, "transformer", "in_channels")
 
 
-def _qwen(parts: Configurations) -> Iterator[tuple[_Width, _Width]]:
+def _qwen(parts: _Configurations) -> Iterator[tuple[_Width, _Width]]:
     text = _of(parts, "transformer", "joint_attention_dim")
     yield _of(parts, "text_encoder", "text_config.hidden_size"), text
     yield _of(parts, "text_encoder", "hidden_size"), text
     yield _patched(_of(parts, "vae", "z_dim")), _of(parts, "transformer", "in_channels")
 
 
-_CHECKS: Mapping[str, Callable[[Configurations], Iterator[tuple[_Width, _Width]]]] = {
+_CHECKS: Mapping[str, Callable[[_Configurations], Iterator[tuple[_Width, _Width]]]] = {
     "StableDiffusion3Pipeline": _sd3,
     "FluxPipeline": _flux,
     "QwenImagePipeline": _qwen,
 }
 
 
-def _of(parts: Configurations, name: str, key: str) -> _Width:
+def _of(parts: _Configurations, name: str, key: str) -> _Width:
     """The width under `key`, with dots between nested ones."""
     value: object = parts.get(name)
     for step in key.split("."):
@@ -87,7 +87,7 @@ def _of(parts: Configurations, name: str, key: str) -> _Width:
     return _Width(f"{key} of {name}", value)
 
 
-def _sum(parts: Configurations, names: tuple[str, ...], key: str) -> _Width:
+def _sum(parts: _Configurations, names: tuple[str, ...], key: str) -> _Width:
     values = [_of(parts, name, key).value for name in names]
     known = [value for value in values if value is not None]
     return _Width(

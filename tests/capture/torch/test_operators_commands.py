@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -12,6 +14,7 @@ from profiler.capture.torch.ranges import CALL, MODULE
 from tests.examples import examples
 
 ROOTS = {7: "Transformer"}
+GENERATED = (Path(__file__).parent / "generated_code.txt").read_text()
 
 
 class Timeline:
@@ -19,6 +22,7 @@ class Timeline:
 
     def __init__(self):
         self.events: list[TorchEvent] = []
+        self.code: dict[str, str] = {}  # generated for graphs, by their key
 
     def operator(self, name, start, end, **known):
         self.events.append(
@@ -49,7 +53,12 @@ class Timeline:
         return 100 + len(self.events)
 
     def found(self, roots=ROOTS):
-        return find_commands(TorchEvents.of(self.events), roots)
+        return find_commands(TorchEvents.of(self.events), roots, lambda key: self.code.get(key, ""))
+
+    def modules(self, number=7):
+        """The module of each command of one call."""
+        columns = self.found()[number].build()
+        return [columns.strings[i] for i in columns.module]
 
     def commands(self, number=7):
         """(layer, index, op type, track, start, duration) of one call's commands."""
@@ -171,11 +180,19 @@ def test_generated_code_is_what_runs_between_a_graphs_operators():
     line.operator("aten::copy_", 21_000, 22_000)
     line.operator("aten::addmm", 50_500, 60_000)
     assert line.commands() == [
-        ("blocks.0", 0, "CompiledFxGraph", "CPU thread 1", 5_000, 15_000),
-        ("blocks.0", 1, "aten::addmm", "CPU thread 1", 20_000, 30_000),
-        ("blocks.0", 2, "aten::addmm", "CPU thread 1", 50_500, 9_500),
-        ("blocks.0", 3, "CompiledFxGraph", "CPU thread 1", 60_000, 30_000),
+        ("blocks.0/inductor::part_0", 0, "CompiledFxGraph", "CPU thread 1", 5_000, 15_000),
+        ("blocks.0", 0, "aten::addmm", "CPU thread 1", 20_000, 30_000),
+        ("blocks.0", 1, "aten::addmm", "CPU thread 1", 50_500, 9_500),
+        ("blocks.0/inductor::part_2", 0, "CompiledFxGraph", "CPU thread 1", 60_000, 30_000),
     ]
+    line.code["f1"] = GENERATED
+    assert [(row[0], row[2]) for row in line.commands()] == [
+        ("blocks.0/inductor::cpp_fused_native_layer_norm_0", "cpp_fused_native_layer_norm_0"),
+        ("blocks.0/fx::linear", "aten::addmm"),
+        ("blocks.0/fx::linear_1", "aten::addmm"),
+        ("blocks.0/inductor::cpp_fused_add_gelu_mul_2", "cpp_fused_add_gelu_mul_2"),
+    ]
+    assert set(line.modules()) == {"blocks.0"}
 
 
 @pytest.mark.parametrize(

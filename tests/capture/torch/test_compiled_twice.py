@@ -78,7 +78,7 @@ def _as_before():
     torch._dynamo.utils.counters.clear()
 
 
-@pytest.mark.parametrize("ops", ["none", "all"])
+@pytest.mark.parametrize("ops", [pytest.param("none", marks=pytest.mark.nightly), "all"])
 @pytest.mark.parametrize("name", WAYS)
 def test_nothing_more_is_compiled(tmp_path, name, ops):
     """Dynamo counts as many graphs and frames as without capture, with operators and without."""

@@ -7,8 +7,8 @@ shapes, the kernel's name. What belongs where:
 - `attention`: scores, softmax, weighting, masks and position biases; `qkv_projection`: every
   projection into and out of it.
 - `mlp` and `convolution` have the activations that stand between their products.
-- `adapter`: all that a LoRA or another adapter computes beside the weights that it adapts, its casts
-  included; the weights themselves keep their role.
+- `adapter`: all that a LoRA or another adapter computes beside the weights that it adapts, its
+  casts included; the weights themselves keep their role.
 - `modulation`: shift, scale and gate from a conditioning vector, and the projection of it.
 - `embedding`: of tokens, patches, positions and timesteps, and the projections into and out of a
   model's width.

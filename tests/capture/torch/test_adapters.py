@@ -35,8 +35,10 @@ def roles(tmp_path, pipe):
         pipe("a cat", num_inference_steps=1, output_type="np", **tiny_diffusers.SIZE)
     found = profiler.load(run.path)
     calls = found.calls.filter(pl.col("submodule") == "transformer")["call"]
-    return analyze(found).commands.filter(pl.col("call").is_in(calls.implode())).select(
-        pl.col("layer", "op_type").cast(pl.String), pl.col("role").cast(pl.String)
+    return (
+        analyze(found)
+        .commands.filter(pl.col("call").is_in(calls.implode()))
+        .select(pl.col("layer", "op_type").cast(pl.String), pl.col("role").cast(pl.String))
     )
 
 

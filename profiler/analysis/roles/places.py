@@ -211,6 +211,8 @@ class Places:
         if path in self._parents:
             return Purpose.ATTENTION, "path"
         parent, _, last = path.rpartition(".")
+        if path.endswith(_ADAPTED):
+            return None, ""  # it is what it was under its own name
         if last == "proj_out" and parent in self._fused_mlps:
             return Purpose.MLP, "path"
         purpose = _name_purpose(name)

@@ -52,6 +52,7 @@ def test_operations_of_adapters(tmp_path):
         for block in (0, 1)
         for name in ADAPTED
         for part, op_type in (
+            ("", "aten::to"),
             ("", "aten::mul"),
             ("", "aten::add"),
             (".lora_A.default", "aten::linear"),

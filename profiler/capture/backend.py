@@ -32,6 +32,7 @@ if TYPE_CHECKING:  # numpy, in every process that is on
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import OperatorSource, SourceRequest
     from profiler.trace.manifest_compilations import Compilation
+    from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["Backend", "CallHooks", "CompilationLog", "StandalonePart", "Watcher", "Watching"]
 
@@ -178,6 +179,11 @@ class Backend:
         """What gives the object that has a part's weights, None once that is gone: parts that
         share one share their weights."""
         return weakly(part)
+
+    def settings(self, part: Any) -> SubmoduleSettings | None:  # noqa: ARG002
+        """How a part is set up now, read from it; None where nobody can tell. Asked before each
+        pipeline call: nothing is loaded for that, and nothing is changed."""
+        return None
 
     def model_path(self, part: Any) -> Path | None:
         """Where the model of a part lies, None where it does not tell."""

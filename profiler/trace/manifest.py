@@ -35,6 +35,7 @@ from profiler.trace.manifest_fields import (
     Warmup,
 )
 from profiler.trace.manifest_secrets import without_secrets
+from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 __all__ = [
     "FORMAT_VERSION",
@@ -74,7 +75,8 @@ class _Described(Fields, frozen=True, kw_only=True):
     number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
     `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
-    in order of their begin.
+    in order of their begin, `generations` in that of the first pipeline call of each.
+    `submodule_settings` are by name, in order of the pipeline calls from which they hold.
     """
 
     producer: str
@@ -96,6 +98,8 @@ class _Described(Fields, frozen=True, kw_only=True):
     attribution: dict[str, Attribution] = field(default_factory=dict)
     host_activities: tuple[HostActivity, ...] = ()
     compilations: tuple[Compilation, ...] = ()
+    submodule_settings: dict[str, tuple[SubmoduleSettings, ...]] = field(default_factory=dict)
+    generations: tuple[Generation, ...] = ()
 
 
 class RunInfo(_Described, frozen=True, kw_only=True):

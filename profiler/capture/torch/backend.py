@@ -19,6 +19,7 @@ from profiler.capture.wraps import Around, Wraps
 if TYPE_CHECKING:
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import OperatorSource, SourceRequest
+    from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["BACKEND", "Torch"]
 
@@ -67,6 +68,11 @@ class Torch(Backend):
         """Of its parameters and buffers, each once."""
         tensors = [*part.parameters(), *part.buffers()]
         return int(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+
+    def settings(self, part: Any) -> SubmoduleSettings | None:
+        from profiler.capture.torch.settings import module_settings
+
+        return module_settings(part)
 
     def method(self, owner: Any, name: str) -> Any:
         """Of the module that torch.compile has wrapped, too."""

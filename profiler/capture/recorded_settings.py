@@ -7,10 +7,12 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
+from profiler.capture.recorder import Invocation
 from profiler.capture.timeline import PipelineCall
+from profiler.trace.manifest_caches import CachedCall
 from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
-__all__ = ["generations", "settings_of"]
+__all__ = ["cached_calls", "generations", "settings_of"]
 
 
 def generations(calls: Iterable[PipelineCall]) -> tuple[Generation, ...]:
@@ -39,6 +41,22 @@ def settings_of(
                 known.append(structs.replace(settings, since=since))
     found = {name: (settings,) for name, settings in before.items()}
     return found | {name: tuple(known) for name, known in told.items()}
+
+
+def cached_calls(invocations: Iterable[Invocation]) -> tuple[CachedCall, ...]:
+    """What step caches did, of the calls that had one on."""
+    return tuple(
+        CachedCall(
+            call=one.index,
+            cache=one.skipped.cache,
+            blocks=one.skipped.blocks,
+            skipped=one.skipped.paths,
+            without_uncond=one.skipped.without_uncond,
+            residual_ratio=one.skipped.residual_ratio,
+        )
+        for one in invocations
+        if one.skipped is not None
+    )
 
 
 def _same(before: SubmoduleSettings, now: SubmoduleSettings) -> bool:

@@ -21,7 +21,7 @@ from profiler.capture.pipelines.call_settings import part_settings, submodule_se
 from profiler.capture.pipelines.components import Together
 from profiler.capture.pipelines.configured import options_for
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
-from profiler.capture.recorded_settings import generations, settings_of
+from profiler.capture.recorded_settings import cached_calls, generations, settings_of
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of
 from profiler.capture.run_drops import run_drops
@@ -145,6 +145,7 @@ def run_info(
             recorder.pipelines,
         ),
         generations=generations(recorder.pipelines),
+        cached_calls=cached_calls(recorder.finished()),
         clocks=Clocks(
             clock=ClockName.REALTIME, monotonic_offset_ns=recorder.clock.monotonic_offset_ns
         ),

@@ -18,6 +18,7 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError
 from profiler.events import NO_ITERATION, NO_PIPELINE, Call, Drop
+from profiler.trace.manifest_caches import CachedCall
 from profiler.trace.manifest_compilations import Compilation
 from profiler.trace.manifest_drops import DropRow
 from profiler.trace.manifest_fields import (
@@ -77,6 +78,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
     in order of their begin, `generations` in that of the first pipeline call of each.
     `submodule_settings` are by name, in order of the pipeline calls from which they hold.
+    `cached_calls` are calls that were made under a step cache, in order of their index.
     """
 
     producer: str
@@ -100,6 +102,7 @@ class _Described(Fields, frozen=True, kw_only=True):
     compilations: tuple[Compilation, ...] = ()
     submodule_settings: dict[str, tuple[SubmoduleSettings, ...]] = field(default_factory=dict)
     generations: tuple[Generation, ...] = ()
+    cached_calls: tuple[CachedCall, ...] = ()
 
 
 class RunInfo(_Described, frozen=True, kw_only=True):

@@ -307,6 +307,7 @@ class PipelineHooks:
         names = argument_names(backend.method(owner, entry.method))
         names = names or argument_names(_forward_of(self.pipeline(), entry))
         hook = CallHook(self, entry, weakly(owner), names)
+        wraps.on_undo(hook.close)
         backend.hook_calls(wraps, owner, entry.method, hook)
 
 

@@ -6,7 +6,14 @@ import sys
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from profiler.capture.backend import Backend, CallHooks, CompilationLog, Watcher, Watching
+from profiler.capture.backend import (
+    Backend,
+    CallHooks,
+    CompilationLog,
+    StepCache,
+    Watcher,
+    Watching,
+)
 from profiler.capture.torch.hooks import (
     execution_device,
     hook_module,
@@ -55,6 +62,11 @@ class Torch(Backend):
         from profiler.capture.torch.cost import torch_event_cost
 
         return torch_event_cost()
+
+    def step_cache(self) -> StepCache:
+        from profiler.capture.torch.step_caches import StepCaches
+
+        return StepCaches()
 
     def compilation_log(self) -> CompilationLog:
         from profiler.capture.torch.compilations import DynamoLog

@@ -39,7 +39,7 @@ def _cached_calls(of: Inputs) -> pl.DataFrame:
         pl.col("step").cast(pl.Int32),
         "duration_ns",
     )
-    return known.join(calls, on="call", maintain_order="left").select(names).cast(dict(types))
+    return known.join(calls, on="call", maintain_order="left").select(names).cast(types)
 
 
 def _cache_use(of: Inputs) -> pl.DataFrame:
@@ -57,7 +57,7 @@ def _cache_use(of: Inputs) -> pl.DataFrame:
         )
         .sort(keys)
     )
-    return found.select([c.name for c in CACHE_USE]).cast(dict(schema(CACHE_USE)))
+    return found.select([c.name for c in CACHE_USE]).cast(schema(CACHE_USE))
 
 
 TABLES = (

@@ -140,7 +140,7 @@ class _Threshold(float):
     def __lt__(self, other: Any) -> bool:  # of `ratio > threshold`
         if isinstance(other, float) and math.isfinite(other):
             self.compared = other
-        return float(self) < other
+        return bool(float(self) < other)
 
     __hash__ = float.__hash__
 

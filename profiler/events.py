@@ -188,7 +188,7 @@ class DropKind(StrEnum):
     ABORTED_RUN = "aborted_run"
     UNTRACED_CALL = "untraced_call"  # a call that should have operators has none
     UNLABELLED_CALL = "unlabelled_call"  # of an import: it fits no description
-    DOUBTFUL_LABEL = "doubtful_label"  # of an import: its description fits badly, or was guessed
+    DOUBTFUL_LABEL = "doubtful_label"  # its description fits badly, was guessed, or names no module
     AGGREGATE_MISMATCH = "aggregate_mismatch"  # of an import: two records of a run disagree
     UNALIGNED_CLOCK = "unaligned_clock"  # nothing relates a device's clock to the run's
 

@@ -176,7 +176,8 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
     header, data = _decode(path, _read(path, file, limit))
     complete = [event for event in header.traceEvents if event.ph == "X"]
     start_ns, duration_ns = _times(path, header, complete, data)
-    memory = [e for e in header.traceEvents if e.ph == "i" and e.name == _MEMORY]
+    others = [event for event in header.traceEvents if event.ph != "X"]
+    memory = [event for event in others if event.ph == "i" and event.name == _MEMORY]
     memory_ns, _ = _times(path, header, memory, data)
     codes: dict[tuple[Scalar, Scalar], int] = {}
     thread = [codes.setdefault((event.pid, event.tid), len(codes)) for event in complete]
@@ -188,7 +189,7 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         duration_ns=duration_ns,
         thread=np.array(thread, dtype=np.int32),
         threads=tuple(codes),
-        thread_names=_thread_names(header.traceEvents),
+        thread_names=_thread_names(others),
         rows=_rows(complete),
         memory=memory,
         memory_ns=memory_ns,
@@ -247,8 +248,8 @@ def _times(
 ) -> tuple[Int64s, Int64s]:
     """Starts and durations in ns, int64 [n] each; nothing is lost to floating point."""
     base_ns = _base_ns(path, header)
-    starts = np.array([event.ts or 0.0 for event in events], dtype=np.float64)
-    durations = np.array([event.dur or 0.0 for event in events], dtype=np.float64)
+    starts = np.fromiter((event.ts or 0.0 for event in events), np.float64, len(events))
+    durations = np.fromiter((event.dur or 0.0 for event in events), np.float64, len(events))
     limit_us = _LATEST_NS / 1000
     if len(events) and max(np.abs(starts).max(), np.abs(durations).max()) >= limit_us:
         raise InputError(f"{path} has an event whose time is out of range: {_RECOMMENDATION}")

@@ -28,7 +28,7 @@ class OnnxRuntime(Backend):
     `onnxruntime.InferenceSession` as `session`."""
 
     name = "onnxruntime"
-    packages = ("onnxruntime", "onnx", "optimum-onnx")
+    packages = ("onnxruntime", "optimum-onnx")
     order = 3  # asked last: any object may have something that it calls a session
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002

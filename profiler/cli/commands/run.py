@@ -226,4 +226,4 @@ def _report(bundle: Path) -> None:
     analyze(bundle)
 
 
-SUBCOMMAND = Subcommand(run, place=10, about_runs=True)
+SUBCOMMAND = Subcommand(run, place=10, about_runs=True, needs="run")

@@ -21,6 +21,7 @@ __all__ = [
     "BRANCHES",
     "CALLS_TRACK",
     "CATEGORIES",
+    "GRAPH_CAPTURE",
     "HOST_TRACK",
     "NO_CALL",
     "NO_ITERATION",
@@ -88,6 +89,7 @@ PROFILER_TRACK = "Profiler"  # what recording took: spans of kind `profiler`
 CALLS_TRACK = "Calls"  # one span a call, on each device
 HOST_TRACK = "Host"  # host work outside every call
 
+GRAPH_CAPTURE = "graph_capture"  # capability: graphs of launches were captured, none replayed
 RUN_STAGE = "run"  # the only stage of a pipeline that is not diffusion
 
 NO_STEP = -1  # the step of everything outside `denoise`

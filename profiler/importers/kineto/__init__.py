@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.events import GRAPH_CAPTURE
 from profiler.importers.importer import Importer, only_path
 
 if TYPE_CHECKING:
@@ -32,5 +33,5 @@ IMPORTER = Importer(
     accepts=_ACCEPTS,
     recognises=_recognises,
     read=_read,
-    capabilities=frozenset({"timeline", "launches", "shapes", "memory"}),
+    capabilities=frozenset({"timeline", "launches", "shapes", "memory", GRAPH_CAPTURE}),
 )

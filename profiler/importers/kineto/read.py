@@ -20,11 +20,12 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
-from profiler.events import NO_CALL, NO_STEP, ROOT_DEVICE, Call
+from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, ROOT_DEVICE, Call
 from profiler.importers.kineto.calls import CallRange, find_calls, find_sections
 from profiler.importers.kineto.commands import CommandWriter, device_kind, whole
 from profiler.importers.kineto.frames import Frames
 from profiler.importers.kineto.gaps import host_activities
+from profiler.importers.kineto.graph_capture import only_captures_graphs
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.iterations import iterations_by_step
 from profiler.importers.kineto.launch import Launches, batch_size, find_launches
@@ -82,12 +83,13 @@ class KinetoRun:
 
     @property
     def capabilities(self) -> set[str]:
-        """The timeline, and what the profiler was asked to record."""
+        """The timeline, what the profiler was asked to record, and whether it was of a capture."""
         launched = bool((self.writer.launches.launch >= 0).any())
         known = {
             "launches": launched,
             "shapes": bool(self.trace.header.record_shapes),
             "memory": bool(self.memory),
+            GRAPH_CAPTURE: only_captures_graphs(self.trace),
         }
         return {"timeline", *(name for name, there in known.items() if there)}
 

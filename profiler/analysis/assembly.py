@@ -63,6 +63,8 @@ def _summary(inputs: Inputs) -> RunSummary:
         devices=info.devices,
         submodules=info.submodules,
         settings=run_settings(info.settings, info.pipeline_settings),
+        submodule_settings=info.submodule_settings,
+        generations=info.generations,
         recording=info.recording,
         overhead=info.overhead,
         coverage=info.coverage,

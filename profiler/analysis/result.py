@@ -37,6 +37,7 @@ from profiler.trace.manifest_fields import (
     Submodule,
     Warmup,
 )
+from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -67,6 +68,8 @@ class RunSummary:
     devices: Mapping[str, Device]
     submodules: Mapping[str, Submodule]
     settings: Mapping[str, Setting | Note]
+    submodule_settings: Mapping[str, tuple[SubmoduleSettings, ...]]
+    generations: tuple[Generation, ...]
     recording: Recording | None
     overhead: Overhead
     coverage: Coverage | None

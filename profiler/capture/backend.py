@@ -19,6 +19,7 @@ registers it is imported by every process that is profiled: libraries are import
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, Any, Protocol
@@ -32,8 +33,18 @@ if TYPE_CHECKING:  # numpy, in every process that is on
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import OperatorSource, SourceRequest
     from profiler.trace.manifest_compilations import Compilation
+    from profiler.trace.manifest_settings import SubmoduleSettings
 
-__all__ = ["Backend", "CallHooks", "CompilationLog", "StandalonePart", "Watcher", "Watching"]
+__all__ = [
+    "Backend",
+    "CallHooks",
+    "CompilationLog",
+    "Skipped",
+    "StandalonePart",
+    "StepCache",
+    "Watcher",
+    "Watching",
+]
 
 
 class CallHooks(Protocol):
@@ -47,6 +58,29 @@ class CallHooks(Protocol):
 
     def end(self, output: Any) -> None:
         """It has ended, also where it failed: then with its exception being handled."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What a step cache did in a call: it may skip so many `blocks`, and skipped those of these
+    paths; see `CachedCall`."""
+
+    cache: str
+    blocks: int
+    paths: tuple[str, ...] = ()
+    without_uncond: bool = False
+    residual_ratio: float | None = None
+
+
+class StepCache(Protocol):
+    """The step cache of a submodule, whichever it has at the time."""
+
+    def begin(self, owner: Any, pipeline: int) -> Callable[[], Skipped | None] | None:
+        """A call of `owner` begins, in the pipeline call of that number; returns what tells at the
+        call's end what was skipped, None where no cache is on."""
+
+    def close(self) -> None:
+        """Nothing is asked any more; again without effect."""
 
 
 class CompilationLog(Protocol):
@@ -157,6 +191,11 @@ class Backend:
         """Whether `event_cost` has an answer on a machine that is not too busy for it."""
         return type(self).event_cost is not Backend.event_cost
 
+    def step_cache(self) -> StepCache | None:
+        """What tells which blocks a cache skips in the calls of one submodule; None where there
+        are no such caches."""
+        return None
+
     def compilation_log(self) -> CompilationLog | None:
         """What tells what the runtime compiles from now on; None where it compiles nothing in
         calls."""
@@ -182,6 +221,11 @@ class Backend:
         """What gives the object that has a part's weights, None once that is gone: parts that
         share one share their weights."""
         return weakly(part)
+
+    def settings(self, part: Any) -> SubmoduleSettings | None:  # noqa: ARG002
+        """How a part is set up now, read from it; None where nobody can tell. Asked before each
+        pipeline call: nothing is loaded for that, and nothing is changed."""
+        return None
 
     def model_path(self, part: Any) -> Path | None:
         """Where the model of a part lies, None where it does not tell."""

@@ -24,6 +24,7 @@ from profiler.events import NO_ITERATION, NO_PIPELINE, NO_STEP, UNKNOWN, Call, S
 from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:
+    from profiler.capture.backend import Skipped
     from profiler.capture.pipelines.stages import Place
     from profiler.trace.columns import CommandColumns  # numpy, in every process that is on
 
@@ -53,8 +54,9 @@ class Invocation:
     scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
     be traced, though others of the submodule are. `awaits_operators` tells that a source was to
     trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
-    not known for good before `Recorder.place_call`. `hooks_ns` is time in our own code
-    around a call of no pipeline call, which else has it.
+    not known for good before `Recorder.place_call`. `skipped` is what a step cache
+    did in it. `hooks_ns` is time in our own code around a call of no pipeline call, which else has
+    it.
     """
 
     submodule: str
@@ -77,6 +79,7 @@ class Invocation:
     drop_told: bool = False
     iteration: int = NO_ITERATION
     provisional: bool = False
+    skipped: Skipped | None = None
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""

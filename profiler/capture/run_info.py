@@ -17,9 +17,11 @@ from profiler.capture import environment, overhead
 from profiler.capture.call_costs import CallCost, measured_costs
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
+from profiler.capture.pipelines.call_settings import part_settings, submodule_settings
 from profiler.capture.pipelines.components import Together
 from profiler.capture.pipelines.configured import options_for
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
+from profiler.capture.recorded_settings import cached_calls, generations, settings_of
 from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of
 from profiler.capture.run_drops import run_drops
@@ -37,6 +39,7 @@ from profiler.trace.manifest_fields import (
     Submodule,
     Warmup,
 )
+from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = [
     "PipelineFacts",
@@ -50,13 +53,14 @@ __all__ = [
 @dataclass(slots=True)
 class PipelineFacts:
     """What the manifest says of one pipeline. `devices` and `submodules` are by name; `parts` are
-    its parts with their weights."""
+    its parts with their weights, `settings` those of its submodules as they were found."""
 
     name: str
     model: str
     devices: dict[str, Device]
     submodules: dict[str, Submodule] = field(default_factory=dict)
     parts: list[LoadedPart] = field(default_factory=list, compare=False)
+    settings: dict[str, SubmoduleSettings] = field(default_factory=dict)
 
 
 def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
@@ -78,6 +82,7 @@ def pipeline_facts(pipeline: Any, options: Options) -> PipelineFacts:
         traced = options_for(pipeline, entry, options).traces_operators(entry.submodule)
         facts.submodules[entry.submodule] = _submodule(part, device, traced)
         facts.parts.append(loaded_part(entry.submodule, part, device))
+    facts.settings = submodule_settings(pipeline)
     return _with_weights(facts)
 
 
@@ -86,6 +91,8 @@ def part_facts(submodule: str, part: Any, device: str, *, traced: bool) -> Pipel
     facts = PipelineFacts(name="", model="", devices={device: Device()})
     facts.submodules[submodule] = _submodule(part, device, traced)
     facts.parts.append(loaded_part(submodule, part, device))
+    settings = part_settings(part)
+    facts.settings = {} if settings is None else {submodule: settings}
     return _with_weights(facts)
 
 
@@ -133,6 +140,12 @@ def run_info(
         submodules=_submodules(pipelines, sources, costs, weights),
         settings=settings,
         pipeline_settings=pipeline_settings,
+        submodule_settings=settings_of(
+            {name: known for facts in pipelines for name, known in facts.settings.items()},
+            recorder.pipelines,
+        ),
+        generations=generations(recorder.pipelines),
+        cached_calls=cached_calls(recorder.finished()),
         clocks=Clocks(
             clock=ClockName.REALTIME, monotonic_offset_ns=recorder.clock.monotonic_offset_ns
         ),

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from profiler.events import NO_PIPELINE, NO_STEP, RUN_STAGE, Span, SpanKind
 from profiler.trace.manifest_fields import Setting
+from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 __all__ = ["STAGES", "PipelineCall", "nothing"]
 
@@ -21,7 +22,8 @@ def nothing() -> None:
 class PipelineCall:
     """One call of the pipeline, `number` as in `events.Call`. `outer` is the pipeline call in which
     it runs, `inner` are those that ran in it; `-1` stands for moments that were not reached.
-    `settings` are the numbers and switches that it was given."""
+    `settings` are the numbers and switches that it was given, `submodules` how its submodules were
+    set up when it began, `generation` is what it made."""
 
     name: str
     start_ns: int
@@ -37,6 +39,8 @@ class PipelineCall:
     around_ns: int = 0  # in the profiler's own code, ahead of its begin and behind its end
     failed: bool = False  # ended with an exception: the stage that was running is its last
     settings: dict[str, Setting] = field(default_factory=dict)
+    submodules: dict[str, SubmoduleSettings] = field(default_factory=dict)
+    generation: Generation | None = None
     before_end: Callable[[], object] = nothing  # what is to be known when it has ended
     is_run: bool = False  # it has the stage `run` alone
 

@@ -28,6 +28,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
+import numpy as np
+
 from profiler.capture.host_commands import HostPieces
 from profiler.capture.operator_source import OperatorSource, OperatorTrace
 from profiler.capture.recorder import Invocation
@@ -37,7 +39,7 @@ from profiler.events import UNKNOWN, Drop, DropKind, Span
 from profiler.interruptions import let_pass
 from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
 from profiler.trace.journal import Journal
 
 __all__ = ["QUEUE_LIMIT", "CallWriter"]
@@ -45,6 +47,7 @@ __all__ = ["QUEUE_LIMIT", "CallWriter"]
 QUEUE_LIMIT = 256  # calls that wait to be written
 _NAP_S = 0.0005
 _DUTY = 0.02  # share of the time in which calls without operators are written
+_LARGEST_RATIO = 1e12
 _LONG_S = 0.05  # until the thread looks again whether the pipeline is at rest
 
 
@@ -239,7 +242,8 @@ class CallWriter:
         if call.index < 0 or call.index in self.written:
             return  # it was interrupted at its end; a file is never overwritten
         try:
-            self._bundle.write_call(call, trace.commands, trace.counters)
+            counters = (*trace.counters, *_ratio(trace.invocation))
+            self._bundle.write_call(call, trace.commands, counters)
         except Exception as error:  # noqa: BLE001 - the pipeline goes on
             let_pass(error)
             failure = _Failure(call.file_name, len(trace.commands), str(error))
@@ -247,3 +251,13 @@ class CallWriter:
             trace.invocation.ops_traced = False
         else:
             self.written.add(call.index)
+
+
+def _ratio(invocation: Invocation) -> tuple[Counter, ...]:
+    """What FirstBlockCache held against its threshold, at the call's end, where it did."""
+    ratio = None if invocation.skipped is None else invocation.skipped.residual_ratio
+    if ratio is None or not 0 <= ratio < _LARGEST_RATIO:
+        return ()
+    name = f"{invocation.submodule} residual ratio (millionths)"
+    times, values = np.array([invocation.end_ns]), np.array([round(ratio * 1e6)])
+    return (Counter(invocation.device, name, "count", times, values),)

@@ -18,6 +18,7 @@ from msgspec import Meta, field
 
 from profiler.errors import InputError
 from profiler.events import NO_ITERATION, NO_PIPELINE, Call, Drop
+from profiler.trace.manifest_caches import CachedCall
 from profiler.trace.manifest_compilations import Compilation
 from profiler.trace.manifest_drops import DropRow
 from profiler.trace.manifest_fields import (
@@ -35,6 +36,7 @@ from profiler.trace.manifest_fields import (
     Warmup,
 )
 from profiler.trace.manifest_secrets import without_secrets
+from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 __all__ = [
     "FORMAT_VERSION",
@@ -74,7 +76,9 @@ class _Described(Fields, frozen=True, kw_only=True):
     number of the pipeline call what is of that call alone. `capabilities` are sorted codes of what
     the producer recorded, such as timeline, launches, shapes, memory: an open set.
     `host_activities` are few: what the host did in the longest gaps of devices. `compilations` are
-    in order of their begin.
+    in order of their begin, `generations` in that of the first pipeline call of each.
+    `submodule_settings` are by name, in order of the pipeline calls from which they hold.
+    `cached_calls` are calls that were made under a step cache, in order of their index.
     """
 
     producer: str
@@ -96,6 +100,9 @@ class _Described(Fields, frozen=True, kw_only=True):
     attribution: dict[str, Attribution] = field(default_factory=dict)
     host_activities: tuple[HostActivity, ...] = ()
     compilations: tuple[Compilation, ...] = ()
+    submodule_settings: dict[str, tuple[SubmoduleSettings, ...]] = field(default_factory=dict)
+    generations: tuple[Generation, ...] = ()
+    cached_calls: tuple[CachedCall, ...] = ()
 
 
 class RunInfo(_Described, frozen=True, kw_only=True):

@@ -15,7 +15,15 @@ from profiler.redaction import (
 
 __all__ = ["without_secrets"]
 
-_TEXTS = ("model", "pipeline", "recording", "host_activities", "compilations")
+_TEXTS = (
+    "model",
+    "pipeline",
+    "recording",
+    "host_activities",
+    "compilations",
+    "submodule_settings",
+    "generations",
+)
 
 
 def without_secrets(document: Mapping[str, Any]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import polars as pl
 
 from profiler.analysis.comparison.codes import ComparisonNote, RunTrait, Side
 from profiler.analysis.comparison.measure import Measurement
+from profiler.analysis.recorded_settings import ARGUMENTS, generation_pairs, setting_pairs
 from profiler.notes import Note
 from profiler.trace.manifest_fields import stated
 
@@ -108,8 +109,15 @@ def _asynchronous(base: _Side, new: _Side) -> Iterator[Note]:
 
 
 def _settings(run: Measurement) -> Mapping[str, Any]:
-    """How the run was recorded, and what its pipeline calls were given."""
-    return {**stated(run.info.recording), **run.info.settings}
+    """How the run was recorded and set up, and what else its pipeline calls were given."""
+    made = generation_pairs(run.info.generations)
+    given = {
+        key: value
+        for key, value in run.info.settings.items()
+        if ARGUMENTS.get(key) not in made  # what the objects say stands for it
+    }
+    set_up = setting_pairs(run.info.submodule_settings, without="none")
+    return {**stated(run.info.recording), **made, **set_up, **given}
 
 
 def _told(side: _Side, of: _Of) -> str:

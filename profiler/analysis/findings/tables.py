@@ -15,6 +15,7 @@ __all__ = ["TABLES", "found"]
 
 _READS = (
     "device_transitions",
+    "cache_use",
     "calls",
     "compilations",
     "devices",

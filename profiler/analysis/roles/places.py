@@ -30,6 +30,7 @@ class Purpose(Enum):
     CONVOLUTION = "convolution"
     RESAMPLE = "resample"
     RESNET = "resnet"
+    ADAPTER = "adapter"  # beside the weights that it adapts
     HEAD = "head"  # from a language model's width to its vocabulary
     BLOCK = "block"  # adds what its parts compute to what came in
 
@@ -64,6 +65,7 @@ _BY_NAME: tuple[tuple[Purpose, str], ...] = (
         Purpose.MODULATION,
         r"(img|txt|)_?mod(ulation)?|adaLN_modulation|time_emb_proj|scale_shift_table|adaln_\w+",
     ),
+    (Purpose.ADAPTER, r"(lora|dora|hada|lokr|oft|boft|vera|ia3)_\w+"),
     (Purpose.NORM, r"(\w+_)?norm\d*(_\w+)?|(\w+_)?layer_?norm\d*|ln_\w+|(\w+_)?layernorm"),
     (Purpose.ROPE, r"rope|rotary_emb|rotary_pos_emb|rotary"),
     (Purpose.HEAD, r"lm_head|logits_processor"),
@@ -89,6 +91,7 @@ _BLOCK_CLASS = re.compile(r"\w*(Block\w*|Layer)")
 _CONTEXT = re.compile(
     r"(\w+_)?context(_\w+)?|txt(_\w+)?|add_[qkv]_proj|to_add_out|norm_added_\w+|encoder_attn\w*"
 )
+_ADAPTED = ".base_layer"  # how peft calls what it adapts, inside what stands in its place
 _NO_PATH = re.compile(r"::|^triton_|[ (<]")
 _DEEPEST = 64  # modules in one another; a foreign trace may hold any text
 _CLASS_NUMBER = re.compile(r"_\d+$")
@@ -139,6 +142,9 @@ class Places:
         self._fused_mlps = frozenset(
             path.rpartition(".")[0] for path in self._paths if path.endswith(".proj_mlp")
         )
+        self._adapted = frozenset(
+            path.removesuffix(_ADAPTED) for path in self._paths if path.endswith(_ADAPTED)
+        )
         self._known: dict[str, Place] = {}
 
     def of(self, layer: str) -> Place:
@@ -167,6 +173,8 @@ class Places:
         found: list[tuple[int, Purpose, str]] = []
         for at in range(len(names) - 1, -1, -1):
             purpose, by = self._purpose(paths[at], names[at], classes[at])
+            if path in self._adapted and at == len(names) - 1:
+                purpose, by = Purpose.ADAPTER, "path"  # it scales and adds what its adapters give
             if purpose is not None:
                 found.append((at, purpose, by))
         inside = (Purpose.EMBEDDING, Purpose.ATTENTION)
@@ -196,13 +204,15 @@ class Places:
         return known
 
     def _purpose(self, path: str, name: str, class_name: str) -> tuple[Purpose | None, str]:
-        if class_name:
+        if class_name and _name_purpose(name) is not Purpose.ADAPTER:
             purpose = _class_purpose(class_name)
             if purpose is not None:
                 return purpose, "class"
         if path in self._parents:
             return Purpose.ATTENTION, "path"
         parent, _, last = path.rpartition(".")
+        if path.endswith(_ADAPTED):
+            return None, ""  # it is what it was under its own name
         if last == "proj_out" and parent in self._fused_mlps:
             return Purpose.MLP, "path"
         purpose = _name_purpose(name)

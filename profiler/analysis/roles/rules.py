@@ -7,6 +7,8 @@ shapes, the kernel's name. What belongs where:
 - `attention`: scores, softmax, weighting, masks and position biases; `qkv_projection`: every
   projection into and out of it.
 - `mlp` and `convolution` have the activations that stand between their products.
+- `adapter`: all that a LoRA or another adapter computes beside the weights that it adapts, its
+  casts included; the weights themselves keep their role.
 - `modulation`: shift, scale and gate from a conditioning vector, and the projection of it.
 - `embedding`: of tokens, patches, positions and timesteps, and the projections into and out of a
   model's width.
@@ -87,6 +89,8 @@ def decide(found: Evidence) -> Decision | None:
     fused = fused_kernel(found.op_type)
     if fused is not None:
         return of_fused(found, fused)
+    if found.place.purpose is Purpose.ADAPTER:
+        return Decision("adapter", found.place.by)
     decision = _of_operation(found) or _of_place(found) or _of_chain(found)
     return decision or _of_shapes(found) or of_kernel(found) or _last(found)
 

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from profiler.capture.event_cost import EventCost
     from profiler.capture.onnxruntime.sessions import OnnxSessions
     from profiler.capture.operator_source import OperatorSource, SourceRequest
+    from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["BACKEND", "OnnxRuntime"]
 
@@ -94,6 +95,11 @@ class OnnxRuntime(Backend):
         except InputError as error:
             let_pass(error)
             return None
+
+    def settings(self, part: Any) -> SubmoduleSettings | None:
+        from profiler.capture.onnxruntime.settings import session_settings
+
+        return session_settings(part)
 
     def holder(self, part: Any) -> Callable[[], Any]:
         if is_session(part):

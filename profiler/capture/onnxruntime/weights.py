@@ -29,6 +29,31 @@ _BITS = {
     **dict.fromkeys((25, 26), 2),
     15: 128,
 }
+_NAMES = {
+    1: "float32",
+    2: "uint8",
+    3: "int8",
+    4: "uint16",
+    5: "int16",
+    6: "int32",
+    7: "int64",
+    9: "bool",
+    10: "float16",
+    11: "float64",
+    12: "uint32",
+    13: "uint64",
+    14: "complex64",
+    15: "complex128",
+    16: "bfloat16",
+    17: "float8_e4m3fn",
+    18: "float8_e4m3fnuz",
+    19: "float8_e5m2",
+    20: "float8_e5m2fnuz",
+    21: "uint4",
+    22: "int4",
+    23: "float4_e2m1",
+    24: "float8_e8m0",
+}
 # Field numbers of onnx.proto.
 _MODEL_GRAPH = 7
 _GRAPH_NODE, _GRAPH_INITIALIZER, _GRAPH_SPARSE = 1, 5, 15
@@ -40,9 +65,11 @@ _TENSOR_DIMS, _TENSOR_TYPE, _TENSOR_EXTERNAL = 1, 2, 13
 @dataclass(slots=True)
 class ModelWeights:
     """Bytes of all initializers and constants as their dims and dtypes say, subgraphs included,
-    and the files, relative to the model's folder, that hold external data."""
+    by type of elements as well, and the files, relative to the model's folder, that hold external
+    data."""
 
     total_bytes: int = 0
+    by_type: dict[str, int] = field(default_factory=dict)
     external: set[str] = field(default_factory=set)
 
 
@@ -127,8 +154,14 @@ def _add(data: Buffer, begin: int, end: int, found: ModelWeights) -> None:
                 found.external.add(entry.get(2, b"").decode())
     bits = _BITS.get(dtype)
     if bits is None:  # strings, and dtypes of the future: as many bytes as the tensor's message
-        found.total_bytes += end - begin
+        _count(found, dtype, end - begin)
         return
     if len(dims) > 64 or any(dim > _MOST_BYTES for dim in dims):
         raise ValueError(f"a tensor has impossible dims {dims[:8]}")
-    found.total_bytes += (prod(dims) * bits + 7) // 8
+    _count(found, dtype, (prod(dims) * bits + 7) // 8)
+
+
+def _count(found: ModelWeights, dtype: int, size: int) -> None:
+    name = _NAMES.get(dtype, f"type {dtype}")
+    found.by_type[name] = found.by_type.get(name, 0) + size
+    found.total_bytes += size

@@ -123,6 +123,7 @@ class Attachment:
         self.facts = pipeline_facts(pipeline, self._options)
         self.facts.submodules = {**known.submodules, **self.facts.submodules}
         self.facts.devices = {**known.devices, **self.facts.devices}
+        self.facts.settings = {**known.settings, **self.facts.settings}
         self._hooks.renew()
 
     def covers(self, owner: Any) -> bool:

@@ -13,12 +13,14 @@ from types import FrameType
 from typing import Any, Protocol
 
 from profiler.capture.arrays import described
+from profiler.capture.backend import Skipped
 from profiler.capture.devices import output_device
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.labels import GENERATING, PipelineLabels, by_name
 from profiler.capture.pipelines.submodules import Entry, device_reader
 from profiler.capture.pipelines.user_labels import said_step
-from profiler.capture.recorder import Invocation, Recorder, Scope, enter, scope
+from profiler.capture.recorder import Invocation, Recorder, Scope, enter, number_of, scope
+from profiler.capture.registry import backend_of
 from profiler.events import NO_STEP
 from profiler.interruptions import let_pass
 
@@ -58,6 +60,7 @@ class _OpenCall:
     caller: FrameType | None
     thread: int
     depth: int = 0
+    skipped: Callable[[], Skipped | None] | None = None
 
     def interrupted(self) -> bool:
         """Whether it has ended without being told: by a KeyboardInterrupt in a module whose hooks
@@ -95,11 +98,17 @@ class CallHook:
         self._owner = owner
         self._names = names
         self._device = device_reader(owner(), entry)
+        self._cache = backend_of(owner()).step_cache() if entry.stage in ("denoise", "") else None
 
     @property
     def detached(self) -> bool:
         """Whether the end of an open call will not be told."""
         return self._hooks.detached
+
+    def close(self) -> None:
+        """The hook is off."""
+        if self._cache is not None:
+            self._cache.close()
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """For methods that are wrapped."""
@@ -206,6 +215,10 @@ class CallHook:
                 recorder.lose(self._entry.submodule, error)
                 invocation.drop_told = True
                 opened.source = None
+        if self._cache is not None:
+            number = number_of(invocation.pipeline)
+            of = (self._owner(), number)
+            opened.skipped = recorder.attempt(self._entry.submodule, self._cache.begin, *of)
         enter(replace(opened.before, call=opened))
         recorder.begin_call(invocation)
 
@@ -253,6 +266,8 @@ class CallHook:
         device = recorder.attempt(self._entry.submodule, output_device, output)
         if device and not device.startswith("cpu"):
             invocation.device = device  # offload moved it there after it was invoked
+        if opened.skipped is not None and not failed:
+            invocation.skipped = recorder.attempt(self._entry.submodule, opened.skipped)
         recorder.end_call(invocation, failed=failed)
         if opened.source is not None:
             opened.source.after(invocation)

@@ -19,7 +19,9 @@ from typing import Any
 
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
+from profiler.capture.pipelines.call_settings import submodule_settings
 from profiler.capture.pipelines.components import Together, schedulers, title
+from profiler.capture.pipelines.generation import generation
 from profiler.capture.pipelines.guidance import GuiderHook, guiders
 from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
 from profiler.capture.pipelines.labels import (
@@ -47,6 +49,7 @@ from profiler.capture.timeline import PipelineCall
 from profiler.capture.wraps import Around, Wraps, weakly
 from profiler.interruptions import let_pass
 from profiler.trace.manifest_fields import Setting, setting
+from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["PipelineHooks"]
 
@@ -203,11 +206,13 @@ class PipelineHooks:
         attempt(self._name, self._refresh, self.pipeline())
         sources = attempt(self._name, self._sources) or []
         measured = [attempt(self._name, partial(self._coverage.begin, traced=bool(sources)))]
-        pipeline, failed = None, True
+        settings = attempt(self._name, self._settings) or {}
+        pipeline, failed, result = None, True, None
         try:
             pipeline = attempt(self._name, self._begin_pipeline, original, args, kwargs)
             if pipeline is not None and entered_ns is not None:
                 pipeline.around_ns += pipeline.start_ns - entered_ns
+                pipeline.submodules = settings
             for source in sources if pipeline is not None else ():
                 attempt(self._name, source.begin_pipeline, pipeline)
             result = original(*args, **kwargs)
@@ -219,7 +224,7 @@ class PipelineHooks:
             except BaseException:  # the script was interrupted: once more, to the end
                 self._end_pipeline(before, pipeline, sources, measured, failed)
                 raise
-            attempt(self._name, self._returned, pipeline)
+            attempt(self._name, self._returned, pipeline, result)
 
     def _around_generate(self, original: Any, args: Any, kwargs: Any) -> Any:
         """A submodule calls itself in a loop: its calls are passes, for no prompt of two. Outside
@@ -276,8 +281,14 @@ class PipelineHooks:
             sources.pop(0)
         attempt(self._name, self.recorder.settle)
 
-    def _returned(self, pipeline: PipelineCall | None) -> None:
+    def _settings(self) -> dict[str, SubmoduleSettings]:
+        return submodule_settings(self.pipeline()) if self.recorder.recording else {}
+
+    def _returned(self, pipeline: PipelineCall | None, result: Any) -> None:
         """The caller gets the result now: what followed the pipeline call's end was ours."""
+        if pipeline is not None and not pipeline.failed and self.recorder.recording:
+            of = (self.pipeline(), self._scheduler(), pipeline, result)
+            pipeline.generation = self.recorder.attempt(self._name, generation, *of)
         if pipeline is not None and pipeline.end_ns >= 0:
             pipeline.around_ns += self.recorder.clock.now_ns() - pipeline.end_ns
 
@@ -302,6 +313,7 @@ class PipelineHooks:
         names = argument_names(backend.method(owner, entry.method))
         names = names or argument_names(_forward_of(self.pipeline(), entry))
         hook = CallHook(self, entry, weakly(owner), names)
+        wraps.on_undo(hook.close)
         backend.hook_calls(wraps, owner, entry.method, hook)
 
 

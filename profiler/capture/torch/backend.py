@@ -6,7 +6,14 @@ import sys
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from profiler.capture.backend import Backend, CallHooks, CompilationLog, Watcher, Watching
+from profiler.capture.backend import (
+    Backend,
+    CallHooks,
+    CompilationLog,
+    StepCache,
+    Watcher,
+    Watching,
+)
 from profiler.capture.torch.hooks import (
     execution_device,
     hook_module,
@@ -19,6 +26,7 @@ from profiler.capture.wraps import Around, Wraps
 if TYPE_CHECKING:
     from profiler.capture.event_cost import EventCost
     from profiler.capture.operator_source import OperatorSource, SourceRequest
+    from profiler.trace.manifest_settings import SubmoduleSettings
 
 __all__ = ["BACKEND", "Torch"]
 
@@ -55,6 +63,11 @@ class Torch(Backend):
 
         return torch_event_cost()
 
+    def step_cache(self) -> StepCache:
+        from profiler.capture.torch.step_caches import StepCaches
+
+        return StepCaches()
+
     def compilation_log(self) -> CompilationLog:
         from profiler.capture.torch.compilations import DynamoLog
 
@@ -67,6 +80,11 @@ class Torch(Backend):
         """Of its parameters and buffers, each once."""
         tensors = [*part.parameters(), *part.buffers()]
         return int(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+
+    def settings(self, part: Any) -> SubmoduleSettings | None:
+        from profiler.capture.torch.settings import module_settings
+
+        return module_settings(part)
 
     def method(self, owner: Any, name: str) -> Any:
         """Of the module that torch.compile has wrapped, too."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
+from profiler.analysis.recorded_settings import generation_pairs, setting_pairs
 from profiler.analysis.result import RunSummary
 from profiler.messages import said
 from profiler.report.facts import grouped, grouped_by_name, missing_rows
@@ -24,6 +25,7 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     run = of.analysis.run
     yield _run(run)
     yield grouped(said("Settings"), {**stated(run.recording), **run.settings})
+    yield grouped(said("Set-up"), _set_up(run))
     yield grouped_by_name(said("Devices"), run.devices)
     yield grouped_by_name(said("Submodules"), run.submodules)
     yield grouped(said("Hardware"), stated(run.hardware))
@@ -45,6 +47,11 @@ def _run(run: RunSummary) -> Group:
         (said("command line"), " ".join(run.command_line)),
     )
     return Group(said("Run"), tuple(row for row in rows if row[1]))
+
+
+def _set_up(run: RunSummary) -> Mapping[str, str]:
+    """What the objects said that ran: of pipeline calls, then of submodules."""
+    return {**generation_pairs(run.generations), **setting_pairs(run.submodule_settings)}
 
 
 def _traced(run: RunSummary) -> str:

@@ -20,6 +20,7 @@ from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     operator_cases,
     over_time_cases,
     redundancy_cases,
+    step_cache_cases,
     submodule_cases,
     trust_cases,
     waiting_cases,

@@ -91,3 +91,21 @@ def test_layers_of_other_producers():
         "convolution",
         "attention",
     ]
+
+
+def test_adapters_stand_beside_what_they_adapt():
+    """Of a projection with a LoRA the adapter's modules and its own arithmetic are the adapter's,
+    the weights are the projection's; without `base_layer` it is no adapter."""
+    found = roles(
+        ("blocks.0.attn.to_q.base_layer", "aten::linear"),
+        ("blocks.0.attn.to_q.lora_A.default", "aten::linear"),
+        ("blocks.0.attn.to_q.lora_B.default", "aten::linear"),
+        ("blocks.0.attn.to_q", "aten::mul"),
+        ("blocks.0.attn.to_q", "aten::add"),
+        ("blocks.0.attn.to_k", "aten::linear"),
+    )
+    assert [role for role, _, _ in found] == [
+        "qkv_projection",
+        *["adapter"] * 4,
+        "qkv_projection",
+    ]

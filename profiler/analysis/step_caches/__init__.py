@@ -1,0 +1,1 @@
+"""Which calls a step cache let skip blocks, and what that saved."""

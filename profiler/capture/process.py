@@ -268,7 +268,7 @@ class SwitchedOn:
     def _forked(self) -> None:
         """In a forked child: the parent's session is the parent's, and never closed here. What
         it had hooked is unhooked; what the child uses begins a session of its own."""
-        from profiler.capture.recorder import Scope, enter
+        from profiler.capture.scopes import Scope, enter
 
         self._lock = threading.RLock()
         if self._session is not None:
@@ -284,7 +284,7 @@ def _is_part_of_running(pipeline: Any) -> bool:
     """Whether the pipeline that runs now has all components of this one, which it holds: their
     calls have its names and are in its loops."""
     from profiler.capture.pipelines.submodules import owner_of, present_entries
-    from profiler.capture.recorder import scope
+    from profiler.capture.scopes import scope
 
     running = scope().owner
     if running is None:

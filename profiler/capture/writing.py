@@ -29,8 +29,8 @@ from dataclasses import dataclass
 from queue import Empty, SimpleQueue
 
 from profiler.capture.host_commands import HostPieces
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import OperatorSource, OperatorTrace
-from profiler.capture.recorder import Invocation
 from profiler.drop_reasons import DropReason
 from profiler.errors import OutputError
 from profiler.events import UNKNOWN, Drop, DropKind, Span

@@ -7,9 +7,10 @@ import errno
 import pytest
 
 import profiler
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.recorder import Recorder
 from profiler.capture.run_drops import run_drops
 from profiler.capture.session import Session
 from profiler.errors import OutputError

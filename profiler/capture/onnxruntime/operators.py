@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from profiler.capture.interrupts import interrupts_wait
+from profiler.capture.invocations import Invocation
 from profiler.capture.module_classes import known_modules
 from profiler.capture.onnxruntime.commands import Attributed, Placement, arena_counters, commands_of
 from profiler.capture.onnxruntime.layers import ExportedModel, LayerMap, build_layer_map, node_count
@@ -34,7 +35,6 @@ from profiler.capture.onnxruntime.weak_reference import WeakPart, when_gone
 from profiler.capture.onnxruntime.weights import model_files_bytes
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.own_work import OwnWork
-from profiler.capture.recorder import Invocation
 from profiler.capture.timeline import PipelineCall
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError

@@ -22,10 +22,11 @@ from dataclasses import replace
 from typing import Any
 
 from profiler.capture.forks import forget_in_children
+from profiler.capture.invocations import HostCommands, Invocation
 from profiler.capture.module_classes import known_modules
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.own_work import OwnWork
-from profiler.capture.recorder import HostCommands, Invocation, Recorder
+from profiler.capture.recorder import Recorder
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch.cut import CutCall, TracedCall
 from profiler.capture.torch.modules import ModuleRanges, class_name

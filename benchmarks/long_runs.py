@@ -42,7 +42,8 @@ def measured(runtime: str, options: argparse.Namespace) -> Iterator[tuple[int, i
     """Steps so far and resident bytes, after every hundred steps or more."""
     pipeline, call = PIPELINES[runtime](options.call)
     call()
-    settings = {"ops": options.ops, **({"memory": True} if options.memory else {})}
+    settings = {"ops": options.ops, "event_cap": options.event_cap}
+    settings |= {"memory": True} if options.memory else {}
     with tempfile.TemporaryDirectory() as folder:
         traced: Any = profiler.profile(pipeline, out=folder, **settings)
         with nullcontext() if options.untraced else traced:
@@ -67,6 +68,7 @@ def draw(runtime: str, options: argparse.Namespace) -> int:
     command = [sys.executable, __file__, "--child", "--runtime", runtime, "--ops", options.ops]
     command += ["--steps", str(options.steps), "--call", str(options.call)]
     command += [f"--{name}" for name in ("untraced", "memory") if getattr(options, name)]
+    command += [] if options.event_cap is None else ["--event-cap", str(options.event_cap)]
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
     found = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
     most = max(held for _, held in found)
@@ -84,6 +86,7 @@ def main() -> None:
     parser.add_argument("--call", type=int, default=20, help="steps of a pipeline call")
     parser.add_argument("--ops", default="all")
     parser.add_argument("--runtime", choices=PIPELINES)
+    parser.add_argument("--event-cap", type=int, help="events of a session (ONNX Runtime)")
     parser.add_argument("--untraced", action="store_true")
     parser.add_argument("--memory", action="store_true", help="allocations of torch, too")
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)

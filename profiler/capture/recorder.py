@@ -40,7 +40,8 @@ class Recorder:
 
     `on_call_end` is told of each recorded invocation that returned, on the thread that ran it;
     `on_call_placed` of those whose labels have changed since;
-    `on_pipeline_end` when the last open pipeline call has ended, its sources included.
+    `on_pipeline_end` when the last open pipeline call has ended, its sources included;
+    `on_converted` when a source has operators of earlier calls, whatever runs meanwhile.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -48,6 +49,7 @@ class Recorder:
         self.on_call_end: Callable[[Invocation], None] | None = None
         self.on_call_placed: Callable[[Invocation], None] | None = None
         self.on_pipeline_end: Callable[[], None] | None = None
+        self.on_converted: Callable[[], None] | None = None
         self.opening_ns = 0  # that profiled sessions of bare ones took to open
         self.coverage = CoverageTally()
         self.invocations: list[Invocation] = []
@@ -175,6 +177,11 @@ class Recorder:
         """The sources of a pipeline call have been told of its end, too."""
         if self.on_pipeline_end is not None and not self._open:
             self.on_pipeline_end()
+
+    def converted(self) -> None:
+        """A source has converted what its profiler recorded of calls that have ended."""
+        if self.on_converted is not None:
+            self.on_converted()
 
     def at_rest(self) -> bool:
         """Whether no recorded pipeline call runs."""

@@ -11,6 +11,7 @@ from __future__ import annotations
 import shutil
 import threading
 import time
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -20,11 +21,13 @@ from profiler.capture.attached import Attached
 from profiler.capture.compilations import RunCompilations
 from profiler.capture.host_commands import take_host_commands
 from profiler.capture.invocations import Invocation
+from profiler.capture.operator_source import OperatorTrace
 from profiler.capture.recorder import Recorder
 from profiler.capture.run_drops import NOT_ENDED
 from profiler.capture.run_info import PipelineFacts, run_info
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
+from profiler.events import NO_STEP
 from profiler.interruptions import let_pass
 from profiler.trace.bundle import WORK_NAME, BundleWriter
 from profiler.trace.compression import Compression
@@ -59,6 +62,7 @@ class RunFiles:
         self._bundle: BundleWriter | None = None
         self._writer: CallWriter | None = None
         self._described: list[PipelineFacts] | None = None  # what the manifest says so far
+        self._held: list[OperatorTrace] = []  # of calls whose labels may change
         self._taking = threading.RLock()  # what sources have: a thread that converts takes it, too
 
     def open(self, title: str) -> Path:
@@ -75,7 +79,8 @@ class RunFiles:
             self.compilations.open()
             self._recorder.on_call_end = self._call_ended
             self._recorder.on_call_placed = self._call_placed
-            self._recorder.on_pipeline_end = self._pipeline_ended
+            self._recorder.on_pipeline_end = self._take_complete
+            self._recorder.on_converted = self._take_complete
         return self._bundle.directory
 
     def remove(self) -> None:
@@ -84,7 +89,7 @@ class RunFiles:
         if self._bundle is None or self._writer is None:
             return
         self._recorder.on_call_end = self._recorder.on_pipeline_end = None
-        self._recorder.on_call_placed = None
+        self._recorder.on_call_placed = self._recorder.on_converted = None
         self._writer.finish()
         self._writer.journal.remove()
         shutil.rmtree(self._bundle.directory, ignore_errors=True)
@@ -115,6 +120,8 @@ class RunFiles:
         begin = time.perf_counter_ns()
         writing = {"backpressure_ns": writer.backpressure_ns, "writing_ns": writer.writing_ns}
         with self._taking:
+            for trace in self._held:
+                writer.put(trace)
             for submodule, source in self._attached.sources():
                 writer.put_rest(source, submodule)
             self._put_host(writer, all_left=True)
@@ -166,22 +173,32 @@ class RunFiles:
         if not invocation.awaits_operators:
             writer.put_call(invocation)
 
-    def _pipeline_ended(self) -> None:
-        """No pipeline call runs now: write what is complete."""
+    def _take_complete(self) -> None:
+        """A pipeline call has ended, or a source has converted: write what is complete. Files of
+        calls whose labels may still change wait for the end of their pipeline call."""
         if self.closed:  # a forked child may have been left a locked lock
             return
         with self._taking:
             writer = self._writer
             if writer is None or self.closed:
                 return
-            for _, source in self._attached.staying():
-                try:
-                    for trace in source.traces():
-                        writer.put(trace)
-                except Exception as error:  # noqa: BLE001 - heard when the run ends: it is asked again
-                    let_pass(error)
+            held, self._held = self._held, []
+            for trace in (*held, *self._converted()):
+                if _placed(trace.invocation):
+                    writer.put(trace)
+                else:
+                    self._held.append(trace)
             self._recorder.attempt("host work", self._put_host, writer)
-            writer.flush()
+            if self._recorder.at_rest():
+                writer.flush()
+
+    def _converted(self) -> Iterator[OperatorTrace]:
+        """What the sources have by now."""
+        for _, source in self._attached.staying():
+            try:
+                yield from source.traces()
+            except Exception as error:  # noqa: BLE001 - heard when the run ends: it is asked again
+                let_pass(error)
 
     def _put_host(self, writer: CallWriter, *, all_left: bool = False) -> None:
         """Have what pipeline calls did between their submodules' calls written."""
@@ -191,3 +208,12 @@ class RunFiles:
     def _dated(self, title: str) -> str:
         now = datetime.fromtimestamp(self._recorder.clock.now_ns() / 1e9, UTC)
         return f"{now:%Y%m%d-%H%M%S}-{title}"
+
+
+def _placed(invocation: Invocation) -> bool:
+    """Whether the labels of a call that has returned are known for good: its pipeline call has
+    ended, or they tell of a step."""
+    pipeline = invocation.pipeline
+    if pipeline is None or pipeline.end_ns >= 0:
+        return not invocation.provisional
+    return invocation.step != NO_STEP and not invocation.provisional

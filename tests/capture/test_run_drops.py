@@ -97,7 +97,7 @@ def test_a_full_disk_keeps_no_empty_folder(tmp_path, monkeypatch):
 def test_a_session_that_vanishes(tmp_path, monkeypatch):
     """What torch has recorded goes, as after two interrupts: the run says so by submodule."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch.conversions import Conversions
+    from profiler.capture.conversions import Conversions
 
     class Pipeline:
         def __init__(self):

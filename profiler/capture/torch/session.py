@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from profiler.capture.clock import Clock
+from profiler.capture.conversions import Conversions
 from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.notices import notice
-from profiler.capture.torch.conversions import Conversions
 from profiler.capture.torch.cut import StoppedSession, TracedCall, pair_clocks, written
 from profiler.capture.torch.modules import close_range, leave, leave_modules, open_range
 from profiler.capture.torch.profiler import (
@@ -107,6 +107,7 @@ class Tracing:
         self._running: set[object] = set()  # pipeline calls
         self._rest = time.monotonic()  # when the last of these, or a session, ended
         self._follows = False  # a session of this pipeline call was stopped
+        self._levels: dict[str, int] = {}  # bytes that the last one converted left allocated
         self._several_threads = False
         self._noticed = False
         self._starting = False
@@ -205,7 +206,7 @@ class Tracing:
         self._session, self._starting, self._several_threads = None, False, False
         self._conversions.abandon()
         self._conversions, self._running = Conversions(self._resting_since), set()
-        self._follows, self._threads = False, {}
+        self._follows, self._threads, self._levels = False, {}, {}
         leave_modules()
         if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
             return
@@ -322,6 +323,7 @@ class Tracing:
                 session.kind,
                 session.expected_events,
                 self._follows,
+                self._levels,
             )
         )
         self._follows = True

@@ -29,7 +29,7 @@ import profiler
 
 MIB = 1 << 20
 EVERY = 100  # steps, from one figure to the next
-_WIDTH = 40  # of the longest bar
+_BAR = 25 * MIB  # a sign of the bars
 
 
 def resident_bytes() -> int:
@@ -69,14 +69,16 @@ def draw(runtime: str, options: argparse.Namespace) -> int:
     command += ["--steps", str(options.steps), "--call", str(options.call)]
     command += [f"--{name}" for name in ("untraced", "memory") if getattr(options, name)]
     command += [] if options.event_cap is None else ["--event-cap", str(options.event_cap)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    found = [tuple(map(int, line.split())) for line in done.stdout.splitlines()]
-    most = max(held for _, held in found)
     print(f"{runtime}, ops {options.ops}: resident MiB by steps")
-    for steps, held in found:
-        print(f"{steps:8,}{held / MIB:8.0f}  {'#' * round(_WIDTH * held / most)}")
-    grown = max(held for _, held in found) - found[0][1]
-    print(f"  at most {grown / MIB:.0f} MiB more than after the first {found[0][0]} steps")
+    found: list[int] = []
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        for line in process.stdout:
+            steps, held = map(int, line.split())
+            found.append(held)
+            print(f"{steps:8,}{held / MIB:8.0f}  {'#' * (held // _BAR)}", flush=True)
+    grown = max(found) - found[0]
+    print(f"  at most {grown / MIB:.0f} MiB more than the first figure")
     return grown
 
 

@@ -25,7 +25,8 @@ class Invocation:
     scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
     be traced, though others of the submodule are. `awaits_operators` tells that a source was to
     trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
-    not known for good before `Recorder.place_call`. `hooks_ns` is time in our own code
+    not known for good before `Recorder.place_call`. `beyond_size` tells that the run's size
+    kept its operators from being traced. `hooks_ns` is time in our own code
     around a call of no pipeline call, which else has it.
     """
 
@@ -49,6 +50,7 @@ class Invocation:
     drop_told: bool = False
     iteration: int = NO_ITERATION
     provisional: bool = False
+    beyond_size: bool = False
 
     def as_call(self) -> Call:
         """The finished invocation as the call that the bundle holds."""

@@ -16,6 +16,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -333,7 +334,8 @@ def _say_unknown(settings: Settings, session: Any) -> None:
 
 
 def _options(settings: Settings) -> Options:
-    return parse_config(settings.config, settings.ops, settings.config.keys())
+    options = parse_config(settings.config, settings.ops, settings.config.keys())
+    return replace(options, max_size=settings.max_size, memory=settings.memory)
 
 
 def open_session(settings: Settings, title: str) -> Any:

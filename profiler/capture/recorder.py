@@ -18,6 +18,7 @@ from profiler.capture.invocations import HostCommands, HostWork, Invocation
 from profiler.capture.notices import notice
 from profiler.capture.own_work import OwnWork
 from profiler.capture.scopes import scope
+from profiler.capture.size_limit import SizeLimit
 from profiler.capture.timeline import PipelineCall, nothing, number_of
 from profiler.events import NO_STEP, UNKNOWN, Call, Span
 from profiler.interruptions import let_pass
@@ -35,6 +36,8 @@ _REASONS = 100  # that are told apart
 class Recorder:
     """Collects one run. Nothing is kept during warm-up.
 
+    `limit` is of what the run may write; `memory` asks for allocations where they cost time.
+
     It takes no locks, so that a signal can end a run whatever thread it meets: lists grow and
     indices are drawn in one step each.
 
@@ -44,8 +47,12 @@ class Recorder:
     `on_converted` when a source has operators of earlier calls, whatever runs meanwhile.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, *, limit: SizeLimit | None = None, memory: bool = False
+    ) -> None:
         self.clock = clock
+        self.limit = limit or SizeLimit()
+        self.memory = memory
         self.on_call_end: Callable[[Invocation], None] | None = None
         self.on_call_placed: Callable[[Invocation], None] | None = None
         self.on_pipeline_end: Callable[[], None] | None = None

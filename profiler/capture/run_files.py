@@ -71,7 +71,9 @@ class RunFiles:
             run_id = self._name or self._dated(self._title or title)
             bundle = BundleWriter.create(self._out, run_id, compress=self._compress)
             try:
-                self._writer = CallWriter(bundle, resting=self._recorder.at_rest)
+                self._writer = CallWriter(
+                    bundle, resting=self._recorder.at_rest, limit_size=self._recorder.limit
+                )
             except BaseException:  # on a full disk
                 shutil.rmtree(bundle.directory, ignore_errors=True)
                 raise
@@ -136,7 +138,7 @@ class RunFiles:
             self._attached.weights,
             warmup=warmup,
             writing={**writing, "conversion_ns": time.perf_counter_ns() - begin},
-            drops=writer.drops(),
+            drops=(*writer.drops(), *self._recorder.limit.drops()),
             failure=failure,
         )
         path = bundle.finish(structs.replace(info, compilations=self.compilations.of_run()))
@@ -161,6 +163,8 @@ class RunFiles:
         traced = not invocation.left_out and self._attached.traces(invocation.submodule)
         invocation.awaits_operators = traced
         writer.note(invocation, awaits_operators=traced)
+        if invocation.beyond_size:
+            self._recorder.limit.lost(invocation)
         if not (traced or invocation.provisional):  # its file has its labels
             writer.put_call(invocation)
 

@@ -28,6 +28,7 @@ from profiler.capture.pipelines.user_labels import named
 from profiler.capture.recorder import Recorder
 from profiler.capture.run_files import RunFiles
 from profiler.capture.run_info import PipelineFacts
+from profiler.capture.size_limit import SizeLimit
 from profiler.capture.wraps import is_wrapped
 from profiler.errors import InputError
 from profiler.trace.bundle import WORK_NAME
@@ -60,7 +61,7 @@ class Session:
         compress: Compression,
     ) -> None:
         self.path: Path | None = None
-        self.recorder = Recorder(clock)
+        self.recorder = Recorder(clock, limit=SizeLimit(options.max_size), memory=options.memory)
         self._options = options
         self._event_cap = event_cap
         self._attached = Attached()

@@ -125,7 +125,9 @@ class ProfiledPart:
     def leave_out(self, invocation: Invocation) -> None:
         """The part is about to run for an invocation that is not traced."""
         with self._lock:
-            if self._lending is not None:
+            if self._lending is not None and self._plain is None:  # nothing is to follow
+                self.close()
+            elif self._lending is not None:
                 self._note(invocation, self._segments[-1], traced=False)
                 self._lending.put(self._plain)
 

@@ -21,8 +21,8 @@ from profiler.capture.onnxruntime.runs import NotedCall
 __all__ = ["EVENTS_BESIDE_NODES", "Segment", "clock_of", "event_budget"]
 
 EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
-EVENT_BYTES = 1_100  # measured: benchmarks/long_runs.py
-FEWEST_EVENTS = 100_000  # 105 MiB
+EVENT_BYTES = 2_600  # measured: `benchmarks/long_runs.py`, the tiny SD3
+FEWEST_EVENTS = 50_000  # 124 MiB
 _SHARE = 8  # of the weights: one part of so many
 
 

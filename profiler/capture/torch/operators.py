@@ -114,7 +114,8 @@ class TorchOperators:
         pipeline = invocation.pipeline
         host = None if pipeline is None else lambda: self._host_range(pipeline)
         expected = self._expected or max(_EVENTS_PER_MODULE * len(self._modules), _FEWEST_EVENTS)
-        if self._tracing.begin_call(call, self._clock, expected, self._cap, host):
+        memory = self.recorder.memory
+        if self._tracing.begin_call(call, self._clock, expected, self._cap, host, memory=memory):
             self._open[id(invocation)] = call
             self._sessions.add(self._tracing.sessions)
         else:

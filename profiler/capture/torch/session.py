@@ -129,13 +129,16 @@ class Tracing:
         expected_events: int,
         cap: int = EVENT_CAP,
         host: Callable[[], TracedCall] | None = None,
+        *,
+        memory: bool = False,
     ) -> bool:
         """Open the range of an invocation on this thread, in the running session or a new one.
 
         `expected_events` is how many events it may have; a session that would have more than `cap`
         is stopped first. `host` makes the range of the host work around this thread's invocations,
-        where that is open in no session. False where the invocation cannot be traced: another
-        thread's session runs that records that thread alone, or a profiler that is not ours.
+        where that is open in no session; with `memory` a new session tells of allocations.
+        False where the invocation cannot be traced: another thread's session runs that records that
+        thread alone, or a profiler that is not ours.
         """
         thread = threading.get_ident()
         with self._lock:
@@ -148,7 +151,7 @@ class Tracing:
                 full = session.expected_events + expected_events > cap
                 if full or time.monotonic() >= session.until:
                     self._end(thread)
-            session = self._session or self._start(clock)
+            session = self._session or self._start(clock, memory=memory)
             if session is None:
                 return False
             if host is not None and thread not in session.hosts:
@@ -268,14 +271,14 @@ class Tracing:
         if not session.all_threads or not session.in_use():
             self._stop(session)
 
-    def _start(self, clock: Clock) -> _Session | None:
+    def _start(self, clock: Clock, *, memory: bool) -> _Session | None:
         """Start a session; None where a profiler that is not ours runs."""
         if is_profiling():
             if not self._noticed:
                 self._noticed = True
                 notice(_NOTICE)
             return None
-        profiler = new_profiler(all_threads=self._several_threads)
+        profiler = new_profiler(all_threads=self._several_threads, memory=memory)
         self._starting = True
         running = started(profiler)
         if running:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profiler.cli.options import BundleFolder, Compress, MeasureOverhead, RunName
+from profiler.cli.options import BundleFolder, Compress, MaxSize, MeasureOverhead, RunName
 from profiler.cli.progress import note
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import is_drawn_on
@@ -81,15 +81,17 @@ def run(
     warmup: _Warmup = 2,
     name: RunName = None,
     compress: Compress = "none",
+    max_size: MaxSize = None,
 ) -> None:
     """Run a pipeline on ONNX Runtime and profile it.
 
     Stable Diffusion 3, FLUX or Qwen-Image. Writes one trace per submodule call, and ends with the
     report, its HTML page beside the traces.
     """
+    from profiler.capture.options import parse_max_size
     from profiler.trace.compression import check_compression
 
-    packing = check_compression(compress)
+    packing, most = check_compression(compress), parse_max_size(max_size)
     _check_text(prompt=prompt, negative_prompt=negative_prompt, out=str(out), name=name or "")
     _check_image(image)
     pipeline = _pipeline(model, device or [])
@@ -100,7 +102,8 @@ def run(
     selected = (
         " ".join([*(ops or []), *(["measure-overhead"] if measure_overhead else [])]) or "all"
     )
-    options = {"ops": selected, "out": out, "name": name, "compress": packing}
+    options: dict[str, Any] = {"ops": selected, "out": out, "name": name, "compress": packing}
+    options["max_size"] = most
     bundle, result = _profiled(pipeline, options, arguments, steps, warmup)
     _write_image(result.images[0], image)
     _report(bundle)

@@ -22,7 +22,7 @@ __all__ = ["EVENTS_BESIDE_NODES", "Segment", "clock_of", "event_budget"]
 
 EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
 EVENT_BYTES = 2_600  # measured: `benchmarks/long_runs.py`, the tiny SD3
-FEWEST_EVENTS = 50_000  # 124 MiB
+FEWEST_EVENTS = 20_000  # 50 MiB, of each part
 _SHARE = 8  # of the weights: one part of so many
 
 

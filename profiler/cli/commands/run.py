@@ -99,14 +99,16 @@ def run(
     scales = {key: value for key, value in guided.items() if isinstance(value, float)}
     pipeline.check(height=height, width=width, seed=seed, **scales)
     arguments = {"prompt": prompt, **guided, "height": height, "width": width, "seed": seed}
-    selected = (
-        " ".join([*(ops or []), *(["measure-overhead"] if measure_overhead else [])]) or "all"
-    )
-    options: dict[str, Any] = {"ops": selected, "out": out, "name": name, "compress": packing}
-    options["max_size"] = most
+    selected = _selected(ops or [], measure_overhead=measure_overhead)
+    options = {"ops": selected, "out": out, "name": name, "compress": packing, "max_size": most}
     bundle, result = _profiled(pipeline, options, arguments, steps, warmup)
     _write_image(result.images[0], image)
     _report(bundle)
+
+
+def _selected(ops: list[str], *, measure_overhead: bool) -> str:
+    """The calls whose operators are traced, as one text."""
+    return " ".join([*ops, *(["measure-overhead"] if measure_overhead else [])]) or "all"
 
 
 def _profiled(

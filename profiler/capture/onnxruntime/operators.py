@@ -20,9 +20,7 @@ from typing import Any
 from profiler.capture.invocations import Invocation
 from profiler.capture.onnxruntime.commands import Placement
 from profiler.capture.onnxruntime.layers import ExportedModel, node_count
-from profiler.capture.onnxruntime.profile import read_profile
 from profiler.capture.onnxruntime.profile_conversion import ProfileConverter
-from profiler.capture.onnxruntime.providers import devices_of_session
 from profiler.capture.onnxruntime.runs import NotedCall
 from profiler.capture.onnxruntime.segments import (
     EVENTS_BESIDE_NODES,
@@ -46,6 +44,8 @@ from profiler.errors import InputError
 from profiler.events import UNKNOWN, DropKind
 from profiler.interruptions import let_pass
 from profiler.notes import Note
+from profiler.ort_profiles.profile import read_profile
+from profiler.ort_profiles.providers import devices_of_session
 
 __all__ = ["ProfiledPart"]
 

@@ -20,7 +20,6 @@ from profiler.capture.invocations import Invocation
 from profiler.capture.module_classes import known_modules
 from profiler.capture.onnxruntime.commands import Attributed, Placement, arena_counters, commands_of
 from profiler.capture.onnxruntime.layers import ExportedModel, LayerMap, build_layer_map
-from profiler.capture.onnxruntime.profile import ProfiledRun, read_profile
 from profiler.capture.onnxruntime.runs import place_runs
 from profiler.capture.onnxruntime.segments import EVENTS_BESIDE_NODES, Segment
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
@@ -30,6 +29,7 @@ from profiler.errors import InputError
 from profiler.events import UNKNOWN, Drop, DropKind
 from profiler.interruptions import let_pass
 from profiler.notes import Note
+from profiler.ort_profiles.profile import ProfiledRun, read_profile
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["ProfileConverter"]

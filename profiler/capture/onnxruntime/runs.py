@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from profiler.capture.invocations import Invocation
-from profiler.capture.onnxruntime.profile import NodeEvent, ProfiledRun
+from profiler.ort_profiles.profile import NodeEvent, ProfiledRun
 
 __all__ = ["NotedCall", "place_runs"]
 

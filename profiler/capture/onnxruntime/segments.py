@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from profiler.capture.interrupts import interrupts_wait
-from profiler.capture.onnxruntime.profile import EVENT_CAP
 from profiler.capture.onnxruntime.runs import NotedCall
+from profiler.ort_profiles.profile import EVENT_CAP
 
 __all__ = ["EVENTS_BESIDE_NODES", "Segment", "clock_of", "event_budget"]
 

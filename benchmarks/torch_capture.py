@@ -150,7 +150,7 @@ def time_reading(pipeline: Any, rounds: int, steps: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "session.json"
         for _ in range(rounds):
-            recording = new_profiler()
+            recording = new_profiler(memory=True)
             before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
             with quiet():
                 recording.__enter__()

@@ -54,6 +54,7 @@ class DropReason(NoteCode):
     NO_SESSION_RUN = "no_session_run"
     SESSION_NOT_RENEWED = "session_not_renewed"  # (error)
     RUNS_MIXED = "runs_mixed"
+    SIZE_REACHED = "size_reached"  # (size, file: the first without)
     PROFILER_IN_USE = "profiler_in_use"
     BUFFERS_FULL = "buffers_full"
     OPERATORS_NOT_ENDED = "operators_not_ended"

@@ -14,7 +14,8 @@ import time
 from msgspec import structs
 
 from profiler.capture.backend import CompilationLog
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.invocations import Invocation
+from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backends
 from profiler.trace.manifest_compilations import Compilation
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable
 from typing import Any
 
-from profiler.capture.recorder import Scope, enter
+from profiler.capture.scopes import Scope, enter
 from profiler.trace import schema
 
 __all__ = ["abandon_in_children", "forget_in_children"]

@@ -19,7 +19,8 @@ from typing import TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from profiler.capture.recorder import HostCommands, HostWork, Recorder
+from profiler.capture.invocations import HostCommands, HostWork
+from profiler.capture.recorder import Recorder
 from profiler.capture.timeline import STAGES, PipelineCall
 from profiler.drop_reasons import DropReason
 from profiler.events import (

@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.invocations import Invocation
+from profiler.capture.recorder import Recorder
 from profiler.capture.selection import ALL, CallSelection
 from profiler.capture.timeline import PipelineCall
 from profiler.events import Drop

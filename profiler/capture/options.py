@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from profiler.capture.selection import NONE, CallSelection, parse_ops
 from profiler.errors import InputError
+from profiler.sizes import parse_size
 
-__all__ = ["Options", "SubmoduleOptions", "check_names", "parse_config"]
+__all__ = ["Options", "SubmoduleOptions", "check_names", "parse_config", "parse_max_size"]
 
 _KEYS = ("activate_profiler", "device")
 _FORM = '{"text_encoder": {"device": 0, "activate_profiler": True}}'
@@ -35,10 +36,13 @@ class SubmoduleOptions:
 @dataclass(frozen=True, slots=True)
 class Options:
     """`ops` says which calls have their operators traced, as `parse_ops` reads it; `config` holds
-    what was said per submodule."""
+    what was said per submodule. `max_size` is how many bytes a run may write before calls are
+    recorded without operators; `memory` asks torch for its allocations."""
 
     ops: str = "all"
     config: Mapping[str, SubmoduleOptions] = field(default_factory=dict)
+    max_size: int | None = None
+    memory: bool = False
 
     def of(self, submodule: str) -> SubmoduleOptions:
         return self.config.get(submodule, SubmoduleOptions())
@@ -52,7 +56,8 @@ class Options:
         """These options, in which `own` says of `submodule` what they leave open."""
         if own == SubmoduleOptions():
             return self
-        return Options(self.ops, {**self.config, submodule: self.of(submodule).filled_up(own)})
+        filled = {**self.config, submodule: self.of(submodule).filled_up(own)}
+        return replace(self, config=filled)
 
     def check_device(self, submodule: str, actual: str, recommendation: str) -> None:
         """Refuse, with InputError, a submodule that runs on another device than configured."""
@@ -92,6 +97,16 @@ def parse_config(
             raise _unknown(name, known)
         checked[name] = _checked_entry(name, entry)
     return Options(ops, checked)
+
+
+def parse_max_size(value: int | str | None) -> int | None:
+    """Bytes, of a number or a text such as "2GiB". Raises InputError."""
+    if value is None:
+        return None
+    size = None if isinstance(value, bool) else parse_size(str(value))
+    if size is None:
+        raise InputError(f"max_size is {value!r}: give bytes, or a size such as 500MB or 2GiB")
+    return size
 
 
 def _unknown(name: str, known: Collection[str]) -> InputError:

@@ -16,6 +16,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType, ModuleType
 from typing import Any
@@ -268,7 +269,7 @@ class SwitchedOn:
     def _forked(self) -> None:
         """In a forked child: the parent's session is the parent's, and never closed here. What
         it had hooked is unhooked; what the child uses begins a session of its own."""
-        from profiler.capture.recorder import Scope, enter
+        from profiler.capture.scopes import Scope, enter
 
         self._lock = threading.RLock()
         if self._session is not None:
@@ -284,7 +285,7 @@ def _is_part_of_running(pipeline: Any) -> bool:
     """Whether the pipeline that runs now has all components of this one, which it holds: their
     calls have its names and are in its loops."""
     from profiler.capture.pipelines.submodules import owner_of, present_entries
-    from profiler.capture.recorder import scope
+    from profiler.capture.scopes import scope
 
     running = scope().owner
     if running is None:
@@ -333,7 +334,8 @@ def _say_unknown(settings: Settings, session: Any) -> None:
 
 
 def _options(settings: Settings) -> Options:
-    return parse_config(settings.config, settings.ops, settings.config.keys())
+    options = parse_config(settings.config, settings.ops, settings.config.keys())
+    return replace(options, max_size=settings.max_size, memory=settings.memory)
 
 
 def open_session(settings: Settings, title: str) -> Any:

@@ -11,12 +11,13 @@ import functools
 import inspect
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
 
 from profiler.capture.clock import Clock, RunClock
-from profiler.capture.options import check_names, parse_config
+from profiler.capture.options import check_names, parse_config, parse_max_size
 from profiler.capture.pipelines.attachment import check_devices
 from profiler.capture.pipelines.subjects import subjects
 from profiler.capture.pipelines.submodules import entries
@@ -30,7 +31,7 @@ __all__ = ["Profile", "profile"]
 _F = TypeVar("_F", bound=Callable[..., Any])
 
 
-def profile(
+def profile(  # noqa: PLR0913 - the settings of `docs/capture.md`, by keyword
     pipeline: Any,
     *,
     config: Mapping[str, Mapping[str, Any]] | None = None,
@@ -40,6 +41,8 @@ def profile(
     clock: Clock | None = None,
     event_cap: int | None = None,
     compress: Compression = "none",
+    max_size: int | str | None = None,
+    memory: bool = False,
 ) -> Profile:
     """Profile `pipeline` inside the block that this opens, or in the function it decorates: a
     pipeline, a module, session or runtime, a list or dict of those, or a function that uses them.
@@ -49,12 +52,16 @@ def profile(
     records calls only. The bundle is written to a new folder `name` below `out` when the block
     ends. `event_cap` is the number of events before which a runtime's profiler is renewed, None:
     its own limit, after which it drops them. `compress` packs the packets of all files: "none",
-    "deflate" or "zstd". Raises InputError where the pipeline or an option cannot be used,
-    OutputError where `out` cannot be written.
+    "deflate" or "zstd". `max_size` (bytes, or "2GiB") is what the run may write before calls are
+    recorded without operators; `memory` records torch's allocations, for 5 % more time. Raises
+    InputError where the pipeline or an option cannot be used, OutputError where `out` cannot be
+    written.
     """
     found = subjects(pipeline)
     known = dict.fromkeys(entry.submodule for each in found for entry in entries(each))
-    options = parse_config(config, ops, known)
+    options = replace(
+        parse_config(config, ops, known), max_size=parse_max_size(max_size), memory=memory
+    )
     check_names(options, known)
     for each in found:
         check_devices(each, options)

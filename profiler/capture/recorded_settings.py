@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from msgspec import structs
 
-from profiler.capture.recorder import Invocation
+from profiler.capture.invocations import Invocation
 from profiler.capture.timeline import PipelineCall
 from profiler.trace.manifest_caches import CachedCall
 from profiler.trace.manifest_settings import Generation, SubmoduleSettings

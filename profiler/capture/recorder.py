@@ -1,174 +1,62 @@
 """What happened in a run, noted while it runs: cheap to write, turned into a bundle afterwards.
 
 The recorder knows nothing of runtimes or files. Whoever wraps a pipeline tells it when
-pipelines, calls and host work begin and end. What is open belongs to the thread (or task) that
-opened it: pipelines that run in threads at the same time never see each other.
+pipelines, calls (`invocations`) and host work begin and end; what is open now is a `scopes.Scope`.
 """
 
 from __future__ import annotations
 
 import itertools
 from collections import Counter, deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import suppress
-from contextvars import ContextVar
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from profiler.capture.clock import Clock
 from profiler.capture.coverage import CoverageTally
+from profiler.capture.invocations import HostCommands, HostWork, Invocation
 from profiler.capture.notices import notice
 from profiler.capture.own_work import OwnWork
-from profiler.capture.timeline import PipelineCall, nothing
-from profiler.events import NO_ITERATION, NO_PIPELINE, NO_STEP, UNKNOWN, Call, Span
+from profiler.capture.scopes import scope
+from profiler.capture.size_limit import SizeLimit
+from profiler.capture.timeline import PipelineCall, nothing, number_of
+from profiler.events import NO_STEP, UNKNOWN, Call, Span
 from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:
-    from profiler.capture.backend import Skipped
     from profiler.capture.pipelines.stages import Place
-    from profiler.trace.columns import CommandColumns  # numpy, in every process that is on
 
-__all__ = [
-    "HostCommands",
-    "HostWork",
-    "Invocation",
-    "Recorder",
-    "Scope",
-    "enter",
-    "number_of",
-    "scope",
-]
+__all__ = ["Recorder"]
 
 _T = TypeVar("_T")
 
 _REASONS = 100  # that are told apart
 
 
-@dataclass(slots=True, eq=False)
-class Invocation:
-    """One submodule invocation, from its begin on.
-
-    `index` is given when it has returned, -1 before; `failed` tells that it ended with an
-    exception. `recorded` is False in warm-up: it takes part in no table. `pipeline` is the
-    pipeline call that it belongs to, None outside every one; `last_step` the last step of the
-    scheduler's schedule, -1 where it is not known. `left_out` tells that its operators are not to
-    be traced, though others of the submodule are. `awaits_operators` tells that a source was to
-    trace it, `drop_told` that a drop says why it has none. `provisional` tells that its stage is
-    not known for good before `Recorder.place_call`. `skipped` is what a step cache
-    did in it. `hooks_ns` is time in our own code around a call of no pipeline call, which else has
-    it.
-    """
-
-    submodule: str
-    stage: str
-    branch: str
-    step: int
-    device: str
-    input_shapes: Mapping[str, str]
-    start_ns: int = -1
-    end_ns: int = -1
-    ops_traced: bool = False
-    recorded: bool = True
-    failed: bool = False
-    index: int = -1
-    pipeline: PipelineCall | None = None
-    last_step: int = NO_STEP
-    left_out: bool = False
-    hooks_ns: int = 0
-    awaits_operators: bool = False
-    drop_told: bool = False
-    iteration: int = NO_ITERATION
-    provisional: bool = False
-    skipped: Skipped | None = None
-
-    def as_call(self) -> Call:
-        """The finished invocation as the call that the bundle holds."""
-        return Call(
-            index=self.index,
-            submodule=self.submodule,
-            stage=self.stage,
-            branch=self.branch,
-            step=self.step,
-            device=self.device,
-            start_ns=self.start_ns,
-            duration_ns=self.end_ns - self.start_ns,
-            ops_traced=self.ops_traced,
-            input_shapes=self.input_shapes,
-            pipeline=number_of(self.pipeline),
-            iteration=self.iteration,
-        )
-
-
-@dataclass(slots=True)
-class HostWork:
-    """A piece of work of the pipeline itself, on the root device, outside every call."""
-
-    name: str
-    start_ns: int
-    end_ns: int
-    pipeline: PipelineCall | None = None
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class HostCommands:
-    """What was executed in `pipeline` outside of the calls that were traced."""
-
-    commands: CommandColumns
-    pipeline: PipelineCall
-
-
-@dataclass(frozen=True, slots=True)
-class Scope:
-    """What is open in one thread or task. `owner` began the pipeline call `pipeline`, whose labels
-    are `labels`; `call` is an open submodule call, whose inner calls are part of it; `host` is
-    open host work."""
-
-    owner: Any = None
-    pipeline: PipelineCall | None = None
-    labels: Any = None
-    call: Any = None
-    host: Any = None
-
-
-_NOTHING_OPEN = Scope()
-_SCOPE: ContextVar[Scope] = ContextVar("profile_sd3_scope", default=_NOTHING_OPEN)
-
-
-def number_of(pipeline: PipelineCall | None) -> int:
-    """The number of a pipeline call, `NO_PIPELINE` for none."""
-    return NO_PIPELINE if pipeline is None else pipeline.number
-
-
-def scope() -> Scope:
-    """What is open in this thread or task; nothing where it is of a pipeline call that has ended,
-    which an interrupt kept from leaving."""
-    found = _SCOPE.get()
-    if found.pipeline is not None and found.pipeline.end_ns >= 0:
-        return _NOTHING_OPEN
-    return found
-
-
-def enter(new: Scope) -> None:
-    """Make `new` what is open in this thread or task."""
-    _SCOPE.set(new)
-
-
 class Recorder:
     """Collects one run. Nothing is kept during warm-up.
+
+    `limit` is of what the run may write; `memory` asks for allocations where they cost time.
 
     It takes no locks, so that a signal can end a run whatever thread it meets: lists grow and
     indices are drawn in one step each.
 
     `on_call_end` is told of each recorded invocation that returned, on the thread that ran it;
     `on_call_placed` of those whose labels have changed since;
-    `on_pipeline_end` when the last open pipeline call has ended, its sources included.
+    `on_pipeline_end` when the last open pipeline call has ended, its sources included;
+    `on_converted` when a source has operators of earlier calls, whatever runs meanwhile.
     """
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(
+        self, clock: Clock, *, limit: SizeLimit | None = None, memory: bool = False
+    ) -> None:
         self.clock = clock
+        self.limit = limit or SizeLimit()
+        self.memory = memory
         self.on_call_end: Callable[[Invocation], None] | None = None
         self.on_call_placed: Callable[[Invocation], None] | None = None
         self.on_pipeline_end: Callable[[], None] | None = None
+        self.on_converted: Callable[[], None] | None = None
         self.opening_ns = 0  # that profiled sessions of bare ones took to open
         self.coverage = CoverageTally()
         self.invocations: list[Invocation] = []
@@ -296,6 +184,11 @@ class Recorder:
         """The sources of a pipeline call have been told of its end, too."""
         if self.on_pipeline_end is not None and not self._open:
             self.on_pipeline_end()
+
+    def converted(self) -> None:
+        """A source has converted what its profiler recorded of calls that have ended."""
+        if self.on_converted is not None:
+            self.on_converted()
 
     def at_rest(self) -> bool:
         """Whether no recorded pipeline call runs."""

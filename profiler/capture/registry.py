@@ -126,6 +126,10 @@ def open_source(request: SourceRequest) -> OperatorSource | None:
     Raises InputError where the part is nothing that runs operators.
     """
     source = backend_of(request.part, request.owner).open(request)
+    if source is not None and request.recorder.limit.most is not None:
+        from profiler.capture.size_limit import LimitedSource
+
+        source = LimitedSource(source, request.recorder.limit)
     if source is None or not request.selection.mixed:
         return source
     from profiler.capture.selected_calls import SelectedCalls

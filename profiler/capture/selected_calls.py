@@ -9,13 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import (
     OperatorSource,
     OperatorTrace,
     SourceSummary,
     TimedCall,
 )
-from profiler.capture.recorder import Invocation
 from profiler.capture.selection import CallSelection, Position
 from profiler.capture.timeline import PipelineCall
 from profiler.events import NO_STEP

@@ -11,20 +11,31 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from profiler.capture.options import parse_config
+from profiler.capture.options import parse_config, parse_max_size
 from profiler.errors import InputError
 from profiler.run_names import check_run_name
 
-__all__ = ["CONFIG", "DIRECTORY", "SWITCH", "Settings", "environment_settings", "is_on"]
+__all__ = [
+    "CONFIG",
+    "DIRECTORY",
+    "MAX_SIZE",
+    "MEMORY",
+    "SWITCH",
+    "Settings",
+    "environment_settings",
+    "is_on",
+]
 
 SWITCH = "RBLN_PROFILER"
 DIRECTORY = "RBLN_PROFILER_DIR"
 CONFIG = "RBLN_PROFILER_CONFIG"
+MAX_SIZE = "RBLN_PROFILER_MAX_SIZE"
+MEMORY = "RBLN_PROFILER_MEMORY"
 
 _ON, _OFF = ("1", "true", "on", "yes"), ("0", "false", "off", "no", "")
 _DEFAULT_OUT = "traces"
@@ -37,9 +48,10 @@ class Settings:
 
     `out` is the folder of bundles and `name` the run's name in it (None: its time). `ops` says
     which calls have their operators traced, `config` the same per submodule.
-    `compress` packs the packets of all files. `journal` is a file to which every process of a
-    recording appends a line when it is switched on and when it has opened or finished a bundle;
-    None: nobody asked for that.
+    `compress` packs the packets of all files. `max_size` is how many bytes a run may write before
+    calls are recorded without operators, `memory` asks torch for its allocations. `journal` is a
+    file to which every process of a recording appends a line when it is switched on and when it has
+    opened or finished a bundle; None: nobody asked for that.
     """
 
     out: Path = Path(_DEFAULT_OUT)
@@ -47,6 +59,8 @@ class Settings:
     ops: str = "all"
     config: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     compress: str = "none"
+    max_size: int | None = None
+    memory: bool = False
     journal: Path | None = None
 
     @classmethod
@@ -67,7 +81,7 @@ class Settings:
     def given(self) -> dict[str, Any]:
         """What `Settings.of` takes to make these settings: those that say more than nothing."""
         values = {key: getattr(self, key) for key in _CHECKS}
-        return {key: value for key, value in values.items() if value is not None and value != {}}
+        return {k: value for k, value in values.items() if value not in (None, False, {})}
 
     def to_json(self) -> str:
         """The settings as one line of JSON that `Settings.of` takes back."""
@@ -79,6 +93,8 @@ class Settings:
         environment[SWITCH] = "1"
         environment[DIRECTORY] = str(absolute.out)
         environment[CONFIG] = absolute.to_json()
+        for variable in (MAX_SIZE, MEMORY):  # they stand in it, and would win
+            environment.pop(variable, None)
 
 
 def is_on(environment: Mapping[str, str]) -> bool:
@@ -90,8 +106,26 @@ def is_on(environment: Mapping[str, str]) -> bool:
     return value.lower() in _ON
 
 
+def _of_variables(environment: Mapping[str, str]) -> dict[str, Any]:
+    """The settings that have variables of their own. Raises InputError."""
+    given: dict[str, Any] = {}
+    if environment.get(DIRECTORY, ""):
+        given["out"] = environment[DIRECTORY]
+    size, memory = (environment.get(name, "").strip() for name in (MAX_SIZE, MEMORY))
+    if size:
+        try:
+            given["max_size"] = parse_max_size(size)
+        except InputError as error:
+            raise InputError(f"{MAX_SIZE}: {error}") from None
+    if memory.lower() not in _ON + _OFF:
+        raise InputError(f"{MEMORY} is {memory!r}: use 1 to record allocations, 0 not to")
+    if memory:
+        given["memory"] = memory.lower() in _ON
+    return given
+
+
 def environment_settings(environment: Mapping[str, str]) -> Settings:
-    """The settings in the environment; RBLN_PROFILER_DIR wins over the configuration's `out`.
+    """The settings in the environment; what has a variable of its own wins over the configuration.
 
     RBLN_PROFILER_CONFIG is JSON text where it begins with a brace, else the path of a JSON file.
     Raises InputError in one sentence.
@@ -100,9 +134,7 @@ def environment_settings(environment: Mapping[str, str]) -> Settings:
     text = environment.get(CONFIG, "").strip()
     if text:
         given = _document(text)
-    directory = environment.get(DIRECTORY, "")
-    if directory:
-        given["out"] = directory
+    given |= _of_variables(environment)
     try:
         return Settings.of(given)
     except InputError as error:
@@ -166,12 +198,24 @@ def _compress(key: str, value: Any) -> str:
     raise InputError(f"{key} is {value!r}: use {', '.join(_COMPRESSIONS)}")
 
 
-_CHECKS = {
+def _max_size(_: str, value: Any) -> int | None:
+    return parse_max_size(value)
+
+
+def _switch(key: str, value: Any) -> bool:
+    if isinstance(value, bool):
+        return value
+    raise InputError(f"{key} is {value!r}: give true or false")
+
+
+_CHECKS: dict[str, Callable[[str, Any], Any]] = {
     "out": _path,
     "name": _name,
     "ops": _text,
     "config": _config,
     "compress": _compress,
+    "max_size": _max_size,
+    "memory": _switch,
     "journal": _optional_path,
 }
 _KEYS = [key for key in _CHECKS if key != "journal"]  # the journal is `record`'s own

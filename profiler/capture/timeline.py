@@ -9,7 +9,7 @@ from profiler.events import NO_PIPELINE, NO_STEP, RUN_STAGE, Span, SpanKind
 from profiler.trace.manifest_fields import Setting
 from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
-__all__ = ["STAGES", "PipelineCall", "nothing"]
+__all__ = ["STAGES", "PipelineCall", "nothing", "number_of"]
 
 STAGES = ("encode", "denoise", "decode")
 
@@ -128,3 +128,8 @@ class PipelineCall:
         if self.loop_start_ns >= 0 and (unfinished or not self.step_ends_ns):
             denoise_end = self.end_ns
         return encode_end, max(denoise_end, encode_end)
+
+
+def number_of(pipeline: PipelineCall | None) -> int:
+    """The number of a pipeline call, `NO_PIPELINE` for none."""
+    return NO_PIPELINE if pipeline is None else pipeline.number

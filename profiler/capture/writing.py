@@ -31,8 +31,9 @@ from queue import Empty, SimpleQueue
 import numpy as np
 
 from profiler.capture.host_commands import HostPieces
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import OperatorSource, OperatorTrace
-from profiler.capture.recorder import Invocation
+from profiler.capture.size_limit import SizeLimit
 from profiler.drop_reasons import DropReason
 from profiler.errors import OutputError
 from profiler.events import UNKNOWN, Drop, DropKind, Span
@@ -65,7 +66,7 @@ class CallWriter:
 
     `written` has the indices of the calls whose files are there. A file that cannot be written
     never reaches the pipeline: it is in `drops()`. `nap` waits while the queue is full; `resting`
-    tells whether no pipeline call runs.
+    tells whether no pipeline call runs. Behind `limit_size` calls are written without operators.
     """
 
     def __init__(
@@ -75,6 +76,7 @@ class CallWriter:
         limit: int = QUEUE_LIMIT,
         nap: Callable[[float], None] = time.sleep,
         resting: Callable[[], bool] = lambda: True,
+        limit_size: SizeLimit | None = None,
     ) -> None:
         self.written: set[int] = set()
         self.writing_ns = 0  # in which the thread worked
@@ -85,6 +87,7 @@ class CallWriter:
         self._nap = nap
         self._resting = resting
         self._waits: list[int] = []
+        self._size = limit_size or SizeLimit()
         self._failed: dict[int, _Failure] = {}
         self._unread: list[Drop] = []
         self._host = HostPieces(bundle)
@@ -241,16 +244,23 @@ class CallWriter:
         call = trace.invocation.as_call()
         if call.index < 0 or call.index in self.written:
             return  # it was interrupted at its end; a file is never overwritten
+        commands, counters = trace.commands, trace.counters
+        if self._size.reached and len(commands):
+            commands, counters = self._nothing, ()
+            trace.invocation.ops_traced = False
+            self._size.lost(trace.invocation)
+            call = trace.invocation.as_call()
         try:
-            counters = (*trace.counters, *_ratio(trace.invocation))
-            self._bundle.write_call(call, trace.commands, counters)
+            counters = (*counters, *_ratio(trace.invocation))
+            self._bundle.write_call(call, commands, counters)
         except Exception as error:  # noqa: BLE001 - the pipeline goes on
             let_pass(error)
-            failure = _Failure(call.file_name, len(trace.commands), str(error))
+            failure = _Failure(call.file_name, len(commands), str(error))
             self._failed.setdefault(call.index, failure)
             trace.invocation.ops_traced = False
         else:
             self.written.add(call.index)
+            self._size.wrote(self._bundle.written_bytes)
 
 
 def _ratio(invocation: Invocation) -> tuple[Counter, ...]:

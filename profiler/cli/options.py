@@ -17,7 +17,9 @@ __all__ = [
     "DeviceProfileFile",
     "ImportOptions",
     "KeptImport",
+    "MaxSize",
     "MeasureOverhead",
+    "Memory",
     "ModelPath",
     "OutPath",
     "ResultFile",
@@ -51,6 +53,17 @@ KeptImport = Annotated[
         help="Keep the bundle that is made of another profiler's trace there.  [default: it "
         "goes when the command ends]",
     ),
+]
+MaxSize = Annotated[
+    str | None,
+    typer.Option(
+        "--max-size",
+        metavar="SIZE",
+        help="What a run may write (500MB, 2GiB): calls beyond have no operators.",
+    ),
+]
+Memory = Annotated[
+    bool, typer.Option("--memory", help="Record what torch allocates: 5 % more time.")
 ]
 CallStages = Annotated[
     list[str] | None,

@@ -70,6 +70,7 @@ class BundleWriter:
         self._entries: list[CallEntry] = []
         self._host_pieces = 0
         self._host_bytes = 0  # that they have
+        self._call_bytes = 0  # in files of calls
 
     @classmethod
     def create(
@@ -107,6 +108,11 @@ class BundleWriter:
         if kind is not None and self.directory.is_dir() and not any(self.directory.iterdir()):
             self.directory.rmdir()
 
+    @property
+    def written_bytes(self) -> int:
+        """What the bundle will take, of what has been written by now: `merged.pb` has it again."""
+        return 2 * (self._call_bytes + self._host_bytes)
+
     def write_call(
         self, call: Call, commands: CommandColumns, counters: Sequence[Counter] = ()
     ) -> Path:
@@ -117,6 +123,7 @@ class BundleWriter:
             size = write_atomically(path, chunks, sync=self._sync == "always")
         else:
             size = write_small(path, b"".join(chunks))
+        self._call_bytes += size
         self._entries.append(CallEntry(call, path.name, size, len(commands)))
         return path
 

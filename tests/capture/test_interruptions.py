@@ -19,7 +19,8 @@ from profiler.capture.imports import waiting, when_imported
 from profiler.capture.options import Options
 from profiler.capture.pipelines.hooks import PipelineHooks
 from profiler.capture.process import SwitchedOn, open_session
-from profiler.capture.recorder import Recorder, Scope, scope
+from profiler.capture.recorder import Recorder
+from profiler.capture.scopes import Scope, scope
 from profiler.capture.session import Session
 from profiler.capture.settings import Settings
 from profiler.errors import OutputError

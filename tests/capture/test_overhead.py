@@ -10,9 +10,10 @@ import pytest
 from profiler.capture import overhead
 from profiler.capture.call_costs import call_cost, measured_costs
 from profiler.capture.event_cost import EventCost
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import SourceSummary, TimedCall
 from profiler.capture.overhead import noise_ns, tracing_cost, whole_of
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.recorder import Recorder
 from profiler.report.tracing_cost import how_known, method
 from profiler.testing import FakeClock
 from profiler.trace.manifest_fields import CallCounts, stated

@@ -7,9 +7,10 @@ import errno
 import pytest
 
 import profiler
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import SourceSummary
 from profiler.capture.options import Options
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.recorder import Recorder
 from profiler.capture.run_drops import run_drops
 from profiler.capture.session import Session
 from profiler.errors import OutputError
@@ -96,7 +97,7 @@ def test_a_full_disk_keeps_no_empty_folder(tmp_path, monkeypatch):
 def test_a_session_that_vanishes(tmp_path, monkeypatch):
     """What torch has recorded goes, as after two interrupts: the run says so by submodule."""
     torch = pytest.importorskip("torch", reason="needs the torch extra")
-    from profiler.capture.torch.conversions import Conversions
+    from profiler.capture.conversions import Conversions
 
     class Pipeline:
         def __init__(self):

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 import profiler
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import OperatorTrace, SourceSummary
 from profiler.capture.options import Options
-from profiler.capture.recorder import Invocation
 from profiler.capture.session import Session
 from profiler.capture.writing import CallWriter
 from profiler.errors import OutputError
@@ -102,7 +102,7 @@ class SlowDisk:
             return path
 
         monkeypatch.setattr(BundleWriter, "write_call", write_call)
-        monkeypatch.setattr("profiler.capture.session.CallWriter", Writer)
+        monkeypatch.setattr("profiler.capture.run_files.CallWriter", Writer)
 
     def nap(self, seconds: float) -> None:
         self.naps += 1

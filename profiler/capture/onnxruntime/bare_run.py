@@ -6,8 +6,9 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from profiler.capture.arrays import described
+from profiler.capture.invocations import Invocation
 from profiler.capture.onnxruntime.bare_session import BareSession
-from profiler.capture.recorder import Invocation, Scope, enter, scope
+from profiler.capture.scopes import Scope, enter, scope
 from profiler.events import NO_STEP
 from profiler.interruptions import let_pass
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from profiler.capture.recorder import Invocation
+from profiler.capture.invocations import Invocation
 from profiler.ort_profiles.profile import NodeEvent, ProfiledRun
 
 __all__ = ["NotedCall", "place_runs"]

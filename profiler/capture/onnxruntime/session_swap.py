@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -128,9 +129,12 @@ def _take_what_belongs_to(session: Any, own: Any) -> None:
     ONNX Runtime checks in Python that an `IOBinding` and a session's `OrtValue` go to the session
     that made them. A part keeps its bindings, from before the run or for after it.
     """
+    itself = weakref.ref(session)  # no cycle: it has to go when it is renewed, not when gc comes by
 
     def run_with_iobinding(iobinding: Any, run_options: Any = None) -> None:
-        session._sess.run_with_iobinding(iobinding._iobinding, run_options)  # noqa: SLF001
+        running = itself()
+        if running is not None:
+            running._sess.run_with_iobinding(iobinding._iobinding, run_options)  # noqa: SLF001
 
     session.run_with_iobinding = run_with_iobinding
     session._validate_ortvalue_ownership = lambda _: None  # noqa: SLF001

@@ -21,7 +21,7 @@ from typing import Any
 
 from profiler.capture.onnxruntime.bare_run import BareRun, launch_async, run_to_its_end
 from profiler.capture.onnxruntime.bare_session import BareSession, model_name
-from profiler.capture.recorder import scope
+from profiler.capture.scopes import scope
 from profiler.interruptions import let_pass
 
 __all__ = ["OnnxSessions"]

@@ -15,12 +15,15 @@ from typing import Any, Protocol
 from profiler.capture.arrays import described
 from profiler.capture.backend import Skipped
 from profiler.capture.devices import output_device
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.labels import GENERATING, PipelineLabels, by_name
 from profiler.capture.pipelines.submodules import Entry, device_reader
 from profiler.capture.pipelines.user_labels import said_step
-from profiler.capture.recorder import Invocation, Recorder, Scope, enter, number_of, scope
+from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of
+from profiler.capture.scopes import Scope, enter, scope
+from profiler.capture.timeline import number_of
 from profiler.events import NO_STEP
 from profiler.interruptions import let_pass
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from profiler.capture.pipelines.components import held
-from profiler.capture.recorder import Recorder, scope
+from profiler.capture.recorder import Recorder
+from profiler.capture.scopes import scope
 from profiler.events import Branch
 from profiler.interruptions import let_pass
 

@@ -43,8 +43,9 @@ from profiler.capture.pipelines.submodules import (
     present_entries,
 )
 from profiler.capture.pipelines.variables import names_of
-from profiler.capture.recorder import Recorder, Scope, enter
+from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of
+from profiler.capture.scopes import Scope, enter
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.wraps import Around, Wraps, weakly
 from profiler.interruptions import let_pass

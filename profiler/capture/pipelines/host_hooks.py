@@ -12,7 +12,7 @@ from typing import Any
 from profiler.capture.pipelines.call_hooks import Hooked, live_scope
 from profiler.capture.pipelines.labels import PipelineLabels, by_name, first_batch
 from profiler.capture.pipelines.submodules import PREPARE_LATENTS
-from profiler.capture.recorder import Scope, enter, scope
+from profiler.capture.scopes import Scope, enter, scope
 from profiler.events import NO_STEP
 
 __all__ = ["EncodingHook", "HostWorkHook"]

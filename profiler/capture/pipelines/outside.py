@@ -14,9 +14,10 @@ from typing import Any
 
 from profiler.capture.backend import Backend
 from profiler.capture.pipelines.alive import instances
-from profiler.capture.recorder import Recorder, number_of, scope
+from profiler.capture.recorder import Recorder
 from profiler.capture.registry import backend_of, backends
-from profiler.capture.timeline import PipelineCall
+from profiler.capture.scopes import scope
+from profiler.capture.timeline import PipelineCall, number_of
 from profiler.capture.wraps import Wraps
 
 __all__ = ["PipelineCoverage"]

@@ -17,7 +17,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from profiler.capture.recorder import Invocation
+from profiler.capture.invocations import Invocation
 from profiler.events import NO_ITERATION, NO_STEP, RUN_STAGE
 
 __all__ = ["Place", "Stages"]

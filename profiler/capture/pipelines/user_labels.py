@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
-from profiler.capture.recorder import scope
+from profiler.capture.scopes import scope
 from profiler.errors import InputError
 
 __all__ = ["SaidStep", "give_name", "name_of", "named", "said_step", "step"]

@@ -21,9 +21,10 @@ from dataclasses import dataclass
 from typing import Any, TypeGuard
 
 from profiler.capture.clock import Clock
+from profiler.capture.invocations import Invocation
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.rbln.runtimes import Slot, slots_of, writes_shards
-from profiler.capture.recorder import Invocation, scope
+from profiler.capture.scopes import scope
 from profiler.capture.timeline import PipelineCall
 from profiler.drop_reasons import DropReason
 from profiler.events import NO_CALL, Drop, DropKind, Track

@@ -5,13 +5,14 @@ from __future__ import annotations
 import tempfile
 import time
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 
 from profiler.capture.clock import Clock
+from profiler.capture.recorder import Recorder
 from profiler.capture.torch.commands import CallCommands, find_commands
 from profiler.capture.torch.events import TorchEvents, session_events
 from profiler.capture.torch.generated_code import source_of
@@ -69,7 +70,8 @@ class StoppedSession:
     not. `start` and `end` are of `pair_clocks`; `allocated` the bytes that torch held on each
     device when the session began. `threads` numbers threads by their system's id, `kind` is the
     accelerator's. `events` is how many host events it may have. `follows`: it goes on in the
-    pipeline call of the session before it."""
+    pipeline call of the session before it. `levels`, which all share, are the bytes that the last
+    one to be converted left allocated, by device."""
 
     trace: BinaryIO | Note
     start: tuple[int, int]
@@ -80,6 +82,18 @@ class StoppedSession:
     kind: str
     events: int = 0
     follows: bool = False
+    levels: dict[str, int] = field(default_factory=dict)
+
+    def convert(self) -> None:
+        """Cut it, knowing what the session before it left."""
+        after = self.cut(self.levels if self.follows else {})
+        self.levels.clear()
+        self.levels.update(after)
+
+    def recorders(self) -> list[Recorder]:
+        """Those that the owners of its calls have, each once."""
+        found = [getattr(call.owner, "recorder", None) for call in self.calls]
+        return list({id(one): one for one in found if one is not None}.values())
 
     def cut(self, levels: Mapping[str, int]) -> dict[str, int]:
         """Deliver what it has of each call: why not where it cannot be read, never an error.

@@ -22,10 +22,11 @@ from dataclasses import replace
 from typing import Any
 
 from profiler.capture.forks import forget_in_children
+from profiler.capture.invocations import HostCommands, Invocation
 from profiler.capture.module_classes import known_modules
 from profiler.capture.operator_source import OperatorTrace, SourceRequest, SourceSummary
 from profiler.capture.own_work import OwnWork
-from profiler.capture.recorder import HostCommands, Invocation, Recorder
+from profiler.capture.recorder import Recorder
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.torch.cut import CutCall, TracedCall
 from profiler.capture.torch.modules import ModuleRanges, class_name
@@ -113,7 +114,8 @@ class TorchOperators:
         pipeline = invocation.pipeline
         host = None if pipeline is None else lambda: self._host_range(pipeline)
         expected = self._expected or max(_EVENTS_PER_MODULE * len(self._modules), _FEWEST_EVENTS)
-        if self._tracing.begin_call(call, self._clock, expected, self._cap, host):
+        memory = self.recorder.memory
+        if self._tracing.begin_call(call, self._clock, expected, self._cap, host, memory=memory):
             self._open[id(invocation)] = call
             self._sessions.add(self._tracing.sessions)
         else:

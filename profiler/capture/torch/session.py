@@ -23,9 +23,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from profiler.capture.clock import Clock
+from profiler.capture.conversions import Conversions
 from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.notices import notice
-from profiler.capture.torch.conversions import Conversions
 from profiler.capture.torch.cut import StoppedSession, TracedCall, pair_clocks, written
 from profiler.capture.torch.modules import close_range, leave, leave_modules, open_range
 from profiler.capture.torch.profiler import (
@@ -107,6 +107,7 @@ class Tracing:
         self._running: set[object] = set()  # pipeline calls
         self._rest = time.monotonic()  # when the last of these, or a session, ended
         self._follows = False  # a session of this pipeline call was stopped
+        self._levels: dict[str, int] = {}  # bytes that the last one converted left allocated
         self._several_threads = False
         self._noticed = False
         self._starting = False
@@ -128,13 +129,16 @@ class Tracing:
         expected_events: int,
         cap: int = EVENT_CAP,
         host: Callable[[], TracedCall] | None = None,
+        *,
+        memory: bool = False,
     ) -> bool:
         """Open the range of an invocation on this thread, in the running session or a new one.
 
         `expected_events` is how many events it may have; a session that would have more than `cap`
         is stopped first. `host` makes the range of the host work around this thread's invocations,
-        where that is open in no session. False where the invocation cannot be traced: another
-        thread's session runs that records that thread alone, or a profiler that is not ours.
+        where that is open in no session; with `memory` a new session tells of allocations.
+        False where the invocation cannot be traced: another thread's session runs that records that
+        thread alone, or a profiler that is not ours.
         """
         thread = threading.get_ident()
         with self._lock:
@@ -147,7 +151,7 @@ class Tracing:
                 full = session.expected_events + expected_events > cap
                 if full or time.monotonic() >= session.until:
                     self._end(thread)
-            session = self._session or self._start(clock)
+            session = self._session or self._start(clock, memory=memory)
             if session is None:
                 return False
             if host is not None and thread not in session.hosts:
@@ -205,7 +209,7 @@ class Tracing:
         self._session, self._starting, self._several_threads = None, False, False
         self._conversions.abandon()
         self._conversions, self._running = Conversions(self._resting_since), set()
-        self._follows, self._threads = False, {}
+        self._follows, self._threads, self._levels = False, {}, {}
         leave_modules()
         if "torch.autograd.profiler" not in sys.modules or not (starting or is_ours()):
             return
@@ -267,14 +271,14 @@ class Tracing:
         if not session.all_threads or not session.in_use():
             self._stop(session)
 
-    def _start(self, clock: Clock) -> _Session | None:
+    def _start(self, clock: Clock, *, memory: bool) -> _Session | None:
         """Start a session; None where a profiler that is not ours runs."""
         if is_profiling():
             if not self._noticed:
                 self._noticed = True
                 notice(_NOTICE)
             return None
-        profiler = new_profiler(all_threads=self._several_threads)
+        profiler = new_profiler(all_threads=self._several_threads, memory=memory)
         self._starting = True
         running = started(profiler)
         if running:
@@ -322,6 +326,7 @@ class Tracing:
                 session.kind,
                 session.expected_events,
                 self._follows,
+                self._levels,
             )
         )
         self._follows = True

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profiler.cli.options import MeasureOverhead, RunName
+from profiler.cli.options import MaxSize, MeasureOverhead, Memory, RunName
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import tell
 
@@ -65,6 +65,8 @@ def record(
     measure_overhead: MeasureOverhead = False,
     config: _Config = None,
     compress: _Compress = None,
+    max_size: MaxSize = None,
+    memory: Memory = False,
     allow_empty: _AllowEmpty = False,
 ) -> None:
     """Run a command and profile the pipelines in it.
@@ -82,6 +84,8 @@ def record(
         environment[CONFIG] = config
     options = {"out": out, "name": name, "ops": ops, "compress": compress}
     given: dict[str, Any] = {key: value for key, value in options.items() if value is not None}
+    given |= {} if max_size is None else {"max_size": max_size}
+    given |= {"memory": True} if memory else {}
     inherited = environment_settings(environment).given()
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         journal = Path(folder) / "journal"

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from profiler.cli.options import BundleFolder, Compress, MeasureOverhead, RunName
+from profiler.cli.options import BundleFolder, Compress, MaxSize, MeasureOverhead, RunName
 from profiler.cli.progress import note
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import is_drawn_on
@@ -83,15 +83,17 @@ def run(
     warmup: _Warmup = 2,
     name: RunName = None,
     compress: Compress = "none",
+    max_size: MaxSize = None,
 ) -> None:
     """Run a pipeline on ONNX Runtime and profile it.
 
     Stable Diffusion 3, FLUX or Qwen-Image. Writes one trace per submodule call, and ends with the
     report, its HTML page beside the traces.
     """
+    from profiler.capture.options import parse_max_size
     from profiler.trace.compression import check_compression
 
-    packing = check_compression(compress)
+    packing, most = check_compression(compress), parse_max_size(max_size)
     _check_text(prompt=prompt, negative_prompt=negative_prompt, out=str(out), name=name or "")
     _check_image(image)
     pipeline = _pipeline(model, device or [])
@@ -99,13 +101,16 @@ def run(
     scales = {key: value for key, value in guided.items() if isinstance(value, float)}
     pipeline.check(height=height, width=width, seed=seed, **scales)
     arguments = {"prompt": prompt, **guided, "height": height, "width": width, "seed": seed}
-    selected = (
-        " ".join([*(ops or []), *(["measure-overhead"] if measure_overhead else [])]) or "all"
-    )
-    options = {"ops": selected, "out": out, "name": name, "compress": packing}
+    selected = _selected(ops or [], measure_overhead=measure_overhead)
+    options = {"ops": selected, "out": out, "name": name, "compress": packing, "max_size": most}
     bundle, result = _profiled(pipeline, options, arguments, steps, warmup)
     _write_image(result.images[0], image)
     _report(bundle)
+
+
+def _selected(ops: list[str], *, measure_overhead: bool) -> str:
+    """The calls whose operators are traced, as one text."""
+    return " ".join([*ops, *(["measure-overhead"] if measure_overhead else [])]) or "all"
 
 
 def _profiled(

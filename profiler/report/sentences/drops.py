@@ -99,6 +99,10 @@ SENTENCES: Sentences = {
         DropReason.RUNS_MIXED: said(
             "runs of several calls overlapped in one session and cannot be told apart"
         ),
+        DropReason.SIZE_REACHED: said(
+            "no operators from {file} on: the run had written the {size} bytes that it may "
+            "(--max-size)"
+        ),
         DropReason.PROFILER_IN_USE: said(
             "no operators: torch has one profiler a process, and another thread's call or another "
             "profiler was using it"

@@ -160,7 +160,7 @@ def test_sessions_are_renewed_before_the_cap_and_nothing_is_dropped(pipeline, ru
         .equals(run.commands.filter(in_calls).select(keys).sort(keys))
     )
     own = small.spans.filter(pl.col("kind").cast(str) == "profiler")["name"].cast(str)
-    assert set(own) == {"renew_session"}
+    assert set(own) == {"convert", "renew_session"}
 
 
 def test_a_full_disk_costs_the_optimized_graph_only(pipeline, run, tmp_path, monkeypatch):

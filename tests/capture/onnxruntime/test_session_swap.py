@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
+
 import numpy as np
 import onnxruntime
 import pytest
@@ -9,6 +12,7 @@ import pytest
 import profiler
 from profiler.capture.event_cost import EventCost
 from profiler.capture.onnxruntime import cost
+from profiler.capture.onnxruntime.session_swap import open_profiled
 from profiler.errors import InputError
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
 from tests.runs import told
@@ -184,3 +188,18 @@ def test_submodules_that_are_one_part(tmp_path, ops):
         pipe(("text_encoder", 1, RUN), ("text_encoder_2", 2, RUN))
     assert ran(run.path) == [call_on("text_encoder_2", rows) for rows in (1, 2)]
     assert profiler.load(run.path).drops == ()
+
+
+def test_a_session_that_was_renewed_is_gone_at_once(tmp_path):
+    """Nothing of ours keeps a profiled session alive once nobody runs it, not even until the
+    garbage collector comes by: each holds the model's weights."""
+    part = Part(opened(gathering()))
+    gc.disable()
+    try:
+        session = open_profiled(part, part.session, tmp_path / "profile", None)
+        session.end_profiling()
+        seen = weakref.ref(session)
+        del session
+        assert seen() is None
+    finally:
+        gc.enable()

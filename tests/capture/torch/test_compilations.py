@@ -9,7 +9,8 @@ import pytest
 import profiler
 from profiler.capture.clock import RunClock
 from profiler.capture.compilations import RunCompilations
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.invocations import Invocation
+from profiler.capture.recorder import Recorder
 from profiler.trace.manifest_compilations import Compilation
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")

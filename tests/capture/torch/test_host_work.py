@@ -10,8 +10,9 @@ import profiler
 from profiler.analysis.accounting.account import account
 from profiler.capture.clock import RunClock
 from profiler.capture.host_commands import HostPieces, take_host_commands
+from profiler.capture.invocations import HostCommands, HostWork, Invocation
 from profiler.capture.options import Options
-from profiler.capture.recorder import HostCommands, HostWork, Invocation, Recorder
+from profiler.capture.recorder import Recorder
 from profiler.capture.session import Session
 from profiler.capture.timeline import PipelineCall
 from profiler.errors import OutputError

@@ -8,7 +8,8 @@ import sys
 import pytest
 
 from profiler.capture.pipelines.hooks import PipelineHooks
-from profiler.capture.recorder import Recorder, Scope, enter
+from profiler.capture.recorder import Recorder
+from profiler.capture.scopes import Scope, enter
 from profiler.testing import FakeClock
 from tests.capture.interrupting import Interruptions
 

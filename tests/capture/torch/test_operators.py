@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 
 from profiler.capture.clock import RunClock
-from profiler.capture.recorder import Invocation, Recorder
+from profiler.capture.invocations import Invocation
+from profiler.capture.recorder import Recorder
 from profiler.capture.torch.operators import TorchOperators
 from profiler.capture.torch.session import Tracing
 

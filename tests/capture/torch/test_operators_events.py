@@ -88,7 +88,7 @@ def test_a_session_of_the_installed_torch_is_read_whole(tmp_path):
     torch = pytest.importorskip("torch", reason="needs the torch extra")
     from torch._C._profiler import _RecordFunctionFast
 
-    profiler = new_profiler()
+    profiler = new_profiler(memory=True)
     with quiet():
         profiler.__enter__()
     opened = _RecordFunctionFast("open")

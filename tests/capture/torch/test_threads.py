@@ -12,7 +12,7 @@ import profiler
 
 torch = pytest.importorskip("torch", reason="needs the torch extra")
 
-from profiler.capture.recorder import Invocation  # noqa: E402
+from profiler.capture.invocations import Invocation  # noqa: E402
 from profiler.capture.torch.modules import close_range, open_range  # noqa: E402
 from profiler.capture.torch.profiler import is_profiling  # noqa: E402
 from profiler.capture.torch.session import Tracing  # noqa: E402

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.capture.torch.conversions import Conversions
+from profiler.capture.conversions import Conversions
 from profiler.capture.torch.cut import StoppedSession, TracedCall
 from profiler.drop_reasons import DropReason
 from profiler.notes import Note

@@ -23,6 +23,7 @@ from profiler.report.units import count, counted, duration, percent, size
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
+    CallsFrom,
     Coverage,
     Fields,
     Overhead,
@@ -49,6 +50,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     """The figures that qualify everything else in the report."""
     return (
         _end_to_end(analysis, span_ns),
+        *_calls_from(analysis),
         *_unrecorded(analysis),
         *_carried_over(analysis),
         *_steps(analysis),
@@ -76,6 +78,20 @@ def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
         return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
     note = said("the run has no pipeline span")
     return Fact(said("First to last event"), duration(span_ns), note)
+
+
+def _calls_from(analysis: Analysis) -> Iterator[Fact]:
+    """What tells the calls of an import whose trace has no modules; nothing where modules do."""
+    recording = analysis.run.recording
+    source = recording.calls_from if recording else None
+    if source is None:
+        return
+    value = said("named")
+    if source.guessed:
+        value = said("guessed")
+    elif source is CallsFrom.NOTHING:
+        value = said("none")
+    yield Fact(said("Calls"), value, label(source))
 
 
 def _coverage(coverage: Coverage | None) -> Iterator[Fact]:

@@ -20,6 +20,7 @@ __all__ = [
     "AttributedTo",
     "Attribution",
     "CallCounts",
+    "CallsFrom",
     "ClockName",
     "Clocks",
     "CostMethod",
@@ -128,11 +129,26 @@ class StepsFrom(StrEnum):
     CALL_ORDER = "call_order"
 
 
+class CallsFrom(StrEnum):
+    """What tells the calls of an imported run that has no ranges of modules."""
+
+    ANNOTATIONS = "annotations"  # that its script named
+    PROFILER_STEPS = "profiler_steps"
+    OPERATORS = "operators"  # guessed: embeddings, compiled regions, convolutions
+    KERNEL_PERIOD = "kernel_period"  # guessed: the same kernels again
+    NOTHING = "nothing"  # all of it is one: a report of kernels
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nothing in the trace says that these are calls."""
+        return self in (CallsFrom.OPERATORS, CallsFrom.KERNEL_PERIOD)
+
+
 class Recording(Fields, frozen=True, kw_only=True):
     """How the run was recorded, as far as an importer knows. `source` is the imported file;
-    `steps_from` and `described_as` say where steps and labels come from; `names_kept_whole` counts
-    names that could not be taken apart; `commands_of` are the files whose commands were kept where
-    the bundle is an excerpt."""
+    `calls_from`, `steps_from` and `described_as` say where calls, steps and labels come from;
+    `names_kept_whole` counts names that could not be taken apart; `commands_of` are the files whose
+    commands were kept where the bundle is an excerpt."""
 
     source: str = ""
     files: _Count | None = None
@@ -142,6 +158,7 @@ class Recording(Fields, frozen=True, kw_only=True):
     profile_memory: bool | None = None
     with_flops: bool | None = None
     with_modules: bool | None = None
+    calls_from: CallsFrom | None = None
     steps_from: tuple[StepsFrom, ...] = ()
     described_as: str = ""
     steps: _Count | None = None

@@ -28,7 +28,15 @@ from profiler.kineto.ranges import Ranges
 from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
 from profiler.trace.columns import Int64s
 
-__all__ = ["DEVICE_WORK", "OPERATORS", "RUNTIME", "Launches", "batch_size", "find_launches"]
+__all__ = [
+    "DEVICE_WORK",
+    "OPERATORS",
+    "RUNTIME",
+    "Launches",
+    "batch_size",
+    "find_launches",
+    "launched_work",
+]
 
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 RUNTIME = (
@@ -40,6 +48,7 @@ RUNTIME = (
     "privateuse1_driver",
 )
 OPERATORS = "cpu_op"
+_AUTOGRAD = "autograd::"
 _WAIT = re.compile("synchronize", re.IGNORECASE)
 _NOTHING = np.zeros(0, dtype=np.int64)
 
@@ -76,13 +85,11 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     work = trace.rows_of(*DEVICE_WORK)
     if not len(work):
         return _host_operators(trace, frames, operators, around)
-    launch = _matching(
-        trace, work, trace.rows_of(*RUNTIME), lambda event: _key(event, "correlation")
-    )
-    external = _matching(trace, work, annotated, lambda event: _key(event, "external_id"))
+    work, launch = launched_work(trace)
+    external = _by_external_id(trace, work, annotated)
     origin = np.where(launch >= 0, launch, external)
     call = _around(trace, around, origin)
-    _lend(trace, around, origin, call)
+    _lend(trace, around, operators, origin, call)
     strayed = (call < 0) & (external >= 0)
     origin = np.where(strayed, external, origin)
     call[strayed] = _around(trace, around, external[strayed])
@@ -96,6 +103,13 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
         waits=_waits(trace, around, launch),
     )
+
+
+def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
+    """The rows of all that devices did, and of the runtime call that launched each, -1 for none."""
+    work = trace.rows_of(*DEVICE_WORK)
+    runtime = trace.rows_of(*RUNTIME)
+    return work, _matching(trace, work, runtime, lambda event: _key(event, "correlation"))
 
 
 def _operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
@@ -123,10 +137,27 @@ def _waits(trace: KinetoTrace, around: Ranges, launch: Int64s) -> tuple[Int64s, 
     return rows, _at(around.row, _around(trace, around, rows))
 
 
-def _lend(trace: KinetoTrace, around: Ranges, origin: Int64s, call: Int64s) -> None:
-    """Give what threads without calls of their own launched to the one call open at that time."""
+def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int64s:
+    """The row of the operator with the `External id` of each piece of work, -1 for none. Of none
+    where recorders wrote the correlation id there."""
+    args = [trace.events[row].args for row in work.tolist()]
+    told = [a for a in args if a is not None and a.external_id is not None]
+    same = sum(a.external_id == a.correlation for a in told)
+    if 2 * same > len(told):
+        return np.full(len(work), -1, dtype=np.int64)
+    return _matching(trace, work, annotated, lambda event: _key(event, "external_id"))
+
+
+def _lend(
+    trace: KinetoTrace, around: Ranges, operators: Ranges, origin: Int64s, call: Int64s
+) -> None:
+    """Give what autograd launched, and threads without calls of their own, to the one call open at
+    that time."""
     rows = np.flatnonzero((call < 0) & (origin >= 0))
-    rows = rows[~np.isin(trace.thread[origin[rows]], np.unique(around.thread))]
+    backward = [trace.events[row].name.startswith(_AUTOGRAD) for row in operators.row.tolist()]
+    by_autograd = operators.select(np.array(backward, dtype=np.bool_))
+    lent = _around(trace, by_autograd, origin[rows]) >= 0
+    rows = rows[lent | ~np.isin(trace.thread[origin[rows]], np.unique(around.thread))]
     if not len(rows):
         return
     time_ns = trace.start_ns[origin[rows]]

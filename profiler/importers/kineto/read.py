@@ -20,17 +20,25 @@ import msgspec
 import numpy as np
 from msgspec import structs
 
+from profiler.errors import InputError
 from profiler.events import NO_CALL, NO_STEP, ROOT_DEVICE, Call
-from profiler.importers.kineto.calls import CallRange, find_calls, find_sections
+from profiler.importers.kineto.calls import CallRange, find_sections
 from profiler.importers.kineto.commands import CommandWriter, device_kind, whole
-from profiler.importers.kineto.frames import Frames
+from profiler.importers.kineto.frames import PYTHON, Frames
 from profiler.importers.kineto.gaps import host_activities
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.iterations import iterations_by_step
-from profiler.importers.kineto.launch import Launches, batch_size, find_launches
+from profiler.importers.kineto.launch import (
+    DEVICE_WORK,
+    OPERATORS,
+    Launches,
+    batch_size,
+    find_launches,
+)
 from profiler.importers.kineto.layers import ModulePaths
 from profiler.importers.kineto.memory import MemoryLevels, memory_levels
 from profiler.importers.kineto.names import SubmoduleNames
+from profiler.importers.kineto.regions import calls_of
 from profiler.importers.kineto.stages import PlacedCall, Staging, stage_section
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
@@ -39,6 +47,7 @@ from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
+    CallsFrom,
     ClockName,
     Clocks,
     Device,
@@ -74,6 +83,7 @@ class KinetoRun:
     calls: tuple[PlacedCall, ...]
     writer: CommandWriter
     memory: tuple[MemoryLevels, ...]
+    calls_from: CallsFrom | None = None
 
     @property
     def name(self) -> str:
@@ -101,17 +111,22 @@ class KinetoRun:
         counters = [one.outside(ranges) for one in self.memory]
         free = [counter for counter in counters if counter is not None]
         _write_host(bundle, self.writer, self.frames, self.stagings, free)
-        return _info(self.path, self.trace, calls, self.stagings, self.writer)
+        return _info(self, calls)
 
 
 def read_run(path: Path) -> KinetoRun:
     """Read what a torch.profiler trace recorded: Chrome JSON, plain or gzip.
 
-    Raises InputError where the file is no such trace or shows no submodule call.
+    Raises InputError where the file is no such trace or holds nothing that ran.
     """
     trace = read_kineto(path)
+    if not len(trace.rows_of(*DEVICE_WORK, OPERATORS, PYTHON)):
+        raise InputError(
+            f"{path} holds no operator, no kernel and no Python frame: record a whole step with "
+            "torch.profiler.profile"
+        )
     frames = Frames.of(trace)
-    ranges = find_calls(frames)
+    ranges, calls_from = calls_of(trace, frames)
     names = SubmoduleNames()
 
     def batch_of(call: CallRange) -> int:
@@ -125,7 +140,7 @@ def read_run(path: Path) -> KinetoRun:
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
     placed = _numbered(trace, placed)
     memory = memory_levels(trace, writer.kind, set(writer.devices))
-    return KinetoRun(path, trace, frames, stagings, tuple(placed), writer, memory)
+    return KinetoRun(path, trace, frames, stagings, tuple(placed), writer, memory, calls_from)
 
 
 def _numbered(trace: KinetoTrace, placed: list[PlacedCall]) -> list[PlacedCall]:
@@ -185,25 +200,21 @@ def _write_host(
     bundle.write_host(spans, builder.build(), ROOT_DEVICE, counters)
 
 
-def _info(
-    path: Path,
-    trace: KinetoTrace,
-    calls: Sequence[Call],
-    stagings: Sequence[Staging],
-    writer: CommandWriter,
-) -> RunInfo:
+def _info(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
+    trace, stagings, writer = run.trace, run.stagings, run.writer
     header = trace.header
     versions = {name: getattr(header, name) for name in _VERSIONS}
     recorded = {name: getattr(header, name) for name in _SETTINGS}
     recording = Recording(
-        source=path.name,
+        source=run.path.name,
+        calls_from=run.calls_from,
         steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
     )
     told = {name: bool(value) for name, value in recorded.items() if value is not None}
     return RunInfo(
         producer="kineto",
         pipeline=stagings[0].section.name,
-        command_line=("profile-sd3", "import", str(path)),
+        command_line=("profile-sd3", "import", str(run.path)),
         versions={name: str(value) for name, value in versions.items() if value is not None},
         devices=_devices(trace, writer, calls),
         submodules=_submodules(calls, stagings),
@@ -252,10 +263,14 @@ def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str,
         submodule: Submodule(
             device=found.most_common(1)[0][0],
             activate_profiler=True,
-            model=next(c.range.class_name for c in placed if c.submodule == submodule),
+            model=next(_model(c.range) for c in placed if c.submodule == submodule),
         )
         for submodule, found in devices.items()
     }
+
+
+def _model(call: CallRange) -> str:
+    return call.class_name if call.told else ""
 
 
 def _attribution(

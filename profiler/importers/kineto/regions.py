@@ -1,0 +1,56 @@
+"""The calls of a trace, by the best that it tells: modules, else ranges that its script named, else
+what its operators show, else that its kernels repeat themselves; else all of it is one.
+
+What a script named comes after a guess only where that finds a whole diffusion pipeline: scripts
+name the run, and rarely what is in it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profiler.importers.kineto.anchors import anchored_calls
+from profiler.importers.kineto.annotations import annotated_calls, stepped_calls
+from profiler.importers.kineto.calls import CallRange, find_calls
+from profiler.importers.kineto.frames import PYTHON, Frames
+from profiler.importers.kineto.launch import OPERATORS, launched_work
+from profiler.importers.kineto.periods import periodic_calls
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.trace.columns import Int64s
+from profiler.trace.manifest_fields import CallsFrom
+
+__all__ = ["WHOLE", "calls_of"]
+
+WHOLE = "trace"
+"""What the one call is called where nothing tells calls apart."""
+
+_HOST = (OPERATORS, PYTHON)
+
+
+def calls_of(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
+    """The calls in order of their start, and what tells them; None where modules do."""
+    modules = find_calls(frames)
+    if modules:
+        return modules, None
+    for found, source in (
+        (anchored_calls, CallsFrom.OPERATORS),
+        (annotated_calls, CallsFrom.ANNOTATIONS),
+        (stepped_calls, CallsFrom.PROFILER_STEPS),
+    ):
+        calls = found(trace)
+        if calls:
+            return calls, source
+    work, launch = launched_work(trace)
+    calls = periodic_calls(trace, work, launch)
+    if calls:
+        return calls, CallsFrom.KERNEL_PERIOD
+    return [_whole(trace, work, launch)], CallsFrom.NOTHING
+
+
+def _whole(trace: KinetoTrace, work: Int64s, launch: Int64s) -> CallRange:
+    """All that devices did, or, where none did anything, all that the host did, as one call."""
+    launched = launch[launch >= 0]
+    rows = np.concatenate((work, launched)) if len(work) else trace.rows_of(*_HOST)
+    threads = np.bincount(trace.thread[launched if len(launched) else rows])
+    start, end = int(trace.start_ns[rows].min()), int(trace.end_ns[rows].max())
+    return CallRange(int(threads.argmax()), start, end, WHOLE, WHOLE, False, (), told=False)

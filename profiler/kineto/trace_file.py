@@ -21,6 +21,8 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import InputError
+from profiler.kineto.events import Args, Event, Scalar
+from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
 
 __all__ = [
@@ -43,56 +45,6 @@ _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
 _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote"
-
-Scalar = int | float | str | None
-
-
-class Args(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "external_id": "External id",
-        "dims": "Input Dims",
-        "types": "Input type",
-        "values": "Concrete Inputs",
-        "changed": "Bytes",
-        "device_type": "Device Type",
-        "device_id": "Device Id",
-        "allocated": "Total Allocated",
-        "reserved": "Total Reserved",
-    },
-):
-    """What is read of an event's `args`; `dims`, `types` and `values` are JSON, not decoded. The
-    last five are those of allocations; `finished` is false where an event had not ended."""
-
-    external_id: Scalar = None
-    correlation: Scalar = None
-    device: Scalar = None
-    stream: Scalar = None
-    bytes: Scalar = None
-    name: Scalar = None
-    dims: msgspec.Raw = msgspec.Raw(b"")
-    types: msgspec.Raw = msgspec.Raw(b"")
-    values: msgspec.Raw = msgspec.Raw(b"")
-    finished: bool | Scalar = None
-    changed: Scalar = None
-    device_type: Scalar = None
-    device_id: Scalar = None
-    allocated: Scalar = None
-    reserved: Scalar = None
-
-
-class Event(msgspec.Struct, gc=False):
-    """One entry of `traceEvents`; times are in `KinetoTrace`."""
-
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: Scalar = None
-    tid: Scalar = None
-    ts: float | None = None
-    dur: float | None = None
-    args: Args | None = None
 
 
 class Header(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
@@ -175,6 +127,10 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
     """The same of an open file, which may have no name any more; `path` names it in errors."""
     header, data = _decode(path, _read(path, file, limit))
     complete = [event for event in header.traceEvents if event.ph == "X"]
+    rows = _rows(complete)
+    if OLDER & rows.keys():
+        renamed(complete)
+        rows = _rows(complete)
     start_ns, duration_ns = _times(path, header, complete, data)
     memory = [e for e in header.traceEvents if e.ph == "i" and e.name == _MEMORY]
     memory_ns, _ = _times(path, header, memory, data)
@@ -189,7 +145,7 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         thread=np.array(thread, dtype=np.int32),
         threads=tuple(codes),
         thread_names=_thread_names(header.traceEvents),
-        rows=_rows(complete),
+        rows=rows,
         memory=memory,
         memory_ns=memory_ns,
     )

@@ -1,7 +1,7 @@
 """Events of older recorders under today's names.
 
-PyTorch 1.8 and 1.9 called categories `Operator`, `Runtime`, `Kernel`, `Memcpy` and `Memset`, and had
-ranges that torch or the user named among the operators.
+PyTorch 1.8 and 1.9 called categories `Operator`, `Runtime`, `Kernel`, `Memcpy` and `Memset`; ranges
+that torch or the user named were operators.
 """
 
 from __future__ import annotations

@@ -21,6 +21,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import InputError
+from profiler.kineto.archives import PackedError, opened
 from profiler.kineto.events import Args, Event, Scalar
 from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
@@ -38,7 +39,6 @@ __all__ = [
 
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
-_GZIP = b"\x1f\x8b"
 _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
 _MEMORY = "[memory]"
 _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
@@ -70,6 +70,14 @@ class _Time(msgspec.Struct, gc=False):
     ph: str = ""
     name: str = ""
     ts: Decimal | None = None
+    dur: float | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the events that are kept."""
+        if self.ph != "X":
+            return self.name == _MEMORY
+        return self.ts is not None and (self.dur or 0.0) >= 0.0
 
 
 class _Times(msgspec.Struct):
@@ -83,7 +91,8 @@ class KinetoTrace:
     `start_ns` and `duration_ns` are int64 [n] on CLOCK_REALTIME; `thread` is int32 [n] and indexes
     `threads`, the (pid, tid) pairs; `thread_names` has those that the file names. `rows` maps a
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
-    `memory_ns`, int64 [k], which are no complete events.
+    `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time,
+    or that ended before they began.
     """
 
     where: str
@@ -97,6 +106,7 @@ class KinetoTrace:
     rows: dict[str, Int64s]
     memory: list[Event]
     memory_ns: Int64s
+    dropped: int = 0
 
     @property
     def end_ns(self) -> Int64s:
@@ -126,7 +136,8 @@ def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
 def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> KinetoTrace:
     """The same of an open file, which may have no name any more; `path` names it in errors."""
     header, data = _decode(path, _read(path, file, limit))
-    complete = [event for event in header.traceEvents if event.ph == "X"]
+    told = [event for event in header.traceEvents if event.ph == "X"]
+    complete = [event for event in told if event.ts is not None and (event.dur or 0.0) >= 0.0]
     rows = _rows(complete)
     if OLDER & rows.keys():
         renamed(complete)
@@ -148,26 +159,27 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         rows=rows,
         memory=memory,
         memory_ns=memory_ns,
+        dropped=len(told) - len(complete),
     )
 
 
 def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
-    """The JSON text, decompressed where it is gzip; never more than `limit` in memory."""
-    compressed = file.read(2) == _GZIP
-    file.seek(0)
+    """The JSON text, unpacked; never more than `limit` in memory."""
     data = bytearray()
     try:
-        stream = gzip.GzipFile(fileobj=file) if compressed else file
-        while chunk := stream.read(_CHUNK):
-            if not data and chunk.lstrip()[:1] not in (b"{", b"["):
-                raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
-            data += chunk
-            if len(data) > limit:
-                size = "when decompressed " if compressed else ""
-                raise InputError(
-                    f"{path} is {size}larger than the limit of {limit:,} bytes: "
-                    "record fewer steps, or without memory profiling"
-                )
+        with opened(file, limit) as (stream, packed):
+            while chunk := stream.read(_CHUNK):
+                if not data and chunk.lstrip()[:1] not in (b"{", b"["):
+                    raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
+                data += chunk
+                if len(data) > limit:
+                    size = "when decompressed " if packed else ""
+                    raise InputError(
+                        f"{path} is {size}larger than the limit of {limit:,} bytes: "
+                        "record fewer steps, or without memory profiling"
+                    )
+    except PackedError as error:
+        raise InputError(f"{path} {error}") from error
     except EOFError as error:
         raise InputError(f"{path} is cut, its gzip stream has no end: copy it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -211,14 +223,12 @@ def _times(
     if len(events) and starts.max() >= _EXACT_BELOW_US:
         times = msgspec.json.Decoder(_Times, strict=False).decode(data).traceEvents
         phase = events[0].ph
-        named = [
-            time for time in times if time.ph == phase and (phase == "X" or time.name == _MEMORY)
-        ]
+        named = [time for time in times if time.ph == phase and time.counts]
         exact = [round((time.ts or Decimal()) * 1000) for time in named]
         start_ns = np.array(exact, dtype=np.int64) + base_ns
     else:
         start_ns = _nanoseconds(starts) + base_ns
-    duration_ns = np.maximum(_nanoseconds(durations), 0)
+    duration_ns = _nanoseconds(durations)
     if len(events) and (start_ns.min() < 0 or (start_ns + duration_ns).max() >= _LATEST_NS):
         raise InputError(f"{path} has an event whose time is out of range: {_RECOMMENDATION}")
     return start_ns, duration_ns

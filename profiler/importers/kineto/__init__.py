@@ -1,4 +1,4 @@
-"""Traces of torch.profiler (Kineto): Chrome JSON, plain or gzip."""
+"""Traces of torch.profiler (Kineto): Chrome JSON, plain or packed."""
 
 from __future__ import annotations
 
@@ -13,12 +13,17 @@ if TYPE_CHECKING:
 
 __all__ = ["IMPORTER"]
 
-_ACCEPTS = "a torch.profiler trace (Chrome JSON, .json or .json.gz)"
-_KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"')
+_ACCEPTS = "a torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar)"
+_LIMIT = 1 << 30  # bytes of an archive in which its trace is looked for
 
 
-def _recognises(_path: Path, head: bytes) -> bool:
-    return head.lstrip()[:1] == b"{" and any(key in head for key in _KEYS)
+def _recognises(path: Path, head: bytes) -> bool:
+    from profiler.kineto.archives import KEYS, holds_trace, packed_as
+
+    if packed_as(head) in ("zip", "tar"):
+        with path.open("rb") as file:
+            return holds_trace(file, _LIMIT)
+    return head.lstrip()[:1] == b"{" and any(key in head for key in KEYS)
 
 
 def _read(paths: Sequence[Path], _options: Mapping[str, Any]) -> KinetoRun:

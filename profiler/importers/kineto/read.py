@@ -10,31 +10,20 @@ its caller saw it: kernels that a device ran later are still the call's commands
 
 from __future__ import annotations
 
-from collections import Counter as Counted
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
-
-import msgspec
-import numpy as np
-from msgspec import structs
 
 from profiler.errors import InputError
 from profiler.events import NO_CALL, NO_STEP, ROOT_DEVICE, Call
 from profiler.importers.kineto.calls import CallRange, find_sections
-from profiler.importers.kineto.commands import CommandWriter, device_kind, whole
+from profiler.importers.kineto.commands import CommandWriter, device_kind
+from profiler.importers.kineto.described import described
 from profiler.importers.kineto.frames import PYTHON, Frames
-from profiler.importers.kineto.gaps import host_activities
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.iterations import iterations_by_step
-from profiler.importers.kineto.launch import (
-    DEVICE_WORK,
-    OPERATORS,
-    Launches,
-    batch_size,
-    find_launches,
-)
+from profiler.importers.kineto.launch import DEVICE_WORK, OPERATORS, batch_size, find_launches
 from profiler.importers.kineto.layers import ModulePaths
 from profiler.importers.kineto.memory import MemoryLevels, memory_levels
 from profiler.importers.kineto.names import SubmoduleNames
@@ -44,32 +33,11 @@ from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import (
-    AttributedTo,
-    Attribution,
-    CallsFrom,
-    ClockName,
-    Clocks,
-    Device,
-    Overhead,
-    Recording,
-    Submodule,
-    UnknownCost,
-    WhyUnknown,
-    quantity,
-)
+from profiler.trace.manifest_fields import CallsFrom
 
 __all__ = ["KinetoRun", "read_run"]
 
-_VERSIONS = (
-    "cuda_runtime_version",
-    "cuda_driver_version",
-    "cupti_version",
-    "hip_runtime_version",
-    "hip_driver_version",
-    "roctracer_version",
-)
-_SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
+_ENDINGS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,8 +55,8 @@ class KinetoRun:
 
     @property
     def name(self) -> str:
-        """The file's name."""
-        return self.path.name.removesuffix(".gz").removesuffix(".json")
+        """The file's name without what says how it is packed."""
+        return _ENDINGS.sub("", self.path.name)
 
     @property
     def capabilities(self) -> set[str]:
@@ -111,7 +79,7 @@ class KinetoRun:
         counters = [one.outside(ranges) for one in self.memory]
         free = [counter for counter in counters if counter is not None]
         _write_host(bundle, self.writer, self.frames, self.stagings, free)
-        return _info(self, calls)
+        return described(self, calls)
 
 
 def read_run(path: Path) -> KinetoRun:
@@ -198,98 +166,3 @@ def _write_host(
     writer.write(NO_CALL, builder, place_at)
     spans = [span for staging in stagings for span in staging.spans()]
     bundle.write_host(spans, builder.build(), ROOT_DEVICE, counters)
-
-
-def _info(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
-    trace, stagings, writer = run.trace, run.stagings, run.writer
-    header = trace.header
-    versions = {name: getattr(header, name) for name in _VERSIONS}
-    recorded = {name: getattr(header, name) for name in _SETTINGS}
-    recording = Recording(
-        source=run.path.name,
-        calls_from=run.calls_from,
-        steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
-    )
-    told = {name: bool(value) for name, value in recorded.items() if value is not None}
-    return RunInfo(
-        producer="kineto",
-        pipeline=stagings[0].section.name,
-        command_line=("profile-sd3", "import", str(run.path)),
-        versions={name: str(value) for name, value in versions.items() if value is not None},
-        devices=_devices(trace, writer, calls),
-        submodules=_submodules(calls, stagings),
-        recording=structs.replace(recording, **told),
-        clocks=Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0)),
-        overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
-        host_activities=host_activities(
-            trace, writer.launches, writer.devices, min(call.start_ns for call in calls)
-        ),
-        attribution=_attribution(trace, writer.launches, writer.devices),
-    )
-
-
-def _devices(trace: KinetoTrace, writer: CommandWriter, calls: Sequence[Call]) -> dict[str, Device]:
-    """What the trace says of each device, by the name that commands use."""
-    known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
-    names = {entry.get("name") for entry in known.values()}
-    alike = next(iter(known.values())) if len(names) == 1 else {}
-    found = {ROOT_DEVICE: Device()}
-    for device in sorted({*writer.devices, *(call.device for call in calls)} - {ROOT_DEVICE}):
-        entry = known.get(int(device.rpartition(":")[2]), alike)
-        found[device] = Device(
-            hardware=str(entry.get("name", "")),
-            memory_bytes=quantity(entry.get("totalGlobalMem")),
-            compute_units=quantity(entry.get("numSms")),
-        )
-    return found
-
-
-def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
-    raw = bytes(trace.header.deviceProperties)
-    try:
-        entries = msgspec.json.decode(raw) if raw else []
-    except msgspec.DecodeError:
-        return
-    if isinstance(entries, list):
-        yield from (entry for entry in entries if isinstance(entry, dict))
-
-
-def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, Submodule]:
-    placed = [call for staging in stagings for call in staging.calls]
-    devices: dict[str, Counted[str]] = {}
-    for call in calls:
-        devices.setdefault(call.submodule, Counted())[call.device] += 1
-    return {
-        submodule: Submodule(
-            device=found.most_common(1)[0][0],
-            activate_profiler=True,
-            model=next(_model(c.range) for c in placed if c.submodule == submodule),
-        )
-        for submodule, found in devices.items()
-    }
-
-
-def _model(call: CallRange) -> str:
-    return call.class_name if call.told else ""
-
-
-def _attribution(
-    trace: KinetoTrace, launches: Launches, devices: Sequence[str]
-) -> dict[str, Attribution]:
-    """By device: how much of its time belongs to calls, and what led there."""
-    durations = trace.duration_ns[launches.row]
-    found: dict[str, Attribution] = {}
-    for device in sorted(set(devices)):
-        here = np.array([name == device for name in devices], dtype=np.bool_)
-        in_calls = here & (launches.call >= 0)
-        total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
-        found[device] = Attribution(
-            to=AttributedTo.CALLS,
-            attributed_ns=quantity(attributed) or 0,
-            total_ns=quantity(total) or 0,
-            share=attributed / total if total else 1.0,
-            commands=int(here.sum()),
-            commands_outside_calls=int((here & ~in_calls).sum()),
-            launch_unknown=int((here & (launches.launch < 0)).sum()),
-        )
-    return found

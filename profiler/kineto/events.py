@@ -22,10 +22,13 @@ class Args(
         "device_id": "Device Id",
         "allocated": "Total Allocated",
         "reserved": "Total Reserved",
+        "sequence": "Sequence number",
+        "forward_thread": "Fwd thread id",
     },
 ):
-    """What is read of an event's `args`; `dims`, `types` and `values` are JSON, not decoded. The
-    last five are those of allocations; `finished` is false where an event had not ended."""
+    """What is read of an event's `args`; `dims`, `types` and `values` are JSON, not decoded.
+    `changed` to `reserved` are those of allocations, the last two autograd's; `finished` is false
+    where an event had not ended."""
 
     external_id: Scalar = None
     correlation: Scalar = None
@@ -42,6 +45,8 @@ class Args(
     device_id: Scalar = None
     allocated: Scalar = None
     reserved: Scalar = None
+    sequence: Scalar = None
+    forward_thread: Scalar = None
 
 
 class Event(msgspec.Struct, gc=False):

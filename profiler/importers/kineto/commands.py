@@ -8,7 +8,8 @@ devices on ` sync`.
 - `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
 - `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
   where one graph launch ran many kernels, and for Triton kernels; `Memcpy HtoD` and the like.
-- `module`: the path of the module that launched it, "" directly in the submodule.
+- `module`: the path of the module that launched it, "" directly in the submodule; where calls are
+  steps of a training without modules, its phase: `forward`, `backward`, `optimizer`.
 - `kernel`: the full name of the kernel; of copies and memset as the trace has it.
 - `shapes`: the launching operator's tensor inputs, and the result of a convolution; with
   ` part 2/5` where the operator launched five kernels and this is its second.
@@ -75,6 +76,7 @@ class CommandWriter:
     launches: Launches
     paths: ModulePaths
     kind: str
+    phases: bool = False  # whether layers begin with the phase of training
     _kernels: dict[str, str] = field(default_factory=dict)
     _shapes: dict[tuple[str, bytes, bytes, bytes], str] = field(default_factory=dict)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
@@ -166,19 +168,28 @@ class CommandWriter:
             label = operator.name
         size = whole(event.args.bytes) if event.args and event.cat.startswith("gpu_") else UNKNOWN
         module = int(self.launches.module[member])
+        path, layer = self.paths.path(module), self.paths.layer(module, label)
+        phase = self._phase(member) if module < 0 else ""
+        if phase:
+            path, layer = phase, f"{phase}/{layer}"
         return builder.add(
             self._work_track(event, row),
-            self.paths.layer(module, label),
+            layer,
             op_type,
             *self._times(row),
             shapes=self._shapes_of(operator, member),
             kernel=event.name if event.cat in DEVICE_WORK else "",
-            module=self.paths.path(module),
+            module=path,
             stage=stage,
             step=step,
             bytes_read=size if event.cat == "gpu_memcpy" else UNKNOWN,
             bytes_written=size,
         )
+
+    def _phase(self, member: int) -> str:
+        """The phase of training in which it was launched; "" where calls are phases themselves."""
+        training = self.launches.training
+        return training.phases[member] if training is not None and self.phases else ""
 
     def _op_type(self, event: Event, operator: Event | None, launch: int) -> str:
         if event.cat.startswith("gpu_"):

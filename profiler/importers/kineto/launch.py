@@ -5,7 +5,8 @@ call that launched it (cuda_runtime, cuda_driver and their like), and by that on
 time to the ranges around it. A thread that never has calls (autograd's) works for the one call
 that is open elsewhere. Where that finds no call, by `External id` to an operator's. Work without a
 launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of all
-launched work of its stream was launched before the recording began, and belongs to none.
+launched work of its stream was launched before the recording began, and belongs to none. What the
+backward of an operator launched in no call belongs to the call and the module of that operator.
 
 The operator of a kernel is the innermost one around its launch that tells its input dims, where
 none does the innermost of all. It is never that of its `External id`, in which old recorders wrote
@@ -23,6 +24,7 @@ import numpy as np
 from profiler.importers.kineto.calls import CallRange, call_ranges
 from profiler.importers.kineto.frames import Frames
 from profiler.importers.kineto.layers import input_dims
+from profiler.importers.kineto.training import Training, training_of
 from profiler.kineto.names import is_operator
 from profiler.kineto.ranges import Ranges
 from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
@@ -61,7 +63,8 @@ class Launches:
     operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
     is when it was launched, its own start where nobody knows. Wrappers that torch.compile and the
     profiler record among operators are none. `waits` are the rows of the runtime calls in which
-    the host waited for a device, and the call in which each was made.
+    the host waited for a device, and the call in which each was made. `training` is None where
+    nothing trains.
     """
 
     row: Int64s
@@ -71,6 +74,7 @@ class Launches:
     call: Int64s
     time_ns: Int64s
     waits: tuple[Int64s, Int64s] = field(default_factory=lambda: (_NOTHING, _NOTHING))
+    training: Training | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -93,15 +97,22 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     strayed = (call < 0) & (external >= 0)
     origin = np.where(strayed, external, origin)
     call[strayed] = _around(trace, around, external[strayed])
+    training = training_of(trace, origin)
+    forward = np.full(len(work), -1, dtype=np.int64) if training is None else training.forward
+    ahead = (call < 0) & (forward >= 0)
+    call[ahead] = _around(trace, around, forward[ahead])
     _between(trace, work, launch, call)
     return Launches(
         row=work,
         launch=launch,
         operator=_operators_around(trace, operators, launch),
-        module=_module_in_call(trace, frames, around, origin, call),
+        module=_module_in_call(
+            trace, frames, around, np.where(forward >= 0, forward, origin), call
+        ),
         call=_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
         waits=_waits(trace, around, launch),
+        training=training,
     )
 
 

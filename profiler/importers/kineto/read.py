@@ -103,7 +103,8 @@ def read_run(path: Path) -> KinetoRun:
     stagings = tuple(stage_section(s, names, batch_of) for s in find_sections(frames, ranges))
     launches = find_launches(trace, frames, ranges)
     paths = ModulePaths(frames, (index for call in ranges for index in call.modules))
-    writer = CommandWriter(trace, launches, paths, device_kind(trace))
+    phases = calls_from is not None and calls_from is not CallsFrom.ANNOTATIONS
+    writer = CommandWriter(trace, launches, paths, device_kind(trace), phases=phases)
     position = {id(call): number for number, call in enumerate(ranges)}
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
     placed = _numbered(trace, placed)

@@ -47,6 +47,7 @@ class Args(
     reserved: Scalar = None
     sequence: Scalar = None
     forward_thread: Scalar = None
+    kernel: Scalar = None
 
 
 class Event(msgspec.Struct, gc=False):

@@ -28,6 +28,7 @@ __all__ = [
     "Device",
     "DeviceClock",
     "Fields",
+    "Graphs",
     "Hardware",
     "HostActivity",
     "MeasuredCost",
@@ -135,6 +136,7 @@ class CallsFrom(StrEnum):
     ANNOTATIONS = "annotations"  # that its script named
     PROFILER_STEPS = "profiler_steps"
     OPERATORS = "operators"  # guessed: embeddings, compiled regions, convolutions
+    GRAPH_LAUNCHES = "graph_launches"
     KERNEL_PERIOD = "kernel_period"  # guessed: the same kernels again
     NOTHING = "nothing"  # all of it is one: a report of kernels
 
@@ -142,6 +144,20 @@ class CallsFrom(StrEnum):
     def guessed(self) -> bool:
         """Whether nothing in the trace says that these are calls."""
         return self in (CallsFrom.OPERATORS, CallsFrom.KERNEL_PERIOD)
+
+
+class Graphs(Fields, frozen=True, kw_only=True):
+    """Replays of CUDA or HIP graphs: how many there are, of how many kernels, and how many of these
+    have operators from a capture's trace. `captures` counts captured graphs that were given, `best`
+    is the largest share of a replay's kernels that one of them has where none fits. `captured`
+    counts launches that this trace itself captured."""
+
+    replays: _Count = 0
+    kernels: _Count = 0
+    joined: _Count = 0
+    captures: _Count = 0
+    best: _Real | None = None
+    captured: _Count = 0
 
 
 class Recording(Fields, frozen=True, kw_only=True):
@@ -159,6 +175,7 @@ class Recording(Fields, frozen=True, kw_only=True):
     with_flops: bool | None = None
     with_modules: bool | None = None
     calls_from: CallsFrom | None = None
+    graphs: Graphs | None = None
     steps_from: tuple[StepsFrom, ...] = ()
     described_as: str = ""
     steps: _Count | None = None

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.importers.importer import Importer, only_path
+from profiler.importers.importer import Importer, Option, only_path
 
 if TYPE_CHECKING:
     from profiler.importers.kineto.read import KinetoRun
@@ -26,10 +26,11 @@ def _recognises(path: Path, head: bytes) -> bool:
     return head.lstrip()[:1] == b"{" and any(key in head for key in KEYS)
 
 
-def _read(paths: Sequence[Path], _options: Mapping[str, Any]) -> KinetoRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> KinetoRun:
     from profiler.importers.kineto.read import read_run
 
-    return read_run(only_path(paths, _ACCEPTS))
+    capture = options.get("capture")
+    return read_run(only_path(paths, _ACCEPTS), (capture,) if capture else ())
 
 
 IMPORTER = Importer(
@@ -37,5 +38,8 @@ IMPORTER = Importer(
     accepts=_ACCEPTS,
     recognises=_recognises,
     read=_read,
+    options=(
+        Option("capture", Path, "trace, or folder of traces, of the capture of replayed graphs"),
+    ),
     capabilities=frozenset({"timeline", "launches", "shapes", "memory"}),
 )

@@ -60,6 +60,7 @@ def described(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
     recording = Recording(
         source=run.path.name,
         calls_from=run.calls_from,
+        graphs=run.graphs,
         steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
     )
     told = {name: bool(value) for name, value in recorded.items() if value is not None}

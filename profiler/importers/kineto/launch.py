@@ -38,6 +38,8 @@ __all__ = [
     "batch_size",
     "find_launches",
     "launched_work",
+    "operators_around",
+    "real_operators",
 ]
 
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
@@ -83,8 +85,7 @@ class Launches:
 def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) -> Launches:
     """Everything that devices did. In a trace without device work, the outermost operators."""
     annotated = trace.rows_of(OPERATORS)
-    real = np.array([is_operator(trace.events[row].name) for row in annotated.tolist()], dtype=bool)
-    operators = _ranges(trace, annotated[real])
+    operators = real_operators(trace, annotated)
     around = call_ranges(calls)
     work = trace.rows_of(*DEVICE_WORK)
     if not len(work):
@@ -105,7 +106,7 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     return Launches(
         row=work,
         launch=launch,
-        operator=_operators_around(trace, operators, launch),
+        operator=operators_around(trace, operators, launch),
         module=_module_in_call(
             trace, frames, around, np.where(forward >= 0, forward, origin), call
         ),
@@ -116,6 +117,12 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     )
 
 
+def real_operators(trace: KinetoTrace, annotated: Int64s) -> Ranges:
+    """Operators, without the ranges of torch.compile and the profiler among them."""
+    real = np.array([is_operator(trace.events[row].name) for row in annotated.tolist()], dtype=bool)
+    return _ranges(trace, annotated[real])
+
+
 def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
     """The rows of all that devices did, and of the runtime call that launched each, -1 for none."""
     work = trace.rows_of(*DEVICE_WORK)
@@ -123,7 +130,7 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
     return work, _matching(trace, work, runtime, lambda event: _key(event, "correlation"))
 
 
-def _operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
+def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
     """The row of the innermost operator with input dims around each launch, else of the innermost;
     -1 for none."""
     shaped = np.array([_has_dims(trace.events[row]) for row in operators.row.tolist()], dtype=bool)

@@ -21,6 +21,14 @@ from profiler.importers.kineto.calls import CallRange, find_sections
 from profiler.importers.kineto.commands import CommandWriter, device_kind
 from profiler.importers.kineto.described import described
 from profiler.importers.kineto.frames import PYTHON, Frames
+from profiler.importers.kineto.graphs import (
+    Replays,
+    captured_launches,
+    captures_beside,
+    captures_of,
+    graph_launches,
+    joined,
+)
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.iterations import iterations_by_step
 from profiler.importers.kineto.launch import DEVICE_WORK, OPERATORS, batch_size, find_launches
@@ -33,7 +41,7 @@ from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import CallsFrom
+from profiler.trace.manifest_fields import CallsFrom, Graphs
 
 __all__ = ["KinetoRun", "read_run"]
 
@@ -51,7 +59,8 @@ class KinetoRun:
     calls: tuple[PlacedCall, ...]
     writer: CommandWriter
     memory: tuple[MemoryLevels, ...]
-    calls_from: CallsFrom | None = None
+    calls_from: CallsFrom | None
+    graphs: Graphs | None
 
     @property
     def name(self) -> str:
@@ -82,10 +91,13 @@ class KinetoRun:
         return described(self, calls)
 
 
-def read_run(path: Path) -> KinetoRun:
-    """Read what a torch.profiler trace recorded: Chrome JSON, plain or gzip.
+def read_run(path: Path, captures: Sequence[Path] = ()) -> KinetoRun:
+    """Read what a torch.profiler trace recorded: Chrome JSON, plain or packed. `captures` are
+    traces, or folders of them, of graphs that it replays; without any, those in `capture_traces`
+    beside it.
 
-    Raises InputError where the file is no such trace or holds nothing that ran.
+    Raises InputError where the file is no such trace or holds nothing that ran, or where `captures`
+    are of another model.
     """
     trace = read_kineto(path)
     if not len(trace.rows_of(*DEVICE_WORK, OPERATORS, PYTHON)):
@@ -94,7 +106,8 @@ def read_run(path: Path) -> KinetoRun:
             "torch.profiler.profile"
         )
     frames = Frames.of(trace)
-    ranges, calls_from = calls_of(trace, frames)
+    replays = _replays(trace, path, captures)
+    ranges, calls_from = calls_of(trace, frames, replays)
     names = SubmoduleNames()
 
     def batch_of(call: CallRange) -> int:
@@ -104,12 +117,42 @@ def read_run(path: Path) -> KinetoRun:
     launches = find_launches(trace, frames, ranges)
     paths = ModulePaths(frames, (index for call in ranges for index in call.modules))
     phases = calls_from is not None and calls_from is not CallsFrom.ANNOTATIONS
-    writer = CommandWriter(trace, launches, paths, device_kind(trace), phases=phases)
+    writer = CommandWriter(trace, launches, paths, device_kind(trace), phases, replays.entries)
     position = {id(call): number for number, call in enumerate(ranges)}
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
     placed = _numbered(trace, placed)
     memory = memory_levels(trace, writer.kind, set(writer.devices))
-    return KinetoRun(path, trace, frames, stagings, tuple(placed), writer, memory, calls_from)
+    calls, graphs = tuple(placed), _graphs(trace, replays)
+    return KinetoRun(path, trace, frames, stagings, calls, writer, memory, calls_from, graphs)
+
+
+def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replays:
+    """The graphs that the trace replays, with what their captures tell."""
+    if not len(graph_launches(trace)) and not captures:
+        return Replays()
+    replays = joined(trace, captures_of(captures or captures_beside(path)))
+    if captures and not replays.entries:
+        named = ", ".join(map(str, captures[:3]))
+        raise InputError(
+            f"{named} is the capture of another graph: at most {replays.best:.0%} of a replay's "
+            f"kernels in {path} are its own, in order, where 98 % must be: give the capture of "
+            "this model and batch size"
+        )
+    return replays
+
+
+def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
+    captured = sum(map(len, captured_launches(trace)))
+    if not replays.replays and not captured:
+        return None
+    return Graphs(
+        replays=replays.replays,
+        kernels=replays.kernels,
+        joined=len(replays.entries),
+        captures=replays.captures,
+        best=replays.best or None,
+        captured=captured,
+    )
 
 
 def _numbered(trace: KinetoTrace, placed: list[PlacedCall]) -> list[PlacedCall]:

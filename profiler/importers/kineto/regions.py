@@ -11,15 +11,19 @@ import numpy as np
 
 from profiler.importers.kineto.anchors import anchored_calls
 from profiler.importers.kineto.annotations import annotated_calls, stepped_calls
-from profiler.importers.kineto.calls import CallRange, find_calls
+from profiler.importers.kineto.calls import CallRange, call_ranges, find_calls
 from profiler.importers.kineto.frames import PYTHON, Frames
+from profiler.importers.kineto.graphs import Replays, graph_launches
 from profiler.importers.kineto.launch import OPERATORS, launched_work
 from profiler.importers.kineto.periods import periodic_calls
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import CallsFrom
 
-__all__ = ["WHOLE", "calls_of"]
+__all__ = ["GRAPH", "WHOLE", "calls_of"]
+
+GRAPH = "graph"
+"""What the call of a graph of which no capture tells is called."""
 
 WHOLE = "trace"
 """What the one call is called where nothing tells calls apart."""
@@ -27,8 +31,34 @@ WHOLE = "trace"
 _HOST = (OPERATORS, PYTHON)
 
 
-def calls_of(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
-    """The calls in order of their start, and what tells them; None where modules do."""
+def calls_of(
+    trace: KinetoTrace, frames: Frames, replays: Replays
+) -> tuple[list[CallRange], CallsFrom | None]:
+    """The calls in order of their start, and what tells them; None where modules do. A graph that
+    was launched in none of them is a call as well."""
+    calls, source = _told(trace, frames)
+    if source in (CallsFrom.KERNEL_PERIOD, CallsFrom.NOTHING):
+        graphs = _graphs(trace, [], replays)
+        return (graphs, CallsFrom.GRAPH_LAUNCHES) if graphs else (calls, source)
+    calls = calls + _graphs(trace, calls, replays)
+    return sorted(calls, key=lambda call: (call.start_ns, call.end_ns)), source
+
+
+def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> list[CallRange]:
+    """The launches of graphs that lie in no call, named by the module that was captured."""
+    rows = graph_launches(trace)
+    ran = np.isin(rows, launched_work(trace)[1])
+    outside = call_ranges(calls).innermost(trace.thread[rows], trace.start_ns[rows]) < 0
+    found = []
+    for row in rows[ran & outside].tolist():
+        name = f"{GRAPH} {replays.roots[row]}" if replays.roots.get(row) else GRAPH
+        thread, start, end = trace.thread[row], trace.start_ns[row], trace.end_ns[row]
+        place = int(thread), int(start), int(end)
+        found.append(CallRange(*place, name, name, False, (), told=False))
+    return found
+
+
+def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
     modules = find_calls(frames)
     if modules:
         return modules, None

@@ -20,6 +20,9 @@ SENTENCES: Sentences = {
             "from operators (embeddings, compiled regions, convolutions): the trace has no ranges "
             "of modules; with_stack=True records them"
         ),
+        CallsFrom.GRAPH_LAUNCHES: said(
+            "the trace has no ranges of modules: a call is the launch of a graph"
+        ),
         CallsFrom.KERNEL_PERIOD: said(
             "from the period of the kernels: the trace has no ranges of modules; with_stack=True "
             "records them"

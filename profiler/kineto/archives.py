@@ -7,13 +7,9 @@ called. Of an archive one member must be a trace; how much of it is looked at is
 from __future__ import annotations
 
 import gzip
-import io
-import tarfile
-import zipfile
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import BinaryIO, TypeVar, cast
+from typing import BinaryIO, cast
 
 __all__ = ["KEYS", "Packed", "PackedError", "holds_trace", "opened", "packed_as"]
 
@@ -21,13 +17,8 @@ KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"')
 _GZIP = b"\x1f\x8b"
 _ZIP = b"PK\x03\x04"
 _TAR = (257, b"ustar")
-_HEAD = 1 << 20  # bytes of a member, by which it is known
-_MEMBERS = 1000  # that are looked at
-_NAMES = (".json", ".json.gz")
-_LISTED = 3  # names in a message
 
 Packed = str  # "", "gzip", "zip" or "tar"
-_Member = TypeVar("_Member", zipfile.ZipInfo, tarfile.TarInfo)
 
 
 class PackedError(Exception):
@@ -66,70 +57,14 @@ def opened(file: BinaryIO, limit: int) -> Iterator[tuple[BinaryIO, Packed]]:
     found = packed_as(file.read(512))
     file.seek(0)
     stream: BinaryIO = file
-    try:
-        if found == "gzip":
-            buffered = io.BufferedReader(gzip.GzipFile(fileobj=file))
-            stream = buffered
-            if packed_as(buffered.peek(512)) == "tar":
-                found, stream = "tar", _gunzipped(file)
-                file.seek(0)
-        if found == "zip":
-            stream = _plain(_zip_member(file))
-        elif found == "tar":
-            stream = _plain(_tar_member(stream, limit))
+    if found == "gzip":
+        unpacked = gzip.GzipFile(fileobj=file)
+        stream = cast("BinaryIO", unpacked)
+        found = "tar" if packed_as(unpacked.peek(512)) == "tar" else "gzip"
+    if found in ("zip", "tar"):
+        from profiler.kineto.members import trace_within  # few traces come in archives
+
+        with trace_within(stream, found, limit) as member:
+            yield member, found
+    else:
         yield stream, found
-    except (zipfile.BadZipFile, tarfile.TarError, NotImplementedError, RuntimeError) as error:
-        raise PackedError(f"is an archive that cannot be read ({error}): unpack it") from error
-
-
-def _plain(member: BinaryIO) -> BinaryIO:
-    """A member, unpacked where it is gzip."""
-    packed = member.read(2) == _GZIP
-    member.seek(0)
-    return _gunzipped(member) if packed else member
-
-
-def _gunzipped(file: BinaryIO) -> BinaryIO:
-    return cast("BinaryIO", gzip.GzipFile(fileobj=file))
-
-
-def _zip_member(file: BinaryIO) -> BinaryIO:
-    archive = zipfile.ZipFile(file)
-    entries = [entry for entry in archive.infolist()[:_MEMBERS] if entry.filename.endswith(_NAMES)]
-    traces = [entry for entry in entries if _is_trace(cast("BinaryIO", archive.open(entry)))]
-    return cast("BinaryIO", archive.open(_only(traces, [entry.filename for entry in traces])))
-
-
-def _tar_member(stream: BinaryIO, limit: int) -> BinaryIO:
-    archive = tarfile.TarFile(fileobj=stream)
-    traces = []
-    for number, member in enumerate(archive):
-        if number >= _MEMBERS or member.offset_data > limit:
-            break
-        if member.isfile() and member.name.endswith(_NAMES):
-            content = archive.extractfile(member)
-            if content is not None and _is_trace(cast("BinaryIO", content)):
-                traces.append(member)
-    content = archive.extractfile(_only(traces, [member.name for member in traces]))
-    if content is None:
-        raise PackedError("is an archive whose trace cannot be read: unpack it")
-    return cast("BinaryIO", content)
-
-
-def _is_trace(content: BinaryIO) -> bool:
-    try:
-        head = _plain(content).read(_HEAD)
-    except (EOFError, gzip.BadGzipFile, zlib.error):
-        return False
-    return any(key in head for key in KEYS)
-
-
-def _only(traces: list[_Member], names: list[str]) -> _Member:
-    if not traces:
-        raise PackedError("is an archive without a torch.profiler trace: give one that holds it")
-    if len(traces) > 1:
-        listed = ", ".join(names[:_LISTED])
-        error = PackedError(f"holds {len(traces)} traces ({listed}): unpack it, give one")
-        error.several = True
-        raise error
-    return traces[0]

@@ -40,6 +40,7 @@ __all__ = [
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
 _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
+Float64s = npt.NDArray[np.float64]
 _MEMORY = "[memory]"
 _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
@@ -137,14 +138,15 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
     """The same of an open file, which may have no name any more; `path` names it in errors."""
     header, data = _decode(path, _read(path, file, limit))
     told = [event for event in header.traceEvents if event.ph == "X"]
-    complete = [event for event in told if event.ts is not None and (event.dur or 0.0) >= 0.0]
+    times = _microseconds(told)
+    complete, times = _timed(told, times)
     rows = _rows(complete)
     if OLDER & rows.keys():
         renamed(complete)
         rows = _rows(complete)
-    start_ns, duration_ns = _times(path, header, complete, data)
+    start_ns, duration_ns = _times(path, header, complete, times, data)
     memory = [e for e in header.traceEvents if e.ph == "i" and e.name == _MEMORY]
-    memory_ns, _ = _times(path, header, memory, data)
+    memory_ns, _ = _times(path, header, memory, _microseconds(memory), data)
     codes: dict[tuple[Scalar, Scalar], int] = {}
     thread = [codes.setdefault((event.pid, event.tid), len(codes)) for event in complete]
     return KinetoTrace(
@@ -210,20 +212,41 @@ def _decode(path: Path, data: bytes | bytearray) -> tuple[Header, bytes | bytear
         raise InputError(f"{path} is not valid JSON ({error}): export or copy it again") from error
 
 
+def _microseconds(events: list[Event]) -> tuple[Float64s, Float64s]:
+    """Begins and durations as they were written, float64 [n] each; nan for what was not."""
+    starts = np.array([event.ts for event in events], dtype=np.float64)
+    return starts, np.array([event.dur for event in events], dtype=np.float64)
+
+
+def _timed(
+    events: list[Event], times: tuple[Float64s, Float64s]
+) -> tuple[list[Event], tuple[Float64s, Float64s]]:
+    """The events that have a time and did not end before they began, and their times."""
+    starts, durations = times
+    kept = ~np.isnan(starts) & ~(durations < 0)
+    if kept.all():
+        return events, times
+    found = [event for event, keep in zip(events, kept.tolist(), strict=True) if keep]
+    return found, (starts[kept], durations[kept])
+
+
 def _times(
-    path: Path, header: Header, events: list[Event], data: bytes | bytearray
+    path: Path,
+    header: Header,
+    events: list[Event],
+    times: tuple[Float64s, Float64s],
+    data: bytes | bytearray,
 ) -> tuple[Int64s, Int64s]:
     """Starts and durations in ns, int64 [n] each; nothing is lost to floating point."""
     base_ns = _base_ns(path, header)
-    starts = np.array([event.ts or 0.0 for event in events], dtype=np.float64)
-    durations = np.array([event.dur or 0.0 for event in events], dtype=np.float64)
+    starts, durations = (np.nan_to_num(one, nan=0.0, posinf=np.inf) for one in times)
     limit_us = _LATEST_NS / 1000
     if len(events) and max(np.abs(starts).max(), np.abs(durations).max()) >= limit_us:
         raise InputError(f"{path} has an event whose time is out of range: {_RECOMMENDATION}")
     if len(events) and starts.max() >= _EXACT_BELOW_US:
-        times = msgspec.json.Decoder(_Times, strict=False).decode(data).traceEvents
+        exactly = msgspec.json.Decoder(_Times, strict=False).decode(data).traceEvents
         phase = events[0].ph
-        named = [time for time in times if time.ph == phase and time.counts]
+        named = [time for time in exactly if time.ph == phase and time.counts]
         exact = [round((time.ts or Decimal()) * 1000) for time in named]
         start_ns = np.array(exact, dtype=np.int64) + base_ns
     else:
@@ -234,7 +257,7 @@ def _times(
     return start_ns, duration_ns
 
 
-def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> Int64s:
+def _nanoseconds(microseconds: Float64s) -> Int64s:
     """Exact for three decimals below `_EXACT_BELOW_US`: what follows the point is set apart
     before it is multiplied."""
     whole = np.floor(microseconds)

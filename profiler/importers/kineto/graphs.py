@@ -13,7 +13,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from difflib import SequenceMatcher
 from pathlib import Path
 
 import numpy as np
@@ -127,13 +126,27 @@ def _traces_in(folder: Path) -> tuple[Path, ...]:
 
 def graph_launches(trace: KinetoTrace) -> Int64s:
     """The rows of the runtime calls that launched a graph."""
-    rows = trace.rows_of(*RUNTIME)
-    found = [row for row in rows.tolist() if _GRAPH.search(trace.events[row].name)]
+    return _named(trace, _GRAPH)
+
+
+def _named(trace: KinetoTrace, pattern: re.Pattern[str]) -> Int64s:
+    """The rows of the runtime calls whose name has a pattern, asked once for each name."""
+    known: dict[str, bool] = {}
+    found = []
+    for row in trace.rows_of(*RUNTIME).tolist():
+        name = trace.events[row].name
+        has = known.get(name)
+        if has is None:
+            has = known[name] = pattern.search(name) is not None
+        if has:
+            found.append(row)
     return np.array(found, dtype=np.int64)
 
 
 def captured_launches(trace: KinetoTrace) -> list[Int64s]:
     """The rows of the launches of each captured graph, in order."""
+    if not len(_named(trace, _BEGIN)):
+        return []
     rows = trace.rows_of(*RUNTIME)
     rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
     open_on: dict[int, list[int]] = {}
@@ -244,6 +257,8 @@ def _alignment(events: Sequence[Event], capture: Capture) -> list[tuple[int, int
     pairs = _same(names, theirs)
     if len(pairs) >= _ALIGNED * len(names) or len(names) * len(theirs) > _COMPARED:
         return pairs
+    from difflib import SequenceMatcher  # most captures have the replay's order
+
     blocks = SequenceMatcher(None, names, theirs, autojunk=False).get_matching_blocks()
     return [(block.a + step, block.b + step) for block in blocks for step in range(block.size)]
 

@@ -172,6 +172,8 @@ def _lend(
     """Give what autograd launched, and threads without calls of their own, to the one call open at
     that time."""
     rows = np.flatnonzero((call < 0) & (origin >= 0))
+    if not len(rows):
+        return
     backward = [trace.events[row].name.startswith(_AUTOGRAD) for row in operators.row.tolist()]
     by_autograd = operators.select(np.array(backward, dtype=np.bool_))
     lent = _around(trace, by_autograd, origin[rows]) >= 0

@@ -47,6 +47,8 @@ def calls_of(
 def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> list[CallRange]:
     """The launches of graphs that lie in no call, named by the module that was captured."""
     rows = graph_launches(trace)
+    if not len(rows):
+        return []
     ran = np.isin(rows, launched_work(trace)[1])
     outside = call_ranges(calls).innermost(trace.thread[rows], trace.start_ns[rows]) < 0
     found = []

@@ -38,6 +38,8 @@ def training_of(trace: KinetoTrace, origin: Int64s) -> Training | None:
     """What the launches in the rows `origin` (-1: unknown) are of; None where nothing trains."""
     rows = trace.rows_of("cpu_op")
     events = [trace.events[row] for row in rows.tolist()]
+    if not any(event.args is not None and event.args.forward_thread for event in events):
+        return None
     numbered = np.array([_number(event) >= 0 for event in events], dtype=np.bool_)
     behind = np.array([_is_backward(event) for event in events], dtype=np.bool_)
     if not behind.any():

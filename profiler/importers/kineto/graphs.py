@@ -86,10 +86,11 @@ class Capture:
 
 @dataclass(frozen=True, slots=True)
 class Replays:
-    """`entries` by the place of a kernel in what `launched_work` finds; `roots` by the row of a
-    graph launch; numbers of replays, of their kernels and of capture traces, and the best
-    alignment of a replay that none fits."""
+    """`launches` are the rows of graph launches, `entries` by the place of a kernel in what
+    `launched_work` finds, `roots` by the row of a graph launch; numbers of replays, of their
+    kernels and of captures, and the best alignment of a replay that none fits."""
 
+    launches: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
     entries: dict[int, Entry] = field(default_factory=dict)
     roots: dict[int, str] = field(default_factory=dict)
     replays: int = 0
@@ -215,14 +216,15 @@ def _entries(
         yield Entry(trace.events[row] if row >= 0 else None, module, paths, part)
 
 
-def joined(trace: KinetoTrace, captures: Sequence[Capture]) -> Replays:
-    """The kernels of each replayed graph with the entries of the capture that fits it."""
+def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) -> Replays:
+    """The kernels of each replayed graph, launched in these rows, with the entries of the capture
+    that fits it."""
     work, launch = launched_work(trace)
     entries: dict[int, Entry] = {}
     roots: dict[int, str] = {}
     turns: Counter[tuple[int, ...]] = Counter()
     replays, kernels, best = 0, 0, 0.0
-    for row in graph_launches(trace).tolist():
+    for row in launches.tolist():
         members = np.flatnonzero(launch == row)
         if not len(members):
             continue
@@ -241,7 +243,7 @@ def joined(trace: KinetoTrace, captures: Sequence[Capture]) -> Replays:
         roots[row] = captures[chosen].root
         for here, there in aligned[chosen]:
             entries[int(members[here])] = captures[chosen].entries[there]
-    return Replays(entries, roots, replays, kernels, len(captures), best)
+    return Replays(launches, entries, roots, replays, kernels, len(captures), best)
 
 
 def _alignment(events: Sequence[Event], capture: Capture) -> list[tuple[int, int]]:

@@ -52,7 +52,6 @@ RUNTIME = (
     "privateuse1_driver",
 )
 OPERATORS = "cpu_op"
-_AUTOGRAD = "autograd::"
 _WAIT = re.compile("synchronize", re.IGNORECASE)
 _NOTHING = np.zeros(0, dtype=np.int64)
 
@@ -94,11 +93,11 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
     external = _by_external_id(trace, work, annotated)
     origin = np.where(launch >= 0, launch, external)
     call = _around(trace, around, origin)
-    _lend(trace, around, operators, origin, call)
+    training = training_of(trace, origin)
+    _lend(trace, around, training, origin, call)
     strayed = (call < 0) & (external >= 0)
     origin = np.where(strayed, external, origin)
     call[strayed] = _around(trace, around, external[strayed])
-    training = training_of(trace, origin)
     forward = np.full(len(work), -1, dtype=np.int64) if training is None else training.forward
     ahead = (call < 0) & (forward >= 0)
     call[ahead] = _around(trace, around, forward[ahead])
@@ -167,17 +166,15 @@ def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int6
 
 
 def _lend(
-    trace: KinetoTrace, around: Ranges, operators: Ranges, origin: Int64s, call: Int64s
+    trace: KinetoTrace, around: Ranges, training: Training | None, origin: Int64s, call: Int64s
 ) -> None:
     """Give what autograd launched, and threads without calls of their own, to the one call open at
     that time."""
     rows = np.flatnonzero((call < 0) & (origin >= 0))
-    if not len(rows):
-        return
-    backward = [trace.events[row].name.startswith(_AUTOGRAD) for row in operators.row.tolist()]
-    by_autograd = operators.select(np.array(backward, dtype=np.bool_))
-    lent = _around(trace, by_autograd, origin[rows]) >= 0
-    rows = rows[lent | ~np.isin(trace.thread[origin[rows]], np.unique(around.thread))]
+    lent = ~np.isin(trace.thread[origin[rows]], np.unique(around.thread))
+    if training is not None:
+        lent |= training.backward[rows] >= 0
+    rows = rows[lent]
     if not len(rows):
         return
     time_ns = trace.start_ns[origin[rows]]

@@ -128,9 +128,10 @@ def read_run(path: Path, captures: Sequence[Path] = ()) -> KinetoRun:
 
 def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replays:
     """The graphs that the trace replays, with what their captures tell."""
-    if not len(graph_launches(trace)) and not captures:
+    launches = graph_launches(trace)
+    if not len(launches) and not captures:
         return Replays()
-    replays = joined(trace, captures_of(captures or captures_beside(path)))
+    replays = joined(trace, launches, captures_of(captures or captures_beside(path)))
     if captures and not replays.entries:
         named = ", ".join(map(str, captures[:3]))
         raise InputError(

@@ -13,7 +13,7 @@ from profiler.importers.kineto.anchors import anchored_calls
 from profiler.importers.kineto.annotations import annotated_calls, stepped_calls
 from profiler.importers.kineto.calls import CallRange, call_ranges, find_calls
 from profiler.importers.kineto.frames import PYTHON, Frames
-from profiler.importers.kineto.graphs import Replays, graph_launches
+from profiler.importers.kineto.graphs import Replays
 from profiler.importers.kineto.launch import OPERATORS, launched_work
 from profiler.importers.kineto.periods import periodic_calls
 from profiler.kineto.trace_file import KinetoTrace
@@ -46,7 +46,7 @@ def calls_of(
 
 def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> list[CallRange]:
     """The launches of graphs that lie in no call, named by the module that was captured."""
-    rows = graph_launches(trace)
+    rows = replays.launches
     if not len(rows):
         return []
     ran = np.isin(rows, launched_work(trace)[1])

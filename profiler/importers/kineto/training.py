@@ -21,6 +21,7 @@ __all__ = ["BACKWARD", "FORWARD", "OPTIMIZER", "Training", "training_of"]
 
 FORWARD, BACKWARD, OPTIMIZER = "forward", "backward", "optimizer"
 _OPTIMIZER = "Optimizer."
+_ENGINE = "autograd::"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -95,4 +96,5 @@ def _number(event: Event) -> int:
 
 def _is_backward(event: Event) -> bool:
     thread = event.args.forward_thread if event.args else None
-    return thread not in (None, 0) and _number(event) >= 0
+    numbered = thread not in (None, 0) and _number(event) >= 0
+    return numbered or event.name.startswith(_ENGINE)

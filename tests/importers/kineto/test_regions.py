@@ -127,7 +127,8 @@ def test_what_autograd_launched_is_the_open_call_s_though_its_thread_has_calls(t
     trace.event("user_annotation", "## backward ##", 0, 100)
     trace.event("user_annotation", "## optimizer ##", 110, 10)
     trace.event("user_annotation", "## encoder ##", 60, 10, tid=2)
-    trace.op("autograd::engine::evaluate_function: MmBackward0", 10, 40, 2)
+    args = {"Sequence number": 5, "Fwd thread id": 1}
+    trace.op("autograd::engine::evaluate_function: MmBackward0", 10, 40, 2, **args)
     work(trace, "aten::mm", 20, tid=2)
     work(trace, "aten::copy_", 60, tid=2)
     run = trace.imported(tmp_path)

@@ -80,6 +80,9 @@ class DropReason(NoteCode):
     PIPELINE_GUESSED = "pipeline_guessed"  # (pipeline, steps)
     PIPELINE_GUESSED_OF = "pipeline_guessed_of"  # (pipeline, steps, others)
     ORDER_UNKNOWN = "order_unknown"
+    LAUNCH_TIMES = "launch_times"  # (provider)
+    KERNELS_BY_END = "kernels_by_end"
+    BEGIN_BY_NAME = "begin_by_name"  # (within_ns)
     NOT_LABELLED = "not_labelled"  # (found: notes; advice: a note)
     FILES_FOUND = "files_found"  # (files)
     CALLS_IN_FILE = "calls_in_file"  # (calls)

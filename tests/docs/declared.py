@@ -7,6 +7,7 @@ __all__ = ["ELSEWHERE", "ENDS_WITH", "NEEDS", "PRELUDES", "SKETCHES", "WITHOUT_I
 _CI = "a fresh environment: .ci/run"
 _NOISE = "equal code, recorded twice: noise decides on a busy machine"
 _TOO_FEW = "one new run: where noise is larger than the limit, nobody can tell"
+_NSYS = "needs a GPU and NVIDIA's Nsight Systems"
 _NPU = "needs an NPU, or files that RBLN's profiler wrote"
 
 ELSEWHERE = {
@@ -16,6 +17,7 @@ ELSEWHERE = {
     "$ .ci/run": _CI,
     "$ pip install": "needs a package index: .ci/run installs the same extras",
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
+    "$ nsys ": _NSYS,
     "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",
     "$ profile-sd3 graph view": "serves until Ctrl-C: tests/browser/test_netron.py opens it",
     "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/rbln/test_shards.py",

@@ -32,6 +32,8 @@ from tests.docs.declared import PRELUDES, WITHOUT_INPUTS
 from tests.docs.pages import REPOSITORY, Page
 from tests.graph.test_fix import legacy_layernorms
 from tests.importers.kineto.traces import flux
+from tests.importers.nsys.generated import Call, Kernel, Range, export
+from tests.importers.onnxruntime.test_profiles import node, run, written
 from tests.importers.rbln.generator import write_sd3
 
 __all__ = ["Ended", "Workplace"]
@@ -213,6 +215,33 @@ def _kineto(_: Workplace, made: Path) -> None:
     flux(guided=True).write(made.parent, made.name)
 
 
+def _nsys(_: Workplace, made: Path) -> None:
+    """A prompt, two steps and a decoder, with ranges of their names."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    names = ("encoder", "dit", "dit", "decoder")
+    rows: list[object] = []
+    for number, name in enumerate(names, 1):
+        begin = number * 1_000_000
+        rows += [
+            Range(begin, begin + 900_000, name),
+            Call(begin + 10_000, begin + 20_000, number),
+            Kernel(begin + 30_000, begin + 800_000, number),
+        ]
+    export(made.parent, rows).rename(made)
+
+
+def _ort_profile(_: Workplace, made: Path) -> None:
+    """A session's profile: one run of two nodes."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    written(made, node("to_q", 10, 40), node("Add_1", 55, 5, op="Add"), run(0, 70))
+
+
+def _ort_profiles(place: Workplace, made: Path) -> None:
+    """The profiles of two sessions."""
+    for name in ("text_encoder", "unet"):
+        _ort_profile(place, made / f"{name}_2026-05-01_10-12-12_301.json")
+
+
 def _rbln(_: Workplace, made: Path) -> None:
     write_sd3(made, steps=28)
 
@@ -255,6 +284,9 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "branch2/": _runs(3),
     "sample_traces/": _samples,
     "sd35.json.gz": _kineto,
+    "run.sqlite": _nsys,
+    "profiles/": _ort_profiles,
+    "unet_2026-05-01_10-12-12_301.json": _ort_profile,
     "rbln_traces/": _rbln,
     "sd3-onnx/": _models,
     "stable-diffusion-3.5/": _diffusers,

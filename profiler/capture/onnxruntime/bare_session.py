@@ -8,9 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from profiler.capture.onnxruntime.providers import device_of_session
 from profiler.capture.onnxruntime.session_swap import copied_options
 from profiler.interruptions import let_pass
+from profiler.ort_profiles.providers import device_of_session
 
 __all__ = ["BareSession", "model_name"]
 

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.capture.onnxruntime.layers import LayerMap
-from profiler.capture.onnxruntime.profile import NodeEvent
-from profiler.capture.onnxruntime.providers import CPU, device_of_provider
 from profiler.events import ROOT_DEVICE, UNKNOWN, Category, Track
+from profiler.ort_profiles.profile import NodeEvent
+from profiler.ort_profiles.providers import CPU, device_of_provider
 from profiler.trace.columns import CommandBuilder, CommandColumns, Counter
 
 __all__ = ["Attributed", "Placement", "arena_counters", "commands_of"]

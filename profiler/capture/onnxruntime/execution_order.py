@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from profiler.capture.onnxruntime.layer_inference import node_key
-from profiler.capture.onnxruntime.profile import NodeEvent
+from profiler.ort_profiles.profile import NodeEvent
 
 __all__ = ["ExecutionOrder", "execution_order"]
 

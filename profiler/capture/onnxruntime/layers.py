@@ -41,7 +41,6 @@ from profiler.capture.onnxruntime.layer_inference import (
     node_key,
     original_value,
 )
-from profiler.capture.onnxruntime.profile import NodeEvent
 from profiler.capture.onnxruntime.split_operations import (
     OperationPart,
     OperationParts,
@@ -49,6 +48,7 @@ from profiler.capture.onnxruntime.split_operations import (
 )
 from profiler.errors import InputError
 from profiler.interruptions import let_pass
+from profiler.ort_profiles.profile import NodeEvent
 
 __all__ = [
     "ExportedModel",

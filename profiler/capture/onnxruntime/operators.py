@@ -21,8 +21,6 @@ from profiler.capture.interrupts import interrupts_wait
 from profiler.capture.module_classes import known_modules
 from profiler.capture.onnxruntime.commands import Attributed, Placement, arena_counters, commands_of
 from profiler.capture.onnxruntime.layers import ExportedModel, LayerMap, build_layer_map, node_count
-from profiler.capture.onnxruntime.profile import EVENT_CAP, ProfiledRun, read_profile
-from profiler.capture.onnxruntime.providers import devices_of_session
 from profiler.capture.onnxruntime.runs import NotedCall, place_runs
 from profiler.capture.onnxruntime.session_swap import (
     Lending,
@@ -41,6 +39,8 @@ from profiler.errors import InputError
 from profiler.events import UNKNOWN, Drop, DropKind
 from profiler.interruptions import let_pass
 from profiler.notes import Note
+from profiler.ort_profiles.profile import EVENT_CAP, ProfiledRun, read_profile
+from profiler.ort_profiles.providers import devices_of_session
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["ProfiledPart"]

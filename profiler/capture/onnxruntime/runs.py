@@ -12,8 +12,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import accumulate
 
-from profiler.capture.onnxruntime.profile import NodeEvent, ProfiledRun
 from profiler.capture.recorder import Invocation
+from profiler.ort_profiles.profile import NodeEvent, ProfiledRun
 
 __all__ = ["NotedCall", "place_runs"]
 

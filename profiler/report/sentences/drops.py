@@ -170,6 +170,17 @@ SENTENCES: Sentences = {
             "{others} would fit as well: say it with --pipeline to `import`, to other commands "
             "with --import pipeline={pipeline}"
         ),
+        DropReason.LAUNCH_TIMES: said(
+            "{provider} works for the host: what was recorded is how long launching took, and what "
+            "the device did is not in the file"
+        ),
+        DropReason.KERNELS_BY_END: said(
+            "kernels of the GPU, whose begins ONNX Runtime computes from their ends: left out"
+        ),
+        DropReason.BEGIN_BY_NAME: said(
+            "files' names tell to within {within_ns} when each session began, and nothing else "
+            "relates their clocks: calls of different sessions may be off by that"
+        ),
         DropReason.ORDER_UNKNOWN: said(
             "no call is labelled, because devices without a common clock tell no order of their "
             "calls: import the numbered files"

@@ -12,8 +12,8 @@ import pytest
 import profiler
 from profiler.capture.event_cost import EventCost
 from profiler.capture.onnxruntime import cost
-from profiler.capture.onnxruntime.profile import read_profile
 from profiler.errors import InputError
+from profiler.ort_profiles.profile import read_profile
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
 

@@ -13,7 +13,7 @@ from profiler.capture.event_cost import EventCost
 from profiler.capture.onnxruntime import cost
 from profiler.capture.onnxruntime.execution_order import ExecutionOrder
 from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
-from profiler.capture.onnxruntime.profile import NodeEvent
+from profiler.ort_profiles.profile import NodeEvent
 from tests.capture.onnx_pipelines import Part, Pipeline, opened
 
 SCOPES = "pkg.torch.onnx.name_scopes"

@@ -20,8 +20,8 @@ from profiler.capture.onnxruntime.commands import (
     commands_of,
 )
 from profiler.capture.onnxruntime.layers import LayerMap
-from profiler.capture.onnxruntime.profile import read_profile
-from profiler.capture.onnxruntime.providers import device_of_provider, device_of_session
+from profiler.ort_profiles.profile import read_profile
+from profiler.ort_profiles.providers import device_of_provider, device_of_session
 from tests.capture.onnx_pipelines import Part, Pipeline, gathering, opened, ran, ways
 
 RUN = ways()["run"]

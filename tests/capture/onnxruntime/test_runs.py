@@ -12,9 +12,9 @@ import pytest
 import profiler
 from profiler.capture.event_cost import EventCost
 from profiler.capture.onnxruntime import cost
-from profiler.capture.onnxruntime.profile import ProfiledRun, read_profile
 from profiler.capture.onnxruntime.runs import NotedCall, place_runs
 from profiler.capture.recorder import Invocation
+from profiler.ort_profiles.profile import ProfiledRun, read_profile
 from tests.capture.onnx_pipelines import Part, Pipeline, call_on, gathering, opened, ran, ways
 from tests.runs import told
 

@@ -7,8 +7,8 @@ from onnx import TensorProto, helper, save
 
 from profiler.capture.onnxruntime.commands import Attributed, Placement, commands_of
 from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
-from profiler.capture.onnxruntime.profile import NodeEvent
 from profiler.graph import metadata
+from profiler.ort_profiles.profile import NodeEvent
 
 CPU = "CPUExecutionProvider"
 

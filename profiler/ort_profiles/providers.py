@@ -7,12 +7,17 @@ from typing import Any
 
 from profiler.events import ROOT_DEVICE
 
-__all__ = ["CPU", "device_of_provider", "device_of_session", "devices_of_session"]
+__all__ = ["CPU", "KNOWN", "device_of_provider", "device_of_session", "devices_of_session"]
 
 CPU = "CPUExecutionProvider"
 _SUFFIX = "ExecutionProvider"
 _ON_HOST = ("CPU", "Azure", "Dnnl", "Xnnpack", "XNNPACK", "ACL")
 _KINDS = {"Tensorrt": "cuda", "NvTensorRTRTX": "cuda", "CUDA": "cuda", "MIGraphX": "rocm"}
+KNOWN = frozenset(
+    f"{name}{_SUFFIX}"
+    for name in (*_ON_HOST, *_KINDS, "ROCM", "Dml", "OpenVINO", "QNN", "CoreML", "WebGpu", "JS")
+)
+"""Providers that are known here, by their full names."""
 
 
 def device_of_provider(provider: str, options: Mapping[str, Any]) -> str:

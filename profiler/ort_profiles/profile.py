@@ -13,6 +13,8 @@ node fails, `RunOptions.terminate`) leaves its `model_run` and the nodes that ha
 
 from __future__ import annotations
 
+import gzip
+import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,11 +24,13 @@ import msgspec
 from profiler.errors import InputError
 from profiler.events import UNKNOWN
 
-__all__ = ["EVENT_CAP", "NodeEvent", "ProfiledRun", "read_profile"]
+__all__ = ["EVENT_CAP", "NodeEvent", "ProfiledRun", "Unread", "read_profile"]
 
 EVENT_CAP = 1_000_000  # onnxruntime/core/common/profiler.h: max_num_events_
 _KERNEL_SUFFIX = "_kernel_time"
 _RUN = "model_run"
+_GZIP = b"\x1f\x8b"
+_BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
 _SLACK = 2_000  # ns: begins and durations are cut to whole µs
 
 
@@ -88,19 +92,31 @@ class ProfiledRun:
         return self.start_ns + self.duration_ns
 
 
-def read_profile(path: Path) -> Iterator[ProfiledRun]:
+@dataclass(slots=True)
+class Unread:
+    """What of a profile is left out: `lines` that are no events, `kernels` of GPUs, whose begins
+    ONNX Runtime computes from their ends."""
+
+    lines: int = 0
+    kernels: int = 0
+
+
+def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledRun]:
     """Read the runs of one session, in order of their ends. Raises InputError where a line is no
-    event.
+    event, unless `unread` is there to count it.
 
     Nodes that belong to no run are left out, but for those after the last run: they, and a
     truncation marker, come as a last run whose `duration_ns` is -1.
     """
-    threads = iter(_threads_of_overlapping(path))
+    tolerant = None if unread is None else Unread()
+    threads = iter(_threads_of_overlapping(path, tolerant))
     shapes: dict[bytes, str] = {}
     nodes: list[NodeEvent] = []
     dropped = 0
-    for event in _events(path):
-        if event.cat == "Node" and event.args and event.name.endswith(_KERNEL_SUFFIX):
+    for event in _events(path, unread):
+        if event.cat == "Kernel" and unread is not None:
+            unread.kernels += 1
+        elif event.cat == "Node" and event.args and event.name.endswith(_KERNEL_SUFFIX):
             nodes.append(_node(event, event.args, shapes))
         elif event.name == _RUN:
             run, nodes = _cut(event, nodes, next(threads))
@@ -112,27 +128,44 @@ def read_profile(path: Path) -> Iterator[ProfiledRun]:
         yield ProfiledRun(start, UNKNOWN, nodes=nodes, dropped=max(dropped, 0))
 
 
-def _events(path: Path, containing: bytes = b"") -> Iterator[_Event]:
-    """The events of the lines that contain those bytes."""
-    decoder = msgspec.json.Decoder(_Event)
-    with path.open("rb") as file:
-        for number, line in enumerate(file, 1):
-            text = line.strip().rstrip(b",")
-            if text in (b"[", b"]", b"") or containing not in text:
-                continue
-            try:
-                yield decoder.decode(text)
-            except (msgspec.DecodeError, UnicodeDecodeError) as error:
+def _events(path: Path, unread: Unread | None, containing: bytes = b"") -> Iterator[_Event]:
+    """The events of the lines that contain those bytes; a line may be the whole array."""
+    event, array = msgspec.json.Decoder(_Event), msgspec.json.Decoder(list[_Event])
+    for number, line in _lines(path, unread):
+        text = line.strip().rstrip(b",")
+        if text in (b"[", b"]", b"") or containing not in text:
+            continue
+        try:
+            if text.startswith(b"["):
+                yield from array.decode(text)
+            else:
+                yield event.decode(text)
+        except _BROKEN as error:
+            if unread is None:
                 advice = "the profile was cut or is not ONNX Runtime's: run again"
                 raise InputError(
                     f"{path} line {number} is no profile event ({error}): {advice}"
                 ) from error
+            unread.lines += 1
 
 
-def _threads_of_overlapping(path: Path) -> list[frozenset[int] | None]:
+def _lines(path: Path, unread: Unread | None) -> Iterator[tuple[int, bytes]]:
+    """The lines of a file, plain or gzip, with their numbers; of a cut one those before the cut."""
+    with path.open("rb") as file:
+        packed = file.read(2) == _GZIP
+        file.seek(0)
+        try:
+            yield from enumerate(gzip.GzipFile(fileobj=file) if packed else file, 1)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            if unread is None:
+                raise InputError(f"{path} is damaged ({error}): copy it again") from error
+            unread.lines += 1
+
+
+def _threads_of_overlapping(path: Path, unread: Unread | None) -> list[frozenset[int] | None]:
     """For each run in order of the file: the threads of the runs that it overlaps, directly or
     through others, its own among them; None where it overlaps none."""
-    runs = [event for event in _events(path, _RUN.encode()) if event.name == _RUN]
+    runs = [event for event in _events(path, unread, _RUN.encode()) if event.name == _RUN]
     by_start = sorted(range(len(runs)), key=lambda i: runs[i].ts)
     found: list[frozenset[int] | None] = [None] * len(runs)
     together: list[int] = []

@@ -1,0 +1,48 @@
+"""Exports of Nsight Systems: the SQLite file that `nsys export --type sqlite` writes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from profiler.importers.importer import Importer, Option, only_path
+
+if TYPE_CHECKING:
+    from profiler.importers.nsys.read import NsysRun
+
+__all__ = ["IMPORTER"]
+
+_ACCEPTS = "an export of Nsight Systems (nsys export --type sqlite)"
+_SQLITE = b"SQLite format 3\0"
+_TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_SESSION_START_TIME")
+_REPORT = ".nsys-rep"
+
+
+def _recognises(path: Path, head: bytes) -> bool:
+    if path.suffix == _REPORT:
+        return True  # to say what to do with it
+    return head.startswith(_SQLITE) and any(name in head for name in _TABLES)
+
+
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> NsysRun:
+    from profiler.importers.nsys.read import read_run
+
+    return read_run(only_path(paths, _ACCEPTS), **options)
+
+
+IMPORTER = Importer(
+    name="nsys",
+    accepts=_ACCEPTS,
+    recognises=_recognises,
+    read=_read,
+    options=(
+        Option(
+            "submodules",
+            str,
+            "the NVTX ranges that are calls of submodules, with commas (text_encoder,dit,vae); "
+            "ranges with the names that diffusers gives to components where it is left out",
+        ),
+    ),
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics"}),
+)

@@ -1,0 +1,96 @@
+"""When and on what an export was recorded: the session's clock, devices, versions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from profiler.importers.nsys.activity import Api, Work
+from profiler.importers.nsys.database import NsysDatabase
+from profiler.importers.nsys.distinct import distinct
+from profiler.trace.columns import Int64s
+from profiler.trace.manifest_fields import Device, quantity
+
+__all__ = ["Machine", "read_machine"]
+
+_NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
+_VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys_schema"}
+_LATEST = 1 << 62
+_SHORT = 64  # characters of a version, 200 of a device's name
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Machine:
+    """`base_ns` is to be added to the file's times, `utc` whether they are UTC's then; `placed`
+    has the device of each piece of work and the devices' names."""
+
+    base_ns: int
+    utc: bool
+    placed: tuple[Int64s, tuple[str, ...]]
+    devices: dict[str, Device]
+    versions: dict[str, str]
+
+
+def read_machine(database: NsysDatabase, work: Work, api: Api) -> Machine:
+    """What the file tells of the session; `work` and `api` have the times of the file."""
+    told = _exported(database)
+    first = min(int(part.start.min()) for part in (work, api) if len(part))
+    begun = 0 if told.get(_NORMALIZED) == "true" else _session_begin(database)
+    utc = begun is not None and 0 <= first + begun < _LATEST
+    base = begun if begun is not None and utc else max(-first, 0)
+    placed = _placed(database, work)
+    return Machine(
+        base_ns=base,
+        utc=utc,
+        placed=placed,
+        devices=_devices(database, placed[1]),
+        versions={name: told[key][:_SHORT] for key, name in _VERSIONS.items() if told.get(key)},
+    )
+
+
+def _exported(database: NsysDatabase) -> dict[str, str]:
+    """What is read of the export's own description; nothing else of it is."""
+    rows = database.rows("META_DATA_EXPORT", ("name", "value"))
+    wanted = {_NORMALIZED, *_VERSIONS}
+    return {str(name): str(value) for name, value in rows if name in wanted}
+
+
+def _session_begin(database: NsysDatabase) -> int | None:
+    """UTC at the session's begin, in ns; None where the file does not tell."""
+    rows = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+    return next((value for (value,) in rows if type(value) is int and value > 0), None)
+
+
+def _placed(database: NsysDatabase, work: Work) -> tuple[Int64s, tuple[str, ...]]:
+    """The device of each piece of work. `deviceId` counts what the process sees; the number of the
+    GPU itself is taken where the file has it."""
+    known = database.numbers("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
+    gpus = {
+        (pid, cuda): gpu
+        for gpu, cuda, pid in zip(*(known[name].tolist() for name in known), strict=True)
+    }
+    pairs, place = distinct(work.pid, work.device)
+    numbers = [gpus.get((pid, device), device) for pid, device in pairs]
+    order = sorted(set(numbers))
+    codes = np.array([order.index(number) for number in numbers], dtype=np.int64)
+    return codes[place], tuple(f"cuda:{number}" for number in order)
+
+
+def _devices(database: NsysDatabase, names: tuple[str, ...]) -> dict[str, Device]:
+    rows = database.rows("TARGET_INFO_GPU", ("id", "name", "totalMemory", "smCount"))
+    known = {
+        f"cuda:{_whole(number)}": Device(
+            hardware=name[:200] if isinstance(name, str) else "",
+            memory_bytes=quantity(_whole(memory)) if memory is not None else None,
+            compute_units=quantity(_whole(units)) if units is not None else None,
+        )
+        for number, name, memory, units in rows
+    }
+    return {name: known.get(name, Device()) for name in names}
+
+
+def _whole(value: object) -> int:
+    """A number of the file, whose texts `rows` has cut as text; -1 for none."""
+    text = str(value)
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else -1

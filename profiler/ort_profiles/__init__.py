@@ -1,0 +1,1 @@
+"""What capture and importer both know of ONNX Runtime's profiles: files, devices of providers."""

@@ -1,0 +1,284 @@
+"""Exports made row by row: what each column and range becomes."""
+
+from __future__ import annotations
+
+import gzip
+
+import polars as pl
+import pytest
+
+from profiler.errors import InputError
+from profiler.events import DropKind
+from profiler.importers.importing import import_trace
+from profiler.importers.nsys.database import open_nsys
+from profiler.importers.nsys.nvtx import read_nvtx
+from profiler.sources.load import load
+
+from .generated import PID, TID, UTC, Call, Copy, Graph, Kernel, Metric, Range, export, global_id
+
+OTHER = 777
+KERNEL = "void at::native::mul_kernel<float>(float*)"
+
+
+def imported(tmp_path, rows, options=None, **more):
+    path = export(tmp_path, rows, **more)
+    return load(import_trace(path, tmp_path / "traces", options=options or {}))
+
+
+def _told(run, *columns):
+    texts = [pl.col(name).cast(pl.String) for name in columns]
+    return run.calls.select(*texts, "step", "start_ns", "duration_ns").rows()
+
+
+def _pipeline():
+    """Two prompts, three steps of a transformer that launches a kernel each, a decoder."""
+    rows = [
+        Range(0, 10, "text_encoder", eventType=60),
+        Range(12, 20, None, shared="text_encoder_2"),
+        *(Range(100 * step, 100 * step + 60, "Transformer.forward") for step in (1, 2, 3)),
+        Range(500, 540, "vae.decode"),
+        Range(510, 520, "vae"),
+    ]
+    for number, begin in enumerate((2, 14, 110, 210, 310, 515), 1):
+        rows += [Call(begin, begin + 2, number), Kernel(begin + 5, begin + 25, number)]
+    return rows
+
+
+def test_ranges_that_name_components_are_calls(tmp_path):
+    """Components named by NVTX ranges are calls with stages and steps; a range inside another is
+    part of it. Times are UTC."""
+    run = imported(tmp_path, _pipeline())
+    assert _told(run, "submodule", "stage") == [
+        ("text_encoder", "encode", -1, UTC, 10),
+        ("text_encoder_2", "encode", -1, UTC + 12, 8),
+        *(("transformer", "denoise", step, UTC + 100 * (step + 1), 60) for step in range(3)),
+        ("vae", "decode", -1, UTC + 500, 40),
+    ]
+    work = run.commands.filter(pl.col("device") == "cuda:0")
+    assert work.sort("start_ns")["call"].to_list() == list(range(6))
+    spans = run.spans.select(pl.col("name").cast(pl.String), "start_ns", "duration_ns").rows()
+    assert [(name, start - UTC, length) for name, start, length in spans] == [
+        ("made", 0, 540),
+        ("encode", 0, 100),
+        ("denoise", 100, 400),
+        ("step 0", 100, 100),
+        ("step 1", 200, 100),
+        ("step 2", 300, 60),
+        ("decode", 500, 40),
+    ]
+
+
+def test_submodules_can_be_named(tmp_path):
+    """With `submodules` the ranges of these texts alone are calls; a text of none is said."""
+    rows = [*_pipeline(), Range(600, 640, "sampler"), Call(605, 606, 9), Kernel(610, 620, 9)]
+    run = imported(tmp_path, rows, {"submodules": "sampler"})
+    assert _told(run, "submodule", "stage") == [("sampler", "run", -1, UTC + 600, 40)]
+    assert run.commands.filter(pl.col("call") >= 0).height == 2
+    with pytest.raises(InputError, match="no NVTX range 'dit'"):
+        import_trace(tmp_path / "made.sqlite", tmp_path, options={"submodules": "dit"})
+
+
+def test_operators_modules_and_shapes(tmp_path):
+    """The innermost operator around a launch names the command, with the sizes that torch wrote;
+    the module's path stands before it."""
+    mlp = "{'Module': 'model.layers.0.mlp', 'Inputs': [[2, 3]]}"
+    rows = [
+        Range(0, 100, mlp),
+        Range(5, 60, "aten::linear, op_id = 4"),
+        Range(10, 50, "aten::addmm, seq = 12, op_id = 5, sizes = [[3], [2, 3], [3, 4]]"),
+        Call(20, 25, 1),
+        Kernel(30, 90, 1, "void cutlass::gemm<float>(float*)"),
+        Call(70, 75, 2),
+        Kernel(90, 95, 2),
+    ]
+    run = imported(tmp_path, rows)
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    columns = ("layer", "op_type", "module", "shapes", "kernel")
+    assert work.select(pl.col(*columns).cast(pl.String)).rows() == [
+        (
+            "model.layers.0.mlp/aten::addmm",
+            "aten::addmm",
+            "model.layers.0.mlp",
+            "in: tensor[3] tensor[2,3] tensor[3,4]",
+            "void cutlass::gemm<float>(float*)",
+        ),
+        (
+            "model.layers.0.mlp/at::native::mul_kernel",
+            "at::native::mul_kernel",
+            "model.layers.0.mlp",
+            None,
+            KERNEL,
+        ),
+    ]
+
+
+def test_processes_share_correlation_ids(tmp_path):
+    """Two processes that both count from 1, each seeing its GPU as number 0: launches stay with
+    their process, devices have the numbers of the machine."""
+    other = {"globalPid": global_id(OTHER)}
+    rows = [
+        Call(0, 5, 1),
+        Kernel(10, 20, 1),
+        Call(2, 6, 1, globalTid=global_id(OTHER, 9)),
+        Kernel(12, 32, 1, **other),
+    ]
+    run = imported(tmp_path, rows, devices=[(2, 0, PID), (5, 0, OTHER)])
+    calls = run.calls.select(pl.col("submodule", "device").cast(pl.String)).rows()
+    assert sorted(device for _, device in calls) == ["cuda:2", "cuda:5"]
+    flows = run.flows.select("source", "target").rows()
+    pairs = {tuple(run.commands["start_ns"].gather(list(pair)).to_list()) for pair in flows}
+    assert pairs == {(UTC, UTC + 10), (UTC + 2, UTC + 12)}
+
+
+def test_a_process_that_the_file_does_not_tell(tmp_path):
+    """Without `globalPid` the id decides where one call alone has it."""
+    rows = [Call(0, 5, 1), Kernel(10, 20, 1), Call(6, 7, 2), Call(8, 9, 2), Kernel(20, 30, 2)]
+    run = imported(tmp_path, rows, drop=("globalPid",))
+    assert run.flows.height == 1
+    assert _told(run, "submodule")[0][0] == "run"
+
+
+def test_copies_sets_and_graphs(tmp_path):
+    """Copies have their bytes and direction; a graph is one command, unless its kernels were
+    recorded one by one."""
+    rows = [
+        Call(0, 1, 1, "cudaMemcpyAsync_v3020"),
+        Copy(2, 10, 1, 4096, 1),
+        Call(3, 4, 2, "cudaMemcpyAsync_v3020"),
+        Copy(10, 12, 2, 64, 8),
+        Call(5, 6, 3, "cudaGraphLaunch_v10000"),
+        Graph(20, 30, 3),
+        Call(7, 8, 4, "cudaGraphLaunch_v10000"),
+        Graph(40, 50, 4),
+        Kernel(41, 49, 4, graphNodeId=5),
+        Call(60, 70, 5, "cudaDeviceSynchronize_v3020"),
+    ]
+    run = imported(tmp_path, rows)
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    assert work.select(
+        pl.col("op_type", "category", "track").cast(pl.String), "bytes_read", "bytes_written"
+    ).rows() == [
+        ("Memcpy HtoD", "dma", "stream 7 memcpy", 4096, 4096),
+        ("Memcpy DtoD", "copy", "stream 7 copy", 64, 64),
+        ("CUDA graph 3", "compute", "stream 7", None, None),
+        ("at::native::mul_kernel", "compute", "stream 7", None, None),
+    ]
+    waits = run.commands.filter(pl.col("category") == "sync")
+    assert waits["layer"].cast(pl.String).to_list() == ["cudaDeviceSynchronize"]
+
+
+def test_passes_of_the_loop_are_iterations(tmp_path):
+    """Ranges with a number are passes: calls in them have it as `iteration`, where nothing
+    denoises."""
+    rows = []
+    for number in (0, 1):
+        begin = 100 * number
+        rows += [
+            Range(begin, begin + 90, f"ProfilerStep#{number + 4}"),
+            Range(begin + 10, begin + 50, "language_model"),
+            Call(begin + 20, begin + 22, number + 1),
+            Kernel(begin + 25, begin + 45, number + 1),
+        ]
+    run = imported(tmp_path, rows)
+    assert run.calls["iteration"].to_list() == [4, 5]
+
+
+def test_another_thread_works_for_the_open_call(tmp_path):
+    """What a thread without calls of its own launches belongs to the call open in its process."""
+    other = global_id(tid=TID + 1)
+    rows = [
+        Range(0, 100, "unet"),
+        Call(10, 12, 1, globalTid=other),
+        Kernel(20, 30, 1),
+        Call(150, 152, 2, globalTid=other),
+        Kernel(160, 170, 2),
+    ]
+    work = imported(tmp_path, rows).commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    assert work["call"].to_list() == [0, -1]
+
+
+def test_what_has_no_time_is_a_drop(tmp_path):
+    """A kernel without end, one that ends before it begins and a range that was never closed are
+    counted, not laid somewhere."""
+    rows = [
+        Call(0, 5, 1),
+        Kernel(10, 20, 1),
+        Kernel(30, None, 2),
+        Kernel(40, 35, 3),
+        Range(0, None, "unet"),
+    ]
+    run = imported(tmp_path, rows)
+    assert [(drop.kind, drop.count, drop.unit) for drop in run.drops] == [
+        (DropKind.DROPPED_EVENTS, 2, "commands"),
+        (DropKind.UNCLOSED_SLICE, 1, "events"),
+    ]
+    assert run.commands.filter(pl.col("device") == "cuda:0").height == 1
+
+
+def test_without_the_sessions_begin_times_are_moved(tmp_path):
+    """A session that began after its first event, and tells no UTC: the first event is at 0."""
+    run = imported(tmp_path, [Call(-50, -40, 1), Kernel(-30, -10, 1)], utc=None)
+    assert run.commands["start_ns"].sort().to_list() == [0, 20]
+    assert (run.info.clocks.base_ns, run.info.clocks.clock) == (50, None)
+
+
+def test_metrics_are_counters(tmp_path):
+    """What was sampled of a GPU is a counter of that GPU under its metric's name."""
+    rows = [Call(0, 5, 1), Kernel(10, 20, 1), Metric(12, 40), Metric(8, 30)]
+    run = imported(tmp_path, rows)
+    assert run.counters.select(
+        pl.col("device", "name").cast(pl.String), "time_ns", "value"
+    ).rows() == [
+        ("cuda:1", "SMs Active [%]", UTC + 8, 30),
+        ("cuda:1", "SMs Active [%]", UTC + 12, 40),
+    ]
+
+
+def test_gzip_and_cut_files(tmp_path):
+    """A packed export is read; one that was cut, packed or not, is refused in a sentence."""
+    path = export(tmp_path, [Call(0, 5, 1), Kernel(10, 20, 1)])
+    packed = tmp_path / "packed.sqlite.gz"
+    packed.write_bytes(gzip.compress(path.read_bytes()))
+    assert load(import_trace(packed, tmp_path / "traces")).run_id == "packed"
+    for name, data in (
+        ("a.sqlite.gz", packed.read_bytes()[:-20]),
+        ("b.sqlite", path.read_bytes()[:5000]),
+    ):
+        cut = tmp_path / name
+        cut.write_bytes(data)
+        with pytest.raises(InputError, match="damaged or was cut"):
+            import_trace(cut, tmp_path / "traces")
+
+
+def test_what_is_no_export_of_work(tmp_path):
+    """A report and an export without work of a GPU are refused with what to do; nothing is left."""
+    report = tmp_path / "run.nsys-rep"
+    report.write_bytes(b"anything")
+    with pytest.raises(InputError, match=r"nsys export --type sqlite run\.nsys-rep"):
+        import_trace(report, tmp_path / "traces")
+    with pytest.raises(InputError, match="holds no kernel"):
+        import_trace(export(tmp_path, [Call(0, 5, 1)]), tmp_path / "traces")
+    assert not list((tmp_path / "traces").glob("*"))
+
+
+def test_ranges_of_text(tmp_path):
+    """Which texts are operators, modules, passes and components."""
+    texts = [
+        "aten::mm",
+        "void f()",
+        "step 3",
+        "Denoising step 7",
+        "stepping 3",
+        "vae",
+        "vaes",
+        "VAE.encode",
+    ]
+    path = export(tmp_path, [Range(0, 1, text) for text in texts])
+    with open_nsys(path) as database:
+        nvtx = read_nvtx(database)
+    assert [text for text, is_one in zip(nvtx.texts, nvtx.operators, strict=True) if is_one] == [
+        "aten::mm"
+    ]
+    assert dict(zip(nvtx.texts, nvtx.passes.tolist(), strict=True))["Denoising step 7"] == 7
+    assert nvtx.passes.tolist().count(-1) == len(texts) - 2
+    assert [name for name in nvtx.submodules if name] == ["vae", "vae"]

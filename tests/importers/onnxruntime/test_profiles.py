@@ -1,0 +1,238 @@
+"""Profiles of ONNX Runtime that others recorded: real ones, and lines written by hand."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.errors import InputError
+from profiler.events import DropKind
+from profiler.importers.importing import import_trace
+from profiler.importers.registry import recognised
+from profiler.sources.load import load
+from tests.corpus import CORPUS, needs_corpus
+
+GEMMINI = CORPUS / "ort" / "ucb_resnet_inference_gemmini.json.gz"
+BEGIN = 1_777_630_332_000_000_000  # 2026-05-01 10:12:12 UTC
+CPU = "CPUExecutionProvider"
+
+
+def event(name, start, length, cat="Node", tid=1, **args):
+    """An event as ONNX Runtime writes it, in µs."""
+    return {
+        "cat": cat,
+        "pid": 7,
+        "tid": tid,
+        "dur": length,
+        "ts": start,
+        "ph": "X",
+        "name": name,
+        "args": args,
+    }
+
+
+def node(name, start, length, provider=CPU, op="MatMul", **more):
+    return event(f"{name}_kernel_time", start, length, provider=provider, op_name=op, **more)
+
+
+def run(start, length):
+    return event("model_run", start, length, cat="Session")
+
+
+def written(path, *events):
+    """A profile with these events, one a line."""
+    lines = ",\n".join(json.dumps(one) for one in events)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(f"[\n{lines}\n]\n", encoding="utf-8")
+    return path
+
+
+def imported(tmp_path, *paths):
+    return load(import_trace(list(paths), tmp_path / "traces"))
+
+
+def commands(run, *columns):
+    return run.commands.select(pl.col(*columns).cast(pl.String)).rows()
+
+
+@needs_corpus
+def test_a_riscv_accelerators_profile(tmp_path):
+    """The totals that an independent script found: nodes, time by provider, top operators, window.
+    Fences of the old version are no commands."""
+    truth = json.loads((CORPUS / "truth.json").read_text())[f"ort/{GEMMINI.name}"]
+    loaded = imported(tmp_path, GEMMINI)
+    assert len(loaded.commands) == truth["count"]
+    assert (loaded.calls["duration_ns"] / 1e6).to_list() == truth["run_ms"]
+    provider = loaded.commands.group_by(pl.col("track").cast(pl.String))
+    time = dict(provider.agg(pl.col("duration_ns").sum()).rows())
+    assert {name: length / 1e6 for name, length in time.items()} == truth["busy_ms"]
+    assert dict(provider.len().rows()) == truth["providers"]
+    for column, top in (("layer", truth["top3"]), ("op_type", truth["top3_op"])):
+        time = loaded.commands.group_by(pl.col(column).cast(pl.String)).agg(
+            pl.col("duration_ns").sum() / 1e6
+        )
+        found = {name: round(length, 3) for name, length in time.rows()}
+        assert {name: found[name] for name, *_ in top} == {name: length for name, length, *_ in top}
+    first, last = (value * 1000 for value in truth["span_us"])
+    start = loaded.commands["start_ns"]
+    assert start.min() == first
+    assert (start + loaded.commands["duration_ns"]).max() == last
+    busy = dict(analyze(loaded).devices.select(pl.col("device").cast(pl.String), "busy_ns").rows())
+    assert busy == {"npu:0": 16_484_000, "cpu:0": 16_156_000}
+
+
+def test_sessions_in_a_folder_are_submodules(tmp_path):
+    """Three sessions of one pipeline, which run in turn: named, ordered and staged by the files'
+    names, which tell to the second, in newer versions to the millisecond, when they began."""
+    folder = tmp_path / "profiles"
+    for name, when, runs in (
+        ("text_encoder", "10-12-12", [10]),
+        ("unet", "10-12-12_300", [100, 300]),
+        ("vae_decoder", "10-12-13", [0]),
+    ):
+        events = []
+        for start in runs:
+            events += [node("MatMul_0", start + 1, 5), run(start, 10)]
+        written(folder / f"{name}_2026-05-01_{when}.json", *events)
+    (folder / "other.json").write_text('{"not": "a profile"}')
+    assert recognised([folder]).name == "onnxruntime"
+    loaded = imported(tmp_path, folder)
+    texts = [pl.col(name).cast(pl.String) for name in ("submodule", "stage")]
+    assert loaded.calls.select(*texts, "step", pl.col("start_ns") - BEGIN).rows() == [
+        ("text_encoder", "encode", -1, 10_000),
+        ("unet", "denoise", 0, 300_100_000),
+        ("unet", "denoise", 1, 300_300_000),
+        ("vae_decoder", "decode", -1, 1_000_000_000),
+    ]
+    assert [(drop.kind, drop.count) for drop in loaded.drops] == [(DropKind.UNALIGNED_CLOCK, 3)]
+    assert loaded.drops[0].detail.values["within_ns"] == 10**9
+    assert loaded.run_id == "profiles"
+
+
+def test_several_files_must_tell_when_they_began(tmp_path):
+    """Sessions that nothing places among each other are refused; alone each is fine."""
+    named = written(tmp_path / "a_2026-05-01_10-12-12.json", run(0, 5), node("n", 1, 2))
+    plain = written(tmp_path / "b.json", node("n", 1, 2), run(0, 5))
+    with pytest.raises(InputError, match="does not tell when its session began"):
+        imported(tmp_path, named, plain)
+    assert imported(tmp_path, plain).calls["submodule"].cast(pl.String).to_list() == ["b"]
+
+
+def test_providers_that_launch(tmp_path):
+    """A node of CUDA is what launching took: host work, no time of the device, which is said;
+    one of an unknown provider is on `npu:0`, one without a provider on the host."""
+    path = written(
+        tmp_path / "x.json",
+        node("a", 1, 5, provider="CUDAExecutionProvider"),
+        node("b", 10, 5, provider="SystolicExecutionProvider"),
+        node("", 20, 5, provider="", op="Add"),
+        event("kernel", 30, 5, cat="Kernel"),
+        run(0, 50),
+    )
+    loaded = imported(tmp_path, path)
+    assert commands(loaded, "layer", "device", "category", "track") == [
+        ("a", "cpu:0", "host", "CUDAExecutionProvider launches"),
+        ("b", "npu:0", "compute", "SystolicExecutionProvider"),
+        ("Add_2", "cpu:0", "compute", "provider unknown"),
+    ]
+    assert [(drop.where, drop.count, drop.detail.code.value) for drop in loaded.drops] == [
+        ("x.json", 1, "kernels_by_end"),
+        ("cuda:0", -1, "launch_times"),
+    ]
+
+
+def test_shapes_and_bytes_of_newer_versions(tmp_path):
+    """Bytes are those of parameters and activations; shapes as every other run has them."""
+    shaped = {
+        "input_type_shape": [{"float": [2, 3]}, {"float": [3, 4]}],
+        "output_type_shape": [{"float": [2, 4]}],
+        "parameter_size": "48",
+        "activation_size": "24",
+        "output_size": "32",
+    }
+    loaded = imported(tmp_path, written(tmp_path / "x.json", node("m", 1, 5, **shaped), run(0, 9)))
+    row = loaded.commands.row(0, named=True)
+    assert row["shapes"] == "float[2,3] float[3,4] -> float[2,4]"
+    assert (row["bytes_read"], row["bytes_written"]) == (72, 32)
+    assert set(loaded.info.capabilities) == {"timeline", "shapes", "bytes"}
+
+
+def test_runs_of_several_threads(tmp_path):
+    """Nodes belong to the run of their thread, though `model_run` is written after them."""
+    path = written(
+        tmp_path / "x.json",
+        node("a", 1, 5) | {"tid": 1},
+        node("b", 2, 5) | {"tid": 2},
+        run(0, 10) | {"tid": 2},
+        run(0, 12) | {"tid": 1},
+    )
+    loaded = imported(tmp_path, path)
+    pairs = loaded.commands.join(loaded.calls.select("call", length="duration_ns"), on="call")
+    assert sorted(pairs.select(pl.col("layer").cast(pl.String), "length").rows()) == [
+        ("a", 12_000),
+        ("b", 10_000),
+    ]
+
+
+def test_damaged_profiles(tmp_path):
+    """Unescaped names cost their line, a cut file what was cut, and both are told; a full profile
+    says how many events it lacks."""
+    path = written(tmp_path / "x.json", node("a", 1, 5), run(0, 10), node("b", 21, 5), run(20, 10))
+    text = path.read_text()
+    path.write_text(text.replace('"a_kernel_time"', '"a"_kernel_time"'))
+    loaded = imported(tmp_path, path)
+    assert (len(loaded.calls), len(loaded.commands)) == (2, 1)
+    assert [(drop.kind, drop.count) for drop in loaded.drops] == [(DropKind.DROPPED_EVENTS, 1)]
+    packed = tmp_path / "y.json.gz"
+    packed.write_bytes(gzip.compress(text.encode())[:-30])
+    assert imported(tmp_path, packed).drops[0].kind is DropKind.DROPPED_EVENTS
+    full = event("profile_truncated", 40, 0, cat="Session", dropped_event_count="12")
+    loaded = imported(tmp_path, written(tmp_path / "z.json", node("a", 1, 5), run(0, 10), full))
+    assert [drop.count for drop in loaded.drops] == [12]
+
+
+def test_what_has_no_run(tmp_path):
+    """A session that never ran is refused with what to do, and leaves nothing."""
+    path = written(tmp_path / "x.json", event("session_initialization", 0, 5, cat="Session"))
+    with pytest.raises(InputError, match=r"x\.json holds no session\.run"):
+        imported(tmp_path, path)
+    assert not list((tmp_path / "traces").glob("*"))
+
+
+def test_one_line_for_all(tmp_path):
+    """A profile that another tool wrote anew, as one line, is the same."""
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps([node("a", 1, 5), run(0, 10)]))
+    assert commands(imported(tmp_path, path), "layer", "op_type") == [("a", "MatMul")]
+
+
+def test_a_profile_recorded_here(tmp_path, monkeypatch):
+    """ONNX Runtime itself, profiling two runs of a model without us: two calls whose nodes are
+    those of the file's own lines."""
+    onnxruntime = pytest.importorskip("onnxruntime", reason="needs the run extra")
+    np = pytest.importorskip("numpy")
+    from profiler.pipelines.tiny import default_model_folder
+
+    monkeypatch.chdir(tmp_path)
+    options = onnxruntime.SessionOptions()
+    options.enable_profiling = True
+    options.profile_file_prefix = "text_encoder"
+    model = default_model_folder() / "text_encoder" / "model.onnx"
+    session = onnxruntime.InferenceSession(model, options, providers=[CPU])
+    feed = {session.get_inputs()[0].name: np.ones((1, 77), np.int64)}
+    for _ in range(2):
+        session.run(None, feed)
+    path = tmp_path / session.end_profiling()
+    lines = json.loads(path.read_text())
+    ran = [one for one in lines if one["name"] == "model_run"]
+    nodes = [one for one in lines if one["name"].endswith("_kernel_time")]
+    loaded = imported(tmp_path, path)
+    assert loaded.calls["submodule"].cast(pl.String).to_list() == ["text_encoder"] * 2
+    assert loaded.calls["duration_ns"].to_list() == [1000 * one["dur"] for one in ran]
+    assert len(loaded.commands) == len(nodes)
+    assert loaded.commands["duration_ns"].sum() == sum(1000 * one["dur"] for one in nodes)
+    assert loaded.drops == ()

@@ -22,17 +22,14 @@ import numpy.typing as npt
 
 from profiler.errors import InputError
 from profiler.kineto.archives import PackedError, opened
-from profiler.kineto.events import Args, Event, Scalar
+from profiler.kineto.events import Event, Scalar
 from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
 
 __all__ = [
     "SIZE_LIMIT",
-    "Args",
-    "Event",
     "Header",
     "KinetoTrace",
-    "Scalar",
     "read_kineto",
     "read_kineto_file",
 ]
@@ -40,7 +37,7 @@ __all__ = [
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
 _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
-Float64s = npt.NDArray[np.float64]
+_Float64s = npt.NDArray[np.float64]
 _MEMORY = "[memory]"
 _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
@@ -212,15 +209,15 @@ def _decode(path: Path, data: bytes | bytearray) -> tuple[Header, bytes | bytear
         raise InputError(f"{path} is not valid JSON ({error}): export or copy it again") from error
 
 
-def _microseconds(events: list[Event]) -> tuple[Float64s, Float64s]:
+def _microseconds(events: list[Event]) -> tuple[_Float64s, _Float64s]:
     """Begins and durations as they were written, float64 [n] each; nan for what was not."""
     starts = np.array([event.ts for event in events], dtype=np.float64)
     return starts, np.array([event.dur for event in events], dtype=np.float64)
 
 
 def _timed(
-    events: list[Event], times: tuple[Float64s, Float64s]
-) -> tuple[list[Event], tuple[Float64s, Float64s]]:
+    events: list[Event], times: tuple[_Float64s, _Float64s]
+) -> tuple[list[Event], tuple[_Float64s, _Float64s]]:
     """The events that have a time and did not end before they began, and their times."""
     starts, durations = times
     kept = ~np.isnan(starts) & ~(durations < 0)
@@ -234,7 +231,7 @@ def _times(
     path: Path,
     header: Header,
     events: list[Event],
-    times: tuple[Float64s, Float64s],
+    times: tuple[_Float64s, _Float64s],
     data: bytes | bytearray,
 ) -> tuple[Int64s, Int64s]:
     """Starts and durations in ns, int64 [n] each; nothing is lost to floating point."""
@@ -257,7 +254,7 @@ def _times(
     return start_ns, duration_ns
 
 
-def _nanoseconds(microseconds: Float64s) -> Int64s:
+def _nanoseconds(microseconds: _Float64s) -> Int64s:
     """Exact for three decimals below `_EXACT_BELOW_US`: what follows the point is set apart
     before it is multiplied."""
     whole = np.floor(microseconds)

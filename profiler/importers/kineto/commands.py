@@ -29,8 +29,9 @@ from profiler.importers.kineto.graphs import Entry
 from profiler.importers.kineto.launch import DEVICE_WORK, Launches
 from profiler.importers.kineto.layers import ModulePaths, convolution_text, input_text
 from profiler.kineto.convolution import is_convolution
+from profiler.kineto.events import Event, Scalar
 from profiler.kineto.names import copy_name, kernel_name, queue
-from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
+from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s
 
 __all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name", "whole"]

@@ -25,9 +25,10 @@ from profiler.importers.kineto.calls import CallRange, call_ranges
 from profiler.importers.kineto.frames import Frames
 from profiler.importers.kineto.layers import input_dims
 from profiler.importers.kineto.training import Training, training_of
+from profiler.kineto.events import Event, Scalar
 from profiler.kineto.names import is_operator
 from profiler.kineto.ranges import Ranges
-from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
+from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 
 __all__ = [

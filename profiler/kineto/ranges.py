@@ -35,6 +35,21 @@ class Ranges:
         thread, start_ns, end_ns = thread[order], start_ns[order], end_ns[order]
         return cls(row[order], thread, start_ns, end_ns, _parents(thread, start_ns, end_ns))
 
+    @classmethod
+    def outermost_of(cls, row: Int64s, thread: Int32s, start_ns: Int64s, end_ns: Int64s) -> Ranges:
+        """Of the ranges given those that lie in no other, as `of(…).outermost()` has them: begun
+        when all before them on their thread had ended."""
+        order = np.lexsort((-end_ns, start_ns, thread))
+        kept = [np.zeros(0, dtype=np.int64)]
+        heads = np.flatnonzero(np.diff(thread[order], prepend=-1, append=-1))
+        for first, last in zip(heads[:-1].tolist(), heads[1:].tolist(), strict=True):
+            here = order[first:last]
+            reached = np.maximum.accumulate(end_ns[here])
+            alone = np.append(True, reached[:-1] <= start_ns[here[1:]])
+            kept.append(here[alone])
+        rows = np.concatenate(kept)
+        return cls.of(row[rows], thread[rows], start_ns[rows], end_ns[rows])
+
     def __len__(self) -> int:
         return len(self.start_ns)
 

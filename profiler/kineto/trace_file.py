@@ -142,7 +142,8 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         renamed(complete)
         rows = _rows(complete)
     start_ns, duration_ns = _times(path, header, complete, times, data)
-    memory = [e for e in header.traceEvents if e.ph == "i" and e.name == _MEMORY]
+    others = [event for event in header.traceEvents if event.ph != "X"]
+    memory = [event for event in others if event.ph == "i" and event.name == _MEMORY]
     memory_ns, _ = _times(path, header, memory, _microseconds(memory), data)
     codes: dict[tuple[Scalar, Scalar], int] = {}
     thread = [codes.setdefault((event.pid, event.tid), len(codes)) for event in complete]
@@ -154,7 +155,7 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         duration_ns=duration_ns,
         thread=np.array(thread, dtype=np.int32),
         threads=tuple(codes),
-        thread_names=_thread_names(header.traceEvents),
+        thread_names=_thread_names(others),
         rows=rows,
         memory=memory,
         memory_ns=memory_ns,

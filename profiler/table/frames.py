@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.events import CATEGORIES, Call, Drop, Span
+from profiler.events import Call, Drop, Span
 from profiler.table.columns import CATEGORY, COMMANDS, COUNTERS, FLOWS, ROLE, TEXT, empty
 from profiler.table.tracks import track_names
 from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns
@@ -25,6 +25,7 @@ __all__ = ["TraceFrames", "trace_frames"]
 
 _Rows = npt.NDArray[np.int64]
 _TEXT_COLUMNS = ("stage", "layer", "module", "op_type", "kernel", "shapes")
+_NO_COUNTERS, _NO_FLOWS = empty(COUNTERS), empty(FLOWS)  # made once: most traces have none
 _FEW = 1 << 12  # strings: taking all of them is faster than looking which are used
 
 
@@ -96,8 +97,8 @@ def _commands_frame(
         "op_type": known,
         "kernel": known,
         "shapes": known,
-        "category": _closed(strings, CATEGORIES, "other").cast(CATEGORY),
-        "role": _closed(strings, ROLE.categories.to_list(), None).cast(ROLE),
+        "category": _closed(strings, CATEGORY).fill_null("other"),
+        "role": _closed(strings, ROLE),
     }
 
     def taken(name: str) -> npt.NDArray[Any]:
@@ -144,11 +145,9 @@ def _tables(*texts: Sequence[str]) -> Iterator[pl.Series]:
         yield pl.Series([text or None for text in column], dtype=pl.String).cast(TEXT)
 
 
-def _closed(strings: Sequence[str], allowed: Sequence[str], other: str | None) -> pl.Series:
-    """The strings as values of a closed list: what is not in it becomes `other`."""
-    members = frozenset(allowed)
-    values = [text if text in members else other for text in strings]
-    return pl.Series(values, dtype=pl.Enum(allowed))
+def _closed(strings: Sequence[str], allowed: pl.Enum) -> pl.Series:
+    """The strings as values of a closed list, null for what is not in it."""
+    return pl.Series(strings, dtype=pl.String).cast(allowed, strict=False)
 
 
 def _gathered(table: pl.Series, codes: npt.NDArray[np.int32]) -> pl.Series | pl.Expr:
@@ -190,7 +189,7 @@ def _counters_frame(
     """The samples in order of call, those of none last."""
     counters = trace.counters
     if not len(counters.time_ns):
-        return empty(COUNTERS)
+        return _NO_COUNTERS
     devices, names, unit = _tables(*tracks, units)
     frame = _frame(
         {
@@ -208,7 +207,7 @@ def _counters_frame(
 
 def _flows_frame(trace: TraceColumns, order: _Rows | None) -> pl.DataFrame:
     if not len(trace.flows):
-        return empty(FLOWS)
+        return _NO_FLOWS
     rows = trace.flows if order is None else _positions(order)[trace.flows]
     return pl.DataFrame({"source": rows[:, 0].copy(), "target": rows[:, 1].copy()})
 

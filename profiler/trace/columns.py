@@ -268,11 +268,16 @@ class CommandBuilder:
         command_index: int = UNKNOWN,
     ) -> int:
         """Append one command and return its row, which `link` takes."""
-        strings = self._strings
-        texts = (layer, op_type, role, shapes, stage, kernel, module)
+        strings, code = self._strings, self._strings.setdefault
         row = (
             self._tracks.setdefault(track, len(self._tracks)),
-            *(strings.setdefault(text, len(strings)) for text in texts),
+            code(layer, len(strings)),
+            code(op_type, len(strings)),
+            code(role, len(strings)),
+            code(shapes, len(strings)),
+            code(stage, len(strings)),
+            code(kernel, len(strings)),
+            code(module, len(strings)),
             step,
             pipeline,
             start_ns,

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 
 import polars as pl
@@ -88,7 +88,8 @@ def half_batch(
         & (pl.col("branch").cast(pl.String) == BATCHED)
     )
     batch = _batch_size(rows)
-    wall, busy = _halved(costs, batch, overhead_ratio), _halved(costs.on_device, batch, 1.0)
+    scale = _halving(costs, batch)
+    wall, busy = _halved(costs, scale, overhead_ratio), _halved(costs.on_device, scale, 1.0)
     return HalfBatch(wall, busy, from_operators=True)
 
 
@@ -110,7 +111,8 @@ def _batch_size(calls: pl.DataFrame) -> int:
     return max(even, key=lambda size: (even[size], -size), default=2)
 
 
-def _halved(costs: CallCosts, batch: int, overhead_ratio: float) -> Ratio:
+def _halving(costs: CallCosts, batch: int) -> Callable[[KindCost], Scaled]:
+    """How the work of each of the kinds changes with half the batch; each is looked at once."""
     dims = {
         tensor.dims[1]
         for kind in costs.kinds
@@ -120,15 +122,21 @@ def _halved(costs: CallCosts, batch: int, overhead_ratio: float) -> Ratio:
 
     def scale(kind: KindCost) -> Scaled:
         if kind.work is None:
-            known = kind.tensors
-            of_batch = any(_of_batch(t, batch, dims) for t in known)
-            return _UNKNOWN if of_batch or not known else _SAME
-        if not any(_of_batch(t, batch, dims) for t in kind.tensors):
+            tensors = kind.tensors
+            of_batch = any(_of_batch(t, batch, dims) for t in tensors)
+            return _UNKNOWN if of_batch or not tensors else _SAME
+        parts = [(t.nbytes or 0, _of_batch(t, batch, dims)) for t in kind.tensors]
+        if not any(halved for _, halved in parts):
             return _SAME
-        whole = sum(t.nbytes or 0 for t in kind.tensors)
-        half = sum((t.nbytes or 0) / (2 if _of_batch(t, batch, dims) else 1) for t in kind.tensors)
+        whole = sum(nbytes for nbytes, _ in parts)
+        half = sum(nbytes / (2 if halved else 1) for nbytes, halved in parts)
         return replace(_CHANGED, nbytes=half / whole) if whole else _CHANGED
 
+    known = {id(kind): scale(kind) for kind in costs.kinds}
+    return lambda kind: known[id(kind)]
+
+
+def _halved(costs: CallCosts, scale: Callable[[KindCost], Scaled], overhead_ratio: float) -> Ratio:
     ratio = costs.ratio(scale, overhead_ratio, outside=0.5)
     return ratio if costs.profile is not None else replace(ratio, low=_IN_CACHE * ratio.low)
 

@@ -63,16 +63,23 @@ class _Made:
     escapes: bool = False
     product: int = -1
 
-    def is_read_as(self, read: Tensor, views: int, *, loosely: bool) -> bool:
+    size: int = field(init=False)  # elements of the tensor
+
+    def __post_init__(self) -> None:
+        self.size = self.tensor.size
+
+    def is_read_as(self, read: Tensor, size: int, views: int, *, loosely: bool) -> bool:
+        """Whether it may be what is `read`, of so many elements."""
         mine = self.tensor
         if read.dtype != mine.dtype:
             return False
         if self.reduced:
             pairs = zip(read.dims, mine.dims, strict=False)
             same_rank = len(read.dims) == len(mine.dims)
-            return same_rank and read.size < mine.size and all(a in (1, b) for a, b in pairs)
-        loosely = loosely or views > self.views or self.chain is None
-        return read.dims == mine.dims or (loosely and read.size == mine.size)
+            return same_rank and size < self.size and all(a in (1, b) for a, b in pairs)
+        if size != self.size:
+            return False
+        return read.dims == mine.dims or loosely or views > self.views or self.chain is None
 
 
 def find_chains(works: Sequence[Work | None]) -> list[Chain]:
@@ -127,8 +134,10 @@ class _Finder:
         loosely = work.family not in _FUSIBLE
         for read in work.reads:
             taken = [made for _, made in found]
+            size = read.size
             for made in reversed(self._made):
-                if made not in taken and made.is_read_as(read, self._views, loosely=loosely):
+                read_as = made.is_read_as(read, size, self._views, loosely=loosely)
+                if read_as and made not in taken:
                     found.append((read, made))
                     break
         return found

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import sys
 from enum import StrEnum
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from profiler.cli.garbage import keep_to_the_end
 from profiler.cli.options import (
     CallDevices,
     CallStages,
@@ -24,9 +24,6 @@ from profiler.cli.subcommands import Subcommand
 from profiler.filters import name_list
 
 __all__ = ["SUBCOMMAND", "Language", "analyze"]
-
-
-_RARELY = 100_000  # objects between searches for garbage: what is made here lives to the end
 
 
 class Language(StrEnum):
@@ -133,6 +130,7 @@ def analyze(
     the report and writes it as a self-contained page. Files of the trace itself are never written
     over.
     """
+    keep_to_the_end()
     from profiler.analysis.selection import Selection
     from profiler.cli.device_memory import device_sizes
     from profiler.cli.run_report import Request, report_run
@@ -141,7 +139,6 @@ def analyze(
     spoken = language.value if language else "auto"
     files = ReportFiles(json_file, csv_dir, parquet_dir, html, no_html, spoken)
     files.check()
-    gc.set_threshold(_RARELY)
     if watching:
         path = _watched(path)
     filters = (name_list(names or ()) for names in (stage, submodule, device, step))

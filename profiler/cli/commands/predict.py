@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, cast
 import typer
 
 from profiler.cli.documents import STDOUT, check_documents, write_json
+from profiler.cli.garbage import keep_to_the_end
 from profiler.cli.options import DeviceProfileFile, ImportOptions, KeptImport
 from profiler.cli.progress import progress
 from profiler.cli.runs import load_as_recorded, opened, other_runs
@@ -123,6 +124,7 @@ def predict(
 
     What it would take, from the parts that a run measured; options combine.
     """
+    keep_to_the_end()
     from profiler.analysis.prediction.scenario import Scenario, parse_places
     from profiler.cli.device_memory import device_sizes
 

@@ -80,9 +80,12 @@ class Frames:
         """The frames of one kind, nested; `row` is the row in the trace."""
         return _ranges(self.trace, self.rows[self.kinds == kind])
 
-    def within(self, kept: Bools) -> Ranges:
-        """The frames chosen by a mask over `rows`, nested."""
-        return _ranges(self.trace, self.rows[kept])
+    def outermost(self, among: Bools) -> Ranges:
+        """Of the frames chosen by a mask over `rows` those that lie in no other of them."""
+        trace, rows = self.trace, self.rows[among]
+        return Ranges.outermost_of(
+            rows, trace.thread[rows], trace.start_ns[rows], trace.end_ns[rows]
+        )
 
     def name(self, row: int) -> str:
         """The recorded name of the event in `row`."""

@@ -55,7 +55,7 @@ def _largest(frames: Frames, staging: Staging) -> Ranges:
         following = np.searchsorted(begins, start, side="left")
         holds = (following < len(begins)) & (begins[np.minimum(following, len(begins) - 1)] < end)
         inside &= ~within & ~holds
-    return frames.within(inside).outermost()
+    return frames.outermost(inside)
 
 
 def _layer(name: str, staging: Staging, start_ns: int) -> str:

@@ -16,7 +16,6 @@ the correlation id.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -25,7 +24,7 @@ from profiler.importers.kineto.calls import CallRange, call_ranges
 from profiler.importers.kineto.frames import Frames
 from profiler.importers.kineto.layers import input_dims
 from profiler.importers.kineto.training import Training, training_of
-from profiler.kineto.events import Event, Scalar
+from profiler.kineto.events import Event
 from profiler.kineto.names import is_operator
 from profiler.kineto.ranges import Ranges
 from profiler.kineto.trace_file import KinetoTrace
@@ -54,6 +53,7 @@ RUNTIME = (
 )
 OPERATORS = "cpu_op"
 _WAIT = re.compile("synchronize", re.IGNORECASE)
+_NO_ID = frozenset((None, 0, -1, "", "0", "-1"))
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
@@ -127,7 +127,7 @@ def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
     """The rows of all that devices did, and of the runtime call that launched each, -1 for none."""
     work = trace.rows_of(*DEVICE_WORK)
     runtime = trace.rows_of(*RUNTIME)
-    return work, _matching(trace, work, runtime, lambda event: _key(event, "correlation"))
+    return work, _matching(trace, work, runtime, "correlation")
 
 
 def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
@@ -163,7 +163,7 @@ def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int6
     same = sum(a.external_id == a.correlation for a in told)
     if 2 * same > len(told):
         return np.full(len(work), -1, dtype=np.int64)
-    return _matching(trace, work, annotated, lambda event: _key(event, "external_id"))
+    return _matching(trace, work, annotated, "external_id")
 
 
 def _lend(
@@ -250,20 +250,18 @@ def _around(trace: KinetoTrace, ranges: Ranges, origin: Int64s) -> Int64s:
     return found
 
 
-def _matching(
-    trace: KinetoTrace, work: Int64s, among: Int64s, key: Callable[[Event], Scalar]
-) -> Int64s:
-    """For each event in `work` the row in `among` with the same key, -1 for none."""
-    events = trace.events
-    rows = {key(events[row]): row for row in among.tolist()}
+def _matching(trace: KinetoTrace, work: Int64s, among: Int64s, name: str) -> Int64s:
+    """For each event in `work` the row in `among` with the same id of this name, -1 for none."""
+    rows = dict(zip(_ids(trace, among, name), among.tolist(), strict=True))
     rows.pop(None, None)
-    return np.array([rows.get(key(events[row]), -1) for row in work.tolist()], dtype=np.int64)
+    return np.array([rows.get(key, -1) for key in _ids(trace, work, name)], dtype=np.int64)
 
 
-def _key(event: Event, name: str) -> Scalar:
-    """An id as a string, because files mix numbers and strings; None for none (0, -1)."""
-    value = getattr(event.args, name, None)
-    return None if value in (None, 0, -1, "", "0", "-1") else str(value)
+def _ids(trace: KinetoTrace, rows: Int64s, name: str) -> list[str | None]:
+    """Ids as strings, because files mix numbers and strings; None for none (0, -1)."""
+    events = trace.events
+    values = (getattr(events[row].args, name, None) for row in rows.tolist())
+    return [None if value in _NO_ID else str(value) for value in values]
 
 
 def _ranges(trace: KinetoTrace, rows: Int64s) -> Ranges:

@@ -1,0 +1,29 @@
+"""Python's search for garbage in commands that make their tables once and then end."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+_CIRCLE = """
+import sys
+class Circle:
+    def __init__(self): self.own = self
+    def __del__(self): print("found")
+if sys.argv[1] == "kept":
+    from profiler.cli.garbage import keep_to_the_end
+    keep_to_the_end()
+Circle()
+print("end")
+"""
+
+
+@pytest.mark.parametrize(("way", "printed"), [("usual", "end\nfound\n"), ("kept", "end\n")])
+def test_nothing_is_looked_for_at_the_end_of_the_process(way, printed):
+    """What a command made is left to the system; what it printed is out."""
+    command = [sys.executable, "-c", _CIRCLE, way]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == printed
+    assert done.stderr == ""

@@ -49,6 +49,7 @@ class DropReason(NoteCode):
     NOT_RECORDED = "not_recorded"
     PROFILER_FAILED = "profiler_failed"  # (error)
     OPERATORS_UNREADABLE = "operators_unreadable"  # (error)
+    LAYERS_UNREADABLE = "layers_unreadable"  # (error)
     PROFILE_FULL = "profile_full"
     NO_SESSION_RUN = "no_session_run"
     SESSION_NOT_RENEWED = "session_not_renewed"  # (error)

@@ -21,6 +21,7 @@ __all__ = [
     "BRANCHES",
     "CALLS_TRACK",
     "CATEGORIES",
+    "GRAPH_CAPTURE",
     "HOST_TRACK",
     "NO_CALL",
     "NO_ITERATION",
@@ -88,6 +89,7 @@ PROFILER_TRACK = "Profiler"  # what recording took: spans of kind `profiler`
 CALLS_TRACK = "Calls"  # one span a call, on each device
 HOST_TRACK = "Host"  # host work outside every call
 
+GRAPH_CAPTURE = "graph_capture"  # capability: graphs of launches were captured, none replayed
 RUN_STAGE = "run"  # the only stage of a pipeline that is not diffusion
 
 NO_STEP = -1  # the step of everything outside `denoise`
@@ -188,7 +190,7 @@ class DropKind(StrEnum):
     ABORTED_RUN = "aborted_run"
     UNTRACED_CALL = "untraced_call"  # a call that should have operators has none
     UNLABELLED_CALL = "unlabelled_call"  # of an import: it fits no description
-    DOUBTFUL_LABEL = "doubtful_label"  # of an import: its description fits badly, or was guessed
+    DOUBTFUL_LABEL = "doubtful_label"  # its description fits badly, was guessed, or names no module
     AGGREGATE_MISMATCH = "aggregate_mismatch"  # of an import: two records of a run disagree
     UNALIGNED_CLOCK = "unaligned_clock"  # nothing relates a device's clock to the run's
 

@@ -1,6 +1,7 @@
 """What to install for an extra, from the metadata of the installed package.
 
     install_command("query")      # "pip install 'duckdb>=2.0'"
+    require("run", "run")         # InputError where the extra's libraries cannot be imported
 
 The packages are named, not `profile-sd3[query]`: the project is on no registry, and a stranger
 could take its name there.
@@ -10,11 +11,45 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
-from importlib import metadata
+from importlib import import_module, metadata
 
-__all__ = ["DISTRIBUTION", "added_by", "install_command", "requirements"]
+from profiler.errors import InputError
+
+__all__ = ["DISTRIBUTION", "added_by", "install_command", "require", "requirements"]
 
 DISTRIBUTION = "profile-sd3"
+
+_RUNTIME = "onnxruntime"
+_LIBRARIES = {
+    "run": (_RUNTIME, "tokenizers", "PIL"),
+    "graph": (_RUNTIME, "onnx", "onnx_ir"),
+    "graph-base": ("onnx", "onnx_ir"),
+}
+"""What the modules of an extra import."""
+_WITHOUT_RUNTIME = {"run": "run-gpu", "graph": "graph-base"}
+
+
+def require(extra: str, what: str, *libraries: str) -> None:
+    """Raise InputError where `what` lacks a library of the extra, or one of those named alone.
+
+    They are imported: ONNX Runtime comes from several distributions, of which installing one over
+    another breaks both. Where it is there, the command does not name it.
+    """
+    missing = []
+    for library in libraries or _LIBRARIES[extra]:
+        try:
+            import_module(library)
+        except ImportError as error:
+            if not isinstance(error, ModuleNotFoundError) or error.name != library:
+                raise InputError(
+                    f"{what} needs {library}, which cannot be imported ({error}): install what "
+                    "brought it again"
+                ) from error
+            missing.append(library)
+    if missing:
+        wanted = extra if _RUNTIME in missing else _WITHOUT_RUNTIME.get(extra, extra)
+        command = install_command(wanted)
+        raise InputError(f"{what} needs {' and '.join(missing)}: `{command}`")
 
 
 def install_command(extra: str) -> str:

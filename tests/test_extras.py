@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import re
 import shlex
+import subprocess
+import sys
+import types
 from pathlib import Path
 
 import pytest
@@ -11,9 +14,11 @@ from packaging.requirements import Requirement
 
 import profiler
 from profiler import extras
-from profiler.extras import added_by, install_command
+from profiler.errors import InputError
+from profiler.extras import added_by, install_command, require
 
 _PACKAGE = Path(profiler.__file__).parent
+SAMPLE = Path(__file__).parent.parent / "sample_traces" / "tiny_two_devices"
 _REQUIREMENTS = [
     "numpy>=1.26",
     'duckdb>=2.0; extra == "query"',
@@ -59,6 +64,89 @@ def test_extras_of_the_installed_package():
         _, word, *packages = shlex.split(install_command(extra))
         assert word == "install"
         assert [str(Requirement(package)) for package in packages] == packages
+
+
+_BLOCKED = ("onnxruntime", "onnx", "onnx_ir", "tokenizers", "PIL", "netron", "duckdb")
+
+
+@pytest.fixture
+def bare(monkeypatch):
+    """None of the libraries that extras bring can be imported."""
+    for name in _BLOCKED:
+        monkeypatch.setitem(sys.modules, name, None)
+
+
+@pytest.mark.parametrize(
+    ("command", "extra", "lacking"),
+    [
+        (["run"], "run", "onnxruntime and tokenizers and PIL"),
+        (["benchmark-device"], "run", "onnxruntime"),
+        (["graph", "check", "m.onnx"], "graph-base", "onnx and onnx_ir"),
+        (["graph", "compare", "a.onnx", "b.onnx"], "graph-base", "onnx and onnx_ir"),
+        (["graph", "annotate", "m.onnx", "run", "-o", "o"], "graph-base", "onnx and onnx_ir"),
+        (["graph", "view", "m.onnx"], "graph-base", "onnx and onnx_ir"),
+        (["graph", "export", "tiny", "out"], "graph", "onnxruntime and onnx and onnx_ir"),
+        (["graph", "optimize", "a", "b"], "graph", "onnxruntime and onnx and onnx_ir"),
+        (["graph", "split", "a", "b"], "graph", "onnxruntime and onnx and onnx_ir"),
+    ],
+)
+def test_commands_say_what_they_need(bare, cli, command, extra, lacking):
+    """One sentence with a command that installs it, before anything is done; never a traceback."""
+    code, out, err = cli(*command)
+    assert (code, out) == (2, "")
+    assert err.count("\n") == 1
+    assert f" needs {lacking}: `{install_command(extra)}`" in err
+
+
+def test_commands_that_need_no_extra():
+    """Where no library of an extra can be imported from the start: reports, comparisons,
+    predictions, and all of --help."""
+    run = str(SAMPLE)
+    commands = [
+        *(["--help"], ["graph", "--help"], ["run", "--help"], ["graph", "check", "--help"]),
+        *(["analyze", run, "--no-html"], ["diff", run, run], ["predict", run, "--steps", "1"]),
+        ["dump", f"{run}/host.pb"],
+    ]
+    script = f"""
+import sys
+for name in {_BLOCKED}: sys.modules[name] = None
+import profiler
+for name in profiler.__all__: getattr(profiler, name)
+from tests.command_line import run_command
+print([run_command(*command) for command in {commands}], file=sys.stderr)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=Path(__file__).parent.parent,
+    )
+    assert done.stderr.splitlines()[-1:] == [str([0] * len(commands))], done.stderr
+
+
+@pytest.mark.parametrize(
+    ("missing", "extra"),
+    [(("tokenizers",), "run-gpu"), (("onnxruntime", "tokenizers"), "run")],
+)
+def test_a_runtime_that_is_there_is_not_installed_over(monkeypatch, missing, extra):
+    """Who has ONNX Runtime, from onnxruntime-gpu perhaps, is not told to install onnxruntime."""
+    for name in ("onnxruntime", "tokenizers", "PIL"):
+        library = None if name in missing else types.ModuleType(name)
+        monkeypatch.setitem(sys.modules, name, library)
+    with pytest.raises(InputError, match=f"needs {' and '.join(missing)}: ") as raised:
+        require("run", "run")
+    assert install_command(extra) in str(raised.value)
+    assert ("onnxruntime>=" in str(raised.value)) == ("onnxruntime" in missing)
+
+
+def test_a_library_that_is_broken(monkeypatch, tmp_path):
+    """One that is there and cannot be imported is not installed over either: its reason is said."""
+    (tmp_path / "broken_library.py").write_text("raise ImportError('libcudart.so is missing')")
+    monkeypatch.syspath_prepend(tmp_path)
+    sentence = r"broken_library, which cannot be imported \(libcudart.so is missing\)"
+    with pytest.raises(InputError, match=sentence):
+        require("run", "run", "broken_library")
 
 
 def test_no_message_names_the_project_to_pip():

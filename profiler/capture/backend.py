@@ -139,6 +139,10 @@ class Backend:
         found = tuple(name for name in ways if callable(getattr(part, name, None)))
         return found or (("__call__",) if callable(part) else ())
 
+    def title(self, part: Any) -> str:
+        """What `part` is called where the script has no name for it."""
+        return type(part).__name__
+
     def open(self, request: SourceRequest) -> OperatorSource | None:  # noqa: ARG002
         """What traces the operators of `request.part`, hooked into it; None where they cannot be
         traced. A selection that traces nothing is told as well. Raises InputError."""
@@ -210,9 +214,18 @@ class Backend:
                 return
         wraps.around(owner, name, around)
 
-    def outside(self, captured: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:  # noqa: ARG002
+    def executed_kinds(self) -> Sequence[type]:
+        """The classes whose instances `outside` is given. Nothing is imported for that."""
+        return ()
+
+    def outside(
+        self,
+        captured: Mapping[str, Any],  # noqa: ARG002
+        alive: Sequence[Any],  # noqa: ARG002
+    ) -> Iterable[tuple[str, str, Any]]:
         """What of this runtime's may be executed while a pipeline runs, beside the `captured`
-        submodules: name, method and object of each; "" where the script's variable names it."""
+        submodules: name, method and object of each; "" where the script's variable names it.
+        `alive` is what lives in the process of `executed_kinds`, perhaps of others'."""
         return ()
 
     def watch(self, process: Watching) -> Watcher | None:  # noqa: ARG002

@@ -6,6 +6,7 @@ import functools
 import os
 import platform
 import re
+import sys
 from importlib import metadata
 from pathlib import Path
 
@@ -21,7 +22,10 @@ _PACKAGES = ("profile-sd3", "numpy", "diffusers", "transformers")  # and those o
 def versions() -> dict[str, str]:
     """Versions of Python and of the installed packages that take part in a run."""
     of_backends = [package for backend in backends() for package in backend.packages]
-    found = {package: _version(package) for package in (*_PACKAGES, *of_backends)}
+    found = {
+        package: _version(package) or _version_of_library(package)
+        for package in (*_PACKAGES, *of_backends)
+    }
     known = {package: version for package, version in found.items() if version}
     return {"python": platform.python_version(), **known}
 
@@ -37,6 +41,13 @@ def _version(package: str) -> str:
         return ""
     found = re.search(r"^Version:[ \t]*(\S+)", text, re.MULTILINE)
     return found[1] if found else ""
+
+
+def _version_of_library(name: str) -> str:
+    """What an imported library of that name says of itself, "" where there is none: packages of
+    other names bring it, too, as onnxruntime-gpu brings onnxruntime."""
+    found = getattr(sys.modules.get(name), "__version__", "")
+    return found if isinstance(found, str) else ""
 
 
 def hardware() -> Hardware:

@@ -158,7 +158,20 @@ def _version(package: str) -> str:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
+        return _version_of_library(package)
+
+
+def _version_of_library(name: str) -> str:
+    """The version of what brings the library of that name under another: onnxruntime-gpu brings
+    onnxruntime. "" where it cannot be imported."""
+    try:
+        found = find_spec(name) if name.isidentifier() else None
+    except ValueError:  # in sys.modules, but made by hand
         return ""
+    if found is None:
+        return ""
+    bringing = metadata.packages_distributions().get(name, ())
+    return metadata.version(bringing[0]) if bringing else ""
 
 
 def _core() -> Check:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import wraps
 from importlib import import_module
 from pkgutil import iter_modules
 from types import ModuleType
@@ -18,6 +19,7 @@ from typing import Any
 import typer
 
 from profiler.cli.shared_files import with_shared_option
+from profiler.extras import require
 
 __all__ = ["Subcommand", "add_subcommands"]
 
@@ -27,13 +29,15 @@ class Subcommand:
     """A function whose parameters are options, or a group of further subcommands.
 
     `place` orders the list that `--help` prints; gaps leave room. `settings` are click's context
-    settings of the command. `about_runs`: it writes files about runs, and has `--shared`.
+    settings of the command. `about_runs`: it writes files about runs, and has `--shared`. `needs`
+    is the extra without which it cannot run at all.
     """
 
     command: Callable[..., None] | typer.Typer
     place: int
     settings: Mapping[str, Any] = field(default_factory=dict)
     about_runs: bool = False
+    needs: str = ""
 
 
 def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> None:
@@ -56,6 +60,20 @@ def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> N
             app.add_typer(declared.command, name=name)
         else:
             command = declared.command
+            if declared.needs:
+                called = f"{package.__name__.partition('.commands')[2][1:]} {name}".lstrip()
+                command = _needing(declared.needs, called, command)
             if declared.about_runs:
                 command = with_shared_option(command)
             app.command(name, context_settings=dict(declared.settings))(command)
+
+
+def _needing(extra: str, called: str, command: Callable[..., None]) -> Callable[..., None]:
+    """`command`, which says what to install where the extra is missing, before it does anything."""
+
+    @wraps(command)
+    def checked(**given: Any) -> None:
+        require(extra, called)
+        command(**given)
+
+    return checked

@@ -6,11 +6,14 @@ import re
 
 from profiler.events import Category
 
-__all__ = ["copy_name", "is_operator", "kernel_name", "queue"]
+__all__ = ["copy_name", "is_compiling", "is_operator", "kernel_name", "queue"]
 
 _NO_OPERATOR = re.compile(
     r"Torch-Compiled Region|TorchDynamo|## Call CompiledFxGraph|CompiledF|Pregraph bytecode"
     r"|AOTDispatcher|ProfilerStep"
+)
+_COMPILING = re.compile(
+    r"(?:torch\._)?dynamo|entire_frame_compile|compile_attempt_\d+|.*\(dynamo_timed\)"
 )
 _LONGEST_NAME = 120  # characters; names of generated GEMM kernels have several hundred
 
@@ -18,6 +21,12 @@ _LONGEST_NAME = 120  # characters; names of generated GEMM kernels have several 
 def is_operator(name: str) -> bool:
     """Whether a CPU range is an operator, not a wrapper of torch.compile or of the profiler."""
     return _NO_OPERATOR.match(name) is None
+
+
+def is_compiling(name: str) -> bool:
+    """Whether a CPU range is torch.compile at work: tracing and generating code, with operators in
+    it that are run on no data. torch records it among the operators."""
+    return _COMPILING.fullmatch(name) is not None
 
 
 def kernel_name(name: str) -> str:

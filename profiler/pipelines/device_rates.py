@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
@@ -19,10 +18,10 @@ from typing import Any
 import numpy as np
 
 from profiler.capture.environment import hardware
+from profiler.capture.onnxruntime.small_models import CONSTANT, SmallNode, chain, small_model
 from profiler.errors import InputError
 from profiler.extras import install_command
 from profiler.pipelines.devices import DeviceShare, Placement, pinned
-from profiler.pipelines.onnx_submodule import OnnxPart
 
 __all__ = [
     "ACCELERATOR_EFFORT",
@@ -111,55 +110,30 @@ class _Bench:
 
     def product(self) -> float:
         """FLOP/s of a float32 product with a constant factor, as layers have it."""
-        from onnx import helper, numpy_helper
-
         size = self.effort.size
         weight = np.full((size, size), 0.5, dtype=np.float32)
-        node = helper.make_node("MatMul", ["x", "w"], ["y"])
-        model = _model([node], [size, size], numpy_helper.from_array(weight, "w"))
+        model = small_model([SmallNode("MatMul", ("x", CONSTANT), "y")], [size, size], weight)
         return 2 * size**3 / self._seconds("product", model, weight)
 
     def copy(self) -> float:
         """Bytes/s read and written by a sum with a constant, in an array beyond the caches."""
-        from onnx import helper
-
         count = max(self.effort.copy_bytes // 4, 1)
-        model = _model([helper.make_node("Add", ["x", "one"], ["y"])], [count], _one())
+        model = small_model(chain(1), [count], np.ones(1, np.float32))
         return 8 * count / self._seconds("copy", model, np.zeros(count, dtype=np.float32))
 
     def launch(self) -> float:
         """ns a node takes in a chain of nodes with one element each."""
-        from onnx import helper
-
-        names = ["x", *(f"t{i}" for i in range(_CHAIN - 1)), "y"]
-        nodes = [
-            helper.make_node("Add", [read, "one"], [written]) for read, written in pairwise(names)
-        ]
-        model = _model(nodes, [1], _one())
+        model = small_model(chain(_CHAIN), [1], np.ones(1, np.float32))
         return self._seconds("chain", model, np.zeros(1, dtype=np.float32)) / _CHAIN * 1e9
 
     def _seconds(self, name: str, model: bytes, x: Any) -> float:
         """The shortest run of a model, in a session as the pipeline opens it for a submodule."""
+        from profiler.pipelines.onnx_submodule import OnnxPart
+
         path = self.folder / f"{name}.onnx"
         path.write_bytes(model)
         part = OnnxPart(name, path, self.device, placement=self.placement)
         return _fastest(_bound(part.open_session(part.session_options()), x), self.effort.seconds)
-
-
-def _one() -> Any:
-    from onnx import numpy_helper
-
-    return numpy_helper.from_array(np.ones(1, dtype=np.float32), "one")
-
-
-def _model(nodes: list[Any], dims: list[int], constant: Any) -> bytes:
-    """A model from x to y, float32 tensors of these dims, with one constant."""
-    from onnx import TensorProto, helper
-
-    ends = [helper.make_tensor_value_info(name, TensorProto.FLOAT, dims) for name in ("x", "y")]
-    graph = helper.make_graph(nodes, "rates", ends[:1], ends[1:], [constant])
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=8)
-    return bytes(model.SerializeToString())
 
 
 def _bound(session: Any, x: Any) -> Callable[[], object]:

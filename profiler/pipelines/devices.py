@@ -12,8 +12,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import MappingProxyType
 
-import onnxruntime
-
 from profiler.errors import InputError
 from profiler.trace import manifest_fields
 
@@ -121,6 +119,8 @@ def check_part_name(name: str, known_parts: Collection[str]) -> None:
 
 def check_providers(providers: Iterable[ProviderSpec]) -> None:
     """Raise `InputError` if this ONNX Runtime lacks one of `providers`."""
+    import onnxruntime
+
     available: list[str] = onnxruntime.get_available_providers()
     for spec in providers:
         name = spec if isinstance(spec, str) else spec[0]

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from profiler.errors import InputError
+from profiler.graph.export.part_widths import check_widths
 from profiler.pipelines.devices import (
     DEFAULT_DEVICE,
     Device,
@@ -43,7 +44,7 @@ def load_components(
     """Read the model folder of a `class_name` and place its submodules; no session is opened.
 
     See `OnnxPipeline.from_folder` for the arguments. Raises `InputError` if a file is missing or
-    malformed, or a device or provider cannot be used.
+    malformed, parts do not fit together, or a device or provider cannot be used.
     """
     folder = ModelFolder(path, class_name)
     present = [name for name in submodules if name not in optional or folder.has(name)]
@@ -62,6 +63,7 @@ def load_components(
         )
         for name in present
     }
+    check_widths(class_name, {name: part.config for name, part in parts.items()})
     return Components(parts, _scheduler(folder), placement, folder)
 
 

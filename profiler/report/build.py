@@ -20,7 +20,7 @@ from profiler.analysis.result import Analysis
 from profiler.analysis.table import Table
 from profiler.report.declared_figures import declared_figure, drawer
 from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
-from profiler.report.nouns import on_gpus, with_nouns
+from profiler.report.nouns import noun_of, with_nouns
 from profiler.report.sections.summary import summary_of
 from profiler.report.views import registered_view
 
@@ -90,9 +90,9 @@ def _placed(table: Table) -> Table:
 def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Section:
     """The parts of the section, and below them the tables of `rest` that belong to it."""
     added = (_added(table, of) for table in rest if table.section == kind.key)
-    gpus = on_gpus(of.analysis)
+    noun = noun_of(of.analysis)
     parts = tuple(
-        with_nouns(part, gpus=gpus) for part in (*kind.parts(of), *added) if part.shows_something
+        with_nouns(part, noun) for part in (*kind.parts(of), *added) if part.shows_something
     )
     return Section(kind.key, kind.title, kind.contents or kind.title, parts)
 

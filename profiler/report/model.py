@@ -20,6 +20,7 @@ from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.result import Analysis
 from profiler.report.palette import Theme
+from profiler.report.sentences.nouns import Noun
 from profiler.table.columns import Column
 
 __all__ = [
@@ -164,7 +165,7 @@ class Part:
 
     `anchor` is what a link to it names; `beside` stands next to the part before where there is
     room, `folded` is only its title until a reader opens it. A part that holds nothing but texts is
-    left out unless it is `always` worth them.
+    left out unless it is `always` worth them. `noun` is what its findings call commands.
     """
 
     title: str = ""
@@ -178,6 +179,7 @@ class Part:
     beside: bool = False
     folded: bool = False
     always: bool = False
+    noun: Noun = Noun.COMMANDS
 
     @property
     def shows_something(self) -> bool:

@@ -1,40 +1,86 @@
 """What reports call the commands of devices: their producer's word.
 
 Tables and data have the column `commands` whatever ran. A reader of a GPU's report has it headed
-*kernels* where it counts these, as other tools call them.
+*kernels* where it counts these, as other tools call them, and *events* where what the host did to
+launch them is among it, of ONNX Runtime's *nodes*, of torch's on
+a CPU *operators*.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 
 from profiler.analysis.result import Analysis
-from profiler.messages import said
+from profiler.messages import Said, said
 from profiler.report.model import Part
+from profiler.report.sentences.nouns import Noun
 
-__all__ = ["on_gpus", "with_nouns"]
+__all__ = ["noun_of", "on_gpus", "with_nouns"]
 
 _GPUS = frozenset(("cuda", "rocm", "hip", "xpu", "mps", "gpu"))
-_KERNELS, _BOTH = said("kernel launches"), said("kernels + copies")
-_LABELS = {  # of the commands of tables, by their keys, that count work of devices alone
-    "shapes": _KERNELS,
-    **dict.fromkeys(("operators", "roles", "blocks", "roofline", "roofline_roles", "split"), _BOTH),
+_OF_DEVICES = ("operators", "roles", "blocks", "roofline", "roofline_roles", "split")
+_OF_CALLS = ("calls", "submodules", "devices")  # what the host launched for them, too
+
+
+def _labels(noun: Said, of_devices: Said, of_calls: Said, of_rows: Said) -> Mapping[str, Said]:
+    return {
+        "shapes": noun,
+        **dict.fromkeys(_OF_DEVICES, of_devices),
+        **dict.fromkeys(_OF_CALLS, of_calls),
+        "devices": of_rows,
+    }
+
+
+_LABELS: Mapping[Noun, Mapping[str, Said]] = {  # of the column `commands`, by keys of tables
+    Noun.KERNELS: _labels(
+        said("kernel launches"),
+        said("kernels + copies"),
+        said("events"),
+        said("events"),
+    ),
+    Noun.NODES: _labels(said("nodes"), said("nodes"), said("nodes"), said("nodes + host")),
+    Noun.OPERATORS: _labels(
+        said("operators run"),
+        said("operators run"),
+        said("operators run"),
+        said("operators + host"),
+    ),
+    Noun.COMMANDS: {},
 }
 
 
 def on_gpus(analysis: Analysis) -> bool:
     """Whether the accelerators of a run are GPUs, all of them, as its producer told them."""
-    kinds = {name.partition(":")[0] for name in analysis.run.devices} - {"cpu"}
+    kinds = _kinds(analysis) - {"cpu"}
     return bool(kinds) and kinds <= _GPUS
 
 
-def with_nouns(part: Part, *, gpus: bool) -> Part:
-    """A part with the columns of its table headed as readers of a run on `gpus` call things."""
+def noun_of(analysis: Analysis) -> Noun:
+    """What the commands of a run are called, by its devices and, on CPUs, by what ran there."""
+    if on_gpus(analysis):
+        return Noun.KERNELS
+    run = analysis.run
+    if _kinds(analysis) != {"cpu"}:
+        return Noun.COMMANDS
+    if any(submodule.model.endswith(".onnx") for submodule in run.submodules.values()):
+        return Noun.NODES
+    return Noun.OPERATORS if run.producer == "kineto" or "torch" in run.versions else Noun.COMMANDS
+
+
+def _kinds(analysis: Analysis) -> set[str]:
+    return {name.partition(":")[0] for name in analysis.run.devices}
+
+
+def with_nouns(part: Part, noun: Noun) -> Part:
+    """A part as readers of a run whose commands are called `noun` call things."""
+    part = replace(part, noun=noun) if part.findings else part
     view = part.table
-    if not gpus or view is None or view.key not in _LABELS:
+    label = _LABELS[noun].get(view.key) if view is not None else None
+    if view is None or label is None:
         return part
     columns = tuple(
-        replace(column, label=_LABELS[view.key]) if column.name == "commands" else column
+        replace(column, label=label) if column.name == "commands" else column
         for column in view.columns
     )
     return replace(part, table=replace(view, columns=columns))

@@ -471,7 +471,9 @@ def test_drops_are_seen_first(chromium, tmp_path):
 def test_commands_left_out_are_announced(chromium, tmp_path, monkeypatch):
     """A page that cannot hold all commands says how many it holds."""
     monkeypatch.setattr("profiler.report.html.timeline.COMMAND_LIMIT", 5)
-    monkeypatch.setattr("profiler.report.html.page.timeline_of", lambda run: timeline_of(run, 5))
+    monkeypatch.setattr(
+        "profiler.report.html.page.timeline_of", lambda run, axis: timeline_of(run, 5, axis)
+    )
     with opened(chromium, page_of(tiny_run(), tmp_path)) as report:
         status = report.page.locator("#timeline-status")
         status.filter(has_text="the 5 longest of 12 commands").wait_for()

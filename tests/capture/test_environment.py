@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import types
 from importlib import metadata
 
 from profiler.capture import environment
@@ -10,9 +12,18 @@ from profiler.capture import environment
 def test_versions_are_those_of_the_metadata():
     """Read without parsing all of METADATA, versions are what importlib says they are."""
     found = environment.versions()
-    assert {"python", "numpy", "onnx", "onnxruntime"} <= set(found)
+    assert {"python", "numpy", "onnxruntime"} <= set(found)
     packages = {name: version for name, version in found.items() if name != "python"}
     assert packages == {name: metadata.version(name) for name in packages}
+
+
+def test_a_library_of_another_package(monkeypatch):
+    """onnxruntime-gpu brings onnxruntime: its version is what the library says."""
+    monkeypatch.setattr(environment, "_version", lambda package: "")
+    library = types.ModuleType("onnxruntime")
+    library.__version__ = "1.99"
+    monkeypatch.setitem(sys.modules, "onnxruntime", library)
+    assert environment.versions()["onnxruntime"] == "1.99"
 
 
 def test_nobody_changes_what_the_next_run_says():

@@ -5,9 +5,16 @@ import pytest
 
 from profiler.capture.module_classes import known_modules
 from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map, module_classes
+from profiler.capture.onnxruntime.model_graph import read_graph
 from profiler.capture.run_info import add_known
 from profiler.pipelines.tiny import default_model_folder
 from profiler.trace.manifest_fields import Submodule
+
+
+def graph_of(node):
+    """The graph of that node, as capture reads it from a model."""
+    graph = onnx.helper.make_graph([node], "g", [], [])
+    return read_graph(onnx.helper.make_model(graph).SerializeToString())
 
 
 def test_classes_of_an_onnx_graph():
@@ -23,7 +30,7 @@ def test_classes_of_an_onnx_graph():
 def test_graph_without_metadata_has_no_classes():
     """Another exporter's graph."""
     node = onnx.helper.make_node("Add", ["a", "b"], ["c"], name="add")
-    assert module_classes(onnx.helper.make_graph([node], "g", [], [])) == {}
+    assert module_classes(graph_of(node)) == {}
 
 
 @pytest.mark.parametrize("scopes", ["", "[", "7", "['', 'a']", "['a', 'b', 'c']", "[7, 8, 9]"])
@@ -32,7 +39,7 @@ def test_metadata_of_another_form_is_passed_over(scopes):
     node = onnx.helper.make_node("Add", ["a", "b"], ["c"], name="add")
     for key, value in (("name_scopes", scopes), ("class_hierarchy", "['m.Model', 'm.A', 'add']")):
         node.metadata_props.add(key=f"pkg.torch.onnx.{key}", value=value)
-    assert module_classes(onnx.helper.make_graph([node], "g", [], [])) == {}
+    assert module_classes(graph_of(node)) == {}
 
 
 @pytest.mark.torch

@@ -82,6 +82,19 @@ def test_no_runtime_is_installed(monkeypatch):
     assert "onnxruntime" in runtimes.found
 
 
+def test_a_runtime_that_another_package_brings(monkeypatch, tmp_path):
+    """Who has onnxruntime-gpu has ONNX Runtime: what counts is the library, not who brings it."""
+    folder = tmp_path / "onnxruntime_gpu-1.99.dist-info"
+    folder.mkdir()
+    (folder / "METADATA").write_text("Metadata-Version: 2.1\nName: onnxruntime-gpu\nVersion: 1.99")
+    (folder / "top_level.txt").write_text("onnxruntime_of_gpus\n")
+    (tmp_path / "onnxruntime_of_gpus.py").write_text("")
+    monkeypatch.syspath_prepend(tmp_path)
+    assert diagnosis._version("onnxruntime_of_gpus") == "1.99"
+    assert diagnosis._version("no_such_library") == ""
+    assert diagnosis._version("no-such-package") == ""
+
+
 def test_backends_and_importers_are_those_that_are_registered():
     """Folders that register themselves appear without being listed."""
     report = diagnose({})

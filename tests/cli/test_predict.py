@@ -28,10 +28,10 @@ def bundle(tmp_path):
 
 
 def test_options_combine(predict, bundle):
-    """Four steps without the VAE: 200 + 350 + 3 · 260 + 110 ns."""
+    """Four steps without the VAE: 210 + 300 + 3 · 250 + 160 ns."""
     code, text, _ = predict(bundle, "--steps", 4, "--drop", "vae")
     assert code == 0
-    assert text.startswith("1.00 µs → 1.44 µs, no interval (4 steps, without vae)")
+    assert text.startswith("1.00 µs → 1.42 µs, no interval (4 steps, without vae)")
 
 
 def test_a_folder_of_bundles(predict, bundle):
@@ -44,10 +44,10 @@ def test_a_folder_of_bundles(predict, bundle):
 def test_json_goes_to_a_file_or_alone_to_stdout(predict, bundle, tmp_path):
     """Both have the same document; with `-` nothing else is printed."""
     path = tmp_path / "prediction.json"
-    assert predict(bundle, "--steps", 1, "--json", path)[1].startswith("1.00 µs → 740 ns")
+    assert predict(bundle, "--steps", 1, "--json", path)[1].startswith("1.00 µs → 750 ns")
     printed = predict(bundle, "--steps", 1, "--json", "-")[1]
     assert json.loads(printed) == json.loads(path.read_text())
-    assert json.loads(printed)["predicted"]["ns"] == 740
+    assert json.loads(printed)["predicted"]["ns"] == 750
 
 
 def test_a_sample(predict):

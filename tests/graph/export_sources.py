@@ -14,7 +14,7 @@ from tests.capture import tiny_diffusers
 __all__ = ["exported", "source_folder"]
 
 _MAKERS = {
-    "sd3": tiny_diffusers.sd3,
+    "sd3": lambda: tiny_diffusers.sd3(joint_attention_dim=64),
     "sd35": lambda: tiny_diffusers.sd3(
         qk_norm="rms_norm", dual_attention_layers=(0,), joint_attention_dim=64
     ),

@@ -90,6 +90,14 @@ def test_an_index_that_leads_elsewhere(refused, source, tmp_path):
     assert "names '../../other.safetensors', which is not in its folder" in said
 
 
+def test_parts_that_run_would_refuse(refused, source):
+    """Encoders that do not fit the denoiser are told before any work, with how to export them."""
+    change(source / "text_encoder_3" / "config.json", d_model=32)
+    said = refused(source, "--random-weights")
+    assert "hidden_size of text_encoder and text_encoder_2 together is 64, more than" in said
+    assert "which profile-sd3 run refuses; --parts with the names of parts exports them" in said
+
+
 def test_files_outside_the_source(refused, source, tmp_path):
     """A tokenizer that is a link out of the folder is not copied."""
     (tmp_path / "secret.json").write_text("{}")

@@ -8,16 +8,24 @@ import numpy as np
 import polars as pl
 import pytest
 
+from profiler.analysis.analyze import analyze
 from profiler.events import HOST_TRACK, Drop, DropKind
 from profiler.report.html.timeline import extent, timeline_of
 from profiler.table.columns import COUNTERS, FLOWS, schema
 from profiler.table.run import Run
 from tests.analysis.linked_runs import gpu, host, linked
+from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.runs import EPOCH, Command, make_call, make_run, tiny_run, why
 
 
 def lanes(timeline):
     return [(lane["device"], lane["track"], lane["kind"]) for lane in timeline.document["lanes"]]
+
+
+def behind() -> Run:
+    """A pipeline whose device works on after its calls returned."""
+    call = QueuedCall("transformer", "batched", kernels=20, host=5_000, length=40_000)
+    return QueuedPipeline((QueuedCall("text_encoder", "prompt"),), [[call]] * 3, ()).simulated().run
 
 
 def replaced(run, **frames):
@@ -38,6 +46,39 @@ def test_lanes_are_in_order_of_reading():
         ("rbln:1", "Calls", "calls"),
         ("rbln:1", "Cluster 0", "commands"),
     ]
+
+
+def drawn(run: Run) -> dict[str, list[tuple[int, int]]]:
+    """Of each lane of spans its begins and lengths, in ns of the run's clock."""
+    timeline, (begin, _) = timeline_of(run), extent(run)
+    table, found = timeline.tables["spans"], {}
+    for lane in timeline.document["lanes"]:
+        if lane["kind"] == "spans":
+            rows = slice(lane["first"], lane["first"] + lane["count"])
+            starts = (table["start"][rows] + begin).tolist()
+            found[str(lane["track"])] = [
+                *zip(starts, table["duration"][rows].tolist(), strict=True)
+            ]
+    return found
+
+
+def test_stages_and_steps_are_drawn_as_the_tables_have_them():
+    """Beside a device that works behind the host they end with their tiles, and the host's own
+    ranges are lanes of their own; without launches there is one lane each."""
+    run = behind()
+    analysis, lanes = analyze(run), drawn(run)
+    assert [*lanes] == ["Stages", "Steps", "Stages (host)", "Steps (host)"]
+    stages = analysis.stages.filter(pl.col("calls") > 0)  # the decoder was not called
+    assert [length for _, length in lanes["Stages"]] == stages["elapsed_ns"].to_list()
+    steps = analysis.steps.select("start_ns", "elapsed_ns").rows()
+    assert lanes["Steps"] == steps
+    for lane, kind in (("Stages (host)", "stage"), ("Steps (host)", "step")):
+        recorded = run.spans.filter(pl.col("kind") == kind).sort("start_ns")
+        assert lanes[lane] == recorded.select("start_ns", "duration_ns").rows()
+    alone = drawn(tiny_run())
+    stages = analyze(tiny_run()).stages["elapsed_ns"].to_list()
+    assert [*alone] == ["Stages", "Steps"]
+    assert [length for _, length in alone["Stages"]] == stages
 
 
 def test_tracks_sort_by_number():

@@ -27,9 +27,11 @@ from profiler.report.language import (
     spoken_template,
     translations,
 )
+from profiler.report.sections.headline import headline
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label, labels, worded_cell
 from tests.analysis.findings.cases import CASES
+from tests.queued_runs import QueuedCall, QueuedPipeline
 from tests.report.rendered import page_of
 from tests.report.said_templates import PACKAGE, PLACE, all_templates
 from tests.runs import EPOCH, tiny_run
@@ -205,6 +207,17 @@ def test_the_page_knows_the_language_it_opens_in():
     run = tiny_run()
     assert '"language":"ko"' in html_page(run, analyze(run), "ko")
     assert '"language":"auto"' in html_page(run, analyze(run))
+
+
+def test_a_launch_bound_headline_is_korean_throughout():
+    """Of a device that waits for launches the share in parentheses has its template, too."""
+    call = QueuedCall("transformer", "batched", kernels=50)
+    run = QueuedPipeline((), [[call]] * 2, ()).simulated().run
+    text = headline(analyze(run), 10**9)
+    assert "of it launch-bound" in text
+    korean = in_language(text, catalogue("ko"))
+    assert "런치 바운드" in korean
+    assert "launch-bound" not in korean
 
 
 def test_pages_hold_both_languages_of_their_headline():

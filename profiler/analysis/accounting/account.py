@@ -25,6 +25,7 @@ import polars as pl
 from profiler.analysis.accounting.codes import NoAccount
 from profiler.analysis.accounting.columns import PIPELINES, STAGES
 from profiler.analysis.accounting.identity import Accounting, StageAccount, SubmoduleTime
+from profiler.analysis.accounting.stage_rows import StageRows, stage_starts
 from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.events import DropKind
@@ -72,67 +73,32 @@ class _Balance:
         return list(zip(*sums, strict=True))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Rows:
-    """What the account is made of, and the names of the stages."""
-
-    axis: Axis
-    calls: pl.DataFrame
-    stage_of_call: Codes
-    stage_spans: pl.DataFrame
-    names: list[str]
-
-    @classmethod
-    def of(cls, run: Run, pipelines: PipelineCalls, axis: Axis) -> _Rows:
-        """The rows of `run` that lie in pipeline calls: all, where it does not tell."""
-        calls = run.calls
-        if pipelines.known and len(pipelines.numbers):
-            calls = calls.filter(pl.Series(pipelines.code_of(calls)) >= 0)
-        stage_spans = run.spans.filter(pl.col("kind") == "stage").sort("start_ns")
-        names = _in_order(stage_spans, calls)
-        return cls(axis, calls, _stage_codes(run.calls["stage"], names), stage_spans, names)
-
-    def balance(self, *, apart: bool) -> _Balance:
-        """The balance of each pipeline call; of all as if they were one, where not `apart`."""
-        axis, count = self.axis, len(self.axis.pipelines.numbers)
-        groups = [axis.of_pipeline(code) for code in range(count)] if apart else [axis.of_all()]
-        in_span = axis.pipelines.code_of(self.stage_spans)
-        spans = [np.flatnonzero(in_span == code) for code in range(count)]
-        if not apart:
-            spans = [np.arange(len(self.stage_spans))]
-        times = np.zeros((4, len(groups), len(self.names)), dtype=np.int64)
-        for number, group in enumerate(groups):
-            begins, stages = self._borders(group, spans[number])
-            if len(begins):
-                lasts = np.append(begins[1:], np.iinfo(np.int64).max // 2)
-                for kind, column in enumerate(group.times(begins, lasts)):
-                    np.add.at(times[kind, number], stages, column)
-        elapsed, calls, host, idle = times
-        return _Balance(
-            elapsed=elapsed,
-            calls=calls,
-            host=host,
-            idle=idle,
-            end_to_end=np.array([group.counted.length for group in groups], dtype=np.int64),
-            unrecorded=np.array([group.lost.length for group in groups], dtype=np.int64),
-            own=np.array([group.own.length for group in groups], dtype=np.int64),
-            outside=np.array([_outside(group) for group in groups], dtype=np.int64),
-        )
-
-    def _borders(self, group: GroupAxis, spans: Times) -> tuple[Times, Codes]:
-        """Where the parts of a pipeline call begin, and of which stage each is; by the stages'
-        spans where it has no tile."""
-        long_ago = np.iinfo(np.int64).min // 2
-        if not len(group.rows):
-            some = self.stage_spans[spans]
-            begins = some["start_ns"].to_numpy().copy()
-            begins[:1] = long_ago
-            return begins, _stage_codes(some["stage"], self.names)
-        order = np.lexsort((group.end, group.begin))
-        stage = self.stage_of_call[group.rows][order]
-        reach = np.maximum.accumulate(group.end[order])
-        turns = np.flatnonzero(stage[1:] != stage[:-1])
-        return np.append(long_ago, reach[turns]), stage[np.append(0, turns + 1)]
+def _balance(rows: StageRows, *, apart: bool) -> _Balance:
+    """The balance of each pipeline call; of all as if they were one, where not `apart`."""
+    axis, count = rows.axis, len(rows.axis.pipelines.numbers)
+    groups = [axis.of_pipeline(code) for code in range(count)] if apart else [axis.of_all()]
+    in_span = axis.pipelines.code_of(rows.stage_spans)
+    spans = [np.flatnonzero(in_span == code) for code in range(count)]
+    if not apart:
+        spans = [np.arange(len(rows.stage_spans))]
+    times = np.zeros((4, len(groups), len(rows.names)), dtype=np.int64)
+    for number, group in enumerate(groups):
+        begins, stages = rows.borders(group, spans[number])
+        if len(begins):
+            lasts = np.append(begins[1:], np.iinfo(np.int64).max // 2)
+            for kind, column in enumerate(group.times(begins, lasts)):
+                np.add.at(times[kind, number], stages, column)
+    elapsed, calls, host, idle = times
+    return _Balance(
+        elapsed=elapsed,
+        calls=calls,
+        host=host,
+        idle=idle,
+        end_to_end=np.array([group.counted.length for group in groups], dtype=np.int64),
+        unrecorded=np.array([group.lost.length for group in groups], dtype=np.int64),
+        own=np.array([group.own.length for group in groups], dtype=np.int64),
+        outside=np.array([_outside(group) for group in groups], dtype=np.int64),
+    )
 
 
 def _outside(group: GroupAxis) -> int:
@@ -146,11 +112,11 @@ def account(
     """The accounting of the whole run, its tables of stages and of pipeline calls
     (`STAGES`, `PIPELINES`)."""
     pipelines = PipelineCalls.of(run) if pipelines is None else pipelines
-    rows = _Rows.of(run, pipelines, Axis.of(run, pipelines) if axis is None else axis)
+    rows = StageRows.of(run, pipelines, Axis.of(run, pipelines) if axis is None else axis)
     groups = len(pipelines.numbers)
     told = pipelines.apart
-    balance = rows.balance(apart=told)
-    apart = balance if told or groups <= 1 else rows.balance(apart=True)
+    balance = _balance(rows, apart=told)
+    apart = balance if told or groups <= 1 else _balance(rows, apart=True)
     missing = [
         kind
         for kind, found in (("pipeline", pipelines.spans), ("stage", rows.stage_spans))
@@ -198,9 +164,9 @@ def account(
 def stage_times(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
     """How long each stage of each pipeline call lasted: columns `pipeline`, `stage`,
     `elapsed_ns`."""
-    rows = _Rows.of(run, pipelines, axis)
+    rows = StageRows.of(run, pipelines, axis)
     count = len(pipelines.numbers)
-    elapsed = rows.balance(apart=True).elapsed
+    elapsed = _balance(rows, apart=True).elapsed
     return pl.DataFrame(
         {
             "pipeline": np.repeat(pipelines.numbers, len(rows.names)),
@@ -210,12 +176,12 @@ def stage_times(run: Run, pipelines: PipelineCalls, axis: Axis) -> pl.DataFrame:
     )
 
 
-def _stage_table(rows: _Rows, balance: _Balance, accounting: Accounting) -> pl.DataFrame:
+def _stage_table(rows: StageRows, balance: _Balance, accounting: Accounting) -> pl.DataFrame:
     """The stages, those without a span included; nulls where the accounting is not possible."""
     possible, end_to_end = accounting.possible, accounting.end_to_end_ns
-    begun = pl.concat([_stage_starts(rows.stage_spans), _stage_starts(rows.calls)])
+    begun = pl.concat([stage_starts(rows.stage_spans), stage_starts(rows.calls)])
     count = dict(rows.calls.group_by(pl.col("stage").cast(pl.String)).len().iter_rows())
-    starts = {**dict(begun.iter_rows()), **dict(_stage_starts(rows.stage_spans).iter_rows())}
+    starts = {**dict(begun.iter_rows()), **dict(stage_starts(rows.stage_spans).iter_rows())}
     recorded = _recorded(rows)
     table = [
         (
@@ -236,7 +202,7 @@ def _stage_table(rows: _Rows, balance: _Balance, accounting: Accounting) -> pl.D
     return pl.DataFrame(table, schema=schema(STAGES), orient="row")
 
 
-def _recorded(rows: _Rows) -> dict[str, int]:
+def _recorded(rows: StageRows) -> dict[str, int]:
     """How long the spans of each stage lasted: their union."""
     spans = rows.stage_spans.with_columns(pl.col("stage").cast(pl.String))
     return {
@@ -247,7 +213,7 @@ def _recorded(rows: _Rows) -> dict[str, int]:
 
 def _pipeline_table(
     run: Run,
-    rows: _Rows,
+    rows: StageRows,
     pipelines: PipelineCalls,
     balance: _Balance,
     accounting: Accounting,
@@ -288,23 +254,6 @@ def _pipeline_table(
 
 def _counts(codes: Codes, groups: int) -> Times:
     return np.bincount(codes[codes >= 0], minlength=groups)
-
-
-def _stage_starts(frame: pl.DataFrame) -> pl.DataFrame:
-    stage = pl.col("stage").cast(pl.String)
-    return frame.group_by(stage).agg(pl.col("start_ns").min()).drop_nulls()
-
-
-def _in_order(stage_spans: pl.DataFrame, calls: pl.DataFrame) -> list[str]:
-    begun = pl.concat([_stage_starts(stage_spans), _stage_starts(calls)])
-    ordered = begun.group_by("stage").agg(pl.col("start_ns").min()).sort("start_ns", "stage")
-    return ordered["stage"].to_list()
-
-
-def _stage_codes(column: pl.Series, names: list[str]) -> Codes:
-    codes, found = text_codes(column)
-    position = {name: number for number, name in enumerate(names)}
-    return np.array([position.get(name, -1) for name in found] + [-1], dtype=np.int32)[codes]
 
 
 def _submodule_times(

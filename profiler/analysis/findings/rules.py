@@ -42,6 +42,7 @@ RULES: Mapping[str, Rule] = MappingProxyType(
         rule.__name__: rule
         for rule in (
             trust.incomplete_trace,
+            trust.graph_capture,
             trust.tracing_overhead,
             trust.uncaptured_modules,
             trust.unaccounted_time,

@@ -5,10 +5,17 @@ from __future__ import annotations
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import end_to_end_ns, share
 from profiler.analysis.result import Analysis
+from profiler.events import GRAPH_CAPTURE
 from profiler.notes import Value
 from profiler.trace.manifest_fields import Overhead
 
-__all__ = ["incomplete_trace", "tracing_overhead", "unaccounted_time", "uncaptured_modules"]
+__all__ = [
+    "graph_capture",
+    "incomplete_trace",
+    "tracing_overhead",
+    "unaccounted_time",
+    "uncaptured_modules",
+]
 
 _OVERHEAD = 0.10  # of end to end: beyond it shares of small operators are off by more than a tenth
 _OVERHEAD_LOW = 0.05  # its lower bound: an estimate that may be half of that proves nothing
@@ -42,6 +49,18 @@ def incomplete_trace(analysis: Analysis) -> Finding | None:
         rule="incomplete_trace",
         evidence=evidence,
         severity="high" if worst.kind.time_missing else "medium",
+    )
+
+
+def graph_capture(analysis: Analysis) -> Finding | None:
+    """Graphs were captured and none was replayed: the calls ran nothing on their device."""
+    if GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
+        return None
+    wall_ns = sum(part.wall_ns for part in analysis.accounting.submodules)
+    return Finding(
+        rule="graph_capture",
+        evidence={"calls": analysis.run.calls, "wall_ns": wall_ns},
+        severity="high",
     )
 
 

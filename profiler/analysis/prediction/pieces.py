@@ -1,16 +1,16 @@
 """The time of one pipeline call, cut into pieces that follow one another and leave nothing out.
 
-A call takes from its begin, or the end of the one before it, until its last command has ended:
-where a device works through a queue, a call returns before. What is left is the host's: its work
-between calls, and waiting that no call is known to cause, without waiting for the profiler's own
-work. Host time is cut where a stage or step
-begins, and around work that belongs to guidance or to one encoder.
+Pieces are on the devices' axis (`analysis.axis`), as stages, steps and calls are in all tables: a
+call takes as long as its tile. What is left is the host's: its work between calls, and waiting
+that no call is known to cause, without waiting for the profiler's own work and what was not
+recorded. Host time is cut where a stage or step begins (`borders`), and around work that belongs
+to guidance or to one encoder.
 """
 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays
+from profiler.analysis.axis import Axis
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.analysis.waiting.call_extents import CallExtents
+from profiler.analysis.prediction.borders import stage_borders, step_borders
 from profiler.events import NO_CALL, NO_STEP
 from profiler.table.batches import Times
 from profiler.table.command_times import ends
@@ -89,18 +89,35 @@ class _Call:
     end: int
 
 
-def pieces_of(run: Run, commands: CommandArrays, pipelines: PipelineCalls) -> list[PipelinePieces]:
-    """The pieces of every pipeline call of `run`, whose calls are sorted by `call`."""
-    return _pieces(run, CallExtents.of(run.calls, commands).done, pipelines)
+def pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
+    """The pieces of every pipeline call of `run`."""
+    axis = Axis.of(run, pipelines)
+    windows = zip(axis.first.tolist(), axis.last.tolist(), strict=True)
+    extents = _Extents(
+        axis.begin, axis.end, dict(zip(pipelines.numbers.tolist(), windows, strict=True)), axis.lost
+    )
+    return _pieces(run, extents, pipelines)
 
 
 def host_pieces_of(run: Run, pipelines: PipelineCalls) -> list[PipelinePieces]:
     """The same of the host's time: each call until it returned."""
-    return _pieces(run, ends(run.calls), pipelines)
+    extents = _Extents(run.calls["start_ns"].to_numpy(), ends(run.calls), {}, Stretches.none())
+    return _pieces(run, extents, pipelines)
 
 
-def _pieces(run: Run, done: Times, pipelines: PipelineCalls) -> list[PipelinePieces]:
-    calls = _calls(run, done, pipelines)
+@dataclass(frozen=True, slots=True, eq=False)
+class _Extents:
+    """On one axis: when n calls were under way, int64 [n], when pipeline calls were, by number,
+    where that is not as long as their spans, and what counts nowhere."""
+
+    begin: Times
+    end: Times
+    windows: Mapping[int, tuple[int, int]]
+    lost: Stretches
+
+
+def _pieces(run: Run, extents: _Extents, pipelines: PipelineCalls) -> list[PipelinePieces]:
+    calls = _calls(run, extents, pipelines)
     spans: dict[int, list[tuple[str, str, int, int, int]]] = {}
     ordered = run.spans.sort("start_ns")
     rows = ordered.select(pl.col("kind", "name").cast(pl.String), "step", "start_ns").iter_rows()
@@ -109,27 +126,35 @@ def _pieces(run: Run, done: Times, pipelines: PipelineCalls) -> list[PipelinePie
         spans.setdefault(number, []).append((*row, end))
     work = _named_work(run, pipelines)
     cuts = {
-        number: _Cut.of(spans.get(number, []), calls.get(number, []), work.get(number, []))
+        number: _Cut.of(
+            spans.get(number, []),
+            calls.get(number, []),
+            work.get(number, []),
+            (extents.windows.get(number), extents.lost),
+        )
         for number in pipelines.numbers.tolist()
     }
     return [cut.pieces(number) for number, cut in cuts.items() if cut is not None]
 
 
-def _calls(run: Run, done: Times, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
+def _calls(run: Run, extents: _Extents, pipelines: PipelineCalls) -> dict[int, list[_Call]]:
     """By pipeline call, in order of time."""
     labels = run.calls.select(
         pl.col("stage", "submodule").cast(pl.String),
         pl.col("branch").cast(pl.String).fill_null(""),
         pl.col("device").cast(pl.String),
         "step",
-        "start_ns",
     )
     found: dict[int, list[_Call]] = {}
     rows = zip(
-        pipelines.number_of(run.calls).tolist(), labels.iter_rows(), done.tolist(), strict=True
+        pipelines.number_of(run.calls).tolist(),
+        labels.iter_rows(),
+        extents.begin.tolist(),
+        extents.end.tolist(),
+        strict=True,
     )
-    for row, (number, labels_of, end) in enumerate(rows):
-        stage, submodule, branch, device, step, start = labels_of
+    for row, (number, labels_of, start, end) in enumerate(rows):
+        stage, submodule, branch, device, step = labels_of
         call = _Call(row, stage, submodule, branch, device, step, start, end)
         found.setdefault(number, []).append(call)
     return {number: sorted(own, key=lambda c: (c.start, c.row)) for number, own in found.items()}
@@ -164,7 +189,8 @@ class _Cut:
     """One pipeline call from `begin` to `end`, and where to cut it.
 
     `steps` are its step numbers with their begins, in order of time; `last` is the end of the last
-    one. `stages` are begins and names, `own` when the profiler worked and no call did.
+    one. `stages` are begins and names, `own` when the profiler worked and no call did, or nothing
+    was recorded.
     """
 
     pipeline: str
@@ -183,27 +209,28 @@ class _Cut:
         spans: Sequence[tuple[str, str, int, int, int]],
         calls: Sequence[_Call],
         work: Sequence[tuple[str, int, int]],
+        axis: tuple[tuple[int, int] | None, Stretches],
     ) -> _Cut | None:
-        """None without a pipeline span. `spans`: kind, name, step, begin, end of each."""
+        """None without a pipeline span. `spans`: kind, name, step, begin, end of each; `axis`: when
+        the pipeline call was under way, None for its span, and what counts nowhere."""
         whole = [(start, end, name) for kind, name, _, start, end in spans if kind == "pipeline"]
         if not whole:
             return None
-        steps = [(step, start, end) for kind, _, step, start, end in spans if kind == "step"]
-        if not steps:
-            steps = [(call.step, call.start, call.end) for call in calls if call.step > NO_STEP]
-        starts: dict[int, int] = {}
-        for step, start, _ in steps:
-            starts[step] = min(start, starts.get(step, start))
+        window, lost = axis
+        begin, end = window or (whole[0][0], max(end for _, end, _ in whole))
+        recorded = [(step, start, end) for kind, _, step, start, end in spans if kind == "step"]
+        steps, last = step_borders(calls, recorded)
+        stages = [(start, name) for kind, name, _, start, _ in spans if kind == "stage"]
         return cls(
             pipeline=whole[0][2],
-            begin=whole[0][0],
-            end=max(end for _, end, _ in whole),
+            begin=begin,
+            end=end,
             calls=calls,
             work=work,
-            stages=sorted((start, name) for kind, name, _, start, _ in spans if kind == "stage"),
-            steps=sorted(starts.items(), key=lambda item: item[1]),
-            last=max((end for _, _, end in steps), default=whole[0][0]),
-            own=_own(spans, calls),
+            stages=stage_borders(calls, stages),
+            steps=steps,
+            last=begin if last is None else last,
+            own=Stretches.of_all((_own(spans, calls), lost.clipped(begin, end))),
         )
 
     def pieces(self, number: int) -> PipelinePieces:
@@ -228,7 +255,7 @@ class _Cut:
                     device=call.device,
                     step=self._step(phase),
                     call=call.row,
-                    duration_ns=end - start,
+                    duration_ns=self._length(start, end),
                     start_ns=start,
                 )
             )
@@ -299,9 +326,9 @@ class _Cut:
         return phase - 1 if 0 < phase <= len(self.steps) else NO_STEP
 
     def _stage(self, time: int, call: _Call | None) -> str:
-        begun = [name for start, name in self.stages if start <= time]
-        if begun:
-            return begun[-1]
+        """The stage at `time`; the first one also before it begins."""
+        if self.stages:
+            return self.stages[max(bisect_right(self.stages, time, key=_first) - 1, 0)][1]
         near = call or (self.calls[-1] if self.calls else None)
         return near.stage if near else ""
 
@@ -313,6 +340,10 @@ def _own(spans: Sequence[tuple[str, str, int, int, int]], calls: Sequence[_Call]
     extents = np.array([(call.start, call.end) for call in calls], dtype=np.int64).reshape(-1, 2)
     begin, end = np.array(ours, dtype=np.int64).T
     return Stretches.union(begin, end).minus(Stretches.union(*extents.T))
+
+
+def _first(timed: tuple[int, str]) -> int:
+    return timed[0]
 
 
 def _begin(timed: tuple[Any, ...]) -> int:

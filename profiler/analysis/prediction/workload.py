@@ -9,7 +9,6 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.analysis.prediction.held_memory import activations_of, kept_of, weights_of
 from profiler.analysis.prediction.pieces import HOST_TIME, Piece, PipelinePieces, pieces_of
@@ -93,8 +92,7 @@ def workload_of(run: Run, analysis: Analysis, pipeline: int | None = None) -> Wo
             "the run's pipeline calls overlap and it does not say what belongs to which: give a "
             "run in which they run one after the other"
         )
-    commands = CommandArrays.of(run.commands, calls)
-    cut = _chosen(pieces_of(run, commands, pipelines), pipeline, warm=bool(run.info.warmup))
+    cut = _chosen(pieces_of(run, pipelines), pipeline, warm=bool(run.info.warmup))
     factors = _overhead_ratio(analysis)
     traced = calls["ops_traced"].to_list()
     names = calls["submodule"].cast(pl.String).to_list()

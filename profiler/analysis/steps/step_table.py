@@ -20,7 +20,7 @@ from profiler.table.command_times import ends, positions
 from profiler.table.intervals import union_by
 from profiler.table.run import Run
 
-__all__ = ["step_table"]
+__all__ = ["step_parts", "step_table"]
 
 
 def step_table(
@@ -67,6 +67,22 @@ def step_table(
     ordered = table.sort("start_ns", "pipeline", "step").with_columns(before=before)
     ordered = _with_time_between(ordered, axis, pipelines)
     return ordered.select(pl.col(name).cast(dtype) for name, dtype in schema(STEPS).items())
+
+
+def step_parts(run: Run, pipelines: PipelineCalls) -> pl.DataFrame:
+    """When each step was, as the table of steps has it: columns `pipeline`, `step`, `start_ns`,
+    `end_ns`, in order of time."""
+    spans = run.spans.filter(pl.col("kind") == "step")
+    if spans.is_empty():
+        spans = _spans_of_calls(run.calls, pipelines)
+    keys = _keys(spans, pipelines)
+    values = np.unique(keys)
+    call_groups = positions(_keys(run.calls, pipelines), values)
+    in_group = Grouped.of(spans, positions(keys, values))
+    begin, end = _extents(in_group, run.tiles.calls, call_groups, len(values))
+    found = pl.DataFrame({"pipeline": values >> 32, "step": values & 0xFFFFFFFF})
+    found = found.with_columns(start_ns=pl.Series(begin), end_ns=pl.Series(end))
+    return found.sort("start_ns", "pipeline", "step")
 
 
 def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls) -> pl.DataFrame:

@@ -2,13 +2,22 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from profiler.capture.backend import Backend, Watcher, Watching
-from profiler.capture.wraps import weakly
+from profiler.capture.backend import Backend, CallHooks, Watcher, Watching
+from profiler.capture.onnxruntime.component_sessions import (
+    LIBRARY,
+    RUNS,
+    is_session,
+    outside,
+    session_kinds,
+    standing_in,
+    through,
+)
+from profiler.capture.wraps import Wraps, weakly
 from profiler.errors import InputError
 from profiler.interruptions import let_pass
 
@@ -19,35 +28,56 @@ if TYPE_CHECKING:
 
 __all__ = ["BACKEND", "OnnxRuntime"]
 
-_LIBRARY = "onnxruntime.capi.onnxruntime_inference_collection"  # defines InferenceSession
-
 
 class OnnxRuntime(Backend):
     """A part offers `session_options()` and `open_session(options)`, or holds an
-    `onnxruntime.InferenceSession` as `session`."""
+    `onnxruntime.InferenceSession` as `session`, or is one itself."""
 
     name = "onnxruntime"
-    packages = ("onnxruntime", "onnx", "optimum-onnx")
+    packages = ("onnxruntime", "optimum-onnx")
     order = 3  # asked last: any object may have something that it calls a session
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002
-        return hasattr(part, "open_session") or hasattr(part, "session")
+        return hasattr(part, "open_session") or hasattr(part, "session") or is_session(part)
 
     def executes(self, part: Any) -> bool:
         """Any object may have something that it calls a session: here it is one of ours."""
-        library = sys.modules.get(_LIBRARY)
-        known = getattr(library, "InferenceSession", None)
         session = getattr(part, "session", None)
-        return hasattr(part, "open_session") or (
-            isinstance(known, type) and isinstance(session, known)
-        )
+        return hasattr(part, "open_session") or is_session(part) or is_session(session)
+
+    def entry_points(self, part: Any) -> tuple[str, ...]:
+        if not is_session(part):
+            return super().entry_points(part)
+        return tuple(name for name in RUNS if hasattr(part, name))
+
+    def title(self, part: Any) -> str:
+        """A session's is the name of its model."""
+        if not is_session(part):
+            return super().title(part)
+        return str(standing_in(part).submodule)
+
+    def device(self, part: Any, owner: Any, name: str) -> str:
+        return super().device(standing_in(part), owner, name)
+
+    def hook_calls(self, wraps: Wraps, owner: Any, name: str, hooks: CallHooks) -> None:
+        raw = is_session(owner)
+        around = through(owner, name, hooks.around) if raw else hooks.around
+        self.hook_method(wraps, owner, name, around)
+
+    def executed_kinds(self) -> Sequence[type]:
+        return session_kinds()
+
+    def outside(
+        self, captured: Mapping[str, Any], alive: Sequence[Any]
+    ) -> Iterable[tuple[str, str, Any]]:
+        return outside(captured, alive)
 
     def open(self, request: SourceRequest) -> OperatorSource | None:
         if request.selection.nothing:
             return None
         from profiler.capture.onnxruntime.operators import ProfiledPart
 
-        return ProfiledPart(request)
+        return ProfiledPart(replace(request, part=standing_in(request.part)))
 
     def event_cost(self) -> EventCost | None:
         from profiler.capture.onnxruntime import cost
@@ -60,12 +90,14 @@ class OnnxRuntime(Backend):
         from profiler.capture.onnxruntime.weights import model_weights
 
         try:
-            return model_weights(model_of(part)).total_bytes
+            return model_weights(model_of(standing_in(part))).total_bytes
         except InputError as error:
             let_pass(error)
             return None
 
     def holder(self, part: Any) -> Callable[[], Any]:
+        if is_session(part):
+            return weakly(part)
         script_session: Callable[[], Any] | None = getattr(part, "script_session", None)
         if script_session is not None:  # of a bare session
             return script_session
@@ -74,7 +106,7 @@ class OnnxRuntime(Backend):
     def model_path(self, part: Any) -> Path | None:
         from profiler.capture.onnxruntime.session_swap import model_path_of
 
-        return model_path_of(part)
+        return model_path_of(standing_in(part))
 
     def watch(self, process: Watching) -> Watcher | None:
         return _SessionWatcher(process)
@@ -89,7 +121,7 @@ class _SessionWatcher:
 
     @property
     def libraries(self) -> dict[str, Callable[[Any], None]]:
-        return {_LIBRARY: self._watch}
+        return {LIBRARY: self._watch}
 
     def _watch(self, module: Any) -> None:
         if self._sessions is None:

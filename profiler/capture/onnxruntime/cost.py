@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from profiler.capture.event_cost import EventCost
+from profiler.capture.onnxruntime.small_models import chain, small_model
 
 __all__ = ["onnx_event_cost"]
 
@@ -25,7 +26,7 @@ def onnx_event_cost() -> EventCost | None:
     """
     import onnxruntime
 
-    model = _chain()
+    model = small_model(chain(_NODES), _SHAPE, np.ones(_SHAPE, np.float32))
     feeds = {"x": np.zeros(_SHAPE, dtype=np.float32)}
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         sessions = []
@@ -54,25 +55,3 @@ def _fastest(session: Any, feeds: dict[str, Any]) -> float:
         session.run(None, feeds)
         found.append(time.perf_counter() - begin)
     return min(found)
-
-
-def _chain() -> bytes:
-    from onnx import TensorProto, helper
-
-    nodes = [
-        helper.make_node("Add", [f"y{i}" if i else "x", "c"], [f"y{i + 1}"], name=f"add_{i}")
-        for i in range(_NODES)
-    ]
-    constant = helper.make_tensor(
-        "c", TensorProto.FLOAT, _SHAPE, np.ones(_SHAPE, np.float32).ravel()
-    )
-    graph = helper.make_graph(
-        nodes,
-        "chain",
-        [helper.make_tensor_value_info("x", TensorProto.FLOAT, _SHAPE)],
-        [helper.make_tensor_value_info(f"y{_NODES}", TensorProto.FLOAT, _SHAPE)],
-        [constant],
-    )
-    model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)])
-    model.ir_version = 8
-    return bytes(model.SerializeToString())

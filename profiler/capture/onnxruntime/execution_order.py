@@ -10,9 +10,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
 from profiler.capture.onnxruntime.layer_inference import node_key
+from profiler.capture.onnxruntime.model_graph import Graph, Node
 from profiler.ort_profiles.profile import NodeEvent
 
 __all__ = ["ExecutionOrder", "execution_order"]
@@ -49,15 +49,17 @@ class ExecutionOrder:
         return found
 
 
-def execution_order(graph: Any, nodes: Iterable[Any], layers: Mapping[str, str]) -> ExecutionOrder:
+def execution_order(
+    graph: Graph, nodes: Iterable[Node], layers: Mapping[str, str]
+) -> ExecutionOrder:
     """The order of an optimized graph, empty where all of its nodes have names.
 
     `nodes` are all of them, those of subgraphs included; `layers` has those of nodes without a
     name by the first tensor that they write.
     """
-    if all(node.name for node in graph.node):
+    if all(node.name for node in graph.nodes):
         return ExecutionOrder()
-    outer = tuple((n.name, n.op_type, layers.get(node_key(n), "")) for n in graph.node)
+    outer = tuple((n.name, n.op_type, layers.get(node_key(n), "")) for n in graph.nodes)
     names = frozenset(node.name for node in nodes)
     return ExecutionOrder(outer, names.difference(name for name, _, _ in outer))
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
+from profiler.capture.onnxruntime.model_graph import Node
 from profiler.capture.onnxruntime.split_operations import OperationParts
 
 __all__ = ["add_layers_of_inlined", "add_layers_of_neighbours", "node_key", "original_value"]
@@ -13,9 +13,9 @@ _CASTS = ("InsertedPrecisionFreeCast_", "InsertedCast_")
 _INLINED = "_inlfunc_"
 
 
-def node_key(node: Any) -> str:
+def node_key(node: Node) -> str:
     """What layers call a node: its name, of one without a name the first tensor that it writes."""
-    return str(node.name or next(filter(None, node.output), ""))
+    return node.name or next(filter(None, node.outputs), "")
 
 
 def original_value(name: str) -> str:
@@ -25,7 +25,7 @@ def original_value(name: str) -> str:
     return name
 
 
-def add_layers_of_inlined(nodes: Sequence[Any], layers: dict[str, str]) -> None:
+def add_layers_of_inlined(nodes: Sequence[Node], layers: dict[str, str]) -> None:
     """Give the nodes of operations that ONNX Runtime has inlined the operation's layer.
 
     It inlines an operation that it has no kernel for, such as Softmax in float16 on CPUs. The last
@@ -35,17 +35,17 @@ def add_layers_of_inlined(nodes: Sequence[Any], layers: dict[str, str]) -> None:
     reader: dict[str, str] = {}
     for node in reversed(nodes):
         key = node_key(node)
-        outputs = [original_value(value) for value in node.output]
+        outputs = [original_value(value) for value in node.outputs]
         if key not in layers and outputs and all(v.startswith(_INLINED) for v in outputs):
-            found = next((layers[reader[v]] for v in node.output if v in reader), "")
+            found = next((layers[reader[v]] for v in node.outputs if v in reader), "")
             if found:
                 layers[key] = found
         if key in layers:
-            reader |= dict.fromkeys(filter(None, node.input), key)
+            reader |= dict.fromkeys(filter(None, node.inputs), key)
 
 
 def add_layers_of_neighbours(
-    nodes: Sequence[Any], layers: dict[str, str], root: str, parts: OperationParts
+    nodes: Sequence[Node], layers: dict[str, str], root: str, parts: OperationParts
 ) -> None:
     """Give operations without a layer the path that their neighbours share, until nothing changes.
 
@@ -53,21 +53,21 @@ def add_layers_of_neighbours(
     are one.
     """
     named = [(parts.operation_of(node_key(node)), node) for node in nodes]
-    writer = {value: name for name, node in named for value in node.output if value}
+    writer = {value: name for name, node in named for value in node.outputs if value}
     readers: dict[str, list[str]] = {}
     for name, node in named:
-        for value in node.input:
+        for value in node.inputs:
             readers.setdefault(value, []).append(name)
-    missing: dict[str, list[Any]] = {}
+    missing: dict[str, list[Node]] = {}
     for name, node in named:
         if name and name not in layers:
             missing.setdefault(name, []).append(node)
     while missing:
         found = {}
         for name, members in missing.items():
-            before = [writer[v] for node in members for v in node.input if v in writer]
+            before = [writer[v] for node in members for v in node.inputs if v in writer]
             after = [
-                reader for node in members for v in node.output for reader in readers.get(v, ())
+                reader for node in members for v in node.outputs for reader in readers.get(v, ())
             ]
             known = [layers[other] for other in (*before, *after) if other in layers]
             if known:

@@ -27,12 +27,9 @@ import json
 import os
 import re
 import weakref
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
-
-import onnx
 
 from profiler.capture.onnxruntime.execution_order import ExecutionOrder, execution_order
 from profiler.capture.onnxruntime.layer_inference import (
@@ -41,12 +38,12 @@ from profiler.capture.onnxruntime.layer_inference import (
     node_key,
     original_value,
 )
+from profiler.capture.onnxruntime.model_graph import Graph, Node, read_graph
 from profiler.capture.onnxruntime.split_operations import (
     OperationPart,
     OperationParts,
     operation_parts,
 )
-from profiler.errors import InputError
 from profiler.interruptions import let_pass
 from profiler.ort_profiles.profile import NodeEvent
 
@@ -118,40 +115,40 @@ class ExportedModel:
         except OSError as error:
             let_pass(error)
 
-    def load(self) -> Any:
-        """The model without its external data. Raises InputError where it cannot be parsed."""
+    def graph(self) -> Graph:
+        """The model's graph. Raises InputError where it cannot be read."""
         if self._file < 0:
-            return _load(self._model)
+            return read_graph(self._model)
         with os.fdopen(os.dup(self._file), "rb") as file:
-            file.seek(0)
-            return _load(file.read(), str(self._model))
+            return read_graph(file, str(self._model))
 
 
 def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap:
     """Attribute the nodes of the model `exported` and of what ONNX Runtime made of it.
 
     `optimized` is what `SessionOptions.optimized_model_filepath` wrote, None if there is none.
-    Raises InputError where a model cannot be parsed.
+    Raises InputError where a model cannot be read.
     """
-    graph = exported.load().graph
+    graph = exported.graph()
     root = _root_of(graph, exported.class_name)
-    parts = operation_parts(_nodes(graph))
+    parts = operation_parts(graph.all_nodes())
     layers, producers = _exported_layers(graph, root, parts)
     classes = module_classes(graph)
-    nodes = list(_nodes(graph))
+    nodes = list(graph.all_nodes())
     add_layers_of_neighbours(nodes, layers, root, parts)
     for node in nodes:
         name = parts.operation_of(node_key(node))
         if name in layers:
-            producers |= dict.fromkeys(filter(None, node.output), layers[name])
+            producers |= dict.fromkeys(filter(None, node.outputs), layers[name])
     if optimized is None or not optimized.is_file():
         return LayerMap(layers, classes, parts)
-    optimized_graph = _load(optimized).graph
-    nodes = list(_nodes(optimized_graph))
+    optimized_graph = read_graph(optimized)
+    nodes = list(optimized_graph.all_nodes())
     for node in nodes:
         found = _by_name_or_output(node, layers, producers)
-        if not found and node.op_type == _TO_CHANNELS_LAST and node.input[0] in parts.by_output:
-            found = producers.get(node.input[0])  # needed only because of the split
+        read = node.inputs[0] if node.inputs else ""
+        if not found and node.op_type == _TO_CHANNELS_LAST and read in parts.by_output:
+            found = producers.get(read)  # needed only because of the split
         if found:
             layers[node_key(node)] = found
     add_layers_of_inlined(nodes, layers)
@@ -161,37 +158,34 @@ def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap
 
 def node_count(model: Path) -> tuple[int, bool]:
     """How many nodes the model has, subgraphs included, and whether it has loops."""
-    nodes = list(_nodes(_load(model).graph))
+    nodes = list(read_graph(model).all_nodes())
     return len(nodes), any(node.op_type in ("Loop", "Scan") for node in nodes)
 
 
-def module_path(node: Any) -> str:
+def module_path(node: Node) -> str:
     """The module path on an exported node, "" where it carries none.
 
     The root module's path is empty in the metadata; its class name stands for it.
     """
-    metadata = {entry.key: entry.value for entry in node.metadata_props}
-    scopes = _strings(metadata.get(_NAME_SCOPES, ""))
+    scopes = _strings(node.metadata.get(_NAME_SCOPES, ""))
     if len(scopes) < 2 or scopes[0].startswith(_NO_MODULE) or scopes[-2].startswith(_NO_MODULE):
         return ""
     return scopes[-2] or _root_class(node)
 
 
-def _root_class(node: Any) -> str:
+def _root_class(node: Node) -> str:
     """The class name of the model itself, "" where the node does not tell."""
-    metadata = {entry.key: entry.value for entry in node.metadata_props}
-    classes = _strings(metadata.get(_CLASS_HIERARCHY, ""))
-    inserted = _strings(metadata.get(_NAME_SCOPES, ""))[:1] != [""]
+    classes = _strings(node.metadata.get(_CLASS_HIERARCHY, ""))
+    inserted = _strings(node.metadata.get(_NAME_SCOPES, ""))[:1] != [""]
     return "" if inserted or not classes else classes[0].rsplit(".", 1)[-1]
 
 
-def module_classes(graph: Any) -> dict[str, str]:
+def module_classes(graph: Graph) -> dict[str, str]:
     """The class of each module path on the nodes of an exported graph, "" for the model itself."""
     found: dict[str, str] = {}
-    for node in _nodes(graph):
-        metadata = {entry.key: entry.value for entry in node.metadata_props}
-        paths = _strings(metadata.get(_NAME_SCOPES, ""))
-        classes = _strings(metadata.get(_CLASS_HIERARCHY, ""))
+    for node in graph.all_nodes():
+        paths = _strings(node.metadata.get(_NAME_SCOPES, ""))
+        classes = _strings(node.metadata.get(_CLASS_HIERARCHY, ""))
         if paths[:1] != [""] or len(paths) != len(classes):
             continue
         for path, name in zip(paths[:-1], classes[:-1], strict=True):  # the last is the operation
@@ -199,12 +193,12 @@ def module_classes(graph: Any) -> dict[str, str]:
     return found
 
 
-def _root_of(graph: Any, class_name: str) -> str:
+def _root_of(graph: Graph, class_name: str) -> str:
     """What stands for the model itself: its class where nodes or its config.json tell, else the
     graph's name where nodes are named after modules, else ""."""
-    found = next(filter(None, map(_root_class, graph.node)), "") or class_name
-    if not found and any(_traced_path(n.name, n.op_type, graph.name) for n in graph.node):
-        return str(graph.name)
+    found = next(filter(None, map(_root_class, graph.nodes)), "") or class_name
+    if not found and any(_traced_path(n.name, n.op_type, graph.name) for n in graph.nodes):
+        return graph.name
     return found
 
 
@@ -242,58 +236,36 @@ def _strings(text: str) -> list[str]:
     return [v for v in value if isinstance(v, str)] if isinstance(value, (list, tuple)) else []
 
 
-def _load(source: Path | bytes, where: str = "the session's model") -> Any:
-    try:
-        if isinstance(source, bytes):
-            return onnx.load_model_from_string(source)
-        return onnx.load(str(source), load_external_data=False)
-    except Exception as error:  # protobuf's DecodeError has no stable home
-        where = str(source) if isinstance(source, Path) else where
-        raise InputError(
-            f"{where} is not a readable ONNX model ({error}): export it again"
-        ) from error
-
-
-def _nodes(graph: Any) -> Iterator[Any]:
-    """Every node, those of subgraphs included."""
-    for node in graph.node:
-        yield node
-        for attribute in node.attribute:
-            if attribute.HasField("g"):
-                yield from _nodes(attribute.g)
-
-
 def _exported_layers(
-    graph: Any, root: str, parts: OperationParts
+    graph: Graph, root: str, parts: OperationParts
 ) -> tuple[dict[str, str], dict[str, str]]:
     """Layers by node name and by written tensor, where the exporter left a module path."""
     layers: dict[str, str] = {}
     producers: dict[str, str] = {}
-    for node in _nodes(graph):
+    for node in graph.all_nodes():
         part = parts.find(node.name)
         name = part.operation if part is not None else node_key(node)
         path = module_path(node) or _traced_path(name, node.op_type, root)
         path = path or (part.path if part is not None else _written_layer(node))
         if path:
             layers[name] = path
-            producers |= dict.fromkeys(filter(None, node.output), path)
+            producers |= dict.fromkeys(filter(None, node.outputs), path)
     return layers, producers
 
 
-def _written_layer(node: Any) -> str:
+def _written_layer(node: Node) -> str:
     """The module path that `profile-sd3 graph optimize` wrote on a node, "" for none."""
-    metadata = {entry.key: entry.value for entry in node.metadata_props}
-    layer = metadata.get(_LAYER, "")
-    return "" if layer == metadata.get(_OPERATION) else layer
+    layer = node.metadata.get(_LAYER, "")
+    return "" if layer == node.metadata.get(_OPERATION) else layer
 
 
 def _by_name_or_output(
-    node: Any, layers: Mapping[str, str], producers: Mapping[str, str]
+    node: Node, layers: Mapping[str, str], producers: Mapping[str, str]
 ) -> str | None:
     by_name = _by_name(node.name, layers)
     if by_name:
         return by_name
-    written = (*node.output, *map(original_value, node.output))
+    written = (*node.outputs, *map(original_value, node.outputs))
     names = (*written, node.name.removesuffix(_CHANNELS_LAST))
     return next((producers[name] for name in names if name in producers), None)
 

@@ -200,14 +200,25 @@ class ProfiledPart:
             return build_layer_map(self._exported, self._optimized)
         except InputError as error:  # ORT's own format, say: nodes keep their names
             let_pass(error)
+            calls = sum(segment.traced for segment in self._segments)
+            detail = Note.of(DropReason.LAYERS_UNREADABLE, error=str(error))
+            self._lose(DropKind.DOUBTFUL_LABEL, calls, "calls", detail)
             return LayerMap({})
 
     def _open_first(self) -> Any:
         session = self._open(self._optimized if self._room_for_graph() else None)
         if self._optimized.is_file():
-            nodes, loops = node_count(self._optimized)
-            self._per_run = -1 if loops else nodes + _EVENTS_BESIDE_NODES
+            self._per_run = self._events_of_a_run()
         return session
+
+    def _events_of_a_run(self) -> int:
+        """How many there are by the optimized graph, -1 where that does not tell."""
+        try:
+            nodes, loops = node_count(self._optimized)
+        except InputError as error:
+            let_pass(error)
+            return -1
+        return -1 if loops else nodes + _EVENTS_BESIDE_NODES
 
     def _room_for_graph(self) -> bool:
         """Whether the disk has room for the optimized graph, which holds all weights once more.

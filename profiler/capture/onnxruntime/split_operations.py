@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+
+from profiler.capture.onnxruntime.model_graph import Node
 
 __all__ = ["OperationPart", "OperationParts", "operation_parts"]
 
@@ -63,19 +64,18 @@ class OperationParts:
         return part.operation if part is not None else node
 
 
-def operation_parts(nodes: Iterable[Any]) -> OperationParts:
+def operation_parts(nodes: Iterable[Node]) -> OperationParts:
     """The parts among `nodes` of the model as it was given: those with a layer and a number."""
     by_node: dict[str, OperationPart] = {}
     by_output: dict[str, OperationPart] = {}
     for node in nodes:
-        metadata = {entry.key: entry.value for entry in node.metadata_props}
-        layer, index = metadata.get(_LAYER, ""), metadata.get(_COMMAND_INDEX, "")
+        layer, index = node.metadata.get(_LAYER, ""), node.metadata.get(_COMMAND_INDEX, "")
         if not (layer and index.isdecimal() and len(index) < 9):
             continue
-        operation = metadata.get(_OPERATION) or layer
-        moves = metadata.get(_CATEGORY) == "copy"
+        operation = node.metadata.get(_OPERATION) or layer
+        moves = node.metadata.get(_CATEGORY) == "copy"
         part = OperationPart(operation, layer, int(index), moves)
-        by_output |= dict.fromkeys(filter(None, node.output), part)
+        by_output |= dict.fromkeys(filter(None, node.outputs), part)
         if node.name:
             by_node[node.name] = part
     return OperationParts(by_node, by_output)

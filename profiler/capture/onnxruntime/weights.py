@@ -11,13 +11,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from math import prod
 from pathlib import Path
-from typing import TypeAlias
 
+from profiler.capture.onnxruntime.wire_format import Buffer, fields, messages, messages_of, varints
 from profiler.errors import InputError
 
 __all__ = ["ModelWeights", "model_files_bytes", "model_weights"]
 
-_Buffer: TypeAlias = "bytes | mmap.mmap"
 _MOST_BYTES = 1 << 62
 _DEEPEST = 64  # graphs in graphs
 # onnx.TensorProto.DataType → bits; strings (8) have no size of their own.
@@ -78,21 +77,21 @@ def model_files_bytes(model: Path | bytes) -> int:
     return model.stat().st_size + sum(path.stat().st_size for path in set(inside))
 
 
-def _walk(data: _Buffer, found: ModelWeights) -> None:
+def _walk(data: Buffer, found: ModelWeights) -> None:
     graphs = [
         (begin, end, 0)
-        for number, begin, end in _messages(data, 0, len(data))
+        for number, begin, end in messages(data, 0, len(data))
         if number == _MODEL_GRAPH
     ]
     while graphs:
         begin, end, depth = graphs.pop()
         if depth > _DEEPEST:
             raise ValueError(f"graphs nested more than {_DEEPEST} deep")
-        for number, first, last in _messages(data, begin, end):
+        for number, first, last in messages(data, begin, end):
             if number == _GRAPH_INITIALIZER:
                 _add(data, first, last, found)
             elif number == _GRAPH_SPARSE:
-                for _, tensor, tensor_end in _of(data, first, last, 1, 2):
+                for _, tensor, tensor_end in messages_of(data, first, last, 1, 2):
                     _add(data, tensor, tensor_end, found)
             elif number == _GRAPH_NODE:
                 graphs += [(*graph, depth + 1) for graph in _in_node(data, first, last, found)]
@@ -100,30 +99,30 @@ def _walk(data: _Buffer, found: ModelWeights) -> None:
             raise ValueError("its weights have impossible sizes")
 
 
-def _in_node(data: _Buffer, begin: int, end: int, found: ModelWeights) -> Iterator[tuple[int, int]]:
+def _in_node(data: Buffer, begin: int, end: int, found: ModelWeights) -> Iterator[tuple[int, int]]:
     """The graphs of a node's attributes; constants are added to `found`."""
-    for _, first, last in _of(data, begin, end, _NODE_ATTRIBUTE):
-        for number, value, value_end in _messages(data, first, last):
+    for _, first, last in messages_of(data, begin, end, _NODE_ATTRIBUTE):
+        for number, value, value_end in messages(data, first, last):
             if number == _ATTRIBUTE_TENSOR:
                 _add(data, value, value_end, found)
             elif number in (_ATTRIBUTE_GRAPH, _ATTRIBUTE_GRAPHS):
                 yield value, value_end
 
 
-def _add(data: _Buffer, begin: int, end: int, found: ModelWeights) -> None:
+def _add(data: Buffer, begin: int, end: int, found: ModelWeights) -> None:
     """Add the tensor that lies there."""
     dims: list[int] = []
     dtype = 0
-    for number, value, value_end in _fields(data, begin, end):
+    for number, value, value_end in fields(data, begin, end):
         if number == _TENSOR_DIMS:
             if value_end < 0:
                 dims.append(value)
             else:
-                dims += _varints(data, value, value_end)
+                dims += varints(data, value, value_end)
         elif number == _TENSOR_TYPE and value_end < 0:
             dtype = value
         elif number == _TENSOR_EXTERNAL:
-            entry = {n: bytes(data[a:b]) for n, a, b in _of(data, value, value_end, 1, 2)}
+            entry = {n: bytes(data[a:b]) for n, a, b in messages_of(data, value, value_end, 1, 2)}
             if entry.get(1) == b"location":
                 found.external.add(entry.get(2, b"").decode())
     bits = _BITS.get(dtype)
@@ -133,54 +132,3 @@ def _add(data: _Buffer, begin: int, end: int, found: ModelWeights) -> None:
     if len(dims) > 64 or any(dim > _MOST_BYTES for dim in dims):
         raise ValueError(f"a tensor has impossible dims {dims[:8]}")
     found.total_bytes += (prod(dims) * bits + 7) // 8
-
-
-def _messages(data: _Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields that have a length: number, begin and end of what they hold."""
-    return (found for found in _fields(data, begin, end) if found[2] >= 0)
-
-
-def _of(data: _Buffer, begin: int, end: int, *numbers: int) -> Iterator[tuple[int, int, int]]:
-    return (found for found in _messages(data, begin, end) if found[0] in numbers)
-
-
-def _fields(data: _Buffer, begin: int, end: int) -> Iterator[tuple[int, int, int]]:
-    """Fields of a message: number, begin and end of what has a length, else the value and -1."""
-    while begin < end:
-        tag, begin = _varint(data, begin)
-        number, wire = tag >> 3, tag & 7
-        if wire == 0:
-            value, begin = _varint(data, begin)
-            yield number, value, -1
-        elif wire == 2:
-            length, begin = _varint(data, begin)
-            if begin + length > end:
-                raise ValueError(f"field {number} is cut at byte {begin}")
-            yield number, begin, begin + length
-            begin += length
-        elif wire in (1, 5):
-            begin += 8 if wire == 1 else 4
-        else:
-            raise ValueError(f"no field begins at byte {begin}")
-    if begin > end:
-        raise ValueError(f"a field is cut at byte {end}")
-
-
-def _varints(data: _Buffer, begin: int, end: int) -> Iterator[int]:
-    while begin < end:
-        value, begin = _varint(data, begin)
-        yield value
-
-
-def _varint(data: _Buffer, begin: int) -> tuple[int, int]:
-    value = data[begin]
-    if value < 0x80:
-        return value, begin + 1
-    value &= 0x7F
-    for shift in range(7, 70, 7):
-        begin += 1
-        byte = data[begin]
-        value |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return value, begin + 1
-    raise ValueError(f"a number does not end at byte {begin}")

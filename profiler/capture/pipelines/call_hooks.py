@@ -25,6 +25,7 @@ from profiler.interruptions import let_pass
 __all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
 
 _NO_PASSES = ("encode", "decode")  # whose calls are no passes of a loop, however many there are
+_FED = "input_feed"
 SourceOf = Callable[[Entry], OperatorSource | None]
 
 
@@ -223,7 +224,8 @@ class CallHook:
         if entry.labelled == "prompt" and not generating:
             branch = labels.encoder_branch(entry.submodule)
         elif entry.labelled == "denoiser":
-            branch = labels.denoiser_branch(arguments, guided=_guided(pipeline))
+            guided = _guided(pipeline)
+            branch = labels.denoiser_branch(entry.submodule, arguments, guided=guided)
         invocation = Invocation(
             submodule=entry.submodule,
             stage=stage,
@@ -272,5 +274,8 @@ def _guided(pipeline: Any) -> bool:
 
 def _shapes(arguments: Mapping[str, Any]) -> dict[str, str]:
     """Arrays and tensors among the arguments as "dtype[d0,d1,…]"."""
+    fed = arguments.get(_FED)
+    if isinstance(fed, Mapping):  # what is given by name, all in one
+        arguments = fed
     texts = ((name, described(value)) for name, value in arguments.items())
     return {name: text for name, text in texts if text}

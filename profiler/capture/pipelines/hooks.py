@@ -20,6 +20,7 @@ from typing import Any
 from profiler.capture.operator_source import OperatorSource
 from profiler.capture.pipelines.call_hooks import CallHook, SourceOf, live_scope
 from profiler.capture.pipelines.components import Together, schedulers, title
+from profiler.capture.pipelines.guidance import GuiderHook, guiders
 from profiler.capture.pipelines.host_hooks import EncodingHook, HostWorkHook
 from profiler.capture.pipelines.labels import (
     CACHE_CONTEXT,
@@ -27,6 +28,7 @@ from profiler.capture.pipelines.labels import (
     PipelineLabels,
     Steps,
     argument_names,
+    returned_names,
 )
 from profiler.capture.pipelines.outside import PipelineCoverage
 from profiler.capture.pipelines.stages import Stages
@@ -157,6 +159,9 @@ class PipelineHooks:
             work = HostWorkHook(self, path, *([weakly(owner)] if scheduler else []))
             hook = partial(self._hook_method, owner, name, work.around)
             found[path] = (owner, name, hook)
+        for path, owner, name in guiders(pipeline):
+            around = GuiderHook(path, self.recorder).around
+            found[path] = (owner, name, partial(self._hook_method, owner, name, around))
         if callable(getattr(pipeline, "encode_prompt", None)):
             hook = partial(self._hook_encode_prompt, pipeline)
             found["encode_prompt"] = (pipeline, "encode_prompt", hook)
@@ -285,8 +290,9 @@ class PipelineHooks:
         return list({id(source): source for source in found if source is not None}.values())
 
     def _hook_encode_prompt(self, pipeline: Any, wraps: Wraps) -> None:
-        names = argument_names(pipeline.encode_prompt)
-        self._hook_method(pipeline, "encode_prompt", EncodingHook(self, names).around, wraps)
+        encode = pipeline.encode_prompt
+        hook = EncodingHook(self, argument_names(encode), returned_names(_written(encode)))
+        self._hook_method(pipeline, "encode_prompt", hook.around, wraps)
 
     def _hook_method(self, owner: Any, name: str, around: Around, wraps: Wraps) -> None:
         backend_of(owner).hook_method(wraps, owner, name, around)
@@ -308,6 +314,11 @@ def _forward_of(pipeline: Any, entry: Entry) -> Any:
     """What a method with no parameters of its own passes its arguments on to: `decode(*args)` of a
     VAE may be `forward` of its decoder."""
     return getattr(part_of(pipeline, entry), "forward", None)
+
+
+def _written(method: Any) -> Any:
+    """The function of a method, which outlives its object."""
+    return getattr(method, "__func__", method)
 
 
 def _hook_cache_context(owner: Any, wraps: Wraps) -> None:

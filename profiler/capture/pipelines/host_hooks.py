@@ -5,7 +5,7 @@ Whatever fails here is a drop of the run's, and never the caller's error.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -108,11 +108,12 @@ class HostWorkHook:
 
 class EncodingHook:
     """Lets labels know which prompt is being encoded; `names` are the parameters of
-    `encode_prompt`."""
+    `encode_prompt`, `returned` the variables that it returns."""
 
-    def __init__(self, hooks: Hooked, names: list[str]) -> None:
+    def __init__(self, hooks: Hooked, names: list[str], returned: Sequence[str] = ()) -> None:
         self._hooks = hooks
         self._names = names
+        self._returned_names = returned
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """For `encode_prompt`, which is wrapped."""
@@ -135,7 +136,7 @@ class EncodingHook:
         return labels
 
     def _returned(self, before: Scope, labels: PipelineLabels, result: Any) -> None:
-        labels.end_encoding(result, self._names)
+        labels.end_encoding(result, self._names, self._returned_names)
         labels.stages.told()
         if before.owner is not self._hooks:
             labels.stages.finish()

@@ -5,22 +5,27 @@ in this order, from
 
 1. `cache_context("cond")` or `("uncond")`, in which diffusers' newer pipelines call it;
 2. its argument `skip_layers`: the extra call of skip-layer guidance;
-3. the embeddings that it was given, where `encode_prompt` made them for one of the prompts;
-4. its batch against that of the pipeline's own latents: twice as many is both branches at once.
+3. a guider that has prepared its inputs, as in modular pipelines (`guidance`);
+4. the embeddings that it was given, where `encode_prompt` made them for one of the prompts;
+5. its batch against that of the pipeline's own latents: twice as many is both branches at once.
 
 An encoder's branch is that of the prompt being encoded: `encode_prompt` takes the prompt first.
 """
 
 from __future__ import annotations
 
+import ast
 import inspect
+import textwrap
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 from profiler.capture.arrays import first_dimension
+from profiler.capture.pipelines.guidance import Guidance
 from profiler.capture.pipelines.stages import Stages
 from profiler.capture.wraps import weakly
 from profiler.events import NO_STEP, Branch
@@ -35,6 +40,7 @@ __all__ = [
     "by_name",
     "denoiser_branch",
     "first_batch",
+    "returned_names",
 ]
 
 CACHE_CONTEXT: ContextVar[str] = ContextVar("profile_sd3_cache_context", default="")
@@ -46,6 +52,7 @@ GENERATING: ContextVar[bool] = ContextVar("profile_sd3_generating", default=Fals
 _OF_CONTEXT: Mapping[str, Branch] = {"cond": "cond", "uncond": "uncond"}
 _LATENTS = ("hidden_states", "sample", "latent_model_input", "latents", "x")
 _EMBEDDINGS = ("encoder_hidden_states", "prompt_embeds", "context")
+_NEGATIVE = "negative"  # in the names of what is the negative prompt's
 _IN_ORDER: tuple[Branch, Branch] = ("prompt", "negative_prompt")
 
 
@@ -87,6 +94,21 @@ def argument_names(function: Any) -> list[str]:
         let_pass(error)
         return []
     return [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+
+
+@lru_cache(maxsize=256)
+def returned_names(function: Any) -> tuple[str, ...]:
+    """The variables that `function` returns together, as its source has them; none where it does
+    not tell."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(function))))
+    except (OSError, TypeError, SyntaxError, ValueError) as error:
+        let_pass(error)
+        return ()
+    returned = [node.value for node in ast.walk(tree) if isinstance(node, ast.Return)]
+    tuples = [value.elts for value in returned if isinstance(value, ast.Tuple)]
+    longest: list[ast.expr] = max(tuples, key=len, default=[])
+    return tuple(e.id if isinstance(e, ast.Name) else "" for e in longest)
 
 
 def _one_prompt(names: list[str]) -> bool:
@@ -158,6 +180,7 @@ class PipelineLabels:
     steps: Steps
     stages: Stages
     latents_batch: int = 0
+    guidance: Guidance = field(default_factory=Guidance)
     _encodings: int = 0  # calls of encode_prompt that have begun
     _order: tuple[Branch, ...] = _IN_ORDER  # the prompts still to come in this one
     _encoded: dict[str, int] = field(default_factory=dict)  # prompts by encoder
@@ -174,12 +197,16 @@ class PipelineLabels:
         self._encodings += 1
         self._encoded.clear()
 
-    def end_encoding(self, result: Any, names: list[str]) -> None:
-        """`encode_prompt` has returned: remember whose embeddings its tensors are."""
+    def end_encoding(self, result: Any, names: list[str], returned: Sequence[str] = ()) -> None:
+        """`encode_prompt` has returned: remember whose embeddings its tensors are. `returned` are
+        the variables that they were in; without those the first two are the prompts'."""
         values = result if isinstance(result, (list, tuple)) else (result,)
+        told = len(returned) == len(values) and any(_NEGATIVE in name for name in returned)
         for index, value in enumerate(values):
             if _one_prompt(names):
                 branch = self._order[-1]
+            elif told:
+                branch = _IN_ORDER[_NEGATIVE in returned[index]]
             elif index < 2:
                 branch = _IN_ORDER[index]
             else:
@@ -196,8 +223,13 @@ class PipelineLabels:
         self._encoded[submodule] = count + 1
         return self._order[min(count, len(self._order) - 1)]
 
-    def denoiser_branch(self, arguments: Mapping[str, Any], *, guided: bool) -> Branch:
-        """The branch of a denoiser's call with these arguments, by name."""
+    def denoiser_branch(
+        self, submodule: str, arguments: Mapping[str, Any], *, guided: bool
+    ) -> Branch:
+        """The branch of a call of the denoiser `submodule` with these arguments, by name."""
+        prepared = self.guidance.branch(submodule, arguments)
+        if prepared is not None and CACHE_CONTEXT.get() not in _OF_CONTEXT:
+            return prepared
         return denoiser_branch(
             CACHE_CONTEXT.get(),
             arguments,

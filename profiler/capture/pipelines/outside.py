@@ -13,6 +13,7 @@ from types import FrameType
 from typing import Any
 
 from profiler.capture.backend import Backend
+from profiler.capture.pipelines.alive import instances
 from profiler.capture.recorder import Recorder, number_of, scope
 from profiler.capture.registry import backend_of, backends
 from profiler.capture.timeline import PipelineCall
@@ -92,9 +93,11 @@ class PipelineCoverage:
 
     def _looked_for(self) -> list[tuple[str, str, Callable[[], Any]]]:
         captured = self._captured()
-        found = [one for backend in backends() for one in backend.outside(captured)]
-        unnamed = [part for name, _, part in found if not name]
-        names = {id(part): name for name, part in self._named(unnamed).items()}
+        looking = backends()
+        alive = instances([kind for backend in looking for kind in backend.executed_kinds()])
+        found = [one for backend in looking for one in backend.outside(captured, alive)]
+        unnamed = {id(part): part for name, _, part in found if not name}
+        names = {id(part): name for name, part in self._named(list(unnamed.values())).items()}
         return [
             (name or names[id(part)], method, weakref.ref(part)) for name, method, part in found
         ]

@@ -9,6 +9,7 @@ from types import FrameType, ModuleType
 from typing import Any
 
 from profiler.capture.pipelines.components import held, is_scheduler
+from profiler.capture.registry import backend_of
 
 __all__ = ["look_for_schedulers", "names_of", "schedulers_around"]
 
@@ -19,8 +20,8 @@ _MOST_LOOKS = 1_000  # 50 µs each
 
 
 def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]:
-    """Each object under its attribute (or key), else its variable, else its class; with a number
-    where an earlier one has the name."""
+    """Each object under its attribute (or key), else its variable, else as its backend calls it;
+    with a number where an earlier one has the name."""
     frames = list(_frames(caller))
     attributes: dict[int, str] = {}
     variables: dict[int, str] = {}
@@ -33,7 +34,8 @@ def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]
             attributes.update({id(v): str(k) for k, v in value.items() if id(v) not in attributes})
     found: dict[str, Any] = {}
     for value in objects:
-        name = attributes.get(id(value)) or variables.get(id(value)) or type(value).__name__
+        own = attributes.get(id(value)) or variables.get(id(value))
+        name = own or backend_of(value).title(value)
         number, free = 1, name
         while free in found:
             number += 1

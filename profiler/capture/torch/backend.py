@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from profiler.capture.backend import Backend, CallHooks, CompilationLog, Watcher, Watching
@@ -85,12 +85,18 @@ class Torch(Backend):
         """On the instance, and out of the way while torch compiles through it."""
         wraps.around(owner, name, transparent(around))
 
-    def outside(self, captured: Mapping[str, Any]) -> Iterable[tuple[str, str, Any]]:
+    def executed_kinds(self) -> Sequence[type]:
+        known = getattr(sys.modules.get("torch.nn"), "Module", None)
+        return (known,) if isinstance(known, type) else ()
+
+    def outside(
+        self, captured: Mapping[str, Any], alive: Sequence[Any]
+    ) -> Iterable[tuple[str, str, Any]]:
         if "torch.nn" not in sys.modules:
             return ()
         from profiler.capture.torch.outside import outside
 
-        return outside(captured)
+        return outside(captured, alive)
 
     def watch(self, process: Watching) -> Watcher | None:
         from profiler.capture.torch.script_modules import ScriptModules

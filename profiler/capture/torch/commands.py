@@ -5,8 +5,10 @@
   counts twice. An operator in which modules are called is not one, its parts are.
 - An invocation that launched device work has that as commands, whenever it ran, linked with the
   runtime calls that launched it, and the runtime calls that waited for the device.
+- What torch.compile does to compile is no command, nor what it traces then: see `compilations`.
 - What torch.compile generated for the CPU runs between operators of a `CompiledFxGraph` range: the
-  gaps are commands. A `Torch-Compiled Region` in which nothing finer was seen is one.
+  gaps are commands, and `generated_code` says which kernels they are. A `Torch-Compiled Region` in
+  which nothing finer was seen is one.
 
 The layer is the path of the innermost module, which is the command's `module` as well; outside
 every module, the submodule's own name. Of host work, which is an invocation of no submodule, it is
@@ -17,12 +19,13 @@ from __future__ import annotations
 
 import re
 from collections import Counter as Tally
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from profiler.capture.torch.events import Activity, TorchEvents
+from profiler.capture.torch.generated_code import Statement, layers_of, statements
 from profiler.capture.torch.ranges import HostRanges, RangeKind
 from profiler.events import ROOT_DEVICE, UNKNOWN, Track
 from profiler.kineto.names import copy_name, kernel_name, queue
@@ -30,6 +33,7 @@ from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 
 __all__ = ["CallCommands", "find_commands"]
 
+_GRAPH_KEY = re.compile(r"## Call CompiledFxGraph (\w+) ##")
 _SHORTEST_GAP_NS = 1_000  # between two operators of generated code
 _LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|GraphLaunch|Memcpy|Memset")
 _WAIT = re.compile(r"Synchronize")
@@ -66,22 +70,29 @@ class CallCommands:
         return self.builder.build()
 
 
-def find_commands(events: TorchEvents, roots: Mapping[int, str]) -> dict[int, CallCommands]:
+def find_commands(
+    events: TorchEvents, roots: Mapping[int, str], code_of: Callable[[str], str] = lambda _: ""
+) -> dict[int, CallCommands]:
     """The commands of each invocation in `roots`: its number → the name of its submodule, which
     is the layer of what runs in no module, "" for each operator's own name. Invocations that have
-    no range are left out."""
-    return _Finder(events, roots).find()
+    no range are left out. `code_of` gives the code generated for a graph by its key, "" for none.
+    """
+    return _Finder(events, roots, code_of).find()
 
 
 class _Finder:
     """One pass over the nested host ranges of a session."""
 
-    def __init__(self, events: TorchEvents, roots: Mapping[int, str]) -> None:
+    def __init__(
+        self, events: TorchEvents, roots: Mapping[int, str], code_of: Callable[[str], str]
+    ) -> None:
         self._events = events
         self._roots = roots
         self._ranges = HostRanges(events)
         self._commands: dict[int, CallCommands] = {}
         self._tracks: dict[tuple[object, ...], Track] = {}
+        self._code_of = code_of
+        self._generated: dict[str, list[Statement]] = {}  # by the name of a graph's range
         self._parts: dict[int, str] = {}  # of kernels whose operators launched several
 
     def find(self) -> dict[int, CallCommands]:
@@ -204,6 +215,7 @@ class _Finder:
             kind = self._ranges.kinds[index]
             if parent >= 0:
                 part[index], compiled[index] = part[parent], compiled[parent]
+            part[index] |= kind == RangeKind.COMPILING  # what it traces is not executed
             number = self._ranges.call[index]
             if part[index] or number not in self._commands or number in with_device_work:
                 continue
@@ -214,53 +226,75 @@ class _Finder:
                 compiled[index] = index
             elif kind == RangeKind.OPERATOR and not composed[index]:
                 part[index] = True
-                if compiled[index] >= 0:
-                    inside[compiled[index]].append(index)
-                self._add_operator(index)
+                around = compiled[index]
+                if around >= 0:
+                    inside[around].append(index)
+                if around < 0 or self._ranges.kinds[around] != RangeKind.GRAPH:
+                    self._add_operator(index)
         for index, seen in inside.items():
             self._add_compiled(index, seen)
 
-    def _add_operator(self, index: int) -> None:
+    def _add_operator(self, index: int, below: str = "") -> None:
+        """Add an operator; `below` is its layer below the module, "" where it is the module's."""
         row = self._ranges.row[index]
         name = f"CPU thread {self._events.thread[row]}"
         track = self._track((ROOT_DEVICE, name, "compute"))
-        self._add(index, row, track, self._events.names[row], shapes=self._events.shapes(row))
+        shapes = self._events.shapes(row)
+        self._add(index, row, track, self._events.names[row], below, shapes=shapes)
 
     def _add_compiled(self, index: int, seen: list[int]) -> None:
         """Add what a range of torch.compile did between the commands that were `seen` in it."""
         row = self._ranges.row[index]
         track = self._track((ROOT_DEVICE, f"CPU thread {self._events.thread[row]}", "compute"))
         if self._ranges.kinds[index] == RangeKind.GRAPH:
-            for start, end in self._gaps(index, seen):
+            names = [self._events.names[self._ranges.row[inner]] for inner in seen]
+            layers = layers_of(self._code(self._events.names[row]), names)
+            for inner, below in zip(seen, layers.operators, strict=True):
+                if self._ranges.kinds[inner] == RangeKind.OPERATOR:
+                    self._add_operator(inner, below)
+            for number, start, end in self._gaps(index, seen):
+                below, op_type = layers.gaps[number]
                 self._count(index, end - start)
                 builder = self._commands[self._ranges.call[index]].builder
-                layer = self._layer(index, "CompiledFxGraph")
-                module = self._ranges.module[index]
-                builder.add(track, layer, "CompiledFxGraph", start, end - start, module=module)
+                layer, module = self._layer(index, op_type, below), self._ranges.module[index]
+                builder.add(track, layer, op_type, start, end - start, module=module)
         elif not seen:
             self._add(index, row, track, "Torch-Compiled Region")
 
-    def _gaps(self, index: int, seen: list[int]) -> Iterator[tuple[int, int]]:
+    def _code(self, name: str) -> list[Statement]:
+        """What the generated code of the graph whose range has that name executes."""
+        if name not in self._generated:
+            key = _GRAPH_KEY.match(name)
+            self._generated[name] = statements(self._code_of(key[1])) if key else []
+        return self._generated[name]
+
+    def _gaps(self, index: int, seen: list[int]) -> Iterator[tuple[int, int, int]]:
+        """Before which of `seen` each gap lies, its begin and end."""
         ranges = self._ranges
         begin, end = ranges.start_ns[index], ranges.end_ns[index]
-        for inner in seen:
+        for number, inner in enumerate(seen):
             start = ranges.start_ns[inner]
             if start - begin >= _SHORTEST_GAP_NS:
-                yield begin, start
+                yield number, begin, start
             begin = ranges.end_ns[inner]
         if end - begin >= _SHORTEST_GAP_NS:
-            yield begin, end
+            yield len(seen), begin, end
 
-    def _layer(self, index: int, op_type: str) -> str:
-        return self._ranges.module[index] or self._roots[self._ranges.call[index]] or op_type
+    def _layer(self, index: int, op_type: str, below: str = "") -> str:
+        layer = self._ranges.module[index] or self._roots[self._ranges.call[index]]
+        if layer and below:
+            return f"{layer}/{below}"
+        return layer or below or op_type
 
-    def _add(self, index: int, row: int, track: Track, op_type: str, **known: object) -> int:
+    def _add(
+        self, index: int, row: int, track: Track, op_type: str, below: str = "", **known: object
+    ) -> int:
         """Add the event in `row` to the invocation in which the range at `index` lies."""
         start, duration = self._times(row)
         commands = self._commands[self._ranges.call[index]]
         commands.unfinished += row in self._events.unfinished
         self._count(index, max(duration, 0))
-        layer, module = self._layer(index, op_type), self._ranges.module[index]
+        layer, module = self._layer(index, op_type, below), self._ranges.module[index]
         add = commands.builder.add
         return add(track, layer, op_type, start, duration, module=module, **known)  # type: ignore[arg-type]
 

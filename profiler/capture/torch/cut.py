@@ -14,6 +14,7 @@ import numpy as np
 from profiler.capture.clock import Clock
 from profiler.capture.torch.commands import CallCommands, find_commands
 from profiler.capture.torch.events import TorchEvents, session_events
+from profiler.capture.torch.generated_code import source_of
 from profiler.capture.torch.memory import DeviceMemory, device_memory
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
@@ -115,7 +116,8 @@ class StoppedSession:
         trace = read_kineto_file(Path(_NAME), file)
         events = on_clock(session_events(trace, self.kind, self.threads), self.start, self.end)
         closed = {call.number: call for call in self.calls if call.end_ns >= 0}
-        found = find_commands(events, {number: call.layer for number, call in closed.items()})
+        layers = {number: call.layer for number, call in closed.items()}
+        found = find_commands(events, layers, source_of)
         memory = device_memory(events, before)
         cut = {number: _cut_call(closed[number], own, memory) for number, own in found.items()}
         return cut, {**before, **{series.device: series.after for series in memory}}

@@ -7,9 +7,8 @@ what is compiled as a whole: torch.compile guards hooks.
 
 from __future__ import annotations
 
-import gc
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from profiler.capture.torch.hooks import is_compiled
@@ -22,8 +21,9 @@ _DEPTH = 2  # of pieces below a captured module
 _COMPILERS = ("torch.fx.", "torch._")
 
 
-def outside(captured: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
-    """Name ("" where its variable names it), method and module of each."""
+def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
+    """Name ("" where its variable names it), method and module of each; of others than captured
+    ones among those that are `alive`."""
     import torch
 
     owners = {n: owner for n, owner in captured.items() if isinstance(owner, torch.nn.Module)}
@@ -32,8 +32,8 @@ def outside(captured: Mapping[str, Any]) -> Iterator[tuple[str, str, Any]]:
     for name, owner in owners.items():
         if not compiled and not is_one_piece(owner):
             yield from _pieces(name, owner, _DEPTH)
-    alive = [o for o in gc.get_objects() if issubclass(type(o), torch.nn.Module)]
-    for module in outermost(alive):
+    modules = [one for one in alive if issubclass(type(one), torch.nn.Module)]
+    for module in outermost(modules):
         own = type(module).__module__.startswith(_COMPILERS) and not is_one_piece(module)
         if own or any(id(below) in inside for below in module.modules()):
             continue

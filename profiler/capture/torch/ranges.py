@@ -11,7 +11,7 @@ from enum import IntEnum
 import numpy as np
 
 from profiler.capture.torch.events import Activity, TorchEvents
-from profiler.kineto.names import is_operator
+from profiler.kineto.names import is_compiling, is_operator
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int64s
 
@@ -33,6 +33,7 @@ class RangeKind(IntEnum):
     OPERATOR = 3
     GRAPH = 4  # code that torch.compile generated
     REGION = 5
+    COMPILING = 6  # torch.compile at work: `compilations` tells of it
 
 
 class HostRanges:
@@ -129,6 +130,8 @@ def _kind(name: str, *, annotation: bool) -> tuple[RangeKind, str]:
         kind = RangeKind.GRAPH
     elif name.startswith(_REGION):
         kind = RangeKind.REGION
+    elif not annotation and is_compiling(name):
+        kind = RangeKind.COMPILING
     elif annotation or not is_operator(name):
         kind = RangeKind.OTHER
     elif name.startswith(MODULE):

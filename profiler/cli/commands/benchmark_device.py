@@ -116,8 +116,11 @@ def _measure(name: str, seconds: float) -> list[DeviceProfile]:
 
 def _measure_cpu(seconds: float) -> list[DeviceProfile]:
     """All cores, as one CPU device has them, and the share that two have each."""
+    from profiler.extras import require
     from profiler.pipelines.device_rates import DEFAULT_EFFORT, Effort, measure_cpu
     from profiler.pipelines.devices import Placement
+
+    require("run", "measuring cpu", "onnxruntime")
 
     effort = Effort(seconds, DEFAULT_EFFORT.size, DEFAULT_EFFORT.copy_bytes)
     found: dict[int, DeviceProfile] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -14,6 +15,7 @@ from profiler.cli.options import BundleFolder, Compress, MeasureOverhead, RunNam
 from profiler.cli.progress import note
 from profiler.cli.subcommands import Subcommand
 from profiler.cli.terminal import is_drawn_on
+from profiler.errors import ProfilerError
 
 if TYPE_CHECKING:
     from profiler.pipelines.onnx_pipeline import OnnxPipeline, PipelineOutput
@@ -113,19 +115,32 @@ def _profiled(
     steps: int,
     warmup: int,
 ) -> tuple[Path, PipelineOutput]:
-    """Run the pipeline under `profile` with these options; the bundle, and what the run made."""
+    """Run the pipeline under `profile` with these options; the bundle, and what the run made. A
+    pipeline that fails before its first call leaves no bundle."""
     from profiler.capture.profile import profile
 
-    with _ended_by_signals(), ExitStack() as stack:
-        profiled = stack.enter_context(profile(pipeline, **options))
-        if warmup:
-            with note("loading and warming up"), profiled.warmup():
-                pipeline(**arguments, num_inference_steps=warmup)
-        result = _with_progress(pipeline, arguments, steps)
-        with note("writing the traces"):
-            stack.close()
+    profiled = profile(pipeline, **options)
+    try:
+        with _ended_by_signals(), ExitStack() as stack:
+            stack.enter_context(profiled)
+            if warmup:
+                with note("loading and warming up"), profiled.warmup():
+                    pipeline(**arguments, num_inference_steps=warmup)
+            result = _with_progress(pipeline, arguments, steps)
+            with note("writing the traces"):
+                stack.close()
+    except ProfilerError:
+        _remove_without_calls(profiled.path)
+        raise
     assert profiled.path is not None
     return profiled.path, result
+
+
+def _remove_without_calls(bundle: Path | None) -> None:
+    from profiler.trace.bundle import call_files
+
+    if bundle is not None and not call_files(bundle):
+        shutil.rmtree(bundle, ignore_errors=True)
 
 
 @contextmanager
@@ -226,4 +241,4 @@ def _report(bundle: Path) -> None:
     analyze(bundle)
 
 
-SUBCOMMAND = Subcommand(run, place=10, about_runs=True)
+SUBCOMMAND = Subcommand(run, place=10, about_runs=True, needs="run")

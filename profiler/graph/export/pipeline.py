@@ -16,8 +16,15 @@ from profiler.errors import InputError, OutputError
 from profiler.graph.export.layer_norms import with_affine_layer_norms
 from profiler.graph.export.options import DTYPES, ExportOptions
 from profiler.graph.export.part_graph import PartGraph, Trial
+from profiler.graph.export.part_widths import check_widths
 from profiler.graph.export.proof import Expected, check_outputs, expected_outputs
-from profiler.graph.export.source_folder import SourceFolder, SourcePart, copy_files, open_source
+from profiler.graph.export.source_folder import (
+    SourceFolder,
+    SourcePart,
+    copy_files,
+    open_source,
+    read_json,
+)
 from profiler.graph.export.torch_module import check_weights, import_libraries, load_module
 from profiler.graph.export.torch_program import export_graph, quiet_libraries
 from profiler.graph.model_file import all_tensors, read_model
@@ -86,13 +93,16 @@ def export_pipeline(
     """Export the pipeline in the folder `source` to the folder `out`, in the layout of optimum.
 
     `done` is called after each part. `out` appears when every part has been verified against
-    torch; an error leaves nothing. Raises InputError where the source cannot be used or a part
-    not exported, OutputError where `out` exists or a part computes something else.
+    torch; an error leaves nothing. Raises InputError where the source cannot be used, `run` would
+    refuse its parts beside each other (but not for chosen ones), or a part cannot be exported,
+    OutputError where `out` exists or a part computes something else.
     """
     options = options or ExportOptions()
     opened = open_source(source)
     parts = opened.chosen(options.parts)
     _check_out(source, out)
+    if not options.parts:
+        _check_fit(opened)
     if not options.random_weights:
         for part in parts:
             check_weights(part)
@@ -117,6 +127,16 @@ def _check_out(source: Path, out: Path) -> None:
         raise OutputError(f"{out} exists already: give a folder that does not, or an empty one")
     if out.resolve().is_relative_to(source.resolve()):
         raise OutputError(f"{out} lies in the input {source}: give a folder outside it")
+
+
+def _check_fit(opened: SourceFolder) -> None:
+    parts = {part.kind.submodule: part.folder / "config.json" for part in opened.parts}
+    try:
+        check_widths(opened.class_name, {name: read_json(file) for name, file in parts.items()})
+    except InputError as error:
+        raise InputError(
+            f"{error}, which profile-sd3 run refuses; --parts with the names of parts exports them"
+        ) from error
 
 
 def _export_part(

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.events import GRAPH_CAPTURE
 from profiler.importers.importer import Importer, Option, only_path
 
 if TYPE_CHECKING:
@@ -41,5 +42,5 @@ IMPORTER = Importer(
     options=(
         Option("capture", Path, "trace, or folder of traces, of the capture of replayed graphs"),
     ),
-    capabilities=frozenset({"timeline", "launches", "shapes", "memory"}),
+    capabilities=frozenset({"timeline", "launches", "shapes", "memory", GRAPH_CAPTURE}),
 )

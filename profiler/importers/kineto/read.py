@@ -16,11 +16,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profiler.errors import InputError
-from profiler.events import NO_CALL, NO_STEP, ROOT_DEVICE, Call
+from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, ROOT_DEVICE, Call
 from profiler.importers.kineto.calls import CallRange, find_sections
 from profiler.importers.kineto.commands import CommandWriter, device_kind
 from profiler.importers.kineto.described import described
 from profiler.importers.kineto.frames import PYTHON, Frames
+from profiler.importers.kineto.graph_capture import only_captures_graphs
 from profiler.importers.kineto.graphs import (
     Replays,
     captured_launches,
@@ -69,12 +70,13 @@ class KinetoRun:
 
     @property
     def capabilities(self) -> set[str]:
-        """The timeline, and what the profiler was asked to record."""
+        """The timeline, what the profiler was asked to record, and whether it was of a capture."""
         launched = bool((self.writer.launches.launch >= 0).any())
         known = {
             "launches": launched,
             "shapes": bool(self.trace.header.record_shapes),
             "memory": bool(self.memory),
+            GRAPH_CAPTURE: only_captures_graphs(self.trace),
         }
         return {"timeline", *(name for name, there in known.items() if there)}
 

@@ -9,6 +9,7 @@ from profiler.analysis.findings.finding import Finding, Severity, Where
 from profiler.messages import Said, said
 from profiler.report.language import spoken
 from profiler.report.sentences.findings.words import evidence_pairs, number, words
+from profiler.report.sentences.nouns import Noun
 from profiler.report.units import duration
 
 __all__ = ["finding_html"]
@@ -21,8 +22,9 @@ _SEVERITIES: dict[Severity, Said] = {
 }
 
 
-def finding_html(finding: Finding) -> str:
-    """One finding; what it is about are buttons that `templates/findings.js` brings to life."""
+def finding_html(finding: Finding, noun: Noun = Noun.COMMANDS) -> str:
+    """One finding; what it is about are buttons that `templates/findings.js` brings to life. `noun`
+    is what commands are called."""
     cost, said_of = finding.cost_ns, words(finding)
     saves = "" if cost is None else said("saves at most {time}", time=duration(cost))
     if "gain_ns" in finding.evidence:
@@ -36,7 +38,7 @@ def finding_html(finding: Finding) -> str:
     )
     evidence = "".join(
         f"<div><dt>{spoken(said(name))}</dt><dd>{spoken(value)}</dd></div>"
-        for name, value in evidence_pairs(finding)
+        for name, value in evidence_pairs(finding, noun)
     )
     links = "".join(_links(finding.where))
     return (

@@ -47,7 +47,7 @@ def _part(part: Part, heights: Mapping[str, int]) -> str:
     heading = f"<h3>{spoken(part.title)}</h3>" if part.title else ""
     pieces = [
         f'<p class="lead">{spoken(part.lead)}</p>{of_whole()}' if part.lead else "",
-        "".join(map(finding_html, part.findings)),
+        "".join(finding_html(finding, part.noun) for finding in part.findings),
         _figure(part, heights),
         _table(part.table),
         _groups(part.groups),

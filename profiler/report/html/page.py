@@ -124,7 +124,7 @@ def html_page(
     was made of all these already.
     """
     packing = packing or Packing(source)
-    timeline = timeline_of(run)
+    timeline = timeline_of(run, axis=analysis.inputs.axis)
     partials, parts = packed_partials(partials_of(analysis), timeline.strings)
     tables, columns = pack(timeline.tables | parts, after={"commands": {"start": "duration"}})
     report = report or build_report(ReportInput(analysis, *extent(run), against, source))

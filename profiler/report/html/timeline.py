@@ -6,7 +6,7 @@ Times become ns from the first event of the run, so that a browser's doubles hol
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from profiler.analysis.axis import Axis
 from profiler.analysis.host_side import has_accelerators, host_categories
 from profiler.events import CALLS_TRACK, CATEGORIES, HOST_TRACK
 from profiler.messages import said
@@ -25,6 +26,7 @@ from profiler.report.html.timeline_columns import (
     flow_columns,
 )
 from profiler.report.html.timeline_modules import module_stretches
+from profiler.report.html.timeline_spans import LANES, SpanLane, drawn_spans
 from profiler.report.pack import Table
 from profiler.table.batches import is_sorted, order_by
 from profiler.table.command_times import text_codes
@@ -33,14 +35,6 @@ from profiler.table.run import Run
 __all__ = ["COMMAND_LIMIT", "Timeline", "timeline_of"]
 
 COMMAND_LIMIT = 1_000_000  # commands in one page; of more, the longest are kept and it says so
-_SPAN_KINDS = ("pipeline", "stage", "step", "profiler")
-_SPAN_LANES = (said("Pipelines"), said("Stages"), said("Steps"), said("Profiler"))
-_HOST_LANES = (
-    said("Pipelines (host)"),
-    said("Stages (host)"),
-    said("Steps (host)"),
-    said("Profiler"),
-)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -59,14 +53,15 @@ class Timeline:
     strings: Strings
 
 
-def timeline_of(run: Run, limit: int = COMMAND_LIMIT) -> Timeline:
-    """The timeline of `run` with at most `limit` commands, the longest of them."""
+def timeline_of(run: Run, limit: int = COMMAND_LIMIT, axis: Axis | None = None) -> Timeline:
+    """The timeline of `run` with at most `limit` commands, the longest of them; `axis` is the
+    run's, where it is there already."""
     begin, end = extent(run)
     strings = Strings()
     commands = _longest(run.commands, limit)
     tables: dict[str, Table] = {}
     lanes = [
-        *_span_lanes(run, begin, strings, tables),
+        *_span_lanes(run, axis, begin, strings, tables),
         *_device_lanes(run, commands, begin, strings, tables),
     ]
     lanes = _with_counters(lanes, run.counters, begin, tables)
@@ -99,31 +94,27 @@ def _longest(commands: pl.DataFrame, limit: int) -> pl.DataFrame:
 
 
 def _span_lanes(
-    run: Run, begin: int, strings: Strings, tables: dict[str, Table]
+    run: Run, axis: Axis | None, begin: int, strings: Strings, tables: dict[str, Table]
 ) -> Iterator[dict[str, Any]]:
     """A lane for each kind of span that the run has, above all devices; for each pipeline call,
-    where stages of several would lie on each other. Spans are the host's: beside devices that work
-    behind it, for which the tables have other times, the lanes say so."""
-    spans, behind = run.spans, run.tiles.calls["lead_ns"].is_not_null().any()
-    names = _HOST_LANES if behind else _SPAN_LANES
-    kinds, kind = len(_SPAN_KINDS), pl.col("kind").cast(pl.String)
-    number = kind.replace_strict(dict(_numbered(_SPAN_KINDS)), default=2)
-    several = _overlap(spans.filter(kind == "stage"))
-    pipeline = pl.col("pipeline").clip(0).cast(pl.Int64) * several
-    ordered = spans.with_columns(_lane=pipeline * kinds + number).sort("_lane", "start_ns")
+    where stages of several would lie on each other."""
+    spans = drawn_spans(run, axis)
+    several = _overlap(spans.filter(pl.col("lane") == SpanLane.STAGES))
+    pipeline = pl.col("pipeline").clip(0) * several
+    lane_of = pipeline * len(SpanLane) + pl.col("lane")
+    ordered = spans.with_columns(_lane=lane_of).sort("_lane", "start_ns")
     tables["spans"] = {
         "start": ordered["start_ns"].to_numpy() - begin,
         "duration": ordered["duration_ns"].to_numpy(),
         "name": strings.codes(ordered["name"]),
         "stage": strings.codes(ordered["stage"]),
-        "step": ordered["step"].to_numpy().astype(np.int64),
+        "step": ordered["step"].to_numpy(),
     }
     for lane, first, count in _runs(ordered["_lane"].to_numpy()):
-        if lane % kinds:  # the pipeline span is the whole picture; stages and steps divide it
-            name = names[lane % kinds]
-            if several:
-                name = said("{lane} of call {call}", lane=name, call=lane // kinds)
-            yield _lane("", name, "spans", "", first, count)
+        name = LANES[SpanLane(lane % len(SpanLane))]
+        if several:
+            name = said("{lane} of call {call}", lane=name, call=lane // len(SpanLane))
+        yield _lane("", name, "spans", "", first, count)
 
 
 def _overlap(stages: pl.DataFrame) -> bool:
@@ -300,10 +291,6 @@ def _named_runs(column: pl.Series) -> Iterator[tuple[str, int, int]]:
 def _hardware(run: Run, device: str) -> str:
     known = run.info.devices.get(device)
     return known.hardware if known else ""
-
-
-def _numbered(names: Sequence[str]) -> Iterator[tuple[str, int]]:
-    yield from ((name, number) for number, name in enumerate(names))
 
 
 def _natural(name: str) -> tuple[bool, list[tuple[int, str]]]:

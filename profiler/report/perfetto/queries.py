@@ -6,6 +6,7 @@ is a queue of it. Times of the UI are nanoseconds, these answers are in millisec
 The trace holds what was recorded: of a call when it was asked for and when it returned, not its
 tile on the device's axis, which follows from all launches of the run. So answers about calls are
 called the caller's; operators, tracks and gaps are of commands, which are on the device's axis.
+What waits on a CPU is no operator.
 """
 
 from __future__ import annotations
@@ -80,14 +81,15 @@ FROM calls WHERE stage = 'denoise' GROUP BY step ORDER BY step"""
         "operators",
         "Which layers take the most time, over all calls and steps.",
         """\
-SELECT extract_arg(arg_set_id, 'command.layer') AS layer,
-       group_concat(DISTINCT extract_arg(arg_set_id, 'command.op_type')) AS op_types,
-       count(*) AS commands, round(sum(dur) / 1e6, 3) AS ms,
-       round(100.0 * sum(dur) / sum(sum(dur)) OVER (), 1) AS percent
-FROM slice
-WHERE dur >= 0 AND category != 'host'
-  AND extract_arg(arg_set_id, 'command.layer') IS NOT NULL
-GROUP BY layer ORDER BY sum(dur) DESC LIMIT 100""",
+SELECT extract_arg(s.arg_set_id, 'command.layer') AS layer,
+       group_concat(DISTINCT extract_arg(s.arg_set_id, 'command.op_type')) AS op_types,
+       count(*) AS commands, round(sum(s.dur) / 1e6, 3) AS ms,
+       round(100.0 * sum(s.dur) / sum(sum(s.dur)) OVER (), 1) AS percent
+FROM slice s JOIN track t ON t.id = s.track_id LEFT JOIN track d ON d.id = t.parent_id
+WHERE s.dur >= 0 AND s.category != 'host'
+  AND NOT (s.category = 'sync' AND d.name GLOB 'cpu*')
+  AND extract_arg(s.arg_set_id, 'command.layer') IS NOT NULL
+GROUP BY layer ORDER BY sum(s.dur) DESC LIMIT 100""",
     ),
     Query(
         "operation types",
@@ -98,6 +100,7 @@ SELECT d.name AS device, extract_arg(s.arg_set_id, 'command.op_type') AS op_type
        round(avg(s.dur) / 1e3, 1) AS mean_us, round(max(s.dur) / 1e3, 1) AS max_us
 FROM slice s JOIN track t ON t.id = s.track_id JOIN track d ON d.id = t.parent_id
 WHERE s.dur >= 0 AND s.category != 'host'
+  AND NOT (s.category = 'sync' AND d.name GLOB 'cpu*')
   AND extract_arg(s.arg_set_id, 'command.op_type') IS NOT NULL
 GROUP BY device, op_type ORDER BY sum(s.dur) DESC""",
     ),
@@ -105,13 +108,14 @@ GROUP BY device, op_type ORDER BY sum(s.dur) DESC""",
         "split operators",
         "Which layers run as several commands, and how evenly these share the work.",
         """\
-SELECT extract_arg(arg_set_id, 'command.layer') AS layer,
-       1 + max(extract_arg(arg_set_id, 'command.command_index')) AS commands_of_a_call,
-       round(sum(dur) / 1e6, 3) AS ms, round(max(dur) / avg(dur), 2) AS longest_over_mean
-FROM slice
-WHERE dur >= 0 AND category != 'host'
-  AND extract_arg(arg_set_id, 'command.layer') IS NOT NULL
-GROUP BY layer HAVING commands_of_a_call > 1 ORDER BY sum(dur) DESC LIMIT 100""",
+SELECT extract_arg(s.arg_set_id, 'command.layer') AS layer,
+       1 + max(extract_arg(s.arg_set_id, 'command.command_index')) AS commands_of_a_call,
+       round(sum(s.dur) / 1e6, 3) AS ms, round(max(s.dur) / avg(s.dur), 2) AS longest_over_mean
+FROM slice s JOIN track t ON t.id = s.track_id LEFT JOIN track d ON d.id = t.parent_id
+WHERE s.dur >= 0 AND s.category != 'host'
+  AND NOT (s.category = 'sync' AND d.name GLOB 'cpu*')
+  AND extract_arg(s.arg_set_id, 'command.layer') IS NOT NULL
+GROUP BY layer HAVING commands_of_a_call > 1 ORDER BY sum(s.dur) DESC LIMIT 100""",
     ),
     Query(
         "longest commands",

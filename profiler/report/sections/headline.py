@@ -15,6 +15,7 @@ import polars as pl
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.host_side import has_accelerators, is_accelerator
 from profiler.analysis.result import Analysis
+from profiler.events import GRAPH_CAPTURE
 from profiler.messages import joined, said
 from profiler.report.units import count, counted, duration, percent
 
@@ -38,6 +39,8 @@ def headline(analysis: Analysis, span_ns: int) -> str:
     account = analysis.accounting
     total = account.end_to_end_ns or span_ns
     what = said("{what} in {time}", what=_what(analysis), time=_passed(account, total))
+    if GRAPH_CAPTURE in analysis.inputs.run.info.capabilities:
+        what = said("graph capture, not serving: {what}", what=what)
     parts = [part for part in (_parts(analysis, total), _idle(analysis)) if part]
     return said("{what}: {parts}", what=what, parts=joined("; ", parts)) if parts else what
 
@@ -78,7 +81,8 @@ def _parts(analysis: Analysis, total: int) -> str:
         reached += share
         named.append(said("{share} {name}", share=percent(share), name=name))
     if named:
-        named[0] += _launch_bound(analysis, shares[0][0])
+        bound = _launch_bound(analysis, shares[0][0])
+        named[0] = joined(" ", [named[0], bound]) if bound else named[0]
     role = _role(analysis, shares[0][0]) if named else ""
     if role and len(named) == 1:
         return said("{part}, of which {role}", part=named[0], role=role)
@@ -88,12 +92,12 @@ def _parts(analysis: Analysis, total: int) -> str:
 
 
 def _launch_bound(analysis: Analysis, submodules: tuple[str, ...]) -> str:
-    """`" (37 % of it launch-bound)"`; "" where that is little."""
+    """`"(37 % of it launch-bound)"`; "" where that is little."""
     rows = analysis.submodules.filter(pl.col("submodule").is_in(submodules))
     elapsed, bound = (int(rows[name].sum()) for name in ("elapsed_ns", "launch_bound_ns"))
     if not elapsed or bound < _WORTH * elapsed:
         return ""
-    return " " + said("({share} of it launch-bound)", share=percent(bound / elapsed))
+    return said("({share} of it launch-bound)", share=percent(bound / elapsed))
 
 
 def _grouped(shares: Iterable[tuple[str, float]]) -> list[tuple[tuple[str, ...], str, float]]:

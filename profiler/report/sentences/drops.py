@@ -84,6 +84,9 @@ SENTENCES: Sentences = {
         ),
         DropReason.PROFILER_FAILED: said("profile-sd3 failed: {error}"),
         DropReason.OPERATORS_UNREADABLE: said("operators could not be read: {error}"),
+        DropReason.LAYERS_UNREADABLE: said(
+            "their layers are called after ONNX nodes, not after modules: {error}"
+        ),
         DropReason.PROFILE_FULL: said(
             "ONNX Runtime's profile was full: trace fewer calls of this submodule"
         ),

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from profiler.analysis.findings.finding import Finding, Severity
 from profiler.report.sentences.findings.words import evidence_pairs, gained, words
+from profiler.report.sentences.nouns import Noun
 from profiler.report.terminal.layout import shorten, wrapped
 
 __all__ = ["evidence_text", "finding_texts"]
@@ -19,19 +20,22 @@ _INDENT = 8
 _STYLES: dict[Severity, str] = {"high": "bold red", "medium": "yellow", "low": "dim"}
 
 
-def finding_texts(findings: Sequence[Finding], width: int) -> Iterator[Text]:
-    """The findings; those after the first few with their title only."""
+def finding_texts(
+    findings: Sequence[Finding], width: int, noun: Noun = Noun.COMMANDS
+) -> Iterator[Text]:
+    """The findings; those after the first few with their title only. `noun` is what commands are
+    called."""
     text_width = max(width - _INDENT, 20)
     for number, finding in enumerate(findings):
         lines = [*_title(finding, text_width)]
         if number < _WHOLE:
-            lines += _reasons(finding, text_width)
+            lines += _reasons(finding, text_width, noun)
         yield Text("\n").join(lines)
 
 
-def evidence_text(finding: Finding, numbers: int | None = None) -> str:
+def evidence_text(finding: Finding, numbers: int | None = None, noun: Noun = Noun.COMMANDS) -> str:
     """`"host wait 424 ms, host wait share 36 %"`: the first `numbers` of the evidence, or all."""
-    pairs = [pair for pair in evidence_pairs(finding) if not pair[0].startswith("gain")]
+    pairs = [pair for pair in evidence_pairs(finding, noun) if not pair[0].startswith("gain")]
     pairs = pairs[:numbers]
     return ", ".join(f"{name} {shorten(text, _TEXT)}" for name, text in pairs)
 
@@ -43,9 +47,9 @@ def _title(finding: Finding, width: int) -> Iterator[Text]:
         yield label.append(part, style="not dim not bold default")
 
 
-def _reasons(finding: Finding, width: int) -> Iterator[Text]:
+def _reasons(finding: Finding, width: int, noun: Noun) -> Iterator[Text]:
     """Evidence, what a replay says of it, and recommendation."""
-    for part in wrapped(evidence_text(finding, _NUMBERS), width):
+    for part in wrapped(evidence_text(finding, _NUMBERS, noun), width):
         yield Text(" " * _INDENT + part, style="dim")
     gain = gained(finding)
     for part in wrapped(gain, width) if gain is not None else ():

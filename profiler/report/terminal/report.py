@@ -130,7 +130,7 @@ def _content(part: Part, width: int) -> Iterator[RenderableType]:
     """What is printed of a part below its title; nothing where all of it is a figure."""
     if part.lead and (part.always or part.table or part.findings or part.groups or _bars(part)):
         yield _paragraph(part.lead, width)
-    yield from finding_texts(part.findings, width)
+    yield from finding_texts(part.findings, width, part.noun)
     if part.groups:
         yield _groups(part.groups, width)
     if part.table is not None:

@@ -24,6 +24,18 @@ def whole_trace():
     return analyzed()
 
 
+@triggers("graph_capture", calls=1, wall_ns=100)
+def a_capture_alone():
+    calls = [make_call(0, "Model", 0, 100, stage="run")]
+    return analyzed(calls, capabilities=["graph_capture", "timeline"])
+
+
+@misses("graph_capture")
+def serving():
+    calls = [make_call(0, "Model", 0, 100, stage="run")]
+    return analyzed(calls, capabilities=["launches", "timeline"])
+
+
 @triggers("tracing_overhead", overhead_share=0.1, overhead_low_share=0.1, operators_ns=80)
 def a_tenth_of_the_run():
     return analyzed(overhead={"share": 0.1, "operators_ns": 80, "hooks_ns": 20})

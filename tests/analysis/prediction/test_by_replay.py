@@ -21,6 +21,7 @@ from profiler.analysis.prediction.replay_basis import RefusedError
 from profiler.analysis.prediction.result import Prediction
 from profiler.analysis.prediction.scenario import Scenario
 from profiler.analysis.prediction.targets import TargetDevice, equal_hardware
+from profiler.analysis.prediction.workload import workload_of
 from profiler.notes import Note
 from profiler.table.run import Run
 from tests.corpus import SD35, needs_corpus
@@ -56,6 +57,36 @@ def test_guidance_off_is_what_the_machine_would_take(call):
     truth = made.without("negative_prompt").with_lengths("transformer", share).simulated()
     assert found.request.ns == pytest.approx(truth.ns, rel=0.01)
     assert found.device.ns == pytest.approx(truth.device_span_ns, rel=0.01)
+
+
+@pytest.mark.parametrize("call", [_LAUNCH_BOUND, _DEVICE_BOUND], ids=["launches", "device"])
+def test_stages_and_steps_are_those_of_the_analysis(call):
+    """Nothing changed: each stage takes what the table of stages says, each step what the table of
+    steps says with the time before it, whichever of host and device runs ahead."""
+    run = pipeline(call).simulated().run
+    analysis = analyze(run)
+    found = predict(run, analysis, Scenario())
+    stages = dict(analysis.stages.select("stage", "elapsed_ns").iter_rows())
+    assert {part.name: part.before_ns for part in found.stages} == stages
+    steps = analysis.steps.sort("step")
+    recorded = [
+        length + (before or 0)
+        for length, before in steps.select("elapsed_ns", "between_ns").iter_rows()
+    ]
+    step = workload_of(run, analysis).step
+    first = sum(task.first_ns for task in step)
+    later = sum(task.steady_ns for task in step)
+    assert [*first.tolist(), *later[0].tolist()] == [steps["elapsed_ns"][0], *recorded[1:]]
+
+
+@needs_corpus
+def test_sd35_unchanged_has_the_stages_of_the_analysis():
+    """135.87, 998.66 and 59.72 ms: tiles end stages, not the host's ranges."""
+    run = profiler.load(SD35)
+    analysis = analyze(run)
+    stages = dict(analysis.stages.select("stage", "elapsed_ns").iter_rows())
+    parts = predict(run, analysis, Scenario()).stages
+    assert {part.name: part.before_ns for part in parts} == stages
 
 
 def test_why_a_launch_bound_part_gains_nothing():

@@ -41,23 +41,28 @@ def _parts(parts):
 
 
 def test_nothing_changed_is_what_was_measured():
-    """1000 ns before and after, in every part."""
+    """1000 ns before and after, in every part; stages as the analysis has them."""
     found = _predict(tiny_run())
     assert found.request.ns == found.measured.ns == 1000
     assert _parts(found.stages) == {
-        "encode": (200, 200),
-        "denoise": (700, 700),
-        "decode": (100, 100),
+        "encode": (100, 100),
+        "denoise": (660, 660),
+        "decode": (240, 240),
     }
+    stages = analyze(tiny_run()).stages
+    assert {name: before for name, (before, _) in _parts(found.stages).items()} == dict(
+        zip(stages["stage"], stages["elapsed_ns"], strict=True)
+    )
     assert _parts(found.submodules)["host"] == (330, 330)
 
 
 def test_steps():
-    """Four steps: the first of 350 ns once, three steady ones of 260; encode and decode stay."""
+    """Four steps: the first of 300 ns once, three steady ones of 200 with the 50 before each; what
+    lies before the first and behind the last stays."""
     found = _predict(tiny_run(), steps=4)
-    assert found.request.ns == 200 + 350 + 3 * 260 + 190
+    assert found.request.ns == 210 + 300 + 3 * 250 + 240
     assert _parts(found.submodules)["transformer"] == (500, 300 + 3 * 200)
-    assert _predict(tiny_run(), steps=1).request.ns == 200 + 350 + 190
+    assert _predict(tiny_run(), steps=1).request.ns == 210 + 300 + 240
 
 
 def test_guidance_with_calls_of_its_own():

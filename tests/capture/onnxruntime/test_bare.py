@@ -357,7 +357,7 @@ def test_some_runs_of_a_session_in_threads(scripts):
 
 def test_a_model_in_ort_format(scripts):
     """ORT's own format tells of no modules, nor of the graph's name: nodes keep their names for
-    layers, and a session from bytes is called `model`."""
+    layers, which a sentence says, and a session from bytes is called `model`."""
     script = """
     options = onnxruntime.SessionOptions()
     options.optimized_model_filepath = "gather.ort"
@@ -370,4 +370,8 @@ def test_a_model_in_ort_format(scripts):
     """
     ended = scripts.run(SESSION + script)
     assert ran(ended.bundle) == [call(1), call(2), call(3), call(4, "model")]
-    assert drops(ended.bundle) == []
+    (file, kind), (made, same) = [(told, kind) for kind, told in drops(ended.bundle)]
+    assert kind == same == "doubtful_label"
+    beginning = "their layers are called after ONNX nodes, not after modules: "
+    assert file.startswith(f"{beginning}gather.ort is not a readable ONNX model (")
+    assert made.startswith(f"{beginning}the session's model is not a readable ONNX model (")

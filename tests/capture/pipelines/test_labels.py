@@ -17,6 +17,7 @@ from profiler.capture.pipelines.labels import (
     by_name,
     denoiser_branch,
     first_batch,
+    returned_names,
 )
 from profiler.capture.pipelines.stages import Stages
 from profiler.capture.wraps import Wraps
@@ -110,12 +111,35 @@ def test_embeddings_tell_for_which_prompt_the_denoiser_works():
 
     def branch(embeddings):
         arguments = {"hidden_states": FOUR, "encoder_hidden_states": embeddings}
-        return state.denoiser_branch(arguments, guided=True)
+        return state.denoiser_branch("transformer", arguments, guided=True)
 
     assert [branch(prompt), branch(negative), branch(FOUR)] == ["cond", "uncond", "cond"]
     token = CACHE_CONTEXT.set("uncond")
     assert branch(prompt) == "uncond"
     CACHE_CONTEXT.reset(token)
+
+
+def encode_chroma(prompt, negative_prompt):
+    prompt_embeds, text_ids, mask, negative_prompt_embeds = prompt, 1, 2, negative_prompt
+    if prompt is None:
+        return None, None
+    return prompt_embeds, text_ids, mask, negative_prompt_embeds
+
+
+def test_variables_that_are_returned_tell_the_prompt():
+    """Chroma's negative embeddings are not the second thing that `encode_prompt` returns."""
+    prompt, negative = FOUR.copy(), FOUR.copy()
+    returned = returned_names(encode_chroma)
+    assert returned == ("prompt_embeds", "text_ids", "mask", "negative_prompt_embeds")
+    assert returned_names(len) == returned_names(lambda: 1) == ()
+    state = labels()
+    state.latents_batch = 4
+    state.end_encoding(encode_chroma(prompt, negative), BOTH, returned)
+    found = [
+        state.denoiser_branch("transformer", {"encoder_hidden_states": one}, guided=False)
+        for one in (prompt, negative)
+    ]
+    assert found == ["cond", "uncond"]
 
 
 def test_arguments_by_name_and_batch():

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -11,6 +14,7 @@ from profiler.capture.torch.ranges import CALL, MODULE
 from tests.examples import examples
 
 ROOTS = {7: "Transformer"}
+GENERATED = (Path(__file__).parent / "generated_code.txt").read_text()
 
 
 class Timeline:
@@ -18,6 +22,7 @@ class Timeline:
 
     def __init__(self):
         self.events: list[TorchEvent] = []
+        self.code: dict[str, str] = {}  # generated for graphs, by their key
 
     def operator(self, name, start, end, **known):
         self.events.append(
@@ -48,7 +53,12 @@ class Timeline:
         return 100 + len(self.events)
 
     def found(self, roots=ROOTS):
-        return find_commands(TorchEvents.of(self.events), roots)
+        return find_commands(TorchEvents.of(self.events), roots, lambda key: self.code.get(key, ""))
+
+    def modules(self, number=7):
+        """The module of each command of one call."""
+        columns = self.found()[number].build()
+        return [columns.strings[i] for i in columns.module]
 
     def commands(self, number=7):
         """(layer, index, op type, track, start, duration) of one call's commands."""
@@ -170,11 +180,41 @@ def test_generated_code_is_what_runs_between_a_graphs_operators():
     line.operator("aten::copy_", 21_000, 22_000)
     line.operator("aten::addmm", 50_500, 60_000)
     assert line.commands() == [
-        ("blocks.0", 0, "CompiledFxGraph", "CPU thread 1", 5_000, 15_000),
-        ("blocks.0", 1, "aten::addmm", "CPU thread 1", 20_000, 30_000),
-        ("blocks.0", 2, "aten::addmm", "CPU thread 1", 50_500, 9_500),
-        ("blocks.0", 3, "CompiledFxGraph", "CPU thread 1", 60_000, 30_000),
+        ("blocks.0/inductor::part_0", 0, "CompiledFxGraph", "CPU thread 1", 5_000, 15_000),
+        ("blocks.0", 0, "aten::addmm", "CPU thread 1", 20_000, 30_000),
+        ("blocks.0", 1, "aten::addmm", "CPU thread 1", 50_500, 9_500),
+        ("blocks.0/inductor::part_2", 0, "CompiledFxGraph", "CPU thread 1", 60_000, 30_000),
     ]
+    line.code["f1"] = GENERATED
+    assert [(row[0], row[2]) for row in line.commands()] == [
+        ("blocks.0/inductor::cpp_fused_native_layer_norm_0", "cpp_fused_native_layer_norm_0"),
+        ("blocks.0/fx::linear", "aten::addmm"),
+        ("blocks.0/fx::linear_1", "aten::addmm"),
+        ("blocks.0/inductor::cpp_fused_add_gelu_mul_2", "cpp_fused_add_gelu_mul_2"),
+    ]
+    assert set(line.modules()) == {"blocks.0"}
+
+
+@pytest.mark.parametrize(
+    "name", ["dynamo", "torch._dynamo", "_compile.compile_inner (dynamo_timed)"]
+)
+def test_compiling_is_no_operator(name):
+    """What torch.compile traces and tries while it compiles is not executed by the model: the call
+    has the operators that it ran afterwards, and those around."""
+    line = Timeline()
+    line.call(0, 100_000)
+    line.operator("aten::add", 1_000, 2_000)
+    line.operator(name, 3_000, 80_000)
+    line.operator("aten::addmm", 4_000, 20_000)
+    line.operator("Torch-Compiled Region: 0/0", 21_000, 22_000)
+    line.operator("Torch-Compiled Region: 0/0", 81_000, 99_000)
+    line.operator("aten::addmm", 82_000, 90_000)
+    assert [row[2:] for row in line.commands()] == [
+        ("aten::add", "CPU thread 1", 1_000, 1_000),
+        ("aten::addmm", "CPU thread 1", 82_000, 8_000),
+    ]
+    found = line.found()[7]
+    assert (found.total_ns, found.end_ns) == (9_000, 100_000)
 
 
 def test_a_compiled_region_in_which_nothing_was_seen_is_a_command():

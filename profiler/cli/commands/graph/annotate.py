@@ -60,9 +60,12 @@ def annotate(
     Time, share, calls, bytes and role become metadata, which Netron shows. MODEL is what was run,
     or what it was exported from. Look at OUT with `graph view`.
     """
+    from profiler.extras import require
     from profiler.graph.model_file import model_files
     from profiler.workbench.annotating import annotate as write_annotated
 
+    if not no_runtime:
+        require("graph", "graph annotate without --no-runtime", "onnxruntime")
     check_documents({"--json": json_file}, inputs=model_files(model), outputs={"--out": out})
     with progress(f"reading {traces}") as say:
         annotated = write_annotated(
@@ -104,4 +107,4 @@ def _print(written: AnnotatedModel, run_id: str) -> None:
         echo(f"  {100 * node.share:4.1f} % {time:>{width}} µs  {node.node or '(unnamed)'} ({kind})")
 
 
-SUBCOMMAND = Subcommand(annotate, place=60)
+SUBCOMMAND = Subcommand(annotate, place=60, needs="graph-base")

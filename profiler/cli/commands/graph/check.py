@@ -146,8 +146,10 @@ def _fix(
     static: bool,
     sizes: dict[str, int],
 ) -> list[FixResult]:
+    from profiler.extras import require
     from profiler.graph.fix import fix_folder, fix_model
 
+    require("graph", "graph check --fix", "onnxruntime")
     if len(models) > 1:
         raise InputError("--fix takes one model or one folder: repair them one by one")
     if models[0].is_dir():
@@ -191,4 +193,4 @@ def _kind(finding: GraphFinding) -> tuple[object, ...]:
     return finding.rule, finding.severity, finding.recommendation, finding.fix
 
 
-SUBCOMMAND = Subcommand(check, place=20)
+SUBCOMMAND = Subcommand(check, place=20, needs="graph-base")

@@ -126,8 +126,10 @@ def _limit(fail_over: str | None) -> float | None:
 
 def _timed(graphs: GraphComparison, repeats: int, out: Path) -> TimeComparison:
     from profiler.capture.onnxruntime.paired_models import calls_of
+    from profiler.extras import require
     from profiler.workbench.comparing import compare_times
 
+    require("graph", "graph compare --run", "onnxruntime")
     with _run_progress(2 * calls_of(repeats) * len(graphs.pairs)) as advance:
         return compare_times(graphs, repeats=repeats, out=out, on_run=advance)
 
@@ -210,4 +212,4 @@ def _print(
             console.print(clean(f"{side} run: {path}"), soft_wrap=True)
 
 
-SUBCOMMAND = Subcommand(compare, place=50)
+SUBCOMMAND = Subcommand(compare, place=50, needs="graph-base")

@@ -201,4 +201,4 @@ def _next_step(out: Path, options: ExportOptions) -> str:
     return f"verified; profile-sd3 run --model {out} runs it"
 
 
-SUBCOMMAND = Subcommand(export, place=10)
+SUBCOMMAND = Subcommand(export, place=10, needs="graph")

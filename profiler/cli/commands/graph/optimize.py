@@ -143,4 +143,4 @@ def _print_notes(file: OptimizedFile) -> None:
         echo("  level all: its layouts are for CPUs as this machine's; elsewhere it may be slower")
 
 
-SUBCOMMAND = Subcommand(optimize, place=40)
+SUBCOMMAND = Subcommand(optimize, place=40, needs="graph")

@@ -128,4 +128,4 @@ def _kind(operation: SplitOperation) -> tuple[object, ...]:
     return operation.op_type, operation.axis, operation.parts, operation.bytes is None
 
 
-SUBCOMMAND = Subcommand(split, place=30)
+SUBCOMMAND = Subcommand(split, place=30, needs="graph")

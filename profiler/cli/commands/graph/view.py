@@ -45,4 +45,4 @@ def view(
             server.serve_forever()
 
 
-SUBCOMMAND = Subcommand(view, place=70)
+SUBCOMMAND = Subcommand(view, place=70, needs="graph-base")

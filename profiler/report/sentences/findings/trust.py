@@ -26,6 +26,22 @@ def _incomplete_trace(found: Finding) -> Words:
     )
 
 
+def _graph_capture(found: Finding) -> Words:
+    return Words(
+        title=said(
+            "A graph capture was recorded, not serving: {wall} of the host building graphs",
+            wall=texts(found)["wall_ns"],
+        ),
+        caveat=said(
+            "During a capture launches become nodes of a graph and run nothing, so calls have the "
+            "host's time and hardly any kernels. These are not the times of a replay."
+        ),
+        recommendation=said(
+            "Record a replay: profile requests after the engine has captured its graphs."
+        ),
+    )
+
+
 def _tracing_overhead(found: Finding) -> Words:
     given = texts(found)
     title = said(
@@ -84,6 +100,7 @@ def _uncaptured_modules(found: Finding) -> Words:
 
 
 WORDS: RuleWords = {
+    "graph_capture": _graph_capture,
     "incomplete_trace": _incomplete_trace,
     "tracing_overhead": _tracing_overhead,
     "unaccounted_time": _unaccounted_time,

@@ -20,6 +20,7 @@ from profiler.messages import Said, joined, said
 from profiler.notes import Note, Value
 from profiler.report.facts import named_value
 from profiler.report.sentences import findings
+from profiler.report.sentences.nouns import Noun, evidence_name
 from profiler.report.sentences.worded import value_text
 from profiler.report.units import count
 
@@ -105,12 +106,13 @@ def number(finding: Finding, name: str) -> float:
     return value if isinstance(value, (int, float)) else 0
 
 
-def evidence_pairs(finding: Finding) -> Iterator[tuple[str, str]]:
-    """Names and values of the evidence as people read them."""
+def evidence_pairs(finding: Finding, noun: Noun = Noun.COMMANDS) -> Iterator[tuple[str, str]]:
+    """Names and values of the evidence as people read them; `noun` is what commands are called."""
     for key, value in finding.evidence.items():
         if isinstance(value, (Note, tuple, StrEnum)):
             yield key.replace("_", " "), value_text(key, value)
             continue
         name, text = named_value(key, value)
         whole = isinstance(value, int) and text == str(value)  # and has no unit
+        name = evidence_name(name, noun)
         yield name, count(value) if whole and isinstance(value, int) else text

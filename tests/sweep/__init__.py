@@ -1,0 +1,1 @@
+"""Capture against pipelines of diffusers: `python -m tests.sweep`."""

@@ -65,6 +65,7 @@ class DropReason(NoteCode):
     THREAD_ENDED = "thread_ended"
     REPORTS_TOO_LONG = "reports_too_long"
     # Imports
+    NEVER_RAN = "never_ran"  # without a time, or of a negative duration
     NO_COMMAND = "no_command"
     COUNTERS_UNDOCUMENTED = "counters_undocumented"
     ARGUMENTS_UNKNOWN = "arguments_unknown"

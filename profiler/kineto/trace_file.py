@@ -21,78 +21,28 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.errors import InputError
+from profiler.kineto.archives import PackedError, opened
+from profiler.kineto.events import Event, Scalar
+from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
 
 __all__ = [
     "SIZE_LIMIT",
-    "Args",
-    "Event",
     "Header",
     "KinetoTrace",
-    "Scalar",
     "read_kineto",
     "read_kineto_file",
 ]
 
 SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use are about 3 GiB
 _CHUNK = 4 << 20  # bytes
-_GZIP = b"\x1f\x8b"
 _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
+_Float64s = npt.NDArray[np.float64]
 _MEMORY = "[memory]"
 _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
 _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
 _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote"
-
-Scalar = int | float | str | None
-
-
-class Args(
-    msgspec.Struct,
-    gc=False,
-    rename={
-        "external_id": "External id",
-        "dims": "Input Dims",
-        "types": "Input type",
-        "values": "Concrete Inputs",
-        "changed": "Bytes",
-        "device_type": "Device Type",
-        "device_id": "Device Id",
-        "allocated": "Total Allocated",
-        "reserved": "Total Reserved",
-    },
-):
-    """What is read of an event's `args`; `dims`, `types` and `values` are JSON, not decoded. The
-    last five are those of allocations; `finished` is false where an event had not ended."""
-
-    external_id: Scalar = None
-    correlation: Scalar = None
-    device: Scalar = None
-    stream: Scalar = None
-    bytes: Scalar = None
-    name: Scalar = None
-    dims: msgspec.Raw = msgspec.Raw(b"")
-    types: msgspec.Raw = msgspec.Raw(b"")
-    values: msgspec.Raw = msgspec.Raw(b"")
-    finished: bool | Scalar = None
-    changed: Scalar = None
-    device_type: Scalar = None
-    device_id: Scalar = None
-    allocated: Scalar = None
-    reserved: Scalar = None
-
-
-class Event(msgspec.Struct, gc=False):
-    """One entry of `traceEvents`; times are in `KinetoTrace`."""
-
-    ph: str = ""
-    cat: str = ""
-    name: str = ""
-    pid: Scalar = None
-    tid: Scalar = None
-    ts: float | None = None
-    dur: float | None = None
-    args: Args | None = None
 
 
 class Header(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
@@ -118,6 +68,14 @@ class _Time(msgspec.Struct, gc=False):
     ph: str = ""
     name: str = ""
     ts: Decimal | None = None
+    dur: float | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Whether it is one of the events that are kept."""
+        if self.ph != "X":
+            return self.name == _MEMORY
+        return self.ts is not None and (self.dur or 0.0) >= 0.0
 
 
 class _Times(msgspec.Struct):
@@ -131,7 +89,8 @@ class KinetoTrace:
     `start_ns` and `duration_ns` are int64 [n] on CLOCK_REALTIME; `thread` is int32 [n] and indexes
     `threads`, the (pid, tid) pairs; `thread_names` has those that the file names. `rows` maps a
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
-    `memory_ns`, int64 [k], which are no complete events.
+    `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time,
+    or that ended before they began.
     """
 
     where: str
@@ -145,6 +104,7 @@ class KinetoTrace:
     rows: dict[str, Int64s]
     memory: list[Event]
     memory_ns: Int64s
+    dropped: int = 0
 
     @property
     def end_ns(self) -> Int64s:
@@ -174,11 +134,17 @@ def read_kineto(path: Path, limit: int = SIZE_LIMIT) -> KinetoTrace:
 def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> KinetoTrace:
     """The same of an open file, which may have no name any more; `path` names it in errors."""
     header, data = _decode(path, _read(path, file, limit))
-    complete = [event for event in header.traceEvents if event.ph == "X"]
-    start_ns, duration_ns = _times(path, header, complete, data)
+    told = [event for event in header.traceEvents if event.ph == "X"]
+    times = _microseconds(told)
+    complete, times = _timed(told, times)
+    rows = _rows(complete)
+    if OLDER & rows.keys():
+        renamed(complete)
+        rows = _rows(complete)
+    start_ns, duration_ns = _times(path, header, complete, times, data)
     others = [event for event in header.traceEvents if event.ph != "X"]
     memory = [event for event in others if event.ph == "i" and event.name == _MEMORY]
-    memory_ns, _ = _times(path, header, memory, data)
+    memory_ns, _ = _times(path, header, memory, _microseconds(memory), data)
     codes: dict[tuple[Scalar, Scalar], int] = {}
     thread = [codes.setdefault((event.pid, event.tid), len(codes)) for event in complete]
     return KinetoTrace(
@@ -190,29 +156,30 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         thread=np.array(thread, dtype=np.int32),
         threads=tuple(codes),
         thread_names=_thread_names(others),
-        rows=_rows(complete),
+        rows=rows,
         memory=memory,
         memory_ns=memory_ns,
+        dropped=len(told) - len(complete),
     )
 
 
 def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
-    """The JSON text, decompressed where it is gzip; never more than `limit` in memory."""
-    compressed = file.read(2) == _GZIP
-    file.seek(0)
+    """The JSON text, unpacked; never more than `limit` in memory."""
     data = bytearray()
     try:
-        stream = gzip.GzipFile(fileobj=file) if compressed else file
-        while chunk := stream.read(_CHUNK):
-            if not data and chunk.lstrip()[:1] not in (b"{", b"["):
-                raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
-            data += chunk
-            if len(data) > limit:
-                size = "when decompressed " if compressed else ""
-                raise InputError(
-                    f"{path} is {size}larger than the limit of {limit:,} bytes: "
-                    "record fewer steps, or without memory profiling"
-                )
+        with opened(file, limit) as (stream, packed):
+            while chunk := stream.read(_CHUNK):
+                if not data and chunk.lstrip()[:1] not in (b"{", b"["):
+                    raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
+                data += chunk
+                if len(data) > limit:
+                    size = "when decompressed " if packed else ""
+                    raise InputError(
+                        f"{path} is {size}larger than the limit of {limit:,} bytes: "
+                        "record fewer steps, or without memory profiling"
+                    )
+    except PackedError as error:
+        raise InputError(f"{path} {error}") from error
     except EOFError as error:
         raise InputError(f"{path} is cut, its gzip stream has no end: copy it again") from error
     except (gzip.BadGzipFile, zlib.error) as error:
@@ -243,33 +210,52 @@ def _decode(path: Path, data: bytes | bytearray) -> tuple[Header, bytes | bytear
         raise InputError(f"{path} is not valid JSON ({error}): export or copy it again") from error
 
 
+def _microseconds(events: list[Event]) -> tuple[_Float64s, _Float64s]:
+    """Begins and durations as they were written, float64 [n] each; nan for what was not."""
+    starts = np.array([event.ts for event in events], dtype=np.float64)
+    return starts, np.array([event.dur for event in events], dtype=np.float64)
+
+
+def _timed(
+    events: list[Event], times: tuple[_Float64s, _Float64s]
+) -> tuple[list[Event], tuple[_Float64s, _Float64s]]:
+    """The events that have a time and did not end before they began, and their times."""
+    starts, durations = times
+    kept = ~np.isnan(starts) & ~(durations < 0)
+    if kept.all():
+        return events, times
+    found = [event for event, keep in zip(events, kept.tolist(), strict=True) if keep]
+    return found, (starts[kept], durations[kept])
+
+
 def _times(
-    path: Path, header: Header, events: list[Event], data: bytes | bytearray
+    path: Path,
+    header: Header,
+    events: list[Event],
+    times: tuple[_Float64s, _Float64s],
+    data: bytes | bytearray,
 ) -> tuple[Int64s, Int64s]:
     """Starts and durations in ns, int64 [n] each; nothing is lost to floating point."""
     base_ns = _base_ns(path, header)
-    starts = np.fromiter((event.ts or 0.0 for event in events), np.float64, len(events))
-    durations = np.fromiter((event.dur or 0.0 for event in events), np.float64, len(events))
+    starts, durations = (np.nan_to_num(one, nan=0.0, posinf=np.inf) for one in times)
     limit_us = _LATEST_NS / 1000
     if len(events) and max(np.abs(starts).max(), np.abs(durations).max()) >= limit_us:
         raise InputError(f"{path} has an event whose time is out of range: {_RECOMMENDATION}")
     if len(events) and starts.max() >= _EXACT_BELOW_US:
-        times = msgspec.json.Decoder(_Times, strict=False).decode(data).traceEvents
+        exactly = msgspec.json.Decoder(_Times, strict=False).decode(data).traceEvents
         phase = events[0].ph
-        named = [
-            time for time in times if time.ph == phase and (phase == "X" or time.name == _MEMORY)
-        ]
+        named = [time for time in exactly if time.ph == phase and time.counts]
         exact = [round((time.ts or Decimal()) * 1000) for time in named]
         start_ns = np.array(exact, dtype=np.int64) + base_ns
     else:
         start_ns = _nanoseconds(starts) + base_ns
-    duration_ns = np.maximum(_nanoseconds(durations), 0)
+    duration_ns = _nanoseconds(durations)
     if len(events) and (start_ns.min() < 0 or (start_ns + duration_ns).max() >= _LATEST_NS):
         raise InputError(f"{path} has an event whose time is out of range: {_RECOMMENDATION}")
     return start_ns, duration_ns
 
 
-def _nanoseconds(microseconds: npt.NDArray[np.float64]) -> Int64s:
+def _nanoseconds(microseconds: _Float64s) -> Int64s:
     """Exact for three decimals below `_EXACT_BELOW_US`: what follows the point is set apart
     before it is multiplied."""
     whole = np.floor(microseconds)

@@ -23,9 +23,11 @@ from profiler.report.units import count, counted, duration, percent, size
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
+    CallsFrom,
     Coverage,
     Fields,
     Overhead,
+    Recording,
     stated,
 )
 
@@ -49,6 +51,8 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     """The figures that qualify everything else in the report."""
     return (
         _end_to_end(analysis, span_ns),
+        *_calls_from(analysis),
+        *_graphs(analysis.run.recording),
         *_unrecorded(analysis),
         *_carried_over(analysis),
         *_steps(analysis),
@@ -76,6 +80,51 @@ def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
         return Fact(said("End to end"), duration(account.end_to_end_ns), pipelines)
     note = said("the run has no pipeline span")
     return Fact(said("First to last event"), duration(span_ns), note)
+
+
+def _calls_from(analysis: Analysis) -> Iterator[Fact]:
+    """What tells the calls of an import whose trace has no modules; nothing where modules do."""
+    recording = analysis.run.recording
+    source = recording.calls_from if recording else None
+    if source is None:
+        return
+    value = said("named")
+    if source.guessed:
+        value = said("guessed")
+    elif source is CallsFrom.NOTHING:
+        value = said("none")
+    yield Fact(said("Calls"), value, label(source))
+
+
+def _graphs(recording: Recording | None) -> Iterator[Fact]:
+    """What is known of replayed graphs, and that a trace is of a capture; nothing without any."""
+    graphs = recording.graphs if recording else None
+    if graphs is None:
+        return
+    if graphs.captured and not graphs.replays:
+        note = said("launches that were captured and not run: the trace of a graph's capture")
+        yield Fact(said("Graphs"), count(graphs.captured), note)
+        return
+    if graphs.joined:
+        note = said(
+            "{joined} of {kernels} kernels have operators, from the trace of the capture",
+            joined=count(graphs.joined),
+            kernels=count(graphs.kernels),
+        )
+    elif graphs.captures:
+        note = said(
+            "{kernels} kernels without operators: of the captures that are there the best has "
+            "{share} of a replay's kernels in order, and 98 % are needed",
+            kernels=count(graphs.kernels),
+            share=percent(graphs.best or 0.0),
+        )
+    else:
+        note = said(
+            "{kernels} kernels without operators: these ran when the graph was captured, and a "
+            "trace of that (--capture, or the folder capture_traces) tells them",
+            kernels=count(graphs.kernels),
+        )
+    yield Fact(said("Graphs"), counted(graphs.replays, "replay"), note)
 
 
 def _coverage(coverage: Coverage | None) -> Iterator[Fact]:

@@ -20,6 +20,7 @@ __all__ = [
     "AttributedTo",
     "Attribution",
     "CallCounts",
+    "CallsFrom",
     "ClockName",
     "Clocks",
     "CostMethod",
@@ -27,6 +28,7 @@ __all__ = [
     "Device",
     "DeviceClock",
     "Fields",
+    "Graphs",
     "Hardware",
     "HostActivity",
     "MeasuredCost",
@@ -128,11 +130,41 @@ class StepsFrom(StrEnum):
     CALL_ORDER = "call_order"
 
 
+class CallsFrom(StrEnum):
+    """What tells the calls of an imported run that has no ranges of modules."""
+
+    ANNOTATIONS = "annotations"  # that its script named
+    PROFILER_STEPS = "profiler_steps"
+    OPERATORS = "operators"  # guessed: embeddings, compiled regions, convolutions
+    GRAPH_LAUNCHES = "graph_launches"
+    KERNEL_PERIOD = "kernel_period"  # guessed: the same kernels again
+    NOTHING = "nothing"  # all of it is one: a report of kernels
+
+    @property
+    def guessed(self) -> bool:
+        """Whether nothing in the trace says that these are calls."""
+        return self in (CallsFrom.OPERATORS, CallsFrom.KERNEL_PERIOD)
+
+
+class Graphs(Fields, frozen=True, kw_only=True):
+    """Replays of CUDA or HIP graphs: how many there are, of how many kernels, and how many of these
+    have operators from a capture's trace. `captures` counts captured graphs that were given, `best`
+    is the largest share of a replay's kernels that one of them has where none fits. `captured`
+    counts launches that this trace itself captured."""
+
+    replays: _Count = 0
+    kernels: _Count = 0
+    joined: _Count = 0
+    captures: _Count = 0
+    best: _Real | None = None
+    captured: _Count = 0
+
+
 class Recording(Fields, frozen=True, kw_only=True):
     """How the run was recorded, as far as an importer knows. `source` is the imported file;
-    `steps_from` and `described_as` say where steps and labels come from; `names_kept_whole` counts
-    names that could not be taken apart; `commands_of` are the files whose commands were kept where
-    the bundle is an excerpt."""
+    `calls_from`, `steps_from` and `described_as` say where calls, steps and labels come from;
+    `names_kept_whole` counts names that could not be taken apart; `commands_of` are the files whose
+    commands were kept where the bundle is an excerpt."""
 
     source: str = ""
     files: _Count | None = None
@@ -142,6 +174,8 @@ class Recording(Fields, frozen=True, kw_only=True):
     profile_memory: bool | None = None
     with_flops: bool | None = None
     with_modules: bool | None = None
+    calls_from: CallsFrom | None = None
+    graphs: Graphs | None = None
     steps_from: tuple[StepsFrom, ...] = ()
     described_as: str = ""
     steps: _Count | None = None

@@ -20,7 +20,8 @@ from profiler.capture.torch.memory import DeviceMemory, device_memory
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.interruptions import let_pass
-from profiler.kineto.trace_file import Scalar, read_kineto_file
+from profiler.kineto.events import Scalar
+from profiler.kineto.trace_file import read_kineto_file
 from profiler.notes import Note
 from profiler.trace.columns import CommandColumns, Counter
 

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from profiler.events import ROOT_DEVICE, UNKNOWN
 from profiler.kineto.convolution import argument_values, is_convolution, result_dims
-from profiler.kineto.trace_file import Args, Event, KinetoTrace, Scalar
+from profiler.kineto.events import Args, Event, Scalar
+from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 
 __all__ = ["Activity", "TorchEvent", "TorchEvents", "input_text", "session_events"]

@@ -39,7 +39,7 @@ from profiler.capture.torch.profiler import (
 )
 from profiler.capture.torch.ranges import CALL
 from profiler.drop_reasons import DropReason
-from profiler.kineto.trace_file import Scalar
+from profiler.kineto.events import Scalar
 from profiler.notes import Note
 
 __all__ = ["EVENT_CAP", "LONGEST_S", "Tracing"]

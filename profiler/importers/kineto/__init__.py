@@ -1,4 +1,4 @@
-"""Traces of torch.profiler (Kineto): Chrome JSON, plain or gzip."""
+"""Traces of torch.profiler (Kineto): Chrome JSON, plain or packed."""
 
 from __future__ import annotations
 
@@ -7,25 +7,31 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.events import GRAPH_CAPTURE
-from profiler.importers.importer import Importer, only_path
+from profiler.importers.importer import Importer, Option, only_path
 
 if TYPE_CHECKING:
     from profiler.importers.kineto.read import KinetoRun
 
 __all__ = ["IMPORTER"]
 
-_ACCEPTS = "a torch.profiler trace (Chrome JSON, .json or .json.gz)"
-_KEYS = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"')
+_ACCEPTS = "a torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar)"
+_LIMIT = 1 << 30  # bytes of an archive in which its trace is looked for
 
 
-def _recognises(_path: Path, head: bytes) -> bool:
-    return head.lstrip()[:1] == b"{" and any(key in head for key in _KEYS)
+def _recognises(path: Path, head: bytes) -> bool:
+    from profiler.kineto.archives import KEYS, holds_trace, packed_as
+
+    if packed_as(head) in ("zip", "tar"):
+        with path.open("rb") as file:
+            return holds_trace(file, _LIMIT)
+    return head.lstrip()[:1] == b"{" and any(key in head for key in KEYS)
 
 
-def _read(paths: Sequence[Path], _options: Mapping[str, Any]) -> KinetoRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> KinetoRun:
     from profiler.importers.kineto.read import read_run
 
-    return read_run(only_path(paths, _ACCEPTS))
+    capture = options.get("capture")
+    return read_run(only_path(paths, _ACCEPTS), (capture,) if capture else ())
 
 
 IMPORTER = Importer(
@@ -33,5 +39,8 @@ IMPORTER = Importer(
     accepts=_ACCEPTS,
     recognises=_recognises,
     read=_read,
+    options=(
+        Option("capture", Path, "trace, or folder of traces, of the capture of replayed graphs"),
+    ),
     capabilities=frozenset({"timeline", "launches", "shapes", "memory", GRAPH_CAPTURE}),
 )

@@ -21,7 +21,6 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profiler.errors import InputError
 from profiler.importers.kineto.frames import Frames, Kind, class_of, parse_frame
 from profiler.kineto.ranges import Bools, Ranges
 from profiler.kineto.trace_file import KinetoTrace
@@ -58,6 +57,7 @@ class CallRange:
     class_name: str
     is_autoencoder: bool
     modules: tuple[int, ...]  # the module's range in `Frames.modules`, wrapper before inner one
+    told: bool = True  # whether the trace tells the class: not of what was guessed or annotated
 
 
 @dataclass(slots=True)
@@ -77,17 +77,9 @@ class Section:
 
 
 def find_calls(frames: Frames) -> list[CallRange]:
-    """The submodule calls of a trace in order of their start.
-
-    Raises InputError where the trace has no module ranges.
-    """
-    modules, trace = frames.modules, frames.trace
+    """The submodule calls of a trace in order of their start; none without module ranges."""
+    modules = frames.modules
     autoencoders = _autoencoder_frames(frames)
-    if not len(modules) and not len(autoencoders):
-        raise InputError(
-            f"{trace.where} has no nn.Module ranges, so submodule calls cannot be told apart: "
-            "record with torch.profiler.profile(with_stack=True, record_shapes=True)"
-        )
     top = modules.outermost_marked(~_holds_pipeline(frames))
     in_method = autoencoders.innermost(modules.thread, modules.start_ns) >= 0
     outermost = (top == np.arange(len(modules))) & ~in_method
@@ -98,11 +90,6 @@ def find_calls(frames: Frames) -> list[CallRange]:
         if frames.instances[index] not in inside
     ]
     calls += [_method_call(frames, autoencoders, index) for index in range(len(autoencoders))]
-    if not calls:
-        raise InputError(
-            f"{trace.where} holds a pipeline but no submodule call below it: "
-            "record at least one whole call of the pipeline"
-        )
     return sorted(calls, key=lambda call: (call.start_ns, call.end_ns))
 
 

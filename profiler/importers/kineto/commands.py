@@ -7,8 +7,10 @@ devices on ` sync`.
 
 - `layer`: the module path or operator (`kineto_layers`); of a launch, the runtime function.
 - `op_type`: the launching operator (`aten::mm`); the kernel's short name where that is unknown,
-  where one graph launch ran many kernels, and for Triton kernels; `Memcpy HtoD` and the like.
-- `module`: the path of the module that launched it, "" directly in the submodule.
+  where one graph launch ran many kernels of which no capture tells, and for Triton kernels;
+  `Memcpy HtoD` and the like.
+- `module`: the path of the module that launched it, "" directly in the submodule; where calls are
+  steps of a training without modules, its phase: `forward`, `backward`, `optimizer`.
 - `kernel`: the full name of the kernel; of copies and memset as the trace has it.
 - `shapes`: the launching operator's tensor inputs, and the result of a convolution; with
   ` part 2/5` where the operator launched five kernels and this is its second.
@@ -17,17 +19,19 @@ devices on ` sync`.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
+from profiler.importers.kineto.graphs import Entry
 from profiler.importers.kineto.launch import DEVICE_WORK, Launches
 from profiler.importers.kineto.layers import ModulePaths, convolution_text, input_text
 from profiler.kineto.convolution import is_convolution
+from profiler.kineto.events import Event, Scalar
 from profiler.kineto.names import copy_name, kernel_name, queue
-from profiler.kineto.trace_file import Event, KinetoTrace, Scalar
+from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import CommandBuilder, Int64s
 
 __all__ = ["CommandWriter", "PlaceAt", "device_kind", "device_name", "thread_name", "whole"]
@@ -75,6 +79,8 @@ class CommandWriter:
     launches: Launches
     paths: ModulePaths
     kind: str
+    phases: bool = False  # whether layers begin with the phase of training
+    replayed: Mapping[int, Entry] = field(default_factory=dict)  # by place among the launches
     _kernels: dict[str, str] = field(default_factory=dict)
     _shapes: dict[tuple[str, bytes, bytes, bytes], str] = field(default_factory=dict)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
@@ -160,25 +166,41 @@ class CommandWriter:
         event = self.trace.events[row]
         source = int(self.launches.operator[member])
         operator = self.trace.events[source] if source >= 0 else None
-        op_type = self._op_type(event, operator, int(self.launches.launch[member]))
+        told = self.replayed.get(member)
+        launch = int(self.launches.launch[member])
+        if told is not None:
+            operator, launch = told.operator, -1
+        op_type = self._op_type(event, operator, launch)
         label = op_type
         if operator is not None and event.cat != "kernel":
             label = operator.name
         size = whole(event.args.bytes) if event.args and event.cat.startswith("gpu_") else UNKNOWN
         module = int(self.launches.module[member])
+        paths = self.paths
+        if told is not None:
+            module, paths = told.module, told.paths
+        path, layer = paths.path(module), paths.layer(module, label)
+        phase = self._phase(member) if module < 0 else ""
+        if phase:
+            path, layer = phase, f"{phase}/{layer}"
         return builder.add(
             self._work_track(event, row),
-            self.paths.layer(module, label),
+            layer,
             op_type,
             *self._times(row),
-            shapes=self._shapes_of(operator, member),
+            shapes=self._shapes_of(operator, told.part if told else self._parts.get(member, "")),
             kernel=event.name if event.cat in DEVICE_WORK else "",
-            module=self.paths.path(module),
+            module=path,
             stage=stage,
             step=step,
             bytes_read=size if event.cat == "gpu_memcpy" else UNKNOWN,
             bytes_written=size,
         )
+
+    def _phase(self, member: int) -> str:
+        """The phase of training in which it was launched; "" where calls are phases themselves."""
+        training = self.launches.training
+        return training.phases[member] if training is not None and self.phases else ""
 
     def _op_type(self, event: Event, operator: Event | None, launch: int) -> str:
         if event.cat.startswith("gpu_"):
@@ -193,7 +215,7 @@ class CommandWriter:
             return kernel
         return kernel if kernel.startswith("triton_") else operator.name
 
-    def _shapes_of(self, operator: Event | None, member: int) -> str:
+    def _shapes_of(self, operator: Event | None, part: str) -> str:
         args = operator.args if operator is not None else None
         if operator is None or args is None:
             return ""
@@ -204,7 +226,7 @@ class CommandWriter:
         if text is None:
             text = convolution_text(convolution, args) if convolution else input_text(args)
             self._shapes[key] = text
-        return text + self._parts.get(member, "") if text else ""
+        return text + part if text else ""
 
     def _track(self, key: tuple[str, int], row: int) -> Track:
         track = self._tracks.get(key)

@@ -5,7 +5,8 @@ call that launched it (cuda_runtime, cuda_driver and their like), and by that on
 time to the ranges around it. A thread that never has calls (autograd's) works for the one call
 that is open elsewhere. Where that finds no call, by `External id` to an operator's. Work without a
 launch belongs to the call on both sides of it, if it is one and the same; what runs ahead of all
-launched work of its stream was launched before the recording began, and belongs to none.
+launched work of its stream was launched before the recording began, and belongs to none. What the
+backward of an operator launched in no call belongs to the call and the module of that operator.
 
 The operator of a kernel is the innermost one around its launch that tells its input dims, where
 none does the innermost of all. It is never that of its `External id`, in which old recorders wrote
@@ -22,12 +23,24 @@ import numpy as np
 from profiler.importers.kineto.calls import CallRange, call_ranges
 from profiler.importers.kineto.frames import Frames
 from profiler.importers.kineto.layers import input_dims
+from profiler.importers.kineto.training import Training, training_of
+from profiler.kineto.events import Event
 from profiler.kineto.names import is_operator
 from profiler.kineto.ranges import Ranges
-from profiler.kineto.trace_file import Event, KinetoTrace
+from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Int64s
 
-__all__ = ["DEVICE_WORK", "OPERATORS", "RUNTIME", "Launches", "batch_size", "find_launches"]
+__all__ = [
+    "DEVICE_WORK",
+    "OPERATORS",
+    "RUNTIME",
+    "Launches",
+    "batch_size",
+    "find_launches",
+    "launched_work",
+    "operators_around",
+    "real_operators",
+]
 
 DEVICE_WORK = ("kernel", "gpu_memcpy", "gpu_memset")
 RUNTIME = (
@@ -52,7 +65,8 @@ class Launches:
     operator's; `module` is an index in `Frames.modules`, `call` in the list of calls. `time_ns`
     is when it was launched, its own start where nobody knows. Wrappers that torch.compile and the
     profiler record among operators are none. `waits` are the rows of the runtime calls in which
-    the host waited for a device, and the call in which each was made.
+    the host waited for a device, and the call in which each was made. `training` is None where
+    nothing trains.
     """
 
     row: Int64s
@@ -62,6 +76,7 @@ class Launches:
     call: Int64s
     time_ns: Int64s
     waits: tuple[Int64s, Int64s] = field(default_factory=lambda: (_NOTHING, _NOTHING))
+    training: Training | None = None
 
     def __len__(self) -> int:
         return len(self.row)
@@ -70,33 +85,52 @@ class Launches:
 def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) -> Launches:
     """Everything that devices did. In a trace without device work, the outermost operators."""
     annotated = trace.rows_of(OPERATORS)
-    real = np.array([is_operator(trace.events[row].name) for row in annotated.tolist()], dtype=bool)
-    operators = _ranges(trace, annotated[real])
+    operators = real_operators(trace, annotated)
     around = call_ranges(calls)
     work = trace.rows_of(*DEVICE_WORK)
     if not len(work):
         return _host_operators(trace, frames, operators, around)
-    launch = _matching(trace, work, trace.rows_of(*RUNTIME), "correlation")
-    external = _matching(trace, work, annotated, "external_id")
+    work, launch = launched_work(trace)
+    external = _by_external_id(trace, work, annotated)
     origin = np.where(launch >= 0, launch, external)
     call = _around(trace, around, origin)
-    _lend(trace, around, origin, call)
+    training = training_of(trace, origin)
+    _lend(trace, around, training, origin, call)
     strayed = (call < 0) & (external >= 0)
     origin = np.where(strayed, external, origin)
     call[strayed] = _around(trace, around, external[strayed])
+    forward = np.full(len(work), -1, dtype=np.int64) if training is None else training.forward
+    ahead = (call < 0) & (forward >= 0)
+    call[ahead] = _around(trace, around, forward[ahead])
     _between(trace, work, launch, call)
     return Launches(
         row=work,
         launch=launch,
-        operator=_operators_around(trace, operators, launch),
-        module=_module_in_call(trace, frames, around, origin, call),
+        operator=operators_around(trace, operators, launch),
+        module=_module_in_call(
+            trace, frames, around, np.where(forward >= 0, forward, origin), call
+        ),
         call=_at(around.row, call),
         time_ns=np.where(origin >= 0, trace.start_ns[origin], trace.start_ns[work]),
         waits=_waits(trace, around, launch),
+        training=training,
     )
 
 
-def _operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
+def real_operators(trace: KinetoTrace, annotated: Int64s) -> Ranges:
+    """Operators, without the ranges of torch.compile and the profiler among them."""
+    real = np.array([is_operator(trace.events[row].name) for row in annotated.tolist()], dtype=bool)
+    return _ranges(trace, annotated[real])
+
+
+def launched_work(trace: KinetoTrace) -> tuple[Int64s, Int64s]:
+    """The rows of all that devices did, and of the runtime call that launched each, -1 for none."""
+    work = trace.rows_of(*DEVICE_WORK)
+    runtime = trace.rows_of(*RUNTIME)
+    return work, _matching(trace, work, runtime, "correlation")
+
+
+def operators_around(trace: KinetoTrace, operators: Ranges, launch: Int64s) -> Int64s:
     """The row of the innermost operator with input dims around each launch, else of the innermost;
     -1 for none."""
     shaped = np.array([_has_dims(trace.events[row]) for row in operators.row.tolist()], dtype=bool)
@@ -121,10 +155,27 @@ def _waits(trace: KinetoTrace, around: Ranges, launch: Int64s) -> tuple[Int64s, 
     return rows, _at(around.row, _around(trace, around, rows))
 
 
-def _lend(trace: KinetoTrace, around: Ranges, origin: Int64s, call: Int64s) -> None:
-    """Give what threads without calls of their own launched to the one call open at that time."""
+def _by_external_id(trace: KinetoTrace, work: Int64s, annotated: Int64s) -> Int64s:
+    """The row of the operator with the `External id` of each piece of work, -1 for none. Of none
+    where recorders wrote the correlation id there."""
+    args = [trace.events[row].args for row in work.tolist()]
+    told = [a for a in args if a is not None and a.external_id is not None]
+    same = sum(a.external_id == a.correlation for a in told)
+    if 2 * same > len(told):
+        return np.full(len(work), -1, dtype=np.int64)
+    return _matching(trace, work, annotated, "external_id")
+
+
+def _lend(
+    trace: KinetoTrace, around: Ranges, training: Training | None, origin: Int64s, call: Int64s
+) -> None:
+    """Give what autograd launched, and threads without calls of their own, to the one call open at
+    that time."""
     rows = np.flatnonzero((call < 0) & (origin >= 0))
-    rows = rows[~np.isin(trace.thread[origin[rows]], np.unique(around.thread))]
+    lent = ~np.isin(trace.thread[origin[rows]], np.unique(around.thread))
+    if training is not None:
+        lent |= training.backward[rows] >= 0
+    rows = rows[lent]
     if not len(rows):
         return
     time_ns = trace.start_ns[origin[rows]]

@@ -22,7 +22,7 @@ import numpy as np
 
 from profiler.importers.kineto.frames import Frames, Kind, class_of
 from profiler.kineto.convolution import argument_values, result_dims
-from profiler.kineto.trace_file import Args
+from profiler.kineto.events import Args
 
 __all__ = ["ModulePaths", "convolution_text", "input_dims", "input_text"]
 

@@ -14,7 +14,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.events import ROOT_DEVICE
-from profiler.kineto.trace_file import Args, KinetoTrace, Scalar
+from profiler.kineto.events import Args, Scalar
+from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.columns import Counter, Int64s
 
 __all__ = ["MemoryLevels", "memory_levels"]

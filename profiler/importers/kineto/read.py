@@ -10,58 +10,43 @@ its caller saw it: kernels that a device ran later are still the call's commands
 
 from __future__ import annotations
 
-from collections import Counter as Counted
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
-import msgspec
-import numpy as np
-from msgspec import structs
-
+from profiler.errors import InputError
 from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, ROOT_DEVICE, Call
-from profiler.importers.kineto.calls import CallRange, find_calls, find_sections
-from profiler.importers.kineto.commands import CommandWriter, device_kind, whole
-from profiler.importers.kineto.frames import Frames
-from profiler.importers.kineto.gaps import host_activities
+from profiler.importers.kineto.calls import CallRange, find_sections
+from profiler.importers.kineto.commands import CommandWriter, device_kind
+from profiler.importers.kineto.described import described
+from profiler.importers.kineto.frames import PYTHON, Frames
 from profiler.importers.kineto.graph_capture import only_captures_graphs
+from profiler.importers.kineto.graphs import (
+    Replays,
+    captured_launches,
+    captures_beside,
+    captures_of,
+    graph_launches,
+    joined,
+)
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.iterations import iterations_by_step
-from profiler.importers.kineto.launch import Launches, batch_size, find_launches
+from profiler.importers.kineto.launch import DEVICE_WORK, OPERATORS, batch_size, find_launches
 from profiler.importers.kineto.layers import ModulePaths
 from profiler.importers.kineto.memory import MemoryLevels, memory_levels
 from profiler.importers.kineto.names import SubmoduleNames
+from profiler.importers.kineto.regions import calls_of
 from profiler.importers.kineto.stages import PlacedCall, Staging, stage_section
 from profiler.kineto.trace_file import KinetoTrace, read_kineto
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import (
-    AttributedTo,
-    Attribution,
-    ClockName,
-    Clocks,
-    Device,
-    Overhead,
-    Recording,
-    Submodule,
-    UnknownCost,
-    WhyUnknown,
-    quantity,
-)
+from profiler.trace.manifest_fields import CallsFrom, Graphs
 
 __all__ = ["KinetoRun", "read_run"]
 
-_VERSIONS = (
-    "cuda_runtime_version",
-    "cuda_driver_version",
-    "cupti_version",
-    "hip_runtime_version",
-    "hip_driver_version",
-    "roctracer_version",
-)
-_SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
+_ENDINGS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz)$")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +60,13 @@ class KinetoRun:
     calls: tuple[PlacedCall, ...]
     writer: CommandWriter
     memory: tuple[MemoryLevels, ...]
+    calls_from: CallsFrom | None
+    graphs: Graphs | None
 
     @property
     def name(self) -> str:
-        """The file's name."""
-        return self.path.name.removesuffix(".gz").removesuffix(".json")
+        """The file's name without what says how it is packed."""
+        return _ENDINGS.sub("", self.path.name)
 
     @property
     def capabilities(self) -> set[str]:
@@ -103,17 +90,26 @@ class KinetoRun:
         counters = [one.outside(ranges) for one in self.memory]
         free = [counter for counter in counters if counter is not None]
         _write_host(bundle, self.writer, self.frames, self.stagings, free)
-        return _info(self.path, self.trace, calls, self.stagings, self.writer)
+        return described(self, calls)
 
 
-def read_run(path: Path) -> KinetoRun:
-    """Read what a torch.profiler trace recorded: Chrome JSON, plain or gzip.
+def read_run(path: Path, captures: Sequence[Path] = ()) -> KinetoRun:
+    """Read what a torch.profiler trace recorded: Chrome JSON, plain or packed. `captures` are
+    traces, or folders of them, of graphs that it replays; without any, those in `capture_traces`
+    beside it.
 
-    Raises InputError where the file is no such trace or shows no submodule call.
+    Raises InputError where the file is no such trace or holds nothing that ran, or where `captures`
+    are of another model.
     """
     trace = read_kineto(path)
+    if not len(trace.rows_of(*DEVICE_WORK, OPERATORS, PYTHON)):
+        raise InputError(
+            f"{path} holds no operator, no kernel and no Python frame: record a whole step with "
+            "torch.profiler.profile"
+        )
     frames = Frames.of(trace)
-    ranges = find_calls(frames)
+    replays = _replays(trace, path, captures)
+    ranges, calls_from = calls_of(trace, frames, replays)
     names = SubmoduleNames()
 
     def batch_of(call: CallRange) -> int:
@@ -122,12 +118,44 @@ def read_run(path: Path) -> KinetoRun:
     stagings = tuple(stage_section(s, names, batch_of) for s in find_sections(frames, ranges))
     launches = find_launches(trace, frames, ranges)
     paths = ModulePaths(frames, (index for call in ranges for index in call.modules))
-    writer = CommandWriter(trace, launches, paths, device_kind(trace))
+    phases = calls_from is not None and calls_from is not CallsFrom.ANNOTATIONS
+    writer = CommandWriter(trace, launches, paths, device_kind(trace), phases, replays.entries)
     position = {id(call): number for number, call in enumerate(ranges)}
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
     placed = _numbered(trace, placed)
     memory = memory_levels(trace, writer.kind, set(writer.devices))
-    return KinetoRun(path, trace, frames, stagings, tuple(placed), writer, memory)
+    calls, graphs = tuple(placed), _graphs(trace, replays)
+    return KinetoRun(path, trace, frames, stagings, calls, writer, memory, calls_from, graphs)
+
+
+def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replays:
+    """The graphs that the trace replays, with what their captures tell."""
+    launches = graph_launches(trace)
+    if not len(launches) and not captures:
+        return Replays()
+    replays = joined(trace, launches, captures_of(captures or captures_beside(path)))
+    if captures and not replays.entries:
+        named = ", ".join(map(str, captures[:3]))
+        raise InputError(
+            f"{named} is the capture of another graph: at most {replays.best:.0%} of a replay's "
+            f"kernels in {path} are its own, in order, where 98 % must be: give the capture of "
+            "this model and batch size"
+        )
+    return replays
+
+
+def _graphs(trace: KinetoTrace, replays: Replays) -> Graphs | None:
+    captured = sum(map(len, captured_launches(trace)))
+    if not replays.replays and not captured:
+        return None
+    return Graphs(
+        replays=replays.replays,
+        kernels=replays.kernels,
+        joined=len(replays.entries),
+        captures=replays.captures,
+        best=replays.best or None,
+        captured=captured,
+    )
 
 
 def _numbered(trace: KinetoTrace, placed: list[PlacedCall]) -> list[PlacedCall]:
@@ -185,98 +213,3 @@ def _write_host(
     writer.write(NO_CALL, builder, place_at)
     spans = [span for staging in stagings for span in staging.spans()]
     bundle.write_host(spans, builder.build(), ROOT_DEVICE, counters)
-
-
-def _info(
-    path: Path,
-    trace: KinetoTrace,
-    calls: Sequence[Call],
-    stagings: Sequence[Staging],
-    writer: CommandWriter,
-) -> RunInfo:
-    header = trace.header
-    versions = {name: getattr(header, name) for name in _VERSIONS}
-    recorded = {name: getattr(header, name) for name in _SETTINGS}
-    recording = Recording(
-        source=path.name,
-        steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
-    )
-    told = {name: bool(value) for name, value in recorded.items() if value is not None}
-    return RunInfo(
-        producer="kineto",
-        pipeline=stagings[0].section.name,
-        command_line=("profile-sd3", "import", str(path)),
-        versions={name: str(value) for name, value in versions.items() if value is not None},
-        devices=_devices(trace, writer, calls),
-        submodules=_submodules(calls, stagings),
-        recording=structs.replace(recording, **told),
-        clocks=Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0)),
-        overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
-        host_activities=host_activities(
-            trace, writer.launches, writer.devices, min(call.start_ns for call in calls)
-        ),
-        attribution=_attribution(trace, writer.launches, writer.devices),
-    )
-
-
-def _devices(trace: KinetoTrace, writer: CommandWriter, calls: Sequence[Call]) -> dict[str, Device]:
-    """What the trace says of each device, by the name that commands use."""
-    known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
-    names = {entry.get("name") for entry in known.values()}
-    alike = next(iter(known.values())) if len(names) == 1 else {}
-    found = {ROOT_DEVICE: Device()}
-    for device in sorted({*writer.devices, *(call.device for call in calls)} - {ROOT_DEVICE}):
-        entry = known.get(int(device.rpartition(":")[2]), alike)
-        found[device] = Device(
-            hardware=str(entry.get("name", "")),
-            memory_bytes=quantity(entry.get("totalGlobalMem")),
-            compute_units=quantity(entry.get("numSms")),
-        )
-    return found
-
-
-def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
-    raw = bytes(trace.header.deviceProperties)
-    try:
-        entries = msgspec.json.decode(raw) if raw else []
-    except msgspec.DecodeError:
-        return
-    if isinstance(entries, list):
-        yield from (entry for entry in entries if isinstance(entry, dict))
-
-
-def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, Submodule]:
-    placed = [call for staging in stagings for call in staging.calls]
-    devices: dict[str, Counted[str]] = {}
-    for call in calls:
-        devices.setdefault(call.submodule, Counted())[call.device] += 1
-    return {
-        submodule: Submodule(
-            device=found.most_common(1)[0][0],
-            activate_profiler=True,
-            model=next(c.range.class_name for c in placed if c.submodule == submodule),
-        )
-        for submodule, found in devices.items()
-    }
-
-
-def _attribution(
-    trace: KinetoTrace, launches: Launches, devices: Sequence[str]
-) -> dict[str, Attribution]:
-    """By device: how much of its time belongs to calls, and what led there."""
-    durations = trace.duration_ns[launches.row]
-    found: dict[str, Attribution] = {}
-    for device in sorted(set(devices)):
-        here = np.array([name == device for name in devices], dtype=np.bool_)
-        in_calls = here & (launches.call >= 0)
-        total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
-        found[device] = Attribution(
-            to=AttributedTo.CALLS,
-            attributed_ns=quantity(attributed) or 0,
-            total_ns=quantity(total) or 0,
-            share=attributed / total if total else 1.0,
-            commands=int(here.sum()),
-            commands_outside_calls=int((here & ~in_calls).sum()),
-            launch_unknown=int((here & (launches.launch < 0)).sum()),
-        )
-    return found

@@ -50,6 +50,7 @@ SENTENCES: Sentences = {
             "on a clock that no snapshot relates to the trace's"
         ),
         DropReason.NO_TIME: said("without time, or before the epoch"),
+        DropReason.NEVER_RAN: said("without a time, or ended before they began"),
         DropReason.NO_SEQUENCE: said("of no packet sequence"),
         DropReason.STATE_MISSING: said("need interned data or times that are not in the file"),
         DropReason.NO_TRACK: said("on tracks that cannot be found"),

@@ -18,7 +18,8 @@ from profiler.capture.torch.commands import find_commands
 from profiler.capture.torch.events import session_events
 from profiler.capture.torch.ranges import CALL, MODULE
 from profiler.importers.importing import import_trace
-from profiler.kineto.trace_file import Args, Event, read_kineto
+from profiler.kineto.events import Args, Event
+from profiler.kineto.trace_file import read_kineto
 from profiler.sources.load import load
 from tests.corpus import CORPUS, SD35, needs_corpus
 

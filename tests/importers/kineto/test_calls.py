@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from profiler.errors import InputError
-
 from .traces import DECODE, ENCODE_PROMPT, PIPELINE, STEP, Trace, calls, flux
 
 
@@ -258,21 +256,3 @@ def test_steps_of_a_decoder_are_not_denoising_steps(tmp_path):
     trace = flux()
     trace.frame(STEP, 700, 10)
     assert calls(trace.imported(tmp_path)) == calls(flux().imported(tmp_path))
-
-
-def test_a_trace_without_stacks_says_how_to_record(tmp_path):
-    """Without module ranges nothing can be told apart, and the sentence says what to do."""
-    trace = Trace()
-    trace.op("aten::mm", 0, 10)
-    with pytest.raises(InputError, match=r"no nn\.Module ranges.*with_stack=True"):
-        trace.imported(tmp_path)
-    assert not (tmp_path / "traces").exists()
-
-
-def test_a_trace_of_an_empty_loop_is_refused(tmp_path):
-    """A module that holds nothing but scheduler steps is a pipeline without submodules."""
-    trace = Trace()
-    trace.module("MyGenerator_0", 0, 100)
-    trace.frame(STEP, 10, 10)
-    with pytest.raises(InputError, match="no submodule call"):
-        trace.imported(tmp_path)

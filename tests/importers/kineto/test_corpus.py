@@ -8,10 +8,9 @@ import numpy as np
 import polars as pl
 import pytest
 
-from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.sources.load import load
-from tests.corpus import CORPUS, SD35, needs_corpus
+from tests.corpus import SD35, needs_corpus
 
 from .traces import calls
 
@@ -134,10 +133,3 @@ def test_the_decoder_runs_on_after_its_call_returned(run, work):
     kernels = work.filter(pl.col("call") == vae["call"])
     assert kernels["start_ns"].max() > vae["start_ns"] + vae["duration_ns"]
     assert kernels["duration_ns"].sum() > 4 * vae["duration_ns"]
-
-
-@pytest.mark.parametrize("path", sorted((CORPUS / "hta").glob("*.json.gz")), ids=lambda p: p.name)
-def test_training_traces_without_stacks_say_what_is_missing(tmp_path, path):
-    """Traces recorded without Python stacks end in one sentence."""
-    with pytest.raises(InputError, match=r"no nn\.Module ranges.*with_stack=True"):
-        import_trace(path, tmp_path / "traces")

@@ -1,0 +1,155 @@
+"""What the manifest says of an imported run: devices, submodules, how it was recorded, what is
+missing."""
+
+from __future__ import annotations
+
+from collections import Counter as Counted
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+from msgspec import structs
+
+from profiler.drop_reasons import DropReason
+from profiler.events import ROOT_DEVICE, Call, Drop, DropKind
+from profiler.importers.kineto.calls import CallRange
+from profiler.importers.kineto.commands import CommandWriter, whole
+from profiler.importers.kineto.gaps import host_activities
+from profiler.importers.kineto.launch import Launches
+from profiler.importers.kineto.stages import Staging
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.notes import Note
+from profiler.trace.manifest import RunInfo
+from profiler.trace.manifest_fields import (
+    AttributedTo,
+    Attribution,
+    ClockName,
+    Clocks,
+    Device,
+    Overhead,
+    Recording,
+    Submodule,
+    UnknownCost,
+    WhyUnknown,
+    quantity,
+)
+
+if TYPE_CHECKING:
+    from profiler.importers.kineto.read import KinetoRun
+
+__all__ = ["described"]
+
+_VERSIONS = (
+    "cuda_runtime_version",
+    "cuda_driver_version",
+    "cupti_version",
+    "hip_runtime_version",
+    "hip_driver_version",
+    "roctracer_version",
+)
+_SETTINGS = ("with_stack", "record_shapes", "with_modules", "profile_memory")
+
+
+def described(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
+    """What the manifest says of a run whose calls were written."""
+    trace, stagings, writer = run.trace, run.stagings, run.writer
+    header = trace.header
+    versions = {name: getattr(header, name) for name in _VERSIONS}
+    recorded = {name: getattr(header, name) for name in _SETTINGS}
+    recording = Recording(
+        source=run.path.name,
+        calls_from=run.calls_from,
+        graphs=run.graphs,
+        steps_from=tuple(sorted({s.steps_from for s in stagings if s.steps_from})),
+    )
+    told = {name: bool(value) for name, value in recorded.items() if value is not None}
+    return RunInfo(
+        producer="kineto",
+        pipeline=stagings[0].section.name,
+        command_line=("profile-sd3", "import", str(run.path)),
+        versions={name: str(value) for name, value in versions.items() if value is not None},
+        devices=_devices(trace, writer, calls),
+        submodules=_submodules(calls, stagings),
+        recording=structs.replace(recording, **told),
+        clocks=Clocks(clock=ClockName.REALTIME, base_ns=whole(header.base_ns, 0)),
+        overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
+        host_activities=host_activities(
+            trace, writer.launches, writer.devices, min(call.start_ns for call in calls)
+        ),
+        attribution=_attribution(trace, writer.launches, writer.devices),
+        drops=tuple(_drops(run)),
+    )
+
+
+def _drops(run: KinetoRun) -> Iterator[Drop]:
+    if run.trace.dropped:
+        detail = Note(DropReason.NEVER_RAN)
+        yield Drop(DropKind.DROPPED_EVENTS, run.path.name, run.trace.dropped, "events", detail)
+
+
+def _devices(trace: KinetoTrace, writer: CommandWriter, calls: Sequence[Call]) -> dict[str, Device]:
+    """What the trace says of each device, by the name that commands use."""
+    known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
+    names = {entry.get("name") for entry in known.values()}
+    alike = next(iter(known.values())) if len(names) == 1 else {}
+    found = {ROOT_DEVICE: Device()}
+    for device in sorted({*writer.devices, *(call.device for call in calls)} - {ROOT_DEVICE}):
+        entry = known.get(int(device.rpartition(":")[2]), alike)
+        found[device] = Device(
+            hardware=str(entry.get("name", "")),
+            memory_bytes=quantity(entry.get("totalGlobalMem")),
+            compute_units=quantity(entry.get("numSms")),
+        )
+    return found
+
+
+def _properties(trace: KinetoTrace) -> Iterator[dict[str, Any]]:
+    raw = bytes(trace.header.deviceProperties)
+    try:
+        entries = msgspec.json.decode(raw) if raw else []
+    except msgspec.DecodeError:
+        return
+    if isinstance(entries, list):
+        yield from (entry for entry in entries if isinstance(entry, dict))
+
+
+def _submodules(calls: Sequence[Call], stagings: Sequence[Staging]) -> dict[str, Submodule]:
+    placed = [call for staging in stagings for call in staging.calls]
+    devices: dict[str, Counted[str]] = {}
+    for call in calls:
+        devices.setdefault(call.submodule, Counted())[call.device] += 1
+    return {
+        submodule: Submodule(
+            device=found.most_common(1)[0][0],
+            activate_profiler=True,
+            model=next(_model(c.range) for c in placed if c.submodule == submodule),
+        )
+        for submodule, found in devices.items()
+    }
+
+
+def _model(call: CallRange) -> str:
+    return call.class_name if call.told else ""
+
+
+def _attribution(
+    trace: KinetoTrace, launches: Launches, devices: Sequence[str]
+) -> dict[str, Attribution]:
+    """By device: how much of its time belongs to calls, and what led there."""
+    durations = trace.duration_ns[launches.row]
+    found: dict[str, Attribution] = {}
+    for device in sorted(set(devices)):
+        here = np.array([name == device for name in devices], dtype=np.bool_)
+        in_calls = here & (launches.call >= 0)
+        total, attributed = int(durations[here].sum()), int(durations[in_calls].sum())
+        found[device] = Attribution(
+            to=AttributedTo.CALLS,
+            attributed_ns=quantity(attributed) or 0,
+            total_ns=quantity(total) or 0,
+            share=attributed / total if total else 1.0,
+            commands=int(here.sum()),
+            commands_outside_calls=int((here & ~in_calls).sum()),
+            launch_unknown=int((here & (launches.launch < 0)).sum()),
+        )
+    return found

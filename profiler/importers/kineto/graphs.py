@@ -1,0 +1,270 @@
+"""Graph replay: kernels of a CUDA or HIP graph, which one launch runs, with what was told of them
+when the graph was captured.
+
+A replayed graph shows kernels and one `…GraphLaunch`. The operators ran once, when the engine
+captured them; a trace of that has the launches in order, without kernels. A replay takes operators,
+dims and module paths, never times, from the capture whose kernels are its own: 98 % of them in the
+same order. Of several that fit equally (one a layer) it takes the next in turn.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from profiler.errors import InputError
+from profiler.importers.kineto.calls import CallRange, call_ranges, find_calls
+from profiler.importers.kineto.frames import Frames
+from profiler.importers.kineto.launch import (
+    OPERATORS,
+    RUNTIME,
+    launched_work,
+    operators_around,
+    real_operators,
+)
+from profiler.importers.kineto.layers import ModulePaths
+from profiler.kineto.events import Event
+from profiler.kineto.trace_file import KinetoTrace, read_kineto
+from profiler.trace.columns import Int64s
+
+__all__ = [
+    "CAPTURES",
+    "Capture",
+    "Entry",
+    "Replays",
+    "captured_launches",
+    "captures_beside",
+    "captures_of",
+    "graph_launches",
+    "joined",
+]
+
+CAPTURES = "capture_traces"
+"""The folder beside a trace in which engines leave the traces of their captures."""
+
+_ALIGNED = 0.98  # of a replay's kernels
+_GRAPH = re.compile(r"GraphLaunch")
+_BEGIN = re.compile(r"StreamBeginCapture")
+_END = re.compile(r"StreamEndCapture")
+_WORK = re.compile(r"Launch\w*Kernel|Memcpy\w*Async|Memset\w*Async")
+_KINDS = {"gpu_memcpy": "copy", "gpu_memset": "fill"}
+_COMPARED = 25_000_000  # pairs of kernels of a replay and a capture, at most
+_FILES = 64  # of a folder
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What a capture tells of one kernel; `part` is which of its operator's kernels it is."""
+
+    operator: Event | None
+    module: int
+    paths: ModulePaths
+    part: str
+
+
+@dataclass(frozen=True, slots=True)
+class Capture:
+    """One captured graph: its launches in order, by the names of their kernels, or, where the
+    recorder tells none, by their kinds; `root` is the class of the module around them."""
+
+    name: str
+    root: str
+    kernels: tuple[str, ...]
+    kinds: tuple[str, ...]
+    entries: tuple[Entry, ...]
+
+    @property
+    def named(self) -> bool:
+        """Whether kernels have names."""
+        return any(self.kernels)
+
+
+@dataclass(frozen=True, slots=True)
+class Replays:
+    """`launches` are the rows of graph launches, `entries` by the place of a kernel in what
+    `launched_work` finds, `roots` by the row of a graph launch; numbers of replays, of their
+    kernels and of captures, and the best alignment of a replay that none fits."""
+
+    launches: Int64s = field(default_factory=lambda: np.zeros(0, dtype=np.int64))
+    entries: dict[int, Entry] = field(default_factory=dict)
+    roots: dict[int, str] = field(default_factory=dict)
+    replays: int = 0
+    kernels: int = 0
+    captures: int = 0
+    best: float = 0.0
+
+
+def captures_beside(path: Path) -> tuple[Path, ...]:
+    """The traces in the folder `capture_traces` beside a trace."""
+    return _traces_in(path.parent / CAPTURES)
+
+
+def captures_of(paths: Sequence[Path]) -> list[Capture]:
+    """The captured graphs of some traces, or of folders of them. Raises InputError where one is no
+    trace, or none holds a capture."""
+    files = [file for path in paths for file in (_traces_in(path) if path.is_dir() else (path,))]
+    found = [capture for file in files for capture in _captures(read_kineto(file), file.name)]
+    if paths and not found:
+        named = ", ".join(map(str, paths[:3]))
+        raise InputError(
+            f"{named} holds no capture of a graph (StreamBeginCapture … StreamEndCapture): record "
+            "while the engine captures its graphs"
+        )
+    return found
+
+
+def _traces_in(folder: Path) -> tuple[Path, ...]:
+    if not folder.is_dir():
+        return ()
+    names = sorted(one for one in folder.iterdir() if one.name.endswith((".json", ".json.gz")))
+    return tuple(one for one in names if one.name != "execution_details.json")[:_FILES]
+
+
+def graph_launches(trace: KinetoTrace) -> Int64s:
+    """The rows of the runtime calls that launched a graph."""
+    return _named(trace, _GRAPH)
+
+
+def _named(trace: KinetoTrace, pattern: re.Pattern[str]) -> Int64s:
+    """The rows of the runtime calls whose name has a pattern, asked once for each name."""
+    known: dict[str, bool] = {}
+    found = []
+    for row in trace.rows_of(*RUNTIME).tolist():
+        name = trace.events[row].name
+        has = known.get(name)
+        if has is None:
+            has = known[name] = pattern.search(name) is not None
+        if has:
+            found.append(row)
+    return np.array(found, dtype=np.int64)
+
+
+def captured_launches(trace: KinetoTrace) -> list[Int64s]:
+    """The rows of the launches of each captured graph, in order."""
+    if not len(_named(trace, _BEGIN)):
+        return []
+    rows = trace.rows_of(*RUNTIME)
+    rows = rows[np.argsort(trace.start_ns[rows], kind="stable")]
+    open_on: dict[int, list[int]] = {}
+    found: list[Int64s] = []
+    for row in rows.tolist():
+        name, thread = trace.events[row].name, int(trace.thread[row])
+        if _BEGIN.search(name):
+            open_on[thread] = []
+        elif _END.search(name) and thread in open_on:
+            found.append(np.array(open_on.pop(thread), dtype=np.int64))
+        elif thread in open_on and _WORK.search(name):
+            open_on[thread].append(row)
+    return [one for one in found if len(one)]
+
+
+def _captures(trace: KinetoTrace, name: str) -> list[Capture]:
+    launches = captured_launches(trace)
+    if not launches:
+        return []
+    frames = Frames.of(trace)
+    calls = find_calls(frames)
+    around = call_ranges(calls)
+    paths = ModulePaths(frames, (index for call in calls for index in call.modules))
+    operators = real_operators(trace, trace.rows_of(OPERATORS))
+    found = []
+    for number, rows in enumerate(launches):
+        place = frames.modules.innermost(trace.thread[rows], trace.start_ns[rows])
+        operator = operators_around(trace, operators, rows)
+        roots = around.innermost(trace.thread[rows], trace.start_ns[rows])
+        found.append(
+            Capture(
+                name=f"{name} {number + 1}" if len(launches) > 1 else name,
+                root=_root(calls, around.row[roots[roots >= 0]]),
+                kernels=tuple(_kernel(trace.events[row]) for row in rows.tolist()),
+                kinds=tuple(_kind(trace.events[row].name) for row in rows.tolist()),
+                entries=tuple(_entries(trace, operator, place, paths)),
+            )
+        )
+    return found
+
+
+def _root(calls: list[CallRange], around: Int64s) -> str:
+    counts = Counter(calls[index].class_name for index in around.tolist())
+    return counts.most_common(1)[0][0] if counts else ""
+
+
+def _kernel(event: Event) -> str:
+    return str(event.args.kernel) if event.args and event.args.kernel else ""
+
+
+def _kind(runtime: str) -> str:
+    if "Memcpy" in runtime:
+        return "copy"
+    return "fill" if "Memset" in runtime else "kernel"
+
+
+def _entries(
+    trace: KinetoTrace, operator: Int64s, place: Int64s, paths: ModulePaths
+) -> Iterable[Entry]:
+    several = Counter(operator.tolist())
+    seen: Counter[int] = Counter()
+    for row, module in zip(operator.tolist(), place.tolist(), strict=True):
+        seen[row] += 1
+        parts = row >= 0 and several[row] > 1
+        part = f" part {seen[row]}/{several[row]}" if parts else ""
+        yield Entry(trace.events[row] if row >= 0 else None, module, paths, part)
+
+
+def joined(trace: KinetoTrace, launches: Int64s, captures: Sequence[Capture]) -> Replays:
+    """The kernels of each replayed graph, launched in these rows, with the entries of the capture
+    that fits it."""
+    work, launch = launched_work(trace)
+    entries: dict[int, Entry] = {}
+    roots: dict[int, str] = {}
+    turns: Counter[tuple[int, ...]] = Counter()
+    replays, kernels, best = 0, 0, 0.0
+    for row in launches.tolist():
+        members = np.flatnonzero(launch == row)
+        if not len(members):
+            continue
+        members = members[np.argsort(trace.start_ns[work[members]], kind="stable")]
+        replays, kernels = replays + 1, kernels + len(members)
+        events = [trace.events[one] for one in work[members].tolist()]
+        aligned = [_alignment(events, capture) for capture in captures]
+        shares = [len(pairs) / len(members) for pairs in aligned]
+        most = max(shares, default=0.0)
+        if most < _ALIGNED:
+            best = max(best, most)
+            continue
+        fitting = tuple(index for index, share in enumerate(shares) if share == most)
+        chosen = fitting[turns[fitting] % len(fitting)]
+        turns[fitting] += 1
+        roots[row] = captures[chosen].root
+        for here, there in aligned[chosen]:
+            entries[int(members[here])] = captures[chosen].entries[there]
+    return Replays(launches, entries, roots, replays, kernels, len(captures), best)
+
+
+def _alignment(events: Sequence[Event], capture: Capture) -> list[tuple[int, int]]:
+    """Pairs of places in a replay and a capture that are the same kernel, in order."""
+    if not capture.named:  # by kinds alone only as a whole
+        kinds = [_KINDS.get(event.cat, "kernel") for event in events]
+        same = len(kinds) == len(capture.kinds)
+        return _same(kinds, capture.kinds) if same else []
+    names = [
+        event.name if event.cat == "kernel" else _KINDS.get(event.cat, "kernel") for event in events
+    ]
+    theirs = [name or kind for name, kind in zip(capture.kernels, capture.kinds, strict=True)]
+    pairs = _same(names, theirs)
+    if len(pairs) >= _ALIGNED * len(names) or len(names) * len(theirs) > _COMPARED:
+        return pairs
+    from difflib import SequenceMatcher  # most captures have the replay's order
+
+    blocks = SequenceMatcher(None, names, theirs, autojunk=False).get_matching_blocks()
+    return [(block.a + step, block.b + step) for block in blocks for step in range(block.size)]
+
+
+def _same(ours: Sequence[str], theirs: Sequence[str]) -> list[tuple[int, int]]:
+    pairs = zip(ours, theirs, strict=False)
+    return [(place, place) for place, (one, other) in enumerate(pairs) if one == other]

@@ -1,0 +1,88 @@
+"""The calls of a trace, by the best that it tells: modules, else ranges that its script named, else
+what its operators show, else that its kernels repeat themselves; else all of it is one.
+
+What a script named comes after a guess only where that finds a whole diffusion pipeline: scripts
+name the run, and rarely what is in it.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from profiler.importers.kineto.anchors import anchored_calls
+from profiler.importers.kineto.annotations import annotated_calls, stepped_calls
+from profiler.importers.kineto.calls import CallRange, call_ranges, find_calls
+from profiler.importers.kineto.frames import PYTHON, Frames
+from profiler.importers.kineto.graphs import Replays
+from profiler.importers.kineto.launch import OPERATORS, launched_work
+from profiler.importers.kineto.periods import periodic_calls
+from profiler.kineto.trace_file import KinetoTrace
+from profiler.trace.columns import Int64s
+from profiler.trace.manifest_fields import CallsFrom
+
+__all__ = ["GRAPH", "WHOLE", "calls_of"]
+
+GRAPH = "graph"
+"""What the call of a graph of which no capture tells is called."""
+
+WHOLE = "trace"
+"""What the one call is called where nothing tells calls apart."""
+
+_HOST = (OPERATORS, PYTHON)
+
+
+def calls_of(
+    trace: KinetoTrace, frames: Frames, replays: Replays
+) -> tuple[list[CallRange], CallsFrom | None]:
+    """The calls in order of their start, and what tells them; None where modules do. A graph that
+    was launched in none of them is a call as well."""
+    calls, source = _told(trace, frames)
+    if source in (CallsFrom.KERNEL_PERIOD, CallsFrom.NOTHING):
+        graphs = _graphs(trace, [], replays)
+        return (graphs, CallsFrom.GRAPH_LAUNCHES) if graphs else (calls, source)
+    calls = calls + _graphs(trace, calls, replays)
+    return sorted(calls, key=lambda call: (call.start_ns, call.end_ns)), source
+
+
+def _graphs(trace: KinetoTrace, calls: list[CallRange], replays: Replays) -> list[CallRange]:
+    """The launches of graphs that lie in no call, named by the module that was captured."""
+    rows = replays.launches
+    if not len(rows):
+        return []
+    ran = np.isin(rows, launched_work(trace)[1])
+    outside = call_ranges(calls).innermost(trace.thread[rows], trace.start_ns[rows]) < 0
+    found = []
+    for row in rows[ran & outside].tolist():
+        name = f"{GRAPH} {replays.roots[row]}" if replays.roots.get(row) else GRAPH
+        thread, start, end = trace.thread[row], trace.start_ns[row], trace.end_ns[row]
+        place = int(thread), int(start), int(end)
+        found.append(CallRange(*place, name, name, False, (), told=False))
+    return found
+
+
+def _told(trace: KinetoTrace, frames: Frames) -> tuple[list[CallRange], CallsFrom | None]:
+    modules = find_calls(frames)
+    if modules:
+        return modules, None
+    for found, source in (
+        (anchored_calls, CallsFrom.OPERATORS),
+        (annotated_calls, CallsFrom.ANNOTATIONS),
+        (stepped_calls, CallsFrom.PROFILER_STEPS),
+    ):
+        calls = found(trace)
+        if calls:
+            return calls, source
+    work, launch = launched_work(trace)
+    calls = periodic_calls(trace, work, launch)
+    if calls:
+        return calls, CallsFrom.KERNEL_PERIOD
+    return [_whole(trace, work, launch)], CallsFrom.NOTHING
+
+
+def _whole(trace: KinetoTrace, work: Int64s, launch: Int64s) -> CallRange:
+    """All that devices did, or, where none did anything, all that the host did, as one call."""
+    launched = launch[launch >= 0]
+    rows = np.concatenate((work, launched)) if len(work) else trace.rows_of(*_HOST)
+    threads = np.bincount(trace.thread[launched if len(launched) else rows])
+    start, end = int(trace.start_ns[rows].min()), int(trace.end_ns[rows].max())
+    return CallRange(int(threads.argmax()), start, end, WHOLE, WHOLE, False, (), told=False)

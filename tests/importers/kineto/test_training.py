@@ -1,0 +1,116 @@
+"""Training: phases of what was launched, and the forward operators of backward ones."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import polars as pl
+import pytest
+
+from profiler.importers.kineto.read import read_run
+from tests.corpus import CORPUS, needs_corpus
+
+from .traces import Trace
+
+MAIN, AUTOGRAD = 1, 2
+
+
+def launched(trace, name, start, tid=MAIN, **args):
+    """An operator of 8 µs and its kernel."""
+    external = trace.op(name, start, 8, tid, **args)
+    trace.kernel(f"k_{name}", start + 3, 4, launched=start + 1, external=external, tid=tid)
+
+
+def backward(trace, name, start, number, kernel):
+    """A backward function on autograd's thread, and the operator in it that launches."""
+    args = {"Sequence number": number, "Fwd thread id": 1}
+    trace.op(name, start, 12, AUTOGRAD, **args)
+    launched(trace, kernel, start + 1, AUTOGRAD)
+
+
+def forward(trace, name, start, number):
+    launched(trace, name, start, **{"Sequence number": number, "Fwd thread id": 0})
+
+
+def step(trace, begin, number):
+    """Two forward operators, their backwards, a sum of gradients, and the optimizer."""
+    trace.event("user_annotation", f"ProfilerStep#{number}", begin, 200)
+    launched(trace, "aten::to", begin + 2)
+    forward(trace, "aten::addmm", begin + 20, 7)
+    forward(trace, "aten::relu", begin + 40, 8)
+    backward(trace, "ReluBackward0", begin + 60, 8, "aten::threshold_backward")
+    backward(trace, "AddmmBackward0", begin + 80, 7, "aten::mm")
+    launched(trace, "aten::add", begin + 100, AUTOGRAD)
+    trace.event("user_annotation", "Optimizer.step#SGD.step", begin + 120, 40)
+    launched(trace, "aten::add_", begin + 130)
+
+
+def test_commands_of_a_step_have_its_phases(tmp_path):
+    """Forward by sequence number, backward by the forward's thread or autograd's own, optimizer by
+    its range; what belongs to none has no phase."""
+    trace = Trace()
+    for number in range(2):
+        step(trace, 300 * number, number)
+    run = trace.imported(tmp_path)
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    named = work.select(pl.col("module", "layer").cast(pl.String)).rows()
+    assert named[:7] == [
+        (None, "aten::to"),
+        ("forward", "forward/aten::addmm"),
+        ("forward", "forward/aten::relu"),
+        ("backward", "backward/aten::threshold_backward"),
+        ("backward", "backward/aten::mm"),
+        ("backward", "backward/aten::add"),
+        ("optimizer", "optimizer/aten::add_"),
+    ]
+    assert named[7:] == named[:7]
+    assert work["call"].to_list() == [0] * 7 + [1] * 7
+
+
+def test_a_backward_operator_is_its_forward_s_module_and_call(tmp_path):
+    """With modules, what autograd launched after the call has returned is the call's all the same,
+    in the module whose operator it is the backward of: the last one with its number."""
+    trace = Trace()
+    trace.module("Net_0", 0, 100)
+    trace.module("Linear_0", 10, 30)
+    forward(trace, "aten::addmm", 20, 7)
+    trace.module("ReLU_0", 50, 30)
+    forward(trace, "aten::relu", 60, 7)
+    backward(trace, "ReluBackward0", 120, 7, "aten::threshold_backward")
+    run = trace.imported(tmp_path)
+    work = run.commands.filter(pl.col("device") == "cuda:0").sort("start_ns")
+    assert work["call"].to_list() == [0, 0, 0]
+    assert work["module"].cast(pl.String).to_list() == ["Linear", "ReLU", "ReLU"]
+
+
+@needs_corpus
+@pytest.mark.parametrize(
+    "name",
+    [
+        "torch_kineto_tb/resnet50_num_workers_0/worker0.1623143089861.pt.trace.json.gz",
+        "torch_kineto_tb/resnet50_num_workers_4/worker0.1623212756351.pt.trace.json.gz",
+        "torch_multirank/nccl_parser_config/nccl_data.json.gz",
+    ],
+)
+def test_backward_operators_of_the_corpus_find_their_forward(name):
+    """Over 95 % of the time of backward kernels, collectives aside, has a forward operator, and
+    names agree:
+    `ConvolutionBackward0` is of a convolution."""
+    run = read_run(CORPUS / Path(name))
+    training = run.writer.launches.training
+    duration = run.trace.duration_ns[run.writer.launches.row]
+    kernels = [run.trace.events[row].name for row in run.writer.launches.row.tolist()]
+    behind = np.array(training.phases) == "backward"
+    behind &= [not name.startswith("nccl") for name in kernels]
+    found = behind & (training.forward >= 0)
+    assert duration[found].sum() > 0.95 * duration[behind].sum()
+    names = {
+        (run.trace.events[backward].name, run.trace.events[forward].name)
+        for backward, forward in zip(
+            training.backward[found].tolist(), training.forward[found].tolist(), strict=True
+        )
+    }
+    convolutions = [pair for pair in names if "ConvolutionBackward" in pair[0]]
+    assert convolutions
+    assert all("conv" in forward for _, forward in convolutions)

@@ -45,7 +45,7 @@ def _version(package: str) -> str:
 
 def _version_of_library(name: str) -> str:
     """What an imported library of that name says of itself, "" where there is none: packages of
-    other names bring it, too, as onnxruntime-gpu brings onnxruntime."""
+    other names bring it, too, as builds of a runtime for GPUs do."""
     found = getattr(sys.modules.get(name), "__version__", "")
     return found if isinstance(found, str) else ""
 

@@ -37,7 +37,7 @@ class SubmoduleOptions:
 class Options:
     """`ops` says which calls have their operators traced, as `parse_ops` reads it; `config` holds
     what was said per submodule. `max_size` is how many bytes a run may write before calls are
-    recorded without operators; `memory` asks torch for its allocations."""
+    recorded without operators; `memory` asks for what is allocated, where a backend can tell."""
 
     ops: str = "all"
     config: Mapping[str, SubmoduleOptions] = field(default_factory=dict)

@@ -49,9 +49,9 @@ class Settings:
     `out` is the folder of bundles and `name` the run's name in it (None: its time). `ops` says
     which calls have their operators traced, `config` the same per submodule.
     `compress` packs the packets of all files. `max_size` is how many bytes a run may write before
-    calls are recorded without operators, `memory` asks torch for its allocations. `journal` is a
-    file to which every process of a recording appends a line when it is switched on and when it has
-    opened or finished a bundle; None: nobody asked for that.
+    calls are recorded without operators, `memory` asks for what is allocated, where a backend
+    can tell. `journal` is a file to which every process of a recording appends a line when it is
+    switched on and when it has opened or finished a bundle; None: nobody asked for that.
     """
 
     out: Path = Path(_DEFAULT_OUT)

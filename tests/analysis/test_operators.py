@@ -214,9 +214,10 @@ def test_command_that_never_closed_has_no_duration():
 
 
 def test_corrected_to_untraced_calls():
-    """Traced steady calls take 100 ns, untraced ones 80: operators count four fifths."""
+    """Traced steady calls take 100 ns, untraced ones 80: operators count four fifths. The first
+    call of either kind is cold."""
     times = [(0, 150, True), *((100 * i, 100 * i + 100, True) for i in (2, 3, 4))]
-    times += [(100 * i, 100 * i + 80, False) for i in (5, 6, 7)]
+    times += [(500, 620, False), *((100 * i, 100 * i + 80, False) for i in (7, 8, 9))]
     calls = [make_call(i, "t", a, b, traced=traced) for i, (a, b, traced) in enumerate(times)]
     commands = [_compute(i, "mlp", times[i][0], 50) for i in range(4)]
     row = _row(make_run(calls, commands), "mlp")

@@ -231,7 +231,7 @@ def test_notes_follow_the_answer():
 def test_untraced_calls_correct_times():
     """Where three steady calls of both kinds exist, operators have an untraced time."""
     times = [(0, 150, True), *((100 * i, 100 * i + 100, True) for i in (2, 3, 4))]
-    times += [(100 * i, 100 * i + 80, False) for i in (5, 6, 7)]
+    times += [(500, 620, False), *((100 * i, 100 * i + 80, False) for i in (7, 8, 9))]
     calls = [make_call(i, "t", a, b, traced=traced) for i, (a, b, traced) in enumerate(times)]
     commands = [Command(i, "a:0", "t", "compute", "mlp", times[i][0], 50) for i in range(4)]
     text = _text(make_run(calls, commands), 200)

@@ -164,7 +164,7 @@ def test_options_without_a_foreign_trace_are_refused(tmp_path):
     bundle = write_tiny_bundle(tmp_path)
     with pytest.raises(InputError, match=r"no trace of another profiler.*\(pipeline\)"):
         found_at(bundle, pipeline="sd3")
-    with pytest.raises(InputError, match="the importer kineto has no option pipeline: it has none"):
+    with pytest.raises(InputError, match="the importer kineto has no option pipeline: use capture"):
         found_at(flux().write(tmp_path), pipeline="sd3")
 
 

@@ -1,7 +1,7 @@
 """Profiled sessions of one part, and how many events each may have.
 
-ONNX Runtime keeps every event of a profiled session in memory, `EVENT_BYTES` each, until its
-profile ends: a long run grows by that. So a session is renewed after `FEWEST_EVENTS`, or, where its
+ONNX Runtime keeps every event of a profiled session in memory, `_EVENT_BYTES` each, until its
+profile ends: a long run grows by that. So a session is renewed after `_FEWEST_EVENTS`, or, where its
 model is so large that opening it again costs more than that memory, after as many as take an eighth
 of what the model weighs.
 """
@@ -21,8 +21,8 @@ from profiler.ort_profiles.profile import EVENT_CAP
 __all__ = ["EVENTS_BESIDE_NODES", "Segment", "clock_of", "event_budget"]
 
 EVENTS_BESIDE_NODES = 2  # model_run and SequentialExecutor::Execute
-EVENT_BYTES = 2_600  # measured: `benchmarks/long_runs.py`, the tiny SD3
-FEWEST_EVENTS = 20_000  # 50 MiB, of each part
+_EVENT_BYTES = 2_600  # measured: `benchmarks/long_runs.py`, the tiny SD3
+_FEWEST_EVENTS = 20_000  # 50 MiB, of each part
 _SHARE = 8  # of the weights: one part of so many
 
 
@@ -54,7 +54,7 @@ class Segment:
 
 def event_budget(weight_bytes: int) -> int:
     """The events after which a session of a model with so many bytes of weights is renewed."""
-    return min(max(FEWEST_EVENTS, weight_bytes // _SHARE // EVENT_BYTES), EVENT_CAP)
+    return min(max(_FEWEST_EVENTS, weight_bytes // _SHARE // _EVENT_BYTES), EVENT_CAP)
 
 
 def clock_of(start_ns: int) -> Callable[[], int]:

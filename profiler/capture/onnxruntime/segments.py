@@ -1,9 +1,9 @@
 """Profiled sessions of one part, and how many events each may have.
 
-ONNX Runtime keeps every event of a profiled session in memory, `_EVENT_BYTES` each, until its
-profile ends: a long run grows by that. So a session is renewed after `_FEWEST_EVENTS`, or, where its
-model is so large that opening it again costs more than that memory, after as many as take an eighth
-of what the model weighs.
+ONNX Runtime keeps every event of a profiled session in memory until its profile ends: a long run
+grows by that. So a session is renewed after 20,000 events, or, where its model is so large that
+opening it again costs more than their memory, after as many as take an eighth of what the model
+weighs.
 """
 
 from __future__ import annotations

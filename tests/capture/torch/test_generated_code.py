@@ -5,8 +5,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import polars as pl
 import pytest
 
+import profiler
 from profiler.capture.torch.generated_code import Statement, layers_of, source_of, statements
 
 CODE = (Path(__file__).parent / "generated_code.txt").read_text()
@@ -92,3 +94,47 @@ def test_many_nodes_make_no_endless_name():
 def test_a_graph_that_is_not_there():
     """Without torch's inductor, or with no graph of that key, there is no code."""
     assert source_of("nowhere") == ""
+
+
+@pytest.mark.torch
+@pytest.mark.nightly
+@pytest.mark.filterwarnings("ignore")
+def test_a_layer_for_each_kernel(tmp_path):
+    """Compiled by inductor, the first call, which compiles, and the second hold the same commands:
+    a kernel, the product between, a kernel; compiling is a compilation."""
+    torch = pytest.importorskip("torch", reason="needs the torch extra")
+    torch._dynamo.reset()
+    pipeline = _compiled(torch)
+    with profiler.profile(pipeline, out=tmp_path) as capture, torch.no_grad():
+        pipeline()
+    run = profiler.load(capture.path)
+    for call in (0, 1):
+        commands = run.commands.filter(pl.col("call") == call).sort("start_ns")
+        layers = commands["layer"].cast(pl.String).to_list()
+        kinds = [layer.split("::")[0] for layer in layers]
+        assert kinds == ["Net/inductor", "Net/fx", "Net/inductor"]
+        assert len(set(layers)) == 3
+        assert "dynamo" not in set(commands["op_type"].cast(pl.String))
+    assert [found.call for found in run.info.compilations] == [0]
+
+
+def _compiled(torch):
+    """A pipeline that calls a compiled module twice."""
+
+    class Net(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.norm = torch.nn.LayerNorm(8)
+            self.fc = torch.nn.Linear(8, 8)
+
+        def forward(self, x):
+            return torch.nn.functional.gelu(self.fc(self.norm(x)))
+
+    class Pipeline:
+        def __init__(self):
+            self.transformer = torch.compile(Net().eval())
+
+        def __call__(self):
+            return self.transformer(self.transformer(torch.ones(512, 8)))
+
+    return Pipeline()

@@ -66,8 +66,9 @@ class RunFiles:
         self._taking = threading.RLock()  # what sources have: a thread that converts takes it, too
 
     def open(self, title: str) -> Path:
-        """Make the bundle, where there is none yet; returns its folder. Raises OutputError."""
-        if self._bundle is None:
+        """Make the bundle, where there is none yet; returns its folder, which a run that has been
+        written keeps. Raises OutputError."""
+        if self.directory is None:
             run_id = self._name or self._dated(self._title or title)
             bundle = BundleWriter.create(self._out, run_id, compress=self._compress)
             try:
@@ -83,7 +84,7 @@ class RunFiles:
             self._recorder.on_call_placed = self._call_placed
             self._recorder.on_pipeline_end = self._take_complete
             self._recorder.on_converted = self._take_complete
-        return self._bundle.directory
+        return self.directory
 
     def remove(self) -> None:
         """Nothing was recorded, or can be: leave no bundle behind. Without effect where there is

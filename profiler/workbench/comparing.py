@@ -84,10 +84,10 @@ def compare_times(
 ) -> TimeComparison:
     """Run both models of each pair in turn on the same random inputs, and compare their times.
 
-    Each model is called `2 · repeats + 1` times: the first call stands apart, `repeats` have their
-    operators traced and `repeats` do not; `on_run` is called after each. Bundles are written below
-    `out`. Raises InputError where ONNX Runtime does not take a model or its inputs; then no bundle
-    is left.
+    Each model is called `2 · repeats + 2` times: the first with operators and the first without
+    stand apart, `repeats` have their operators traced and `repeats` do not; `on_run` is called
+    after each. Bundles are written below `out`. Raises InputError where ONNX Runtime does not take
+    a model or its inputs; then no bundle is left.
     """
     from profiler.analysis.comparison.compare import compare
     from profiler.analysis.comparison.measure import measure

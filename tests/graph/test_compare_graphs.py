@@ -149,8 +149,8 @@ def test_a_profiled_comparison(cli, fused, tmp_path):
         run.calls.select("start_ns", "ops_traced", "input_shapes", side=pl.lit(at))
         for at, run in enumerate(runs)
     ).sort("start_ns")
-    assert calls["side"].to_list() == [0, 1] * 7
-    assert calls["ops_traced"].to_list() == [True, True, *[False, False, True, True] * 3]
+    assert calls["side"].to_list() == [0, 1] * 8
+    assert calls["ops_traced"].to_list() == [True, True, False, False] * 4
     assert calls["input_shapes"].n_unique() == 1
     assert [run.info.submodules["transformer"].model for run in runs] == [
         "transformer/model.onnx"
@@ -181,7 +181,7 @@ def test_folders_run_part_by_part(cli, small, tmp_path):
     assert text.count("passed: submodule.") == 2
     for bundle in (tmp_path / "t").iterdir():
         found = profiler.load(bundle).calls["submodule"].cast(pl.String).value_counts().rows()
-        assert sorted(found) == [("a.x.y", 7), ("b", 7)]
+        assert sorted(found) == [("a.x.y", 8), ("b", 8)]
 
 
 @pytest.mark.parametrize(("limit", "code"), [("5%", 1), ("50%", 0)])

@@ -64,14 +64,16 @@ def session_kinds() -> Sequence[type]:
 
 
 def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple[str, str, Any]]:
-    """The sessions that are `alive` and that no captured part holds: no name, method, session."""
+    """The sessions that are `alive` and that no captured part holds: no name, method, session. One
+    that could not be opened may be alive as well, without what a session runs on."""
     held: set[int] = set()
     for owner in captured.values():
         held.add(id(owner))
         for value in attributes(owner).values():
             held |= {id(value), id(getattr(value, "session", None))}
     for session in alive:
-        if is_session(session) and id(session) not in held:
+        opened = is_session(session) and getattr(session, "_sess", None) is not None
+        if opened and id(session) not in held:
             yield from (("", name, session) for name in RUNS if hasattr(session, name))
 
 

@@ -43,8 +43,8 @@ class ModelPair:
 
 
 def calls_of(repeats: int) -> int:
-    """The calls of each model: the first, and `repeats` of either kind."""
-    return 2 * repeats + 1
+    """The calls of each model: the first and `repeats` more of either kind."""
+    return 2 * repeats + 2
 
 
 def submodule_name(text: str) -> str:
@@ -62,9 +62,10 @@ def profile_in_turn(
 ) -> tuple[Path, Path]:
     """The bundles of both sides, written below `out`, called by date and `titles`.
 
-    Of each model one call is the first, which comparisons take apart; of the others `repeats` are
-    not traced and as many are. `on_run` is called after each run. Raises InputError where ONNX
-    Runtime does not take a model or fails on the inputs; then no bundle is left.
+    Of each model the first call with operators and the first without stand apart in comparisons; of
+    the others `repeats` are traced and as many are not. `on_run` is called after each run. Raises
+    InputError where ONNX Runtime does not take a model or fails on the inputs; then no bundle is
+    left.
     """
     sides = [Session.open(Options(_OPS), out, title=title) for title in titles]
     try:

@@ -61,8 +61,8 @@ MODEL_TABLE = [
 class Run:
     """One source on a model, driven as the session drives it."""
 
-    def __init__(self, model=None, tracing=None, **options):
-        self.recorder = Recorder(RunClock.start())
+    def __init__(self, model=None, tracing=None, *, memory=False, **options):
+        self.recorder = Recorder(RunClock.start(), memory=memory)
         self.tracing = tracing or Tracing()
         self.model = Model() if model is None else model
         self.source = TorchOperators(
@@ -146,7 +146,7 @@ def test_the_summary_counts_what_belongs_to_modules():
 
 def test_memory_is_a_counter_of_the_call():
     """It begins at the call's start and knows each allocation; one result was kept alive."""
-    with Run() as run:
+    with Run(memory=True) as run:
         run.call()
     (trace,) = run.traces()
     (counter,) = trace.counters
@@ -198,7 +198,7 @@ def test_warm_up_starts_no_session():
 
 def test_a_session_is_renewed_before_it_grows_too_large():
     """The tables are the same, the memory counter goes on, and the renewal is work of ours."""
-    with Run(event_cap=1) as run:
+    with Run(event_cap=1, memory=True) as run:
         for _ in range(3):
             run.call()
     traces = run.traces()
@@ -269,7 +269,7 @@ def test_two_submodules_share_the_session_of_a_pipeline_call():
 def test_a_second_thread_is_lost_once_and_traced_from_then_on():
     """torch records the thread that started a session, or all threads and no memory."""
     tracing = Tracing()
-    first, second = Run(tracing=tracing), Run(tracing=tracing)
+    first, second = (Run(tracing=tracing, memory=True) for _ in range(2))
 
     def other_thread():
         with second:

@@ -85,7 +85,8 @@ class Importer:
     or one folder and b"". `read` takes the files that belong together and the options that were
     given, each read by its `Option`; it raises InputError for what it cannot use.
     `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, …
-    (`capabilities.MEANINGS`). `seen` names the versions of the producer whose files were read.
+    (`report.sentences.capabilities` says what they mean). `seen` names the versions of the
+    producer whose files were read.
     """
 
     name: str

@@ -6,6 +6,7 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
@@ -21,40 +22,66 @@ _NAME_LENGTH = 40
 _KEY = re.compile(rb'"((?:[^"\\\n]|\\.){1,60})"\s*:')
 _TABLE = re.compile(rb"CREATE (?:TABLE|VIEW) [\"'`\[]?(\w+)", re.IGNORECASE)
 _XPLANE = re.compile(rb"\x0a.{1,5}(\x08.{1,9})?\x12.(/host:|/device:|Task Environment)", re.DOTALL)
-_MAGIC = {
-    b"\x7fELF": "a program or library",
-    b"\x89PNG": "a picture",
-    b"%PDF": "a PDF document",
-    b"GGUF": "weights of a model (GGUF)",
-    b"\x93NUMPY": "an array of numpy",
-    b"\x89HDF": "an HDF5 file",
-    b"<!doctype html": "a web page",
-    b"<html": "a web page",
-}
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A kind of file, in words that follow "looks like", and what tells it by its first MiB."""
+
+    what: str
+    matches: Callable[[bytes], bool]
 
 
 def _has(*words: bytes) -> Callable[[bytes], bool]:
     return lambda head: all(word in head for word in words)
 
 
-_PRODUCERS: tuple[tuple[str, Callable[[bytes], bool]], ...] = (
-    ("a profile of TensorRT (trtexec --exportProfile)", _has(b'"averageMs"', b'"percentage"')),
-    ("times of TensorRT (trtexec --exportTimes)", _has(b'"startEnqMs"')),
-    ("layers of TensorRT (trtexec --exportLayerInfo)", _has(b'{"Layers"')),
-    ("a summary of trtexec", _has(b'"performance_summary"')),
-    ("a trace of the Triton Inference Server", _has(b'"timestamps"', b'"ns"', b'"id"')),
-    ("an analysis of Qualcomm's HTP (QHAS)", _has(b'"artifact_type"', b'"QHAS"')),
-    ("a profile of Qualcomm's QNN", _has(b"Msg Timestamp,")),
-    ("counters of OpenVINO", _has(b"layerName;execStatus;layerType")),
-    ("measurements of Qualcomm's AI Hub", _has(b"performance_metrics:", b"components:")),
-    ("an XPlane of XLA's profiler", lambda head: _XPLANE.match(head) is not None),
-    ("a trace of rocprofv3", _has(b'"rocprofiler-sdk-tool"')),
+def _starts(*magics: bytes) -> Callable[[bytes], bool]:
+    return lambda head: head[:16].lower().startswith(magics)
+
+
+def _packed(form: str) -> Callable[[bytes], bool]:
+    return lambda head: packed_as(head) == form
+
+
+_PRODUCERS = (
+    Known("a profile of TensorRT (trtexec --exportProfile)", _has(b'"averageMs"', b'"percentage"')),
+    Known("times of TensorRT (trtexec --exportTimes)", _has(b'"startEnqMs"')),
+    Known("layers of TensorRT (trtexec --exportLayerInfo)", _has(b'{"Layers"')),
+    Known("a summary of trtexec", _has(b'"performance_summary"')),
+    Known("a trace of the Triton Inference Server", _has(b'"timestamps"', b'"ns"', b'"id"')),
+    Known("an analysis of Qualcomm's HTP (QHAS)", _has(b'"artifact_type"', b'"QHAS"')),
+    Known("a profile of Qualcomm's QNN", _has(b"Msg Timestamp,")),
+    Known("counters of OpenVINO", _has(b"layerName;execStatus;layerType")),
+    Known("measurements of Qualcomm's AI Hub", _has(b"performance_metrics:", b"components:")),
+    Known("an XPlane of XLA's profiler", lambda head: _XPLANE.match(head) is not None),
+    Known("a trace of rocprofv3", _has(b'"rocprofiler-sdk-tool"')),
+)
+_OTHERS = (
+    Known("a program or library", _starts(b"\x7felf")),
+    Known("a picture", _starts(b"\x89png")),
+    Known("a PDF document", _starts(b"%pdf")),
+    Known("weights of a model (GGUF)", _starts(b"gguf")),
+    Known("an array of numpy", _starts(b"\x93numpy")),
+    Known("an HDF5 file", _starts(b"\x89hdf")),
+    Known("a web page", _starts(b"<!doctype html", b"<html")),
+    Known("a zip archive without a trace", _packed("zip")),
+    Known("a tar archive without a trace", _packed("tar")),
+    Known("a damaged gzip file", _packed("gzip")),
+    Known(
+        "a Chrome trace of another program (an array of events)",
+        lambda head: head.lstrip()[:1] == b"[" and b'"ph"' in head,
+    ),
+    Known(
+        "a Chrome trace of another program",
+        lambda head: head.lstrip()[:1] == b"{" and b'"traceEvents"' in head,
+    ),
 )
 
 
 def producer(head: bytes) -> str | None:
     """The known kind of file that begins so, where there is an own format behind it."""
-    return next((what for what, matches in _PRODUCERS if matches(head)), None)
+    return next((known.what for known in _PRODUCERS if known.matches(head)), None)
 
 
 def likeness(path: Path, head: bytes) -> str:
@@ -66,22 +93,13 @@ def likeness(path: Path, head: bytes) -> str:
         return _folder(path)
     if not head:
         return "an empty file"
-    known = producer(head)
-    if known is not None:
-        return known
-    lowered = head[:16].lower()
-    for magic, what in _MAGIC.items():
-        if lowered.startswith(magic.lower()):
-            return what
-    return _by_structure(head)
+    found = (known.what for known in (*_PRODUCERS, *_OTHERS) if known.matches(head))
+    return next(found, "") or _by_structure(head)
 
 
 def _by_structure(head: bytes) -> str:
     if head.startswith(b"SQLite format 3\0"):
         return _named("an SQLite database", "tables", sorted(_TABLE.findall(head)))
-    packed = packed_as(head)
-    if packed:
-        return f"a {packed} archive without a trace"
     if b"\0" in head[:_TEXT]:
         return "a binary file"
     text = head.lstrip()
@@ -98,11 +116,7 @@ def _by_structure(head: bytes) -> str:
 def _json(text: bytes) -> str:
     keys = _KEY.findall(text[:_TEXT])
     if text[:1] == b"[":
-        if b'"ph"' in text:
-            return "a Chrome trace of another program (an array of events)"
         return _named("a JSON array", "keys", keys)
-    if b'"traceEvents"' in text:
-        return "a Chrome trace of another program"
     return _named("a JSON object", "keys", keys)
 
 
@@ -112,7 +126,7 @@ def _named(what: str, of: str, names: list[bytes]) -> str:
     if not shown:
         return what
     more = ", …" if len(different) > _NAMES else ""
-    return f"{what} with the {of} {', '.join(shown)}{more}"
+    return f"{what} ({of}: {', '.join(shown)}{more})"
 
 
 def _folder(path: Path) -> str:
@@ -123,7 +137,7 @@ def _folder(path: Path) -> str:
         return "an empty folder"
     most = ", ".join(f"{count} {plain_text(kind)}" for kind, count in kinds.most_common(_NAMES))
     more = ", …" if len(kinds) > _NAMES else ""
-    return f"a folder with {most}{more}"
+    return f"a folder ({most}{more})"
 
 
 def _kind(entry: os.DirEntry[str]) -> str:

@@ -131,18 +131,18 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
 
 def _formats() -> Iterator[str]:
     """A paragraph for each importer, those of other packages too."""
-    from profiler.importers.capabilities import cannot_tell, tells
     from profiler.importers.registry import importers
+    from profiler.report.sentences.capabilities import told, untold
 
     for importer in importers():
         yield f"{importer.name}: {importer.accepts}"
-        told = {
+        paragraphs = {
             "versions seen": importer.seen,
-            "tells": "; ".join(tells(importer)),
-            "cannot tell": "; ".join(cannot_tell(importer)),
+            "tells": "; ".join(told(importer.capabilities)),
+            "cannot tell": "; ".join(untold(importer.capabilities)),
             "options": ", ".join(f"--{option.name}" for option in importer.options),
         }
-        for title, text in told.items():
+        for title, text in paragraphs.items():
             if text:
                 yield from wrap(
                     f"{title}: {text}", 80, initial_indent="  ", subsequent_indent="    "

@@ -10,6 +10,7 @@ from math import prod
 from typing import Any
 
 from profiler.events import UNKNOWN
+from profiler.grammars.tensorrt import TensorRtLayer
 from profiler.importers.tensorrt.files import Export
 
 __all__ = ["Layer", "layers_of"]
@@ -28,6 +29,8 @@ _TYPES = {  # words of "Format/Datatype" and of weights → type, bits
     "INT64": ("int64", 64),
     "BOOL": ("bool", 8),
 }
+_GRAMMAR = TensorRtLayer()
+_NODE = re.compile(r"(?:^(?=.*_\d)|/)([A-Z][A-Za-z]*)(?:[123]D)?(?:_\d+)*$")
 _WORD = re.compile(r"[A-Za-z]+\d*")
 _LARGEST = 1 << 40  # of a dimension, and of a count
 _DECONVOLUTION = "deconv"
@@ -74,12 +77,21 @@ def _layer(name: str, average_ns: int, told: dict[str, Any]) -> Layer:
     return Layer(
         name,
         average_ns,
-        _text(told.get("LayerType")),
+        _text(told.get("LayerType")) or _by_name(name),
         _text(told.get("TacticName")),
         text if known else "",
         sum(t.bytes for t in inputs) if known else UNKNOWN,
         sum(t.bytes for t in outputs) if known else UNKNOWN,
     )
+
+
+def _by_name(name: str) -> str:
+    """The op type of the first ONNX node that a layer's name has, "" where it has none."""
+    parsed = _GRAMMAR.parse(name)
+    if parsed is not None:
+        return parsed.op_types[0] if parsed.op_types else ""
+    node = _NODE.search(name)
+    return node[1] if node else ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -276,7 +276,7 @@ def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
     ("files", "sentence"),
     [
         ({"graph": LAYERS_FILE}, "holds no time of a layer or inference"),
-        ({"profile": [{"count": 1}]}, "looks like a JSON array with the keys count"),
+        ({"profile": [{"count": 1}]}, "looks like a JSON array \\(keys: count"),
         ({"timing": [{"startEnqMs": "soon"}]}, "holds no time"),
         ({"timing": [row(-5.0, 3.0)]}, "holds no time"),
         ({"timing": [row(300.0, -3.0)]}, "holds no time"),

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.events import CATEGORIES
+from profiler.events import CATEGORIES, CPU_DEVICE
 from profiler.table.command_times import CommandTimes, ends
 
 __all__ = ["Codes", "Flags", "Launches", "Times", "device_work", "launches_of", "streams_of"]
@@ -96,7 +96,7 @@ def _waiting(device: pl.Series, category: Codes, hosts: Times, called: Flags) ->
     waits: Flags = called & (category[hosts] == _HOST)
     syncs = np.flatnonzero(category[hosts] == _SYNC)
     if len(syncs):
-        (waits[syncs],) = _named(device, hosts[syncs], r"^cpu\b")
+        (waits[syncs],) = _named(device, hosts[syncs], CPU_DEVICE)
     return waits
 
 

@@ -220,6 +220,7 @@ class DropKind(StrEnum):
     DOUBTFUL_LABEL = "doubtful_label"  # its description fits badly, was guessed, or names no module
     AGGREGATE_MISMATCH = "aggregate_mismatch"  # of an import: two records of a run disagree
     UNALIGNED_CLOCK = "unaligned_clock"  # nothing relates a device's clock to the run's
+    MISSING_RANK = "missing_rank"  # of an import: processes of the job of which no trace was given
 
     @property
     def time_missing(self) -> bool:

@@ -18,10 +18,18 @@ _BYTES = (
 
 RANKS: tuple[Column, ...] = (
     Column("rank", _INT32, "", "process of the job, from 0", kind="step"),
-    Column("devices", _TEXT, "", "devices that it worked on, joined with commas"),
-    Column("calls", _INT64, "", "calls of its submodules", importance=5),
-    Column("span_ns", _INT64, "ns", "from its first device work to the end of its last"),
-    Column("busy_ns", _INT64, "ns", "something ran on its devices, summed over these"),
+    Column("devices", _TEXT, "", "devices that it worked on, joined with commas", importance=2),
+    Column("calls", _INT64, "", "calls of its submodules", importance=8),
+    Column(
+        "span_ns", _INT64, "ns", "from its first device work to the end of its last", importance=6
+    ),
+    Column(
+        "busy_ns",
+        _INT64,
+        "ns",
+        "something ran on its devices, summed over these",
+        importance=3,
+    ),
     Column(
         "collective_ns", _INT64, "ns", "union of its collectives, the wait for the last among it"
     ),
@@ -35,6 +43,7 @@ RANKS: tuple[Column, ...] = (
         "exposed_ns / span_ns; null where nothing ran",
         True,
         label="exposed of its span",
+        importance=5,
         kind="share",
     ),
     Column(
@@ -45,8 +54,8 @@ RANKS: tuple[Column, ...] = (
         True,
         label="waited for others",
     ),
-    Column("compared", _INT64, "", f"its collectives that have a last rank, {_LATE}", importance=4),
-    Column("last", _INT64, "", "of these, those in which it was the last", importance=2),
+    Column("compared", _INT64, "", f"its collectives that have a last rank, {_LATE}", importance=7),
+    Column("last", _INT64, "", "of these, those in which it was the last", importance=7),
     Column("last_share", _REAL, "ratio", "last / compared", True, label="was last", kind="share"),
     Column(
         "late_ns",
@@ -55,7 +64,7 @@ RANKS: tuple[Column, ...] = (
         "in these, from the begin of the one before it to its own: what less the others would wait",
         label="late by",
     ),
-    Column("offset_ns", _INT64, "ns", "added to its times for the job's clock", True, importance=7),
+    Column("offset_ns", _INT64, "ns", "added to its times for the job's clock", True, importance=4),
     Column(
         "drift_ppm", _REAL, "", "added to that, in µs a second of its recording", True, importance=8
     ),
@@ -66,7 +75,7 @@ RANKS: tuple[Column, ...] = (
         "how far apart the ends of its collectives then are, in the median",
         True,
         label="clock within",
-        importance=6,
+        importance=4,
     ),
     Column(
         "aligned",

@@ -17,7 +17,7 @@ from profiler.kineto.names import queue
 from profiler.kineto.trace_file import KinetoTrace
 from profiler.trace.manifest_ranks import MatchedBy
 
-__all__ = ["RankCollective", "collectives_of"]
+__all__ = ["Among", "RankCollective", "collectives_of"]
 
 _BYTES = {  # of an element, by c10's names of types
     "double": 8,

@@ -18,7 +18,7 @@ from profiler.importers.kineto.collectives import Among, RankCollective
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_ranks import MatchedBy
 
-__all__ = ["FEWEST", "AlignedRank", "aligned_ranks"]
+__all__ = ["FEWEST", "AlignedRank", "Key", "aligned_ranks"]
 
 FEWEST = 3  # collectives in common, from which on two clocks are related
 _OFF_NS = 1_000_000
@@ -88,18 +88,29 @@ def _named(own: Sequence[RankCollective], shift: int = 0) -> dict[Key, RankColle
 
 
 def _aligned(own: Sequence[RankCollective], other: AlignedRank) -> AlignedRank | None:
-    """`own` on the clock on which `other` is; None where too few collectives relate them."""
+    """`own` on the clock on which `other` is; None where too few collectives relate them.
+
+    Where order alone tells which are the same, and one has some that the other lacks, either may
+    have lost the first ones: of equally good ways the one with the nearest clocks counts.
+    """
     best: AlignedRank | None = None
+    theirs = {one.among for one in own}
+    most = max(len(own), sum(among in theirs for among, _ in other.matched))
     for shift in _SHIFTS:
         named = _named(own, shift)
         common = [key for key in named if key in other.matched]
         together = [key for key in common if named[key].kind not in _APART]
         found = _fitted(named, other, together if len(together) >= FEWEST else common)
-        if found is not None and (best is None or found.pairs > best.pairs):
+        if found is not None and (best is None or _quality(found) > _quality(best)):
             best = found
-        if best is not None and shift == 0 and 10 * best.pairs >= 9 * len(common):
+        if best is not None and shift == 0 and 10 * best.pairs >= 9 * most:
             break
     return best
+
+
+def _quality(found: AlignedRank) -> tuple[int, int]:
+    """How good a way of matching is: the more pairs, then the nearer the clocks."""
+    return found.pairs, -abs(found.offset_ns)
 
 
 def _fitted(

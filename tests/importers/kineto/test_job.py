@@ -9,6 +9,7 @@ from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_trace
+from profiler.report.html.timeline import timeline_of
 from profiler.sources.load import load
 from profiler.trace.manifest_ranks import MatchedBy
 from tests.corpus import CORPUS, needs_corpus
@@ -113,6 +114,10 @@ def test_ranks_stay_apart(tmp_path):
     assert made.accounting.end_to_end_ns == pytest.approx(length, rel=0.02)
     assert abs(made.accounting.residual_share) < 0.01
     assert made.devices.filter(pl.col("busy_ns") > 0)["rank"].to_list() == [0, 1, 2, 3]
+    lanes = [(lane["device"], str(lane["track"])) for lane in timeline_of(run).document["lanes"]]
+    for rank in range(4):
+        of_rank = [track for device, track in lanes if device == f"rank{rank}/cuda:0"]
+        assert of_rank == ["Calls", "stream 7", "stream 20 collectives"]
 
 
 def test_imbalance_between_ranks_leaves_collectives_out(tmp_path):

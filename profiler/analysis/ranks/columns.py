@@ -108,7 +108,7 @@ COLLECTIVES: tuple[Column, ...] = (
         "transfer_ns",
         _INT64,
         "ns",
-        "median from the last begin to the end; null where no other rank was recorded",
+        "median from the last recorded begin to the end; null where no other rank was recorded",
         True,
     ),
     Column(

@@ -30,7 +30,7 @@ class Job:
     compute of the `straggler` is. `told` is what kernels tell: `sequence`, `group` or nothing."""
 
     offsets_ns: tuple[int, ...] = (0, 300_000, -700_000, 45_000)
-    drifts: tuple[float, ...] = (0.0, 0.0, 0.0, 0.0)
+    drifts: tuple[float, ...] = ()
     rounds: int = 12
     straggler: int = 2
     late_ns: int = 1_500_000
@@ -54,7 +54,9 @@ class Job:
 
     def clock_us(self, rank: int, time_ns: int) -> float:
         """What the clock of a rank shows, in µs from the file's base."""
-        shown = time_ns + self.offsets_ns[rank] + round(time_ns * self.drifts[rank])
+        shown = time_ns + self.offsets_ns[rank]
+        if self.drifts:
+            shown += round(time_ns * self.drifts[rank])
         return (shown + 1_000_000_000) / 1000
 
     def trace(self, rank: int) -> Trace:

@@ -9,7 +9,10 @@ from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_trace
+from profiler.report.extent import extent
 from profiler.report.html.timeline import timeline_of
+from profiler.report.model import ReportInput
+from profiler.report.sections.summary import summary_of
 from profiler.sources.load import load
 from profiler.trace.manifest_ranks import MatchedBy
 from tests.corpus import CORPUS, needs_corpus
@@ -209,3 +212,19 @@ def test_shared_ranks_agree_with_their_truth():
     assert apart == [31_500, 31_500, 165_500, 355_500]
     assert first.aligned is None
     with_close.close()
+
+
+def test_what_holds_on_many_ranks_is_said_once(tmp_path):
+    """Of sixteen ranks that wait alike one finding a rule says so, with their number; the header
+    names twelve devices, the first sentence the ranks."""
+    offsets = tuple(10_000 * rank for rank in range(16))
+    made = analyze(_loaded(Job(offsets_ns=offsets, straggler=11), tmp_path))
+    rules = [one.rule for one in made.findings]
+    assert len(rules) == len(set(rules))
+    (idle,) = [one for one in made.findings if one.rule == "idle_gaps"]
+    assert idle.evidence["ranks"] == 16
+    (straggler,) = [one for one in made.findings if one.rule == "straggler"]
+    assert straggler.evidence["rank"] == 11
+    summary = summary_of(ReportInput(made, *extent(made.inputs.run)))
+    assert summary.headline.startswith("192 calls, 16 ranks in ")
+    assert "and 20 more" in " ".join(summary.subject)

@@ -89,10 +89,12 @@ RANKS: tuple[Column, ...] = (
 
 COLLECTIVES: tuple[Column, ...] = (
     Column("kind", _TEXT, "", "what it does: all_reduce, all_gather, send_recv, …"),
-    Column("group", _TEXT, "", "process group, where known", True, importance=5),
-    Column("size", _INT64, "", "ranks in that group, where known", True, label="ranks"),
+    Column("group", _TEXT, "", "process group, where known", True, importance=6),
+    Column(
+        "size", _INT64, "", "ranks in that group, where known", True, label="ranks", importance=2
+    ),
     Column("message_bytes", _INT64, "bytes", f"{_BYTES}; null where unknown", True),
-    Column("commands", _INT64, "", "how often a rank executed it, over all ranks"),
+    Column("commands", _INT64, "", "how often a rank executed it, over all ranks", importance=1),
     Column("total_ns", _INT64, "ns", "sum of these, the wait for the last rank among it"),
     Column("exposed_ns", _INT64, "ns", "of total_ns: nothing else ran on that device meanwhile"),
     Column(
@@ -102,14 +104,16 @@ COLLECTIVES: tuple[Column, ...] = (
         "of total_ns: before the last rank's began; null where no other rank was recorded",
         True,
         label="waited for others",
+        importance=3,
     ),
-    Column("median_ns", _INT64, "ns", "median of its commands", importance=3),
+    Column("median_ns", _INT64, "ns", "median of its commands", importance=4),
     Column(
         "transfer_ns",
         _INT64,
         "ns",
         "median from the last recorded begin to the end; null where no other rank was recorded",
         True,
+        importance=1,
     ),
     Column(
         "bus_rate",

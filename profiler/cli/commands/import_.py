@@ -64,8 +64,9 @@ _Words = Annotated[
     list[str],
     typer.Argument(
         metavar="PATH",
-        help="A torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar), or "
-        "a folder of RBLN's rbln_<date>_<time>_<n>.pb; several where they are of one run.",
+        help="A torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar), a "
+        "folder with those of a job's ranks, or one of RBLN's rbln_<date>_<time>_<n>.pb; several "
+        "where they are of one run.",
     ),
 ]
 _Name = Annotated[

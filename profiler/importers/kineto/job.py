@@ -91,7 +91,7 @@ def read_job(paths: Sequence[Path]) -> KinetoRun | JobRun:
     order = sorted(range(len(paths)), key=lambda number: told[number].rank)
     paths, traces = [paths[i] for i in order], [traces[i] for i in order]
     told = [told[i] for i in order]
-    aligned = aligned_ranks([collectives_of(trace) for trace in traces])
+    aligned = _placed(traces, aligned_ranks([collectives_of(trace) for trace in traces]))
     runs = tuple(
         run_of(_moved(trace, clock), path, prefix=device_of_rank(one.rank, ""))
         for trace, path, clock, one in zip(traces, paths, aligned, told, strict=True)
@@ -123,6 +123,18 @@ def _told(paths: Sequence[Path], traces: Sequence[KinetoTrace]) -> list[InJob]:
                 f"{owner[told.rank]} and {path} are both of rank {told.rank}: give one trace a rank"
             )
         owner[told.rank] = path
+    return found
+
+
+def _placed(traces: Sequence[KinetoTrace], aligned: Sequence[AlignedRank]) -> list[AlignedRank]:
+    """`aligned`, where ranks on a clock of their own begin with the job if by that clock they did
+    not run at the same time: nobody knows when they did."""
+    first, last = int(traces[0].start_ns.min()), int(traces[0].end_ns.max())
+    found = []
+    for trace, clock in zip(traces, aligned, strict=True):
+        begin, end = int(trace.start_ns.min()), int(trace.end_ns.max())
+        apart = clock.aligned is False and (begin > last or end < first)
+        found.append(replace(clock, offset_ns=first - begin) if apart else clock)
     return found
 
 

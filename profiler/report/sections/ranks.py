@@ -82,10 +82,19 @@ def _notes(job: Job) -> Iterator[str]:
 
 
 def _collectives(of: ReportInput) -> Iterator[Part]:
-    frame = of.analysis.collectives
+    frame, ranks = of.analysis.collectives, of.analysis.ranks
     names = [column.name for column in COLLECTIVES]
+    all_of = frame if ranks.is_empty() else ranks  # in which those that overlap count once
+    total = int(all_of["total_ns" if ranks.is_empty() else "collective_ns"].sum())
+    exposed = int(all_of["exposed_ns"].sum())
     yield Part(
         said("Collectives, by total time"),
+        lead=said(
+            "{exposed} of {total} in collectives are exposed, over all ranks: nothing else ran on "
+            "their device.",
+            exposed=duration(exposed),
+            total=duration(total),
+        ),
         table=table("collectives", "collectives", names, COLLECTIVES, frame, shown=of.rows(10)),
     )
 

@@ -221,6 +221,7 @@ class DropKind(StrEnum):
     AGGREGATE_MISMATCH = "aggregate_mismatch"  # of an import: two records of a run disagree
     UNALIGNED_CLOCK = "unaligned_clock"  # nothing relates a device's clock to the run's
     MISSING_RANK = "missing_rank"  # of an import: processes of the job of which no trace was given
+    ESTIMATED_TIMES = "estimated_times"  # averages, or an order in place of begins
 
     @property
     def time_missing(self) -> bool:
@@ -237,6 +238,7 @@ _TIME_MISSING = frozenset(
         DropKind.DROPPED_EVENTS,
         DropKind.UNCLOSED_SLICE,
         DropKind.ABORTED_RUN,
+        DropKind.MISSING_RANK,
     }
 )
 

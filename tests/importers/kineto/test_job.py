@@ -149,7 +149,7 @@ def test_ranks_that_were_not_given_are_a_drop(tmp_path):
     run = _loaded(Job(world_size=8), tmp_path)
     (drop,) = run.drops
     assert (drop.kind, drop.count, drop.unit) == (DropKind.MISSING_RANK, 4, "ranks")
-    assert not drop.kind.time_missing
+    assert drop.kind.time_missing
 
 
 def test_a_folder_and_folders_of_ranks_are_one_run(tmp_path):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from profiler.errors import InputError
 from profiler.events import GRAPH_CAPTURE
 from profiler.importers.importer import Importer, Option, only_path
 
@@ -17,7 +18,7 @@ __all__ = ["IMPORTER"]
 
 _ACCEPTS = (
     "a torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar), or a folder of "
-    "those of a job's ranks"
+    "a job's"
 )
 _LIMIT = 1 << 30  # bytes of an archive in which its trace is looked for
 
@@ -38,14 +39,18 @@ def _recognises(path: Path, head: bytes) -> bool:
 def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> KinetoRun | JobRun:
     from profiler.importers.kineto.read import read_run
 
+    capture = options.get("capture")
     if len(paths) > 1 or paths[0].is_dir():
         from profiler.importers.kineto.job import read_job, traces_in
 
         files = [one for path in paths for one in (traces_in(path) if path.is_dir() else (path,))]
         if len(files) > 1:
+            if capture:
+                raise InputError(
+                    f"{capture} is a capture, and ranks of a job take none: leave it out"
+                )
             return read_job(files)
         paths = files
-    capture = options.get("capture")
     return read_run(only_path(paths, _ACCEPTS), (capture,) if capture else ())
 
 

@@ -47,7 +47,8 @@ def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> KinetoRun | JobR
         if len(files) > 1:
             if capture:
                 raise InputError(
-                    f"{capture} is a capture, and ranks of a job take none: leave it out"
+                    f"--capture {capture} is for one trace, and {len(files)} are given: leave it "
+                    "out, or put captures into capture_traces/ beside the traces"
                 )
             return read_job(files)
         paths = files

@@ -183,6 +183,8 @@ def test_traces_of_no_one_job_are_refused(tmp_path):
     ):
         with pytest.raises(InputError, match=words):
             import_trace(paths, tmp_path / "traces")
+    with pytest.raises(InputError, match="is for one trace, and 2 are given"):
+        import_trace((first, second), tmp_path / "traces", options={"capture": str(alone)})
 
 
 def test_one_rank_tells_its_rank_and_collectives(tmp_path):

@@ -121,6 +121,10 @@ _PIPELINE = Column(
     "number of the pipeline call that it belongs to, from 0; -1 outside every one, or not known",
 )
 
+_RANK = Column(
+    "rank", _INT32, "", "process of the job, from 0; -1 where the run is of one process alone"
+)
+
 CALLS: tuple[Column, ...] = (
     Column("call", _INT32, "", "number of the call in its run, from 0, in the order of returns"),
     _PIPELINE,
@@ -129,6 +133,7 @@ CALLS: tuple[Column, ...] = (
     Column("branch", TEXT, "", ", ".join(BRANCHES), True),
     Column("step", _INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
     Column("iteration", _INT32, "", "pass of a loop that is not denoising, from 0; -1 of none"),
+    _RANK,
     Column("device", TEXT, "", "where the submodule is placed"),
     Column("start_ns", _INT64, "ns", "begin of the invocation, on the run's clock"),
     Column("duration_ns", _INT64, "ns", "wall time of the invocation, as its caller saw it"),
@@ -141,6 +146,7 @@ COMMANDS: tuple[Column, ...] = (
     _PIPELINE,
     Column("stage", TEXT, "", "stage of its call, or of the host work itself", True),
     Column("step", _INT32, "", "denoising step; -1 outside denoise"),
+    _RANK,
     Column("device", TEXT, "", "where it was executed", True),
     Column("track", TEXT, "", "queue of the device, under its producer's own name"),
     Column("category", CATEGORY, "", "what the track does"),

@@ -56,6 +56,9 @@ def _what(analysis: Analysis) -> str:
         parts.append(counted(analysis.run.calls, "call"))
     if not parts:
         parts.append(counted(analysis.run.commands, "command"))
+    job = analysis.inputs.run.info.job
+    if job is not None and len(job.ranks) > 1:
+        parts.append(counted(len(job.ranks), "rank"))
     return joined(", ", parts)
 
 

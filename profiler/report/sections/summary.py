@@ -19,6 +19,7 @@ from profiler.trace.manifest_fields import Device
 __all__ = ["SECTION", "summary_of"]
 
 _RESIDUAL_LIMIT = 0.01  # the accounting identity promises no more
+_DEVICES = 12  # that are named
 
 
 def summary_of(of: ReportInput) -> Summary:
@@ -40,7 +41,9 @@ def _subject(analysis: Analysis) -> tuple[str, ...]:
     run = analysis.run
     started = run.started.replace("T", " ").replace("+00:00", " UTC")
     names = [*run.devices] or analysis.devices["device"].to_list()
-    devices = joined(", ", (_device(name, run.devices.get(name)) for name in names))
+    devices = joined(", ", (_device(name, run.devices.get(name)) for name in names[:_DEVICES]))
+    if len(names) > _DEVICES:
+        devices = said("{devices} and {more} more", devices=devices, more=len(names) - _DEVICES)
     parts = (run.model, run.pipeline, devices, started, run.run_id)
     return tuple(part for part in parts if part)
 

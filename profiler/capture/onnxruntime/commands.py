@@ -85,6 +85,7 @@ def commands_of(
             node.duration_ns,
             shapes=node.shapes,
             module=module,
+            name=module,
             bytes_read=node.bytes_read,
             bytes_written=node.bytes_written,
             command_index=part.command_index if part is not None else UNKNOWN,

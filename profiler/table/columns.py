@@ -150,7 +150,7 @@ COMMANDS: tuple[Column, ...] = (
     Column("device", TEXT, "", "where it was executed", True),
     Column("track", TEXT, "", "queue of the device, under its producer's own name"),
     Column("category", CATEGORY, "", "what the track does"),
-    Column("layer", TEXT, "", "tensor-level operation: module path or node name"),
+    Column("layer", TEXT, "", "tensor-level operation: path of a node, or of a module"),
     Column("module", TEXT, "", "path of the module that it belongs to, where known", True),
     Column("command_index", _INT32, "", "which of its layer's commands in its call, from 0"),
     Column("op_type", TEXT, "", "ONNX op type, launching operator, else the kernel's name", True),

@@ -163,8 +163,8 @@ def test_a_profiled_comparison(cli, fused, tmp_path):
     assert (row["base_count"], row["new_count"]) == (3, 3)
     assert row["low"] is not None
     for run, core in zip(runs, ("Softmax", "MultiHeadAttention"), strict=True):
-        layer = pl.col("layer").cast(pl.String) == "transformer_blocks.0.attn"
-        of_call = run.commands.filter(layer & (pl.col("call") == 0))
+        module = pl.col("module").cast(pl.String) == "transformer_blocks.0.attn"
+        of_call = run.commands.filter(module & (pl.col("call") == 0))
         names = of_call["op_type"].cast(pl.String).to_list()
         assert [name for name in names if name in ("Softmax", "MultiHeadAttention")] == [core]
 

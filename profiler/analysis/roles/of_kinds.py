@@ -55,6 +55,7 @@ class _Row(NamedTuple):
 
     submodule: str | None
     layer: str
+    place: str
     op_type: str | None
     category: str
     shapes: str | None
@@ -192,8 +193,8 @@ class _Submodule:
     ) -> None:
         self._rows = rows
         self._named = next(iter(rows.values())).submodule is not None  # the scheduler is no model
-        places = Places({row.layer for row in rows.values()}, classes)
-        self._places: dict[int, Place] = {n: places.of(row.layer) for n, row in rows.items()}
+        places = Places({row.place for row in rows.values()}, classes)
+        self._places: dict[int, Place] = {n: places.of(row.place) for n, row in rows.items()}
         self._operations: dict[int, Operation] = {
             n: operation_of(row.op_type or _named_operation(row.layer)) for n, row in rows.items()
         }

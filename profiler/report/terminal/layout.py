@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from textwrap import wrap
 
@@ -21,6 +21,9 @@ __all__ = [
     "Drawn",
     "Grid",
     "clean",
+    "continued",
+    "figures",
+    "lists",
     "numbers",
     "percents",
     "rates",
@@ -38,6 +41,7 @@ __all__ = [
 _GAP = 2  # blanks between columns
 _NARROWEST = 8  # characters of a column that must shrink
 _HEADER = 24  # characters of a column that is named as gone
+_HEADED = 12  # characters of a header that its cells do not need
 _NOTHING = "-"
 _BARS = "▁▂▃▄▅▆▇█"
 _LONGEST = 4_000  # characters of a line, before it is wrapped
@@ -50,13 +54,14 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 class Drawn:
     """One column. `rank` 0 always stays; of the others the highest goes first where the table is
     too wide. A column with `shrink` is cut down to that many characters before another goes, and
-    further where none is left to go."""
+    further where none is left to go. Where cells list `names`, as many of these stay as fit."""
 
     header: str
     cells: tuple[str, ...]
     right: bool = True
     rank: int = 0
     shrink: int = 0
+    names: tuple[tuple[str, ...], ...] = ()
 
     @property
     def width(self) -> int:
@@ -67,6 +72,21 @@ def texts(header: str, values: Iterable[object], *, rank: int = 0, shrink: int =
     """Names, left-aligned, control characters removed."""
     cells = tuple(_NOTHING if v is None or v == "" else clean(str(v)) for v in values)
     return Drawn(header, cells, right=False, rank=rank, shrink=shrink)
+
+
+def lists(
+    header: str, values: Iterable[Sequence[object] | None], *, rank: int = 0, shrink: int = 0
+) -> Drawn:
+    """Several names a cell."""
+    names = tuple(tuple(clean(str(name)) for name in value or ()) for value in values)
+    column = texts(header, map(", ".join, names), rank=rank, shrink=shrink)
+    return replace(column, names=names)
+
+
+def figures(header: str, values: Iterable[str | None], *, rank: int = 0) -> Drawn:
+    """Values that are written already, each with its own unit."""
+    cells = (_NOTHING if v is None else clean(v).replace(_NO_BREAK, " ") for v in values)
+    return Drawn(clean(header), tuple(cells), rank=rank)
 
 
 def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
@@ -167,7 +187,7 @@ class Grid:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         texts = [
-            [_placed(text, width, column) for text in (column.header, *column.cells)]
+            [_placed(text, width, column) for text in (column.header, *_cells(column, width))]
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
         dim, bold = console.get_style("dim"), console.get_style("bold")
@@ -187,6 +207,41 @@ def table(columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = ()) -
     widths = tuple(min(limit, one.width) for limit, one in zip(limits, drawn, strict=True))
     gone = tuple(column.header for column in columns if column not in drawn)
     return Grid(tuple(drawn), widths, frozenset(strong), gone)
+
+
+def continued(columns: Sequence[Drawn], repeated: int, width: int) -> Iterator[list[Drawn]]:
+    """The columns in sets that fit the width, each behind the first `repeated` of them."""
+    headed = [*map(_headed, columns)]
+    first, rest = headed[:repeated], headed[repeated:]
+    while rest:
+        some = [rest.pop(0)]
+        while rest and _smallest([*first, *some, rest[0]]) <= width:
+            some.append(rest.pop(0))
+        yield [*first, *some]
+
+
+def _headed(column: Drawn) -> Drawn:
+    """The column with a header that is hardly wider than its cells."""
+    room = max(_HEADED, *map(cell_len, column.cells)) if column.cells else _HEADED
+    return replace(column, header=shorten(column.header, room))
+
+
+def _cells(column: Drawn, width: int) -> Iterable[str]:
+    """The cells, of those that list names as many of them as fit."""
+    if not column.names:
+        return column.cells
+    pairs = zip(column.names, column.cells, strict=True)
+    return (_as_many(names, width) or text for names, text in pairs)
+
+
+def _as_many(names: Sequence[str], width: int) -> str:
+    """`"Mul 16 → 0, Add 12 → 4, 2 more"`; "" where there is no room for one."""
+    for count in range(len(names), 0, -1):
+        more = [f"{len(names) - count} more"] if count < len(names) else []
+        text = ", ".join([*names[:count], *more])
+        if cell_len(text) <= width:
+            return text
+    return ""
 
 
 def _placed(text: str, width: int, column: Drawn) -> str:
@@ -263,6 +318,7 @@ def clean(text: str) -> str:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters that part no number from its unit, cleaned."""
-    for part in wrap(_BEFORE_UNIT.sub(_NO_BREAK, clean(text)), width):
+    """Lines of at most `width` characters that part no number from its unit and no name, which one
+    may want to copy, at a hyphen; cleaned."""
+    for part in wrap(_BEFORE_UNIT.sub(_NO_BREAK, clean(text)), width, break_on_hyphens=False):
         yield part.replace(_NO_BREAK, " ")

@@ -11,7 +11,7 @@ from typing import Any
 import polars as pl
 
 from profiler.analysis.result import Analysis
-from profiler.events import Drop
+from profiler.events import GRAPH_CAPTURE, Drop
 from profiler.messages import Said, joined, said
 from profiler.notes import Note
 from profiler.report.model import Fact, Group
@@ -27,7 +27,6 @@ from profiler.trace.manifest_fields import (
     Coverage,
     Fields,
     Overhead,
-    Recording,
     stated,
 )
 
@@ -52,7 +51,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     return (
         _end_to_end(analysis, span_ns),
         *_calls_from(analysis),
-        *_graphs(analysis.run.recording),
+        *_graphs(analysis),
         *_unrecorded(analysis),
         *_carried_over(analysis),
         *_steps(analysis),
@@ -69,7 +68,10 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
 def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
     account = analysis.accounting
     if account.end_to_end_ns:
-        pipelines = counted(account.pipelines, "pipeline call")
+        noun, number = ("pipeline call", account.pipelines)
+        if account.in_iterations:
+            noun, number = ("iteration", account.iterations)
+        pipelines = counted(number, noun)
         if account.overlapping and account.told_apart:
             pipelines = said(
                 "{pipelines}, {overlapping} at the same time: {wall} passed",
@@ -96,14 +98,17 @@ def _calls_from(analysis: Analysis) -> Iterator[Fact]:
     yield Fact(said("Calls"), value, label(source))
 
 
-def _graphs(recording: Recording | None) -> Iterator[Fact]:
-    """What is known of replayed graphs, and that a trace is of a capture; nothing without any."""
+def _graphs(analysis: Analysis) -> Iterator[Fact]:
+    """What is known of replayed graphs, and that launches were captured where the headline does not
+    say so already; nothing without any."""
+    recording = analysis.run.recording
     graphs = recording.graphs if recording else None
     if graphs is None:
         return
     if graphs.captured and not graphs.replays:
         note = said("launches that were captured and not run: the trace of a graph's capture")
-        yield Fact(said("Graphs"), count(graphs.captured), note)
+        if GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
+            yield Fact(said("Graphs"), count(graphs.captured), note)
         return
     if graphs.joined:
         note = said(

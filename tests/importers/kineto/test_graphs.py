@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
@@ -158,7 +159,7 @@ def test_a_trace_of_a_capture_says_that_nothing_of_it_ran(tmp_path):
     found = analyze(run)
     assert headline(found, 1).startswith("graph capture, not serving")
     assert "Graphs" not in [str(fact.label) for fact in key_facts(found, 1)]
-    fact = graphs_fact(replace(run, info=replace(run.info, capabilities=())))
+    fact = graphs_fact(replace(run, info=structs.replace(run.info, capabilities=())))
     assert (fact.value, "not run" in fact.note) == ("60", True)
 
 

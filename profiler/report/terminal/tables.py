@@ -11,9 +11,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from profiler.report.model import TableView
-from profiler.report.terminal.layout import (
-    Drawn,
-    continued,
+from profiler.report.terminal.columns import (
     figures,
     lists,
     numbers,
@@ -22,10 +20,10 @@ from profiler.report.terminal.layout import (
     ratios,
     scaled_rates,
     sizes,
-    table,
     texts,
     times,
 )
+from profiler.report.terminal.layout import Drawn, continued, table
 from profiler.report.units import RATES, RateUnits, count
 from profiler.report.views import worded
 from profiler.table.columns import Column

@@ -34,7 +34,7 @@ _NOTHING = "\N{EN DASH}"
 _FOLDERS = ("tensorrt/RTX-3090_fp16", "tensorrt/RTX-3090_fp32", "rocprofv3/ruv_decode")
 _NOT_TRACES = ("LICENSE", "SOURCE", "README", "truth")
 _NOT_SAMPLES = ("perfetto/",)  # tests of a format that is not imported but read
-_SUMMARIES = (".tracelens_", ".metadata.json", "execution_details.json")  # what belongs to a sample beside it
+_SUMMARIES = (".tracelens_", ".metadata.json", "execution_details.json")  # beside a sample
 
 
 def main() -> int:

@@ -52,6 +52,8 @@ def _what(analysis: Analysis) -> str:
         parts.append(counted(account.pipelines, "pipeline call"))
     if account.steps:
         parts.append(counted(account.steps, "step"))
+    if account.in_iterations:
+        parts.append(counted(account.iterations, "iteration"))
     if not parts and analysis.run.calls:
         parts.append(counted(analysis.run.calls, "call"))
     if not parts:

@@ -8,10 +8,10 @@ from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.messages import joined, said, sentence
-from profiler.report.diff_text import headline as difference
 from profiler.report.facts import key_facts, missing_lines
 from profiler.report.model import ReportInput, SectionKind, Summary
 from profiler.report.sections.headline import at_once, headline
+from profiler.report.sentences.changes import headline as difference
 from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import Device

@@ -77,9 +77,10 @@ class Torch(Backend):
         return execution_device(part)
 
     def weight_bytes(self, part: Any) -> int | None:
-        """Of its parameters and buffers, each once."""
-        tensors = [*part.parameters(), *part.buffers()]
-        return int(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+        """Of its parameters and buffers, each once, and of what is packed."""
+        from profiler.capture.torch.stored_weights import stored_bytes
+
+        return sum(stored_bytes(part.modules()).values())
 
     def settings(self, part: Any) -> SubmoduleSettings | None:
         from profiler.capture.torch.settings import module_settings

@@ -21,6 +21,7 @@ import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 __all__ = ["CallCommands", "find_commands"]
 
 _GRAPH_KEY = re.compile(r"## Call CompiledFxGraph (\w+) ##")
+_ON_PACKED = "quantized::linear"  # of weights that are no tensors
 _SHORTEST_GAP_NS = 1_000  # between two operators of generated code
 _LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|GraphLaunch|Memcpy|Memset")
 _WAIT = re.compile(r"Synchronize")
@@ -71,20 +73,28 @@ class CallCommands:
 
 
 def find_commands(
-    events: TorchEvents, roots: Mapping[int, str], code_of: Callable[[str], str] = lambda _: ""
+    events: TorchEvents,
+    roots: Mapping[int, str],
+    code_of: Callable[[str], str] = lambda _: "",
+    packed: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
 ) -> dict[int, CallCommands]:
     """The commands of each invocation in `roots`: its number → the name of its submodule, which
     is the layer of what runs in no module, "" for each operator's own name. Invocations that have
     no range are left out. `code_of` gives the code generated for a graph by its key, "" for none.
+    `packed` has, by invocation and module, the shapes of weights that events know nothing of.
     """
-    return _Finder(events, roots, code_of).find()
+    return _Finder(events, roots, code_of, packed).find()
 
 
 class _Finder:
     """One pass over the nested host ranges of a session."""
 
     def __init__(
-        self, events: TorchEvents, roots: Mapping[int, str], code_of: Callable[[str], str]
+        self,
+        events: TorchEvents,
+        roots: Mapping[int, str],
+        code_of: Callable[[str], str],
+        packed: Mapping[int, Mapping[str, str]],
     ) -> None:
         self._events = events
         self._roots = roots
@@ -92,6 +102,7 @@ class _Finder:
         self._commands: dict[int, CallCommands] = {}
         self._tracks: dict[tuple[object, ...], Track] = {}
         self._code_of = code_of
+        self._packed = packed
         self._generated: dict[str, list[Statement]] = {}  # by the name of a graph's range
         self._parts: dict[int, str] = {}  # of kernels whose operators launched several
 
@@ -239,8 +250,11 @@ class _Finder:
         row = self._ranges.row[index]
         name = f"CPU thread {self._events.thread[row]}"
         track = self._track((ROOT_DEVICE, name, "compute"))
-        shapes = self._events.shapes(row)
-        self._add(index, row, track, self._events.names[row], below, shapes=shapes)
+        op_type, shapes = self._events.names[row], self._events.shapes(row)
+        if op_type.startswith(_ON_PACKED):
+            known = self._packed.get(self._ranges.call[index], {})
+            shapes = f"{shapes} {known.get(self._ranges.module[index], '')}".rstrip()
+        self._add(index, row, track, op_type, below, shapes=shapes)
 
     def _add_compiled(self, index: int, seen: list[int]) -> None:
         """Add what a range of torch.compile did between the commands that were `seen` in it."""

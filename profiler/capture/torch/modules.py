@@ -19,6 +19,7 @@ from typing import Any
 
 from profiler.capture.torch.hooks import is_compiled
 from profiler.capture.torch.ranges import MODULE
+from profiler.capture.torch.stored_weights import packed_shapes
 from profiler.capture.wraps import Wraps, is_function
 
 __all__ = [
@@ -118,6 +119,7 @@ class ModuleRanges:
         self._there: list[_Hooks] = []
         self._wraps = Wraps()
         self.classes: dict[str, str] = {}  # by path from the root, "" for itself
+        self.packed: dict[str, str] = {}  # shapes of packed weights, likewise
 
     def __len__(self) -> int:
         return len(self._there)
@@ -129,10 +131,12 @@ class ModuleRanges:
             return
         self._attached = True
         _ATTACHED.add(self)
-        self.classes = {"": class_name(root)}
+        self.classes, packed = {"": class_name(root)}, {"": packed_shapes(root)}
         for path, module in _modules_below(root):
             self._hook(f"{MODULE}{path}", module)
             self.classes[path] = class_name(module)
+            packed[path] = packed_shapes(module)
+        self.packed = {path: shapes for path, shapes in packed.items() if shapes}
 
     def detach(self) -> None:
         """Leave the modules as they were; again without effect."""

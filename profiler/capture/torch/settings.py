@@ -13,6 +13,7 @@ from typing import Any
 from profiler.capture.devices import device_name
 from profiler.capture.torch.compile_settings import compiled
 from profiler.capture.torch.step_cache_settings import plain_parameters, step_cache
+from profiler.capture.torch.stored_weights import stored_bytes
 from profiler.trace.manifest_settings import (
     Adapter,
     Attention,
@@ -49,29 +50,10 @@ def module_settings(root: Any) -> SubmoduleSettings:
 
 
 def _weights(modules: Iterable[Any]) -> dict[str, WeightType]:
-    tensors: dict[int, Any] = {}  # each once
-    for module in modules:
-        own = module.__dict__
-        for tensor in (*own["_parameters"].values(), *own["_buffers"].values()):
-            if tensor is not None:
-                tensors[id(tensor)] = tensor
-    by_type: dict[tuple[type, Any], int] = {}
-    for tensor in tensors.values():
-        key = type(tensor), tensor.dtype
-        by_type[key] = by_type.get(key, 0) + tensor.nbytes
-    sizes: dict[str, int] = {}
-    for (kind, dtype), size in by_type.items():
-        name = _element_type(kind.__name__, dtype)
-        sizes[name] = sizes.get(name, 0) + size
+    sizes = stored_bytes(modules)
     total = sum(sizes.values())
     ordered = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
     return {name: WeightType(bytes=size, share=size / total) for name, size in ordered if size}
-
-
-def _element_type(kind: str, dtype: Any) -> str:
-    """`bfloat16`; of a quantized tensor its class as well, for its dtype is what it stands for."""
-    name = str(dtype).removeprefix("torch.")
-    return name if kind in ("Tensor", "Parameter", "Buffer") else f"{kind} ({name})"
 
 
 def _attention(modules: Sequence[Any]) -> Attention | None:

@@ -3,6 +3,8 @@
 - An invocation that launched no device work has its outermost operators as commands, on the track
   of the thread that ran them. Operators that run inside an operator are part of it, so no time
   counts twice. An operator in which modules are called is not one, its parts are.
+- What moves weights is one command there, of category `dma`, with their bytes. Where it launches
+  copies on a device, those are commands of the module whose weights they are.
 - An invocation that launched device work has that as commands, whenever it ran, linked with the
   runtime calls that launched it, and the runtime calls that waited for the device.
 - What torch.compile does to compile is no command, nor what it traces then: see `compilations`.
@@ -27,7 +29,7 @@ import numpy as np
 
 from profiler.capture.torch.events import Activity, TorchEvents
 from profiler.capture.torch.generated_code import Statement, layers_of, statements
-from profiler.capture.torch.ranges import HostRanges, RangeKind
+from profiler.capture.torch.ranges import HostRanges, RangeKind, weights_moved
 from profiler.events import ROOT_DEVICE, UNKNOWN, Track
 from profiler.kineto.names import copy_name, kernel_name, queue
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
@@ -230,20 +232,34 @@ class _Finder:
             number = self._ranges.call[index]
             if part[index] or number not in self._commands or number in with_device_work:
                 continue
-            if kind in (RangeKind.GRAPH, RangeKind.REGION):
+            if kind == RangeKind.WEIGHTS:
+                part[index] = True
+                self._add_weights(index)
+            elif kind in (RangeKind.GRAPH, RangeKind.REGION):
                 inside[index] = []
                 if compiled[index] >= 0:
                     inside[compiled[index]].append(index)
                 compiled[index] = index
             elif kind == RangeKind.OPERATOR and not composed[index]:
                 part[index] = True
-                around = compiled[index]
-                if around >= 0:
-                    inside[around].append(index)
-                if around < 0 or self._ranges.kinds[around] != RangeKind.GRAPH:
-                    self._add_operator(index)
+                self._see_operator(index, compiled[index], inside)
         for index, seen in inside.items():
             self._add_compiled(index, seen)
+
+    def _see_operator(self, index: int, around: int, inside: dict[int, list[int]]) -> None:
+        """Add an operator, or leave it to the code that torch.compile generated around it."""
+        if around >= 0:
+            inside[around].append(index)
+        if around < 0 or self._ranges.kinds[around] != RangeKind.GRAPH:
+            self._add_operator(index)
+
+    def _add_weights(self, index: int) -> None:
+        """Add a move of weights, as one command of the module whose weights they are."""
+        row = self._ranges.row[index]
+        name = f"CPU thread {self._events.thread[row]} weights"
+        op_type, nbytes = weights_moved(self._events.names[row])
+        track = self._track((ROOT_DEVICE, name, "dma"))
+        self._add(index, row, track, op_type, bytes_read=nbytes, bytes_written=nbytes)
 
     def _add_operator(self, index: int, below: str = "") -> None:
         """Add an operator; `below` is its layer below the module, "" where it is the module's."""

@@ -122,21 +122,25 @@ def _offload(root: Any, modules: Sequence[Any]) -> Offload | None:
     whole = [hook for hook in hooks if type(hook).__name__ == "CpuOffload"]
     if whole:
         return Offload(kind=OffloadKind.MODEL, execution_device=_device(whole[0].execution_device))
-    for module in modules:
-        for hook in _accelerate_hooks(module):
-            if getattr(hook, "offload", False) is True:
-                where = _device(getattr(hook, "execution_device", None))
-                return Offload(kind=OffloadKind.SEQUENTIAL, execution_device=where)
-    return _device_map(root)
+    moving = (hook for module in modules for hook in _accelerate_hooks(module))
+    moved = next((hook for hook in moving if getattr(hook, "offload", False) is True), None)
+    where = _device(getattr(moved, "execution_device", None))
+    placed = _device_map(root)
+    if len(placed) > 1:
+        kind = OffloadKind.DEVICE_MAP
+        return Offload(kind=kind, execution_device=where, device_map=placed)
+    if moved is not None:
+        return Offload(kind=OffloadKind.SEQUENTIAL, execution_device=where)
+    return None
 
 
-def _device_map(root: Any) -> Offload | None:
-    """Where accelerate has put parts of a module on several devices."""
+def _device_map(root: Any) -> dict[str, int]:
+    """How many parts of a module accelerate has put on each device."""
     counts: dict[str, int] = {}
     for device in (vars(root).get("hf_device_map") or {}).values():
         name = _device(device)
         counts[name] = counts.get(name, 0) + 1
-    return Offload(kind=OffloadKind.DEVICE_MAP, device_map=counts) if len(counts) > 1 else None
+    return counts
 
 
 def _group_hooks(modules: Iterable[Any]) -> Iterator[Any]:

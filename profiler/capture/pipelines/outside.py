@@ -6,6 +6,7 @@ executes is hooked for as long as the pipeline call lasts.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -95,7 +96,8 @@ class PipelineCoverage:
     def _looked_for(self) -> list[tuple[str, str, Callable[[], Any]]]:
         captured = self._captured()
         looking = backends()
-        alive = instances([kind for backend in looking for kind in backend.executed_kinds()])
+        kinds = [kind for backend in looking for kind in backend.executed_kinds()]
+        alive = instances(kinds, sys._getframe(1))  # noqa: SLF001 - inspect's is slow
         found = [one for backend in looking for one in backend.outside(captured, alive)]
         unnamed = {id(part): part for name, _, part in found if not name}
         names = {id(part): name for name, part in self._named(list(unnamed.values())).items()}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
@@ -100,6 +101,23 @@ def test_what_ran_outside_captured_calls(tmp_path):
     assert measured.captured_ns == first
     assert measured.uncaptured_ns == sum(one.duration_ns for one in measured.uncaptured) > 0
     assert measured.share == first / (first + measured.uncaptured_ns)
+
+
+def test_what_was_frozen_is_measured(tmp_path):
+    """As in a child of a server that has called `gc.freeze()`: what a variable holds is found."""
+    pipeline, image_encoder = Pipeline(), Net()
+    pipeline.encoder = lambda: image_encoder
+    gc.freeze()
+    try:
+        with profiler.profile(pipeline, out=tmp_path, ops="none") as run:
+            pipeline(X)
+    finally:
+        gc.unfreeze()
+    measured = profiler.load(run.path).info.coverage
+    assert {one.name: one.calls for one in measured.uncaptured} == {
+        "image_encoder": 2,
+        "transformer.a": 1,
+    }
 
 
 def test_it_is_told_in_every_report(tmp_path):

@@ -140,7 +140,7 @@ class ModuleRanges:
         self.classes = {path: class_name(module) for path, module in modules.items()}
         packed = {path: packed_shapes(module) for path, module in modules.items()}
         self.packed = {path: shapes for path, shapes in packed.items() if shapes}
-        for move in moves({p: module for p, module in modules.items() if not is_one_piece(module)}):
+        for move in moves(modules, closed=is_one_piece):
             self._wraps.around(move.owner, move.method, _around_move(move))
 
     def detach(self) -> None:

@@ -16,9 +16,10 @@ from dataclasses import dataclass
 from itertools import chain
 from typing import Any
 
-__all__ = ["OFFLOAD", "ONLOAD", "Move", "moves"]
+__all__ = ["Move", "moves"]
 
-ONLOAD, OFFLOAD = "onload", "offload"
+_ONLOAD, _OFFLOAD = "onload", "offload"
+_ACCELERATE, _DIFFUSERS = "_hf_hook", "_diffusers_hook"  # where they keep their hooks
 _GROUPED = "group_offloading"  # the hook's name in diffusers' registries
 
 
@@ -34,15 +35,20 @@ class Move:
     nbytes: Callable[[], int]
 
 
-def moves(modules: Mapping[str, Any]) -> Iterator[Move]:
-    """What moves weights of these modules, which have paths; of each hook and group once."""
+def moves(
+    modules: Mapping[str, Any], *, closed: Callable[[Any], bool] = lambda _: False
+) -> Iterator[Move]:
+    """What moves weights of these modules, which have paths; of each hook and group once. The hooks
+    of a module that is `closed` are left alone."""
     paths = {id(module): path for path, module in modules.items()}
     groups: set[int] = set()
     for path, module in modules.items():
-        hook = vars(module).get("_hf_hook")
+        if vars(module).keys().isdisjoint((_ACCELERATE, _DIFFUSERS)) or closed(module):
+            continue
+        hook = vars(module).get(_ACCELERATE)
         for one in getattr(hook, "hooks", None) or (hook,):
             yield from _of_accelerate(one, module, path)
-        registry = vars(module).get("_diffusers_hook")
+        registry = vars(module).get(_DIFFUSERS)
         group = getattr(getattr(registry, "hooks", {}).get(_GROUPED), "group", None)
         if group is not None and id(group) not in groups:
             groups.add(id(group))
@@ -58,13 +64,13 @@ def _of_accelerate(hook: Any, module: Any, path: str) -> Iterator[Move]:
             weights = chain(module.parameters(recurse=within), buffers)
             return _nbytes(one for one in weights if one.device.type == "meta")
 
-        yield Move(hook, "pre_forward", ONLOAD, path, absent)
+        yield Move(hook, "pre_forward", _ONLOAD, path, absent)
     elif type(hook).__name__ == "CpuOffload":
-        yield Move(hook, "pre_forward", ONLOAD, path, _elsewhere(module, hook.execution_device))
+        yield Move(hook, "pre_forward", _ONLOAD, path, _elsewhere(module, hook.execution_device))
         before = hook.prev_module_hook
         if before is not None:
             name = type(before.model).__name__
-            yield Move(before, "offload", OFFLOAD, name, _elsewhere(before.model, "cpu"))
+            yield Move(before, "offload", _OFFLOAD, name, _elsewhere(before.model, "cpu"))
 
 
 def _of_group(group: Any, path: str) -> Iterator[Move]:
@@ -83,8 +89,8 @@ def _of_group(group: Any, path: str) -> Iterator[Move]:
             return 0  # the copy that was there before is taken again, or nothing is kept
         return _nbytes(one for one in weights() if not _is_at(one, group.offload_device))
 
-    yield Move(group, "onload_", ONLOAD, path, to_onload)
-    yield Move(group, "offload_", OFFLOAD, path, to_offload)
+    yield Move(group, "onload_", _ONLOAD, path, to_onload)
+    yield Move(group, "offload_", _OFFLOAD, path, to_offload)
 
 
 def _elsewhere(model: Any, device: Any) -> Callable[[], int]:

@@ -34,8 +34,8 @@ from tests.graph.test_fix import legacy_layernorms
 from tests.importers.kineto.traces import flux
 from tests.importers.nsys.generated import Call, Kernel, Range, export
 from tests.importers.onnxruntime.test_profiles import node, run, written
-from tests.importers.tensorrt.test_exports import PROFILE
 from tests.importers.rbln.generator import write_sd3
+from tests.importers.tensorrt.test_exports import PROFILE
 
 __all__ = ["Ended", "Workplace"]
 

@@ -36,25 +36,25 @@ from profiler.trace.manifest_fields import stated
 LEVELS = {"calls": "none", "operators": "all"}
 
 
-def torch_pipeline(steps: int) -> tuple[Any, Callable[[], Any]]:
-    """diffusers' tiny SD3 on torch and one call of it, with guidance."""
+def torch_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[[], Any]]:
+    """diffusers' tiny SD3 on torch and one call of it, with guidance; `more` are arguments."""
     import torch
 
     from tests.capture import tiny_diffusers as tiny
 
     torch.set_num_threads(1)
     pipeline = tiny.quiet(tiny.sd3(num_layers=4))
-    settings = {"num_inference_steps": steps, "output_type": "np", **tiny.SIZE}
+    settings = {"num_inference_steps": steps, "output_type": "np", **tiny.SIZE, **more}
     return pipeline, lambda: pipeline("a cat", negative_prompt="a dog", **settings)
 
 
-def onnx_pipeline(steps: int) -> tuple[Any, Callable[[], Any]]:
-    """The embedded SD3 on ONNX Runtime and one call of it."""
+def onnx_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[[], Any]]:
+    """The embedded SD3 on ONNX Runtime and one call of it; `more` are arguments."""
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
 
     pipeline = StableDiffusion3Pipeline.from_folder(default_model_folder())
-    return pipeline, lambda: pipeline("a cat", num_inference_steps=steps, seed=0)
+    return pipeline, lambda: pipeline("a cat", num_inference_steps=steps, seed=0, **more)
 
 
 PIPELINES = {"torch": torch_pipeline, "onnxruntime": onnx_pipeline}

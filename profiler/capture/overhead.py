@@ -43,6 +43,7 @@ __all__ = [
 
 _FEWEST = 3  # pipeline calls from whose spread noise is told
 _NOISE = 0.05  # of what a program takes: by so much it is another in another process, at least
+_STUDENTS_T = (4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27)  # of 2 degrees of freedom, 3, …
 
 
 def tracing_cost(
@@ -94,16 +95,24 @@ def tracing_cost(
     )
 
 
-def noise_ns(recorder: Recorder) -> float:
-    """By how much the sum of a run's pipeline calls is another next time: twice the deviation of
-    the sum and of that of as many others, from how far they lie apart, the first aside; a share of
-    it where there are too few to tell."""
+def noise_ns(recorder: Recorder, crowding: float = 1.0) -> float:
+    """By how much the sum of a run's pipeline calls is another next time, in nineteen of twenty:
+    from how far they lie apart, the first aside, the sum of as many others included. At least a
+    share of it, since another process is another one by more than its calls tell; where the machine
+    has more to do than it has cores (`crowding`), by as much more."""
     ordered = sorted(recorder.pipelines, key=lambda pipeline: pipeline.start_ns)
     steady = [pipeline.end_ns - pipeline.start_ns for pipeline in ordered[1:]]
-    least = _NOISE * recorder.traced_ns
+    least = _NOISE * max(crowding, 1.0) * recorder.traced_ns
     if len(steady) < _FEWEST:
         return least
-    return max(least, 2 * statistics.stdev(steady) * math.sqrt(2 * len(ordered)))
+    times = _students_t(len(steady) - 1)
+    return max(least, times * statistics.stdev(steady) * math.sqrt(2 * len(ordered)))
+
+
+def _students_t(freedom: int) -> float:
+    """Within how many deviations, which are of so many degrees of freedom, at least 2, nineteen of
+    twenty lie: a deviation of a few calls is often too small by itself."""
+    return _STUDENTS_T[freedom - 2] if freedom < len(_STUDENTS_T) + 2 else 2.0 + 2.3 / freedom
 
 
 def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float | None, float | None]:

@@ -157,7 +157,7 @@ def run_info(
                 recorder.hooks_ns,
                 recorder.traced_ns,
                 overhead.whole_of(recorder),
-                overhead.noise_ns(recorder),
+                overhead.noise_ns(recorder, environment.crowding()),
             ),
             **(writing or {}),
         ),

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -87,8 +87,8 @@ def tracing_cost(
     return structs.replace(
         found,
         untraced_ns=without - cost_ns,
-        untraced_low_ns=None if most is None else round(without - most - noise_ns),
-        untraced_high_ns=None if least is None else round(without - least + noise_ns),
+        untraced_low_ns=round(without - most - noise_ns),
+        untraced_high_ns=round(without - least + noise_ns),
         method=_method(estimate, costs),
         share=(hooks_ns + cost_ns) / traced_ns,  # 1 - untraced / traced
         share_of=share_of,
@@ -115,13 +115,9 @@ def _students_t(freedom: int) -> float:
     return _STUDENTS_T[freedom - 2] if freedom < len(_STUDENTS_T) + 2 else 2.0 + 2.3 / freedom
 
 
-def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float | None, float | None]:
-    """The least and the most that recording operators may have cost; None where nobody knows."""
+def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float, float]:
+    """The least and the most that recording operators may have cost."""
     low, high = measured.interval_ns or (measured.cost_ns, measured.cost_ns)
-    if not estimate.events:
-        return low, high
-    if estimate.bounds is None:
-        return None, None
     return low + estimate.bounds[0], high + estimate.bounds[1]
 
 
@@ -167,16 +163,16 @@ def _not_measured(
 @dataclass(frozen=True, slots=True)
 class _Estimate:
     """What `events` of `backends` cost by estimates; `unknown` says where there is none, and why.
-    `spread` are quartiles of what one event costs, `bounds` what all may have cost at least and at
-    most; None where nobody knows them."""
+    `spread` are quartiles of what one event costs, None where nobody knows them, `bounds` what all
+    may have cost at least and at most."""
 
     events: int
     cost_ns: float
     backends: tuple[str, ...]
     unknown: tuple[UnknownCost, ...]
+    bounds: tuple[float, float]
     spread: tuple[float, float] | None = None
     noisy: bool = False
-    bounds: tuple[float, float] | None = None
 
 
 def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
@@ -199,19 +195,9 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
     if len(known) == 1 and known[0][1].low_ns is not None and known[0][1].high_ns is not None:
         spread = known[0][1].low_ns, known[0][1].high_ns
     noisy = any(cost.noisy for _, cost in known)
-    bounds = _bounds_of([(count, cost.bounds) for count, cost in known])
-    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), spread, noisy, bounds)
-
-
-def _bounds_of(
-    known: Iterable[tuple[int, tuple[float, float] | None]],
-) -> tuple[float, float] | None:
-    low = high = 0.0
-    for count, bounds in known:
-        if bounds is None:
-            return None
-        low, high = low + count * bounds[0], high + count * bounds[1]
-    return low, high
+    low = sum(count * cost.bounds[0] for count, cost in known)
+    high = sum(count * cost.bounds[1] for count, cost in known)
+    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), (low, high), spread, noisy)
 
 
 def event_cost(backend: str) -> EventCost | None:

@@ -128,13 +128,15 @@ MIXED = calls([500, 120, 120, 120], [500, 100, 100, 100])
 
 def test_measured_where_it_can_be_and_estimated_elsewhere():
     """The transformer's 4 traced calls cost 20 ns each; the encoder's 6 events 10 ns by the
-    estimate. An estimate has no interval, so neither has the sum."""
+    estimate, which has no quartiles: they may have cost nothing, and four times as much."""
     sources = [("transformer", source(MIXED, events=8)), ("text_encoder", source(events=6))]
     found = tracing_cost(sources, measured_costs(sources), 60, 1_000)
     assert str(method(found)).startswith("measured: ")
     assert stated(found) == {
         "traced_ns": 1_000,
         "untraced_ns": 800,
+        "untraced_low_ns": 1_000 - 60 - 90 - 240,
+        "untraced_high_ns": 1_000 - 60 - 70,
         "method": "both",
         "hooks_ns": 60,
         "operator_events": 14,
@@ -311,6 +313,14 @@ def test_an_estimate_has_the_quartiles_of_its_pairs(monkeypatch):
     assert plain == "estimated (noisy: 12.5 ns to 45 ns an event)"
     assert found.untraced_low_ns < found.untraced_ns < found.untraced_high_ns
     assert found.untraced_ns == 4_000 - 10 * 20
+
+
+def test_an_estimate_of_one_pair_has_an_interval(monkeypatch):
+    """A machine that was too busy for a second pair: between nothing and four times as much."""
+    monkeypatch.setattr(overhead, "event_cost", {"onnxruntime": EventCost(20)}.get)
+    found = tracing_cost([("encoder", source(events=10))], {}, 0, 4_000, noise_ns=100)
+    assert found.untraced_ns == 3_800
+    assert (found.untraced_low_ns, found.untraced_high_ns) == (4_000 - 800 - 100, 4_000 + 100)
 
 
 def test_noise_that_exceeds_the_cost_is_no_estimate():

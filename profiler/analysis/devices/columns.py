@@ -48,7 +48,7 @@ DEVICES: tuple[Column, ...] = (
         "span_ns",
         _INT64,
         "ns",
-        "from its first command or tile to the end of its last",
+        "from its first command or tile to the end of its last, less the profiler's own work",
         importance=9,
     ),
     Column(

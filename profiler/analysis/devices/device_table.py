@@ -65,6 +65,7 @@ def device_table(
     span = np.maximum(of_commands[1], of_calls[1]) - np.minimum(of_commands[0], of_calls[0])
     first = np.minimum(of_commands[0], of_calls[0])
     lost = _unrecorded(run.tiles, missing, ran, names, (first, first + span))
+    span = span - _profilers(run.tiles, axis, ran, names, (first, first + span))
     known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
     ranks = _ranks(run)
     table = pl.DataFrame(
@@ -153,6 +154,19 @@ def _unrecorded(
         elif len(lost):
             own = slice(number, number + 1)
             found[own] = lost.within(first[own], last[own])
+    return found
+
+
+def _profilers(
+    tiles: RunTiles, axis: Axis, ran: Ran, names: list[str], span: tuple[Times, Times]
+) -> Times:
+    """How long nothing ran on each device, within its span, because of the profiler, int64
+    [groups]."""
+    (first, last), found, beside = span, np.zeros(len(names), dtype=np.int64), axis.beside
+    for number, name in enumerate(names if len(beside) else ()):
+        own = beside.minus(tiles.unrecorded_on.get(name, Stretches.none()))
+        own = own.clipped(int(first[number]), int(last[number]))
+        found[number] = own.length - ran.within(name, own)
     return found
 
 

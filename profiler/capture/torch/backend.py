@@ -37,6 +37,7 @@ class Torch(Backend):
     name = "torch"
     packages = ("torch",)
     whole = True
+    allocations = True
     order = 1
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002

@@ -347,9 +347,11 @@ def test_the_cost_of_torchs_events_is_measured(monkeypatch):
     torch = pytest.importorskip("torch", reason="needs the torch extra")
     from profiler.capture.torch import cost
 
-    monkeypatch.setattr(cost, "_BUSY_S", math.inf)  # a busy machine decides nothing here
+    for limit in ("_BUSY_S", "_LONGEST_S"):  # a busy machine decides nothing here
+        monkeypatch.setattr(cost, limit, math.inf)
     torch_event_cost = cost.torch_event_cost
-    assert torch_event_cost().ns > 0
+    measured = (torch_event_cost() for _ in range(20))  # noise may exceed the cost in some
+    assert next(found for found in measured if found is not None).ns > 0
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU]) as theirs:
         assert torch_event_cost() is None
         torch.ones(2).relu()

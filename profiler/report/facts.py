@@ -6,6 +6,7 @@ Plain text throughout; whoever shows it escapes it for where it goes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import polars as pl
@@ -15,8 +16,9 @@ from profiler.events import Drop
 from profiler.messages import Said, joined, said
 from profiler.notes import Note
 from profiler.report.model import Fact, Group
-from profiler.report.nouns import on_gpus
+from profiler.report.nouns import noun_of
 from profiler.report.sections.headline import asynchronous, carried_over
+from profiler.report.sentences.nouns import Noun
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
@@ -42,6 +44,17 @@ __all__ = [
     "uncaptured_text",
 ]
 
+_HEADED = {  # all that was recorded
+    Noun.KERNELS: said("Events"),
+    Noun.NODES: said("Nodes + host"),
+    Noun.OPERATORS: said("Operators + host"),
+    Noun.COMMANDS: said("Commands"),
+}
+_HEADED_OWN = {  # what devices executed
+    Noun.KERNELS: said("Kernels"),
+    Noun.NODES: said("Nodes"),
+    Noun.OPERATORS: said("Operators run"),
+}
 _RESIDUAL_LIMIT = 0.01
 _MOST_UNCAPTURED = 3  # that are named
 _ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
@@ -191,29 +204,33 @@ def _commands(analysis: Analysis) -> Fact:
     untraced = run.calls - run.traced_calls
     notes = [counted(run.calls, "call")]
     notes += [said("{number} without commands", number=count(untraced))] if untraced else []
-    if not run.selection and on_gpus(analysis):
-        return _kernels(analysis, notes)
-    return Fact(said("Commands"), count(run.commands), joined(", ", notes))
+    noun = noun_of(analysis)
+    if run.selection or noun == Noun.COMMANDS:
+        return Fact(_HEADED[noun], count(run.commands), joined(", ", notes))
+    return _of_devices(analysis, noun, notes)
 
 
-def _kernels(analysis: Analysis, notes: Sequence[str]) -> Fact:
-    """How many kernels ran, and what else was recorded beside them."""
-    kinds = analysis.kinds.table
+def _of_devices(analysis: Analysis, noun: Noun, notes: Sequence[str]) -> Fact:
+    """How many kernels, nodes or operators ran, and what else was recorded beside them."""
     category = pl.col("category").cast(pl.String)
     copied, waited = category.is_in(("dma", "copy")), category == "sync"
-    numbers = kinds.select(
-        kernels=pl.col("commands").filter(~pl.col("host") & ~copied & ~waited).sum(),
+    if noun != Noun.KERNELS:  # copies are nodes of their own, and a CPU's waits its own
+        copied = waited = pl.lit(value=False)
+    numbers = analysis.kinds.table.select(
+        own=pl.col("commands").filter(~pl.col("host") & ~copied & ~waited).sum(),
         copies=pl.col("commands").filter(~pl.col("host") & copied).sum(),
         host=pl.col("commands").filter("host").sum(),
     ).row(0, named=True)
-    one = numbers["copies"] == 1
-    others = (
-        said("1 copy or fill")
-        if one
-        else said("{number} copies and fills", number=count(numbers["copies"])),
-        said("{number} launches and others of the host", number=count(numbers["host"])),
-    )
-    return Fact(said("Kernels"), count(numbers["kernels"]), joined(", ", (*notes, *others)))
+    label, others = _HEADED_OWN[noun], list(notes)
+    if noun == Noun.KERNELS:
+        one = numbers["copies"] == 1
+        copies = said("{number} copies and fills", number=count(numbers["copies"]))
+        others.append(said("1 copy or fill") if one else copies)
+        told = said("{number} launches and others of the host", number=count(numbers["host"]))
+        others.append(told)
+    elif numbers["host"]:
+        others.append(said("beside {number} of the host", number=count(numbers["host"])))
+    return Fact(label, count(numbers["own"]), joined(", ", others))
 
 
 def _cost(overhead: Overhead) -> Fact:
@@ -298,11 +315,14 @@ def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
     return Group(title, _pairs(mapping))
 
 
-def grouped_by_name(title: str, mapping: Mapping[str, Fields]) -> Group:
-    """What is stated of each name, a row each."""
+def grouped_by_name(
+    title: str, mapping: Mapping[str, Fields], called: Mapping[str, str] = MappingProxyType({})
+) -> Group:
+    """What is stated of each name, a row each; `called` has other words for some of its keys."""
     rows = []
     for name, fields in mapping.items():
-        texts = (" ".join(filter(None, pair)) for pair in _pairs(stated(fields)) if pair[1])
+        pairs = ((called.get(key, key), text) for key, text in _pairs(stated(fields)) if text)
+        texts = (" ".join(filter(None, pair)) for pair in pairs)
         rows.append((name, ", ".join(texts)))
     return Group(title, tuple(rows))
 

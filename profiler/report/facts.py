@@ -5,20 +5,17 @@ Plain text throughout; whoever shows it escapes it for where it goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
-
-import polars as pl
 
 from profiler.analysis.result import Analysis
 from profiler.events import Drop
 from profiler.messages import Said, joined, said
 from profiler.notes import Note
+from profiler.report.event_counts import events_fact
 from profiler.report.model import Fact, Group
-from profiler.report.nouns import noun_of
 from profiler.report.sections.headline import asynchronous, carried_over
-from profiler.report.sentences.nouns import Noun
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.tracing_cost import how_known, share_of
 from profiler.report.units import count, counted, duration, percent, size
@@ -44,17 +41,6 @@ __all__ = [
     "uncaptured_text",
 ]
 
-_HEADED = {  # all that was recorded
-    Noun.KERNELS: said("Events"),
-    Noun.NODES: said("Nodes + host"),
-    Noun.OPERATORS: said("Operators + host"),
-    Noun.COMMANDS: said("Commands"),
-}
-_HEADED_OWN = {  # what devices executed
-    Noun.KERNELS: said("Kernels"),
-    Noun.NODES: said("Nodes"),
-    Noun.OPERATORS: said("Operators run"),
-}
 _RESIDUAL_LIMIT = 0.01
 _MOST_UNCAPTURED = 3  # that are named
 _ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
@@ -69,7 +55,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         *_unrecorded(analysis),
         *_carried_over(analysis),
         *_steps(analysis),
-        _commands(analysis),
+        events_fact(analysis),
         _cost(analysis.run.overhead),
         *_coverage(analysis.run.coverage),
         *_attributed(analysis.run.attribution),
@@ -197,40 +183,6 @@ def _steps(analysis: Analysis) -> Iterator[Fact]:
         notes = [said("{low} to {high}", low=low, high=high)]
         notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []
         yield Fact(said("Median step"), duration(steps.median_ns), joined(", ", notes))
-
-
-def _commands(analysis: Analysis) -> Fact:
-    run = analysis.run
-    untraced = run.calls - run.traced_calls
-    notes = [counted(run.calls, "call")]
-    notes += [said("{number} without commands", number=count(untraced))] if untraced else []
-    noun = noun_of(analysis)
-    if run.selection or noun == Noun.COMMANDS:
-        return Fact(_HEADED[noun], count(run.commands), joined(", ", notes))
-    return _of_devices(analysis, noun, notes)
-
-
-def _of_devices(analysis: Analysis, noun: Noun, notes: Sequence[str]) -> Fact:
-    """How many kernels, nodes or operators ran, and what else was recorded beside them."""
-    category = pl.col("category").cast(pl.String)
-    copied, waited = category.is_in(("dma", "copy")), category == "sync"
-    if noun != Noun.KERNELS:  # copies are nodes of their own, and a CPU's waits its own
-        copied = waited = pl.lit(value=False)
-    numbers = analysis.kinds.table.select(
-        own=pl.col("commands").filter(~pl.col("host") & ~copied & ~waited).sum(),
-        copies=pl.col("commands").filter(~pl.col("host") & copied).sum(),
-        host=pl.col("commands").filter("host").sum(),
-    ).row(0, named=True)
-    label, others = _HEADED_OWN[noun], list(notes)
-    if noun == Noun.KERNELS:
-        one = numbers["copies"] == 1
-        copies = said("{number} copies and fills", number=count(numbers["copies"]))
-        others.append(said("1 copy or fill") if one else copies)
-        told = said("{number} launches and others of the host", number=count(numbers["host"]))
-        others.append(told)
-    elif numbers["host"]:
-        others.append(said("beside {number} of the host", number=count(numbers["host"])))
-    return Fact(label, count(numbers["own"]), joined(", ", others))
 
 
 def _cost(overhead: Overhead) -> Fact:

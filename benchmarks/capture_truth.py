@@ -3,16 +3,16 @@
     python benchmarks/capture_truth.py [--rounds 3] [--calls 4] [--steps 4] [--runtime torch]
 
 Each round starts processes one after the other, in an order that turns with the round: one that
-runs `pipe()` without us, and for each level (`--ops none`: calls; `all`: operators) one that
-profiles the first call and one that has run one call before and profiles the following ones.
-Processes, because a first call is first once a process, and because what torch and ONNX Runtime
-keep (allocators, kernels chosen, threads) would carry over from one kind to the other.
+runs `pipe()` without us, and one for each level (`--ops none`: calls; `all`: operators) that
+profiles its first call in a run and the following ones in another. Processes, because a first call
+is first once a process, and because what torch and ONNX Runtime keep (allocators, kernels chosen,
+threads) would carry over from one kind to the other.
 
 What a call took is what its caller sees: `time.perf_counter` around `pipe()`, with `--processor`
 (for busy machines) `time.process_time`. The true share is 1 - untraced / traced of the same round,
 the stated one is `overhead.share`, and the interval of `untraced_ns`, as shares, contains the true
 one or not. `--peer` adds torch.profiler around each call, with our options, as a kind of its own.
-torch runs on one thread.
+torch runs on one thread. What is printed is the table of docs/capture-ops.md, in Markdown.
 """
 
 from __future__ import annotations
@@ -36,25 +36,25 @@ from profiler.trace.manifest_fields import stated
 LEVELS = {"calls": "none", "operators": "all"}
 
 
-def torch_pipeline(steps: int) -> tuple[Any, Callable[[], Any]]:
-    """diffusers' tiny SD3 on torch and one call of it, with guidance."""
+def torch_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[[], Any]]:
+    """diffusers' tiny SD3 on torch and one call of it, with guidance; `more` are arguments."""
     import torch
 
     from tests.capture import tiny_diffusers as tiny
 
     torch.set_num_threads(1)
     pipeline = tiny.quiet(tiny.sd3(num_layers=4))
-    settings = {"num_inference_steps": steps, "output_type": "np", **tiny.SIZE}
+    settings = {"num_inference_steps": steps, "output_type": "np", **tiny.SIZE, **more}
     return pipeline, lambda: pipeline("a cat", negative_prompt="a dog", **settings)
 
 
-def onnx_pipeline(steps: int) -> tuple[Any, Callable[[], Any]]:
-    """The embedded SD3 on ONNX Runtime and one call of it."""
+def onnx_pipeline(steps: int, **more: Any) -> tuple[Any, Callable[[], Any]]:
+    """The embedded SD3 on ONNX Runtime and one call of it; `more` are arguments."""
     from profiler.pipelines.sd3 import StableDiffusion3Pipeline
     from profiler.pipelines.tiny import default_model_folder
 
     pipeline = StableDiffusion3Pipeline.from_folder(default_model_folder())
-    return pipeline, lambda: pipeline("a cat", num_inference_steps=steps, seed=0)
+    return pipeline, lambda: pipeline("a cat", num_inference_steps=steps, seed=0, **more)
 
 
 PIPELINES = {"torch": torch_pipeline, "onnxruntime": onnx_pipeline}
@@ -74,10 +74,10 @@ def around_each_call(kind: str) -> Callable[[], AbstractContextManager[Any]]:
 
 def child(options: argparse.Namespace) -> None:
     """One process: prints the seconds of its calls, and what its manifest says of the cost.
-    `kind` is "untraced", "peer", or a level and "first" or "steady"."""
+    Its kind is "untraced", "peer" or a level."""
     calls = options.calls
     pipeline, call = PIPELINES[options.runtime](options.steps)
-    level, _, which = options.child.partition(" ")
+    level = options.child
     around = around_each_call(level)
     now = time.process_time if options.processor else time.perf_counter
     seconds: list[float] = []
@@ -93,15 +93,17 @@ def child(options: argparse.Namespace) -> None:
         run(1 + calls)
         print(json.dumps({"seconds": seconds}))
         return
-    if which == "steady":
-        call()
-    with tempfile.TemporaryDirectory() as folder:
-        with profiler.profile(pipeline, ops=LEVELS[level], out=folder) as recording:
-            run(1 if which == "first" else calls)
-            closing = now()
-        closing = now() - closing
-        overhead = dict(stated(profiler.load(recording.path).info.overhead))
-    print(json.dumps({"seconds": seconds, "overhead": overhead, "closing": closing}, default=str))
+    found: dict[str, Any] = {}
+    for which, count in (("first", 1), ("steady", calls)):
+        seconds.clear()
+        with tempfile.TemporaryDirectory() as folder:
+            with profiler.profile(pipeline, ops=LEVELS[level], out=folder) as recording:
+                run(count)
+                closing = now()
+            closing = now() - closing
+            overhead = dict(stated(profiler.load(recording.path).info.overhead))
+        found[which] = {"seconds": [*seconds], "overhead": overhead, "closing": closing}
+    print(json.dumps(found, default=str))
 
 
 def ran(runtime: str, kind: str, options: argparse.Namespace) -> dict[str, Any]:
@@ -115,43 +117,73 @@ def ran(runtime: str, kind: str, options: argparse.Namespace) -> dict[str, Any]:
 
 
 def rounds_of(runtime: str, options: argparse.Namespace) -> Iterator[dict[str, dict[str, Any]]]:
-    kinds = ["untraced", *(f"{level} {which}" for level in LEVELS for which in ("first", "steady"))]
+    """What the processes of each round found, by kind."""
+    kinds = ["untraced", *LEVELS]
     kinds += ["peer"] if options.peer and runtime == "torch" else []
     for number in range(options.rounds):
         turned = kinds[number % len(kinds) :] + kinds[: number % len(kinds)]
-        yield {kind: ran(runtime, kind, options) for kind in turned}
+        found = {kind: ran(runtime, kind, options) for kind in turned}
+        print(json.dumps({runtime: found}), file=sys.stderr, flush=True)
+        yield found
+
+
+HEADER = (
+    "runtime, level, calls",
+    "untraced, s",
+    "traced ÷ untraced",
+    "true share",
+    "stated",
+    "apart, points",
+    "interval holds",
+    "half its width",
+    "converting, s",
+)
 
 
 def compare(runtime: str, options: argparse.Namespace) -> None:
-    """Print stated and true shares of each level, first and steady calls apart."""
+    """Print the rows of a runtime: stated and true shares, first and steady calls apart."""
     rounds = list(rounds_of(runtime, options))
     first = [one["untraced"]["seconds"][0] for one in rounds]
     steady = [statistics.mean(one["untraced"]["seconds"][1:]) for one in rounds]
-    print(f"{runtime}: {len(rounds)} rounds, {options.calls} steady calls of {options.steps} steps")
-    print(f"  untraced call, s: first {spread(first)}, steady {spread(steady)}")
     for level in LEVELS:
         for which, untraced in (("first", first), ("steady", steady)):
-            print_level([one[f"{level} {which}"] for one in rounds], untraced, f"{level}, {which}")
+            row = cells([one[level][which] for one in rounds], untraced)
+            print(f"| {' | '.join((f'{runtime}, {level}, {which}', *row))} |", flush=True)
     if "peer" in rounds[0]:
         peer = [statistics.mean(one["peer"]["seconds"][1:]) for one in rounds]
-        ours = [statistics.mean(one["operators steady"]["seconds"]) for one in rounds]
+        ours = [statistics.mean(one["operators"]["steady"]["seconds"]) for one in rounds]
         ratios = [a / b for a, b in zip(ours, peer, strict=True)]
-        print(f"  torch.profiler around each call, s: {spread(peer)}; ours ÷ it {spread(ratios)}")
+        print(f"\ntorch.profiler around each call, s: {spread(peer)}; ours ÷ it {spread(ratios)}")
 
 
-def print_level(found: list[dict[str, Any]], untraced: list[float], name: str) -> None:
+def cells(found: list[dict[str, Any]], untraced: list[float]) -> list[str]:
+    """One level's figures, of its rounds; medians, least and greatest."""
     traced = [statistics.mean(one["seconds"]) for one in found]
-    true = [1 - plain / own for plain, own in zip(untraced, traced, strict=True)]
+    ratios = [own / plain for plain, own in zip(untraced, traced, strict=True)]
+    true = [1 - 1 / ratio for ratio in ratios]
     known = [one["overhead"].get("share") for one in found]
-    shares = [share for share in known if share is not None]
+    shares = [100 * share for share in known if share is not None]
+    away = [100 * abs(a - b) for a, b in zip(known, true, strict=True) if a is not None]
     inside = sum(contains(one["overhead"], share) for one, share in zip(found, true, strict=True))
-    closing = spread([one["closing"] for one in found])
-    away = [abs(a - b) for a, b in zip(known, true, strict=True) if a is not None]
-    print(
-        f"  {name:18} traced {spread(traced)} s, true {spread(true)}, stated "
-        f"{spread(shares) if shares else 'never'}, away {spread(away) if away else '-'}, "
-        f"interval holds {inside} of {len(found)}, closing {closing} s"
-    )
+    widths = [100 * width for one in found for width in half_width(one["overhead"])]
+    return [
+        spread(untraced),
+        spread(ratios),
+        f"{spread([100 * share for share in true], 1)} %",
+        f"{spread(shares, 1)} %" if shares else "never",
+        spread(away, 1) if away else "-",
+        f"{inside} of {len(found)}",
+        f"{spread(widths, 1)} points" if widths else "-",
+        spread([one["closing"] for one in found], 2),
+    ]
+
+
+def half_width(overhead: dict[str, Any]) -> list[float]:
+    """Half of the stated interval, as a share; nothing where there is none."""
+    low, high = overhead.get("untraced_low_ns"), overhead.get("untraced_high_ns")
+    if low is None or high is None or not overhead["traced_ns"]:
+        return []
+    return [(high - low) / 2 / overhead["traced_ns"]]
 
 
 def contains(overhead: dict[str, Any], true: float) -> bool:
@@ -161,9 +193,10 @@ def contains(overhead: dict[str, Any], true: float) -> bool:
     return low is not None and high is not None and low <= (1 - true) * traced <= high
 
 
-def spread(values: list[float]) -> str:
+def spread(values: list[float], digits: int = 3) -> str:
     """Median, least and greatest."""
-    return f"{statistics.median(values):.3f} ({min(values):.3f} to {max(values):.3f})"
+    shown = (f"{each:.{digits}f}" for each in (statistics.median(values), min(values), max(values)))
+    return "{} ({} to {})".format(*shown)
 
 
 def main() -> None:
@@ -179,6 +212,8 @@ def main() -> None:
     if options.child:
         child(options)
         return
+    print(f"{options.rounds} rounds, {options.calls} steady calls of {options.steps} steps\n")
+    print(f"| {' | '.join(HEADER)} |\n|{'---|' * len(HEADER)}")
     for runtime in [options.runtime] if options.runtime else PIPELINES:
         compare(runtime, options)
 

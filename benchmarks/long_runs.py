@@ -3,10 +3,11 @@
     python benchmarks/long_runs.py [--steps 1000] [--call 20] [--ops all] [--runtime torch]
     python benchmarks/long_runs.py --ops none      # calls alone
     python benchmarks/long_runs.py --untraced      # what the pipeline itself grows by
+    python benchmarks/long_runs.py --steps 5000 --call 5000    # one pipeline call
 
 For each runtime a process of its own. Drawn is its resident memory (Linux) after every hundred
-steps, in MiB, at the end of a pipeline call; the sum is what it has grown by since the first
-hundred. torch runs on one thread.
+steps, in MiB, at the end of a step; the sum is what it has grown by since the first hundred. torch
+runs on one thread.
 """
 
 from __future__ import annotations
@@ -17,7 +18,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
@@ -38,35 +38,40 @@ def resident_bytes() -> int:
     return pages * os.sysconf("SC_PAGE_SIZE")
 
 
-def measured(runtime: str, options: argparse.Namespace) -> Iterator[tuple[int, int]]:
-    """Steps so far and resident bytes, after every hundred steps or more."""
-    pipeline, call = PIPELINES[runtime](options.call)
-    call()
+def measure(runtime: str, options: argparse.Namespace) -> None:
+    """Print steps so far and resident bytes, after every hundred steps."""
+    steps = 0
+
+    def stepped(*_: Any) -> dict[str, Any]:
+        nonlocal steps
+        steps += 1
+        if steps > 0 and steps % EVERY == 0:
+            print(steps, resident_bytes(), flush=True)
+        return {}
+
+    more: dict[str, Any] = {"callback_on_step_end": stepped}
+    if options.pixels:
+        more |= {"height": options.pixels, "width": options.pixels}
+    pipeline, call = PIPELINES[runtime](options.call, **more)
+    if options.call < options.steps:  # a first call, which pays for what is loaded once
+        steps = -options.call
+        call()
     settings = {"ops": options.ops, "event_cap": options.event_cap}
     settings |= {"memory": True} if options.memory else {}
     with tempfile.TemporaryDirectory() as folder:
         traced: Any = profiler.profile(pipeline, out=folder, **settings)
         with nullcontext() if options.untraced else traced:
-            noted = 0
-            for steps in range(options.call, options.steps + 1, options.call):
+            while steps < options.steps:
                 call()
-                if steps >= noted + EVERY:
-                    noted = steps
-                    yield steps, resident_bytes()
             begin = time.perf_counter()
         print(f"closing took {time.perf_counter() - begin:.1f} s", file=sys.stderr)
-
-
-def child(options: argparse.Namespace) -> None:
-    """One process: prints what it measures."""
-    for steps, held in measured(options.runtime, options):
-        print(steps, held, flush=True)
 
 
 def draw(runtime: str, options: argparse.Namespace) -> int:
     """Print the curve of a process of its own; returns by how many bytes it grew."""
     command = [sys.executable, __file__, "--child", "--runtime", runtime, "--ops", options.ops]
     command += ["--steps", str(options.steps), "--call", str(options.call)]
+    command += ["--pixels", str(options.pixels)]
     command += [f"--{name}" for name in ("untraced", "memory") if getattr(options, name)]
     command += [] if options.event_cap is None else ["--event-cap", str(options.event_cap)]
     print(f"{runtime}, ops {options.ops}: resident MiB by steps")
@@ -86,6 +91,7 @@ def main() -> None:
     parser = argparse.ArgumentParser()
     parser.add_argument("--steps", type=int, default=1000)
     parser.add_argument("--call", type=int, default=20, help="steps of a pipeline call")
+    parser.add_argument("--pixels", type=int, default=0, help="of a side; 0: the pipeline's")
     parser.add_argument("--ops", default="all")
     parser.add_argument("--runtime", choices=PIPELINES)
     parser.add_argument("--event-cap", type=int, help="events of a session (ONNX Runtime)")
@@ -94,7 +100,7 @@ def main() -> None:
     parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.child:
-        child(options)
+        measure(options.runtime, options)
         return
     for runtime in [options.runtime] if options.runtime else PIPELINES:
         draw(runtime, options)

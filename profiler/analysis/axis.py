@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.events import CATEGORIES, NO_CALL
+from profiler.events import CATEGORIES, CPU_DEVICE, NO_CALL
 from profiler.table.batches import Codes, Times
 from profiler.table.command_times import ends
 from profiler.table.run import Run
@@ -26,6 +26,7 @@ from profiler.table.tiles.stretches import Stretches
 __all__ = ["Axis", "GroupAxis"]
 
 _HOST = CATEGORIES.index("host")
+_CONVERT = "convert"  # the profiler's work that waits until nobody waits for it
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -62,7 +63,7 @@ class Axis:
     """The axis of a run. `first` and `last` are the windows of its pipeline calls, int64 [p], in
     order of `pipelines.numbers`; `begin` and `end` are the tiles of its calls, int64 [n], `code`
     their pipeline calls. `own` is the profiler's work: begin, end, and the pipeline call that
-    waited for it."""
+    waited for it; `waited` is all of it that some caller waited for, in tiles too."""
 
     pipelines: PipelineCalls
     first: Times
@@ -72,6 +73,7 @@ class Axis:
     code: Codes
     work: tuple[Times, Times, Codes]
     own: tuple[Times, Times, Codes]
+    waited: Stretches
     lost: Stretches
     waits: Stretches
     whole: EndToEnd | None
@@ -86,7 +88,7 @@ class Axis:
         free = _free_work(run)
         of_free = pipelines.code_of(free)
         works = device_work(free["category"].to_physical().to_numpy())
-        on_cpu = free["device"].cast(pl.String).str.starts_with("cpu").fill_null(value=False)
+        on_cpu = free["device"].cast(pl.String).str.contains(CPU_DEVICE).fill_null(value=False)
         last_work = np.where(works, ends(free), np.iinfo(np.int64).min)
         told = pipelines.known or len(pipelines.numbers) == 1  # for whom work of no call was
         last_work = last_work if told else np.full(len(free), np.iinfo(np.int64).min)
@@ -101,8 +103,21 @@ class Axis:
         lost = Stretches.of_all((tiles.unrecorded, tiles.carried_over))
         spans = run.spans.filter(pl.col("kind") == "profiler")
         ours = (spans["start_ns"].to_numpy(), ends(spans), pipelines.code_of(spans))
-        waits, whole = tiles.waits, tiles.whole
-        return cls(pipelines, first, last, begin, end, code, work, ours, lost, waits, whole)
+        for_caller = np.flatnonzero((ours[2] >= 0) | (spans["name"] != _CONVERT).to_numpy())
+        return cls(
+            pipelines,
+            first,
+            last,
+            begin,
+            end,
+            code,
+            work,
+            ours,
+            Stretches.union(ours[0][for_caller], ours[1][for_caller]),
+            lost,
+            tiles.waits,
+            tiles.whole,
+        )
 
     def of_pipeline(self, code: int) -> GroupAxis:
         """What belongs to one pipeline call, by its place in `pipelines.numbers`."""
@@ -139,6 +154,15 @@ class Axis:
     def counted(self) -> Stretches:
         """The times of all pipeline calls, less what does not count: end to end."""
         return self.counted_in(None)
+
+    @property
+    def beside(self) -> Stretches:
+        """When some caller waited for the profiler, no tile was, and nothing counts: a device's own
+        span is without it."""
+        if not len(self.waited):
+            return self.waited
+        tiles = Stretches.union(self.begin, self.end)
+        return self.waited.minus(tiles).minus(self.counted)
 
     @property
     def windows(self) -> Stretches:

@@ -142,7 +142,8 @@ class Backend:
     """One runtime that executes submodules.
 
     `name` stands in manifests and error messages. The manifest states the versions of `packages`.
-    `whole`: a submodule of this backend's is executed by itself, whatever parts it has. Backends of
+    `whole`: a submodule of this backend's is executed by itself, whatever parts it has.
+    `allocations`: its sources tell of allocations where these are asked for (`memory`). Backends of
     ours are asked in `order`, those of other packages before them.
 
     A `part` is what executes a submodule. `owner` is the pipeline's attribute that it is of:
@@ -152,6 +153,7 @@ class Backend:
     name = ""
     packages: tuple[str, ...] = ()
     whole = False
+    allocations = False
     order = 0
 
     def owns(self, part: Any, owner: Any = None) -> bool:  # noqa: ARG002

@@ -29,7 +29,7 @@ __all__ = ["EVENT_LIMIT", "SESSION_LIMIT", "Conversions", "Stopped"]
 EVENT_LIMIT = 2_000_000  # that wait: 0.8 GB of disk
 SESSION_LIMIT = 64  # that wait, each with an open file
 _LINGER_S = 0.2  # of rest, until the thread begins
-_LONGEST_S = 10.0  # that a session waits
+_LONGEST_S = 4.0  # that a session waits
 
 
 class Stopped(Protocol):

@@ -14,7 +14,7 @@ from profiler.capture.registry import backends
 from profiler.interruptions import let_pass
 from profiler.trace.manifest_fields import Hardware, quantity
 
-__all__ = ["hardware", "versions"]
+__all__ = ["crowding", "hardware", "versions"]
 
 _PACKAGES = ("profile-sd3", "numpy", "diffusers", "transformers")  # and those of backends
 
@@ -60,6 +60,15 @@ def hardware() -> Hardware:
         memory_bytes=_memory_bytes(),
         system=f"{platform.system()} {platform.release()} {platform.machine()}",
     )
+
+
+def crowding() -> float:
+    """How many threads wanted each of the machine's cores over the last minute, this process's
+    among them; 1 where the system does not tell."""
+    try:
+        return os.getloadavg()[0] / (os.cpu_count() or 1)
+    except (OSError, AttributeError):
+        return 1.0
 
 
 @functools.cache

@@ -30,12 +30,13 @@ class EventCost:
         return cls(median, max(low, 0.0), high) if median > 0 else None
 
     @property
-    def bounds(self) -> tuple[float, float] | None:
+    def bounds(self) -> tuple[float, float]:
         """Between what a run's events may have cost each: a run is not the chain that was measured,
-        so they reach as far beyond the quartiles as `_BEYOND` says. None where these are not known.
+        so they reach as far beyond the quartiles as `_BEYOND` says. Where these are not known, for
+        a busy machine left time for one pair alone, between nothing and as far once more.
         """
         if self.low_ns is None or self.high_ns is None:
-            return None
+            return 0.0, self.ns * _BEYOND**2
         return self.low_ns / _BEYOND, self.high_ns * _BEYOND
 
     @property

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -43,6 +43,7 @@ __all__ = [
 
 _FEWEST = 3  # pipeline calls from whose spread noise is told
 _NOISE = 0.05  # of what a program takes: by so much it is another in another process, at least
+_STUDENTS_T = (4.31, 3.19, 2.78, 2.58, 2.45, 2.37, 2.31, 2.27)  # of 2 degrees of freedom, 3, …
 
 
 def tracing_cost(
@@ -86,33 +87,37 @@ def tracing_cost(
     return structs.replace(
         found,
         untraced_ns=without - cost_ns,
-        untraced_low_ns=None if most is None else round(without - most - noise_ns),
-        untraced_high_ns=None if least is None else round(without - least + noise_ns),
+        untraced_low_ns=round(without - most - noise_ns),
+        untraced_high_ns=round(without - least + noise_ns),
         method=_method(estimate, costs),
         share=(hooks_ns + cost_ns) / traced_ns,  # 1 - untraced / traced
         share_of=share_of,
     )
 
 
-def noise_ns(recorder: Recorder) -> float:
-    """By how much the sum of a run's pipeline calls is another next time: twice the deviation of
-    the sum and of that of as many others, from how far they lie apart, the first aside; a share of
-    it where there are too few to tell."""
+def noise_ns(recorder: Recorder, crowding: float = 1.0) -> float:
+    """By how much the sum of a run's pipeline calls is another next time, in nineteen of twenty:
+    from how far they lie apart, the first aside, the sum of as many others included. At least a
+    share of it, since another process is another one by more than its calls tell; where the machine
+    has more to do than it has cores (`crowding`), by as much more."""
     ordered = sorted(recorder.pipelines, key=lambda pipeline: pipeline.start_ns)
     steady = [pipeline.end_ns - pipeline.start_ns for pipeline in ordered[1:]]
-    least = _NOISE * recorder.traced_ns
+    least = _NOISE * max(crowding, 1.0) * recorder.traced_ns
     if len(steady) < _FEWEST:
         return least
-    return max(least, 2 * statistics.stdev(steady) * math.sqrt(2 * len(ordered)))
+    times = _students_t(len(steady) - 1)
+    return max(least, times * statistics.stdev(steady) * math.sqrt(2 * len(ordered)))
 
 
-def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float | None, float | None]:
-    """The least and the most that recording operators may have cost; None where nobody knows."""
+def _students_t(freedom: int) -> float:
+    """Within how many deviations, which are of so many degrees of freedom, at least 2, nineteen of
+    twenty lie: a deviation of a few calls is often too small by itself."""
+    return _STUDENTS_T[freedom - 2] if freedom < len(_STUDENTS_T) + 2 else 2.0 + 2.3 / freedom
+
+
+def _bounds(measured: _Measured, estimate: _Estimate) -> tuple[float, float]:
+    """The least and the most that recording operators may have cost."""
     low, high = measured.interval_ns or (measured.cost_ns, measured.cost_ns)
-    if not estimate.events:
-        return low, high
-    if estimate.bounds is None:
-        return None, None
     return low + estimate.bounds[0], high + estimate.bounds[1]
 
 
@@ -158,16 +163,16 @@ def _not_measured(
 @dataclass(frozen=True, slots=True)
 class _Estimate:
     """What `events` of `backends` cost by estimates; `unknown` says where there is none, and why.
-    `spread` are quartiles of what one event costs, `bounds` what all may have cost at least and at
-    most; None where nobody knows them."""
+    `spread` are quartiles of what one event costs, None where nobody knows them, `bounds` what all
+    may have cost at least and at most."""
 
     events: int
     cost_ns: float
     backends: tuple[str, ...]
     unknown: tuple[UnknownCost, ...]
+    bounds: tuple[float, float]
     spread: tuple[float, float] | None = None
     noisy: bool = False
-    bounds: tuple[float, float] | None = None
 
 
 def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
@@ -190,19 +195,9 @@ def _estimate(events: Mapping[str, int], total_ns: int) -> _Estimate:
     if len(known) == 1 and known[0][1].low_ns is not None and known[0][1].high_ns is not None:
         spread = known[0][1].low_ns, known[0][1].high_ns
     noisy = any(cost.noisy for _, cost in known)
-    bounds = _bounds_of([(count, cost.bounds) for count, cost in known])
-    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), spread, noisy, bounds)
-
-
-def _bounds_of(
-    known: Iterable[tuple[int, tuple[float, float] | None]],
-) -> tuple[float, float] | None:
-    low = high = 0.0
-    for count, bounds in known:
-        if bounds is None:
-            return None
-        low, high = low + count * bounds[0], high + count * bounds[1]
-    return low, high
+    low = sum(count * cost.bounds[0] for count, cost in known)
+    high = sum(count * cost.bounds[1] for count, cost in known)
+    return _Estimate(total, cost_ns, tuple(backends), tuple(unknown), (low, high), spread, noisy)
 
 
 def event_cost(backend: str) -> EventCost | None:

@@ -194,8 +194,7 @@ class RunFiles:
                 else:
                     self._held.append(trace)
             self._recorder.attempt("host work", self._put_host, writer)
-            if self._recorder.at_rest():
-                writer.flush()
+            writer.flush()  # beside a pipeline call, too: a kill loses what is in no file
 
     def _converted(self) -> Iterator[OperatorTrace]:
         """What the sources have by now."""

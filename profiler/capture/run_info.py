@@ -23,7 +23,7 @@ from profiler.capture.pipelines.configured import options_for
 from profiler.capture.pipelines.submodules import device_of, entries, part_of
 from profiler.capture.recorded_settings import cached_calls, generations, settings_of
 from profiler.capture.recorder import Recorder
-from profiler.capture.registry import backend_of
+from profiler.capture.registry import backend_named, backend_of
 from profiler.capture.run_drops import run_drops
 from profiler.capture.timeline import PipelineCall
 from profiler.capture.weights import LoadedPart, LoadedWeights, loaded_part
@@ -35,6 +35,7 @@ from profiler.trace.manifest_fields import (
     ClockName,
     Clocks,
     Device,
+    Recording,
     Setting,
     Submodule,
     Warmup,
@@ -156,15 +157,23 @@ def run_info(
                 recorder.hooks_ns,
                 recorder.traced_ns,
                 overhead.whole_of(recorder),
-                overhead.noise_ns(recorder),
+                overhead.noise_ns(recorder, environment.crowding()),
             ),
             **(writing or {}),
         ),
         coverage=recorder.coverage.coverage(),
         warmup=warmup,
+        recording=_recording(recorder, summaries),
         attribution=_attribution(sources),
         drops=run_drops(recorder, summaries, drops, failure),
     )
+
+
+def _recording(recorder: Recorder, summaries: Iterable[SourceSummary]) -> Recording | None:
+    """Whether allocations were asked for, where something was traced that can tell of them."""
+    if not any(one.sessions and backend_named(one.backend).allocations for one in summaries):
+        return None
+    return Recording(profile_memory=recorder.memory)
 
 
 def _submodules(

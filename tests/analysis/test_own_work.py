@@ -77,11 +77,39 @@ def test_the_critical_path_does_not_touch_it(pair):
 
 
 def test_gaps_do_not_touch_it(pair):
-    """Idle time of the program and its long gaps; it is `outside`, in wall time alone."""
-    plain, own = (analyze(run).idle.row(0, named=True) for run in pair)
-    for name in ("idle_share", "host_ns", "launch_ns", "sync_ns", "long_gaps", "long_gap_ns"):
-        assert own[name] == plain[name], name
-    assert own["outside_ns"] - plain["outside_ns"] == 1_000 * MS
+    """The device's own span, its idle time and its long gaps."""
+    plain, own = (analyze(run).idle for run in pair)
+    assert own.equals(plain)
+    assert plain["span_ns"].item() == 58 * MS
+
+
+def test_devices_do_not_touch_it(pair):
+    """Each device's span, what of it was idle, and how busy it was."""
+    plain, own = (analyze(run).devices for run in pair)
+    assert own.equals(plain)
+    assert plain["utilization"].item() == pytest.approx(48 / 58)
+
+
+@pytest.mark.parametrize(
+    ("name", "span_ms"), [("stop_session", 40), ("start_session", 40), ("convert", 1_040)]
+)
+def test_between_two_pipeline_calls(name, span_ms):
+    """Two calls of 10 ms, 1,020 ms from each other, a second of it the profiler's. A session that
+    the caller waited for is no part of the device's span; converting, which waits until nobody
+    waits for it, is: the program rested anyway."""
+    calls, commands, spans = [], [], []
+    for number, begin in enumerate((0, 1_030 * MS)):
+        of = {"step": -1, "pipeline": number}
+        spans.append(make_span("pipeline", "P", begin, begin + 10 * MS, pipeline=number))
+        calls.append(make_call(number, "vae", begin, begin + 10 * MS, device="cpu:0", **of))
+        place = ("cpu:0", "Host", "compute", "layer")
+        commands.append(Command(number, *place, begin, 10 * MS, "MatMul", "decode", **of))
+    spans.append(make_span("profiler", name, 11 * MS, 1_011 * MS))
+    found = analyze(make_run(calls, commands, spans))
+    assert found.devices["span_ns"].item() == found.idle["span_ns"].item() == span_ms * MS
+    assert found.devices["utilization"].item() == pytest.approx(20 / span_ms)
+    assert found.devices["idle_ns"].item() == found.idle["idle_ns"].item() == (span_ms - 20) * MS
+    assert found.idle["outside_ns"].item() == (span_ms - 20) * MS
 
 
 def test_predictions_do_not_touch_it(pair):

@@ -51,6 +51,13 @@ def test_full_and_skipping_calls_are_apart():
     assert frame["total_ns"].sum() == sum(DURATIONS)
 
 
+def test_steps_tell_how_much_was_skipped():
+    """Of the three blocks of each step's call; null in a run without a cache."""
+    assert analyze(cached_run()).steps["skipped_share"].to_list() == [0, 0, 2 / 3, 0, 2 / 3]
+    plain = make_run([make_call(0, "transformer", 0, 10, step=0)])
+    assert analyze(plain).steps["skipped_share"].to_list() == [None]
+
+
 @pytest.mark.parametrize("skipped", [(0, 0, 2, 0, 2), (0,) * 5])
 def test_finding(skipped):
     """It tells how much was skipped, also where that is nothing."""

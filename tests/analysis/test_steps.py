@@ -24,7 +24,8 @@ def test_steps_split_into_calls_host_work_and_idle():
     """Step 0 is its call of 300 ns, whose commands cover 250; 50 ns later comes step 1. On the
     host they took 350 and 260."""
     steps = analyze(tiny_run()).steps
-    rows = steps.drop("start_ns", "between_host_ns", "branches", "outlier").rows()
+    dropped = ("start_ns", "between_host_ns", "branches", "skipped_share", "outlier")
+    rows = steps.drop(dropped).rows()
     assert steps["between_host_ns"].to_list() == [None, 40]
     assert rows == [
         (0, 0, 300, None, 350, 1, 300, 0, 0, 250),

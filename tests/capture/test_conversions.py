@@ -52,17 +52,17 @@ def test_no_more_waits_than_may(limits):
 
 
 def test_the_thread_waits_for_rest_or_for_the_oldest():
-    """A fifth of a second of rest, or ten seconds of any."""
+    """A fifth of a second of rest, or four seconds of any."""
     moments = Moments()
     conversions = moments.conversions()
     conversions.put(session(0, []))
-    assert conversions.pause_s() == 10.0
-    moments.now = 104.0
-    assert conversions.pause_s() == 6.0
-    moments.rest = 103.9
+    assert conversions.pause_s() == 4.0
+    moments.now = 101.0
+    assert conversions.pause_s() == 3.0
+    moments.rest = 100.9
     assert conversions.pause_s() == pytest.approx(0.1)
     moments.rest = None
-    assert conversions.pause_s() == 6.0
+    assert conversions.pause_s() == 3.0
     conversions.drain()
 
 

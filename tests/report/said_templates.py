@@ -10,9 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import profiler
+from profiler.analysis.registry import tables
+from profiler.report.build import section_kinds
 from profiler.report.language import template_messages
 from profiler.report.views import columns_of
-from profiler.table.columns import Column
+from profiler.table.columns import DATA_ONLY, Column
 
 PACKAGE = Path(profiler.__file__).parent
 SAY = re.compile(r'\b(?:say|message)\(\s*"((?:[^"\\]|\\.)*)"')
@@ -134,6 +136,17 @@ def _is_columns(value: object) -> bool:
     ) or (isinstance(value, tuple) and bool(value) and all(isinstance(o, Column) for o in value))
 
 
+def declared_templates() -> Iterator[tuple[str, str]]:
+    """Titles, labels and meanings of tables that no section names: they stand at the end of one."""
+    known = {name for kind in section_kinds() for name in kind.tables}
+    for table in tables():
+        if table.name not in known:
+            shown = [column for column in table.columns if column.importance != DATA_ONLY]
+            texts = (text for column in shown for text in (column.label, column.meaning))
+            for text in (table.title, *texts):
+                yield text, table.name
+
+
 def script_templates() -> Iterator[tuple[str, str]]:
     """What the page's scripts say, and its frame."""
     frame = PACKAGE / "report" / "html" / "templates" / "report.html"
@@ -147,7 +160,8 @@ def script_templates() -> Iterator[tuple[str, str]]:
 def all_templates() -> dict[str, str]:
     """Every template that needs words, and a place where it stands."""
     found: dict[str, str] = {}
-    for template, place in (*python_templates(), *table_templates(), *script_templates()):
+    tables_say = (*table_templates(), *declared_templates())
+    for template, place in (*python_templates(), *tables_say, *script_templates()):
         if needs_words(template):
             found.setdefault(template, place)
     return found

@@ -54,6 +54,17 @@ STEPS: tuple[Column, ...] = (
     ),
     Column("calls", _INT64, "", "calls in the step"),
     Column("branches", _TEXT, "", 'branches of these calls in order of time: "cond, uncond"'),
+    Column(
+        "skipped_share",
+        pl.Float64(),
+        "ratio",
+        "of the blocks that a step cache may skip in these calls, those that it skipped; null "
+        "without one",
+        True,
+        label="skipped blocks",
+        kind="share",
+        importance=1,
+    ),
     column_of(ON_AXIS, "calls_ns", importance=1),
     column_of(ON_AXIS, "host_ns", importance=2),
     column_of(ON_AXIS, "idle_ns", importance=2),

@@ -56,6 +56,7 @@ def step_table(
             "duration_ns": in_group.union(groups) if recorded else None,
             "calls": np.bincount(call_groups[call_groups >= 0], minlength=groups),
             "branches": _branches(calls, call_groups, groups),
+            "skipped_share": _skipped_shares(run, call_groups, groups),
             "calls_ns": in_calls,
             "host_ns": host,
             "idle_ns": idle,
@@ -98,6 +99,22 @@ def _with_time_between(steps: pl.DataFrame, axis: Axis, pipelines: PipelineCalls
         between_ns=pl.col("start_ns") - pl.col("before") - pl.Series(own),
         between_host_ns=pl.when(known).then(pl.Series(host)),
     )
+
+
+def _skipped_shares(run: Run, call_groups: Codes, groups: int) -> pl.Series:
+    """The share of the blocks that step caches skipped in each step, null where none was on."""
+    cached = run.info.cached_calls
+    numbers = np.array([one.call for one in cached], dtype=np.int32)
+    rows = positions(numbers, run.calls["call"].to_numpy())
+    skipped, blocks = np.zeros(groups), np.zeros(groups)
+    for row, one in zip(rows.tolist(), cached, strict=True):
+        if row >= 0 and call_groups[row] >= 0:
+            skipped[call_groups[row]] += len(one.skipped)
+            blocks[call_groups[row]] += one.blocks
+    share = skipped / np.maximum(blocks, 1)
+    return pl.DataFrame({"share": share, "on": blocks > 0}).select(pl.when("on").then("share"))[
+        "share"
+    ]
 
 
 def _extents(

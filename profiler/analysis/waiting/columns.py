@@ -19,7 +19,7 @@ IDLE: tuple[Column, ...] = (
         "span_ns",
         _INT64,
         "ns",
-        "from its first command or tile to the end of its last",
+        "from its first command or tile to the end of its last, less the profiler's own work",
         importance=2,
     ),
     Column(

@@ -44,7 +44,8 @@ class DeviceGaps:
     What they are measured with: `elsewhere` is when another device, `own` when a call of its own,
     `others` when a call of other devices, `host` when host work was under way, each with those
     before it; `tails` is `elsewhere` with when its calls had no more to launch. These lie in the
-    time that counts (`counted`, end to end). `in_tiles` are the tiles of its calls there,
+    time that counts (`counted`, end to end). `profilers` is when callers waited for the profiler,
+    outside of that and of what was not recorded. `in_tiles` are the tiles of its calls there,
     `missing` is what of the end-to-end time does not count because a drop says that it is
     missing, `unrecorded` when nothing was recorded, that included, `waits` when the host waited for
     a device.
@@ -63,6 +64,7 @@ class DeviceGaps:
     others: Stretches
     host: Stretches
     in_tiles: Stretches
+    profilers: Stretches
     missing: Stretches
     unrecorded: Stretches
     waits: Stretches
@@ -100,12 +102,13 @@ class DeviceGaps:
 
     def totals(self) -> dict[str, int]:
         """What all gaps together are put down to, in ns, by part; `inside` is what of them lies in
-        tiles of its calls, `host_work` what of the host's part was host work of no call.
+        tiles of its calls, `host_work` what of the host's part was host work of no call. `outside`
+        is without the profiler's own work, which is `profiler`.
 
         How much of the gaps of a kind lies in a cover is how much of the cover lies in them: covers
         are few.
         """
-        sums = dict.fromkeys((*PARTS, "inside", "host_work"), 0)
+        sums = dict.fromkeys((*PARTS, "inside", "host_work", "profiler"), 0)
         span = Stretches(*np.array([[each] for each in self.span]))
         for kind, gaps in self._kinds():
             within = self._overlap_with(gaps)
@@ -113,8 +116,10 @@ class DeviceGaps:
             for name, (length,) in zip(PARTS, found.tolist(), strict=True):
                 sums[name] += length
             sums["inside"] += int(within(self.in_tiles)[0])
+            sums["profiler"] += int(within(self.profilers)[0])
             if not kind[0]:
                 sums["host_work"] += int((within(self.host) - within(self.others))[0])
+        sums[OUTSIDE] -= sums["profiler"]
         return sums
 
     def _parts(self, within: _Within, length: Times, blocked: _Flags, in_time: _Flags) -> Times:

@@ -5,7 +5,8 @@ nothing runs on it is put down to the first of these that holds of it:
 
 - unrecorded: nothing was recorded though work or the host waited (`table.tiles`), or a drop says
   that commands of the call whose tile it lies in are missing;
-- outside: it lies outside of the end-to-end time, such as among carried-over work;
+- outside: it lies outside of the end-to-end time, such as among carried-over work (what of it was
+  the profiler's own work counts for nothing, not even for the span);
 - another device: a sync command of its own runs, or another device works for a call of this one's;
 - in the tile of one of its calls: queue, where what ends the gap had been launched in time; else
   launch: it was launched too late, nothing was left to launch, or nothing tells when it was;
@@ -153,6 +154,7 @@ class _Work:
             others=covers[3],
             host=covers[4],
             in_tiles=tiles.both(counted),
+            profilers=self.axis.beside.minus(unrecorded),
             missing=self.axis.counted.both(self.missing),
             unrecorded=Stretches.of_all((unrecorded, self.missing)),
             waits=self.axis.waits,

@@ -12,7 +12,8 @@ nanosecond, and it is the idle time of the table of devices. Of the end-to-end t
 
     idle_share = (idle - outside + unused) / end to end
 
-with what lies outside of it, and what of it lies outside of the device's own span. What transfers
+with what lies outside of it, and what of it lies outside of the device's own span. The span is
+without the profiler's own work, for which the program waited. What transfers
 took while the device computed or communicated is overlapped: |T| - data; so is |K| - exposed of
 the collectives, whose time holds the wait for the last rank. Long gaps are those of which over
 100 µs count as idle.
@@ -56,7 +57,7 @@ def _row(gaps: DeviceGaps, unions: tuple[int, int, int, int]) -> dict[str, objec
     computed, unmoved, communicated, moved = unions
     exposed, data = unmoved - computed, worked - unmoved
     first, last = gaps.span
-    span = last - first
+    span = last - first - sums["profiler"]
     idle = span - worked - sums["unrecorded"]
     unused = gaps.counted.length - gaps.counted.clipped(first, last).length
     total = gaps.end_to_end_ns

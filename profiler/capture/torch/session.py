@@ -48,8 +48,8 @@ _NOTICE = (
     "the script's own torch.profiler is running, and torch has one a process: calls that run "
     "meanwhile are recorded without their operators"
 )
-EVENT_CAP = 200_000  # host events of a session
-LONGEST_S = 10.0  # of one, up to the end of a call
+EVENT_CAP = 50_000  # host events of a session, each of which takes 6 kB while torch stops it
+LONGEST_S = 4.0  # of one, up to the end of a call: with the wait for its conversion below 10 s
 
 
 @dataclass(slots=True)

@@ -6,11 +6,13 @@ from functools import partial
 
 import polars as pl
 
+from profiler.analysis.memory.codes import why_no_allocations
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES
 from profiler.analysis.result import Analysis
 from profiler.messages import said, sentence
 from profiler.report.charts.memory import memory
 from profiler.report.model import Bars, Figure, Part, ReportInput, SectionKind
+from profiler.report.sentences.worded import worded
 from profiler.report.views import table
 
 __all__ = ["SECTION", "memory_figure"]
@@ -42,11 +44,14 @@ _HOLDERS = (
 
 
 def _parts(of: ReportInput) -> tuple[Part, ...]:
-    """Devices with counters of memory, and who held it at the peak."""
+    """Devices with counters of memory, and who held it at the peak; why allocations are missing."""
     analysis, devices = of.analysis, of.analysis.memory_devices
+    run = analysis.run
+    missing = why_no_allocations(run.producer, run.recording, devices["counters"])
+    why = () if missing is None else (sentence(worded(missing)),)
     counted = devices.drop_nulls("peak_bytes")
     if counted.is_empty():
-        return ()
+        return (Part(notes=why, always=True),) if why else ()
     relative = devices.with_columns(pl.col("peak_ns") - of.begin_ns)
     holders = analysis.memory.filter(pl.col("held_bytes").fill_null(0) > 0).with_columns(
         pl.col("submodule").fill_null("other")
@@ -56,7 +61,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
             said("Peak and head-room, whole run"),
             figure=memory_figure(analysis),
             table=table("memory_devices", "memory", _DEVICES, MEMORY_DEVICES, relative, shown=20),
-            notes=() if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS),),
+            notes=why if counted["weights_counted"].all() else (sentence(_UNCOUNTED_WEIGHTS), *why),
         ),
         Part(
             said("Who held it at the peak"),

@@ -8,11 +8,11 @@ from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.messages import joined, said, sentence
-from profiler.report.diff_text import headline as difference
 from profiler.report.facts import key_facts, missing_lines
 from profiler.report.model import ReportInput, SectionKind, Summary
 from profiler.report.nouns import all_events, noun_of
 from profiler.report.sections.headline import at_once, headline
+from profiler.report.sentences.changes import headline as difference
 from profiler.report.sentences.nouns import Noun
 from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
@@ -21,6 +21,7 @@ from profiler.trace.manifest_fields import Device
 __all__ = ["SECTION", "summary_of"]
 
 _RESIDUAL_LIMIT = 0.01  # the accounting identity promises no more
+_DEVICES = 12  # that are named
 
 
 def summary_of(of: ReportInput) -> Summary:
@@ -42,7 +43,9 @@ def _subject(analysis: Analysis) -> tuple[str, ...]:
     run = analysis.run
     started = run.started.replace("T", " ").replace("+00:00", " UTC")
     names = [*run.devices] or analysis.devices["device"].to_list()
-    devices = joined(", ", (_device(name, run.devices.get(name)) for name in names))
+    devices = joined(", ", (_device(name, run.devices.get(name)) for name in names[:_DEVICES]))
+    if len(names) > _DEVICES:
+        devices = said("{devices} and {more} more", devices=devices, more=len(names) - _DEVICES)
     parts = (run.model, run.pipeline, devices, started, run.run_id)
     return tuple(part for part in parts if part)
 

@@ -49,6 +49,10 @@ SCRIPT = """
     BundleWriter.write_call = told
     pipe = tiny.quiet(tiny.sd3())
     settings = dict(num_inference_steps=STEPS, output_type="np", **tiny.SIZE)
+    if STEPS > 100:  # each call has a session of its own, which is converted at once
+        import profiler.capture.conversions as conversions
+        import profiler.capture.torch.session as session
+        conversions._LONGEST_S = session.LONGEST_S = 0.0
     with profiler.profile(pipe, ops=sys.argv[1], out="traces", name="run"):
         for drawn in range(1000):
             pipe("a cat", callback_on_step_end=stepped, **settings)
@@ -57,10 +61,10 @@ SCRIPT = """
 ENOUGH = 400  # lines
 
 
-def killed(folder: Path, ops: str, kind: str, count: int) -> list[list[str]]:
+def killed(folder: Path, ops: str, kind: str, count: int, *, steps: int = STEPS) -> list[list[str]]:
     """Kill the script once it has said `kind` so many times, or `ENOUGH` of anything (files without
     operators wait for an idle moment): all that it said, in words."""
-    script = dedent(SCRIPT).replace("STEPS", str(STEPS))
+    script = dedent(SCRIPT).replace("STEPS", str(steps))
     (folder / "script.py").write_text(script, encoding="utf-8")
     process = subprocess.Popen(
         [sys.executable, str(folder / "script.py"), ops],
@@ -88,6 +92,23 @@ def returned(said: Iterable[list[str]]) -> int:
     steps = [(int(words[1]), int(words[2])) for words in said if words[0] == "step"]
     drawn, step = max(steps)
     return drawn * CALLS + 6 + step + 1
+
+
+def test_a_kill_in_a_long_pipeline_call_loses_the_open_session(tmp_path: Path) -> None:
+    """What earlier sessions of the pipeline call that still runs recorded of its steps is in files.
+    The encoders' wait for the call's end, which tells whether they are passes of a loop. Drops
+    count the calls without operators, and the manifest's entries of these say so."""
+    killed(tmp_path, "all", "writes", 3, steps=100_000)
+    bundle = tmp_path / "traces" / "run"
+    merge_bundle(bundle)
+    run = profiler.load(bundle)
+    assert set(run.calls["pipeline"]) == {0}
+    traced = run.calls["ops_traced"]
+    assert traced.sum() >= 2
+    lost = {d.where: d.count for d in run.drops if d.detail.code == "killed_before_read"}
+    untraced = run.calls.filter(~traced)["submodule"].value_counts()
+    assert lost == dict(untraced.iter_rows())
+    assert lost.keys() <= {"transformer", "text_encoder", "text_encoder_2", "text_encoder_3"}
 
 
 @pytest.mark.parametrize(

@@ -123,3 +123,19 @@ def test_analyze_reports_a_run_on_torch(cli, bundle):
     code, text, error = cli("analyze", bundle, "--no-html")
     assert code == 0, error
     assert "transformer_blocks.*.attn" in text
+
+
+@pytest.mark.parametrize("asked", [False, True])
+def test_allocations_are_recorded_where_they_are_asked_for(tmp_path, asked):
+    """The manifest says whether they were; counters are there only then."""
+    import torch
+
+    class Part(torch.nn.Linear):
+        pass
+
+    part = Part(64, 64)
+    with profiler.profile({"part": part}, out=tmp_path, memory=asked) as run:
+        part(torch.zeros(8, 64))
+    loaded = profiler.load(run.path)
+    assert loaded.info.recording.profile_memory is asked
+    assert bool(len(loaded.counters)) is asked

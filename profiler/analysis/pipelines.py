@@ -92,11 +92,11 @@ def step_keys(pipeline: Codes, step: Codes) -> Times:
 def call_groups(calls: pl.DataFrame, frame: pl.DataFrame, commands: CommandArrays) -> Codes:
     """The call of each command of `frame`, whose arrays are `commands`, as its row in `calls`;
     behind all calls, the pipeline call and step of work of none."""
-    of_call = commands.call
-    group = np.where(of_call >= 0, of_call, np.int32(len(calls) + 1) + commands.step)
+    free = np.flatnonzero(commands.call < 0)
+    group = commands.call.astype(np.int32)  # a copy: who asks may write over it
+    group[free] = commands.step[free] + (len(calls) + 1)
     last = frame["pipeline"].max()
     if isinstance(last, int) and last > 0:
-        free = np.flatnonzero(of_call < 0)
         pipeline = frame["pipeline"].gather(free).to_numpy()
         _, place = np.unique(step_keys(pipeline, commands.step[free]), return_inverse=True)
         group[free] = len(calls) + place

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from profiler._version import __version__
 from profiler.cli import commands
+from profiler.cli.plain_values import take_plain_values
 from profiler.cli.stderr import write_what_fits
 from profiler.cli.subcommands import add_subcommands
 from profiler.cli.terminal import plain_characters, printable
@@ -34,6 +35,10 @@ class _Commands(TyperGroup):
         plain_characters(sys.stdout)
         plain_characters(sys.stderr)
         return super().main(*args, **options)
+
+    def get_params(self, ctx: Any) -> list[Any]:
+        """The options of all commands."""
+        return take_plain_values(super().get_params(ctx))
 
     def invoke(self, ctx: Any) -> Any:
         """Raises SystemExit(141), as a shell shows a program that SIGPIPE ended, for that."""

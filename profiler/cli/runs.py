@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
+from profiler.cli.garbage import leave
 from profiler.errors import InputError
 from profiler.events import DropKind
 
@@ -52,7 +53,7 @@ def opened(
 
     found = resolve([[path] for path in paths], _import_options(importing))
     check_kept(found, out)
-    with Imports(out) as imports:
+    with Imports(out, leave) as imports:
         yield found, imports
 
 

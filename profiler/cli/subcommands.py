@@ -18,6 +18,7 @@ from typing import Any
 
 import typer
 
+from profiler.cli.plain_values import PlainCommand
 from profiler.cli.shared_files import with_shared_option
 from profiler.extras import require
 
@@ -65,7 +66,8 @@ def add_subcommands(app: typer.Typer, package: ModuleType, named: str = "") -> N
                 command = _needing(declared.needs, called, command)
             if declared.about_runs:
                 command = with_shared_option(command)
-            app.command(name, context_settings=dict(declared.settings))(command)
+            settings = dict(declared.settings)
+            app.command(name, cls=PlainCommand, context_settings=settings)(command)
 
 
 def _needing(extra: str, called: str, command: Callable[..., None]) -> Callable[..., None]:

@@ -6,7 +6,7 @@ import_trace(Path("rbln_traces"), Path("npu"), options={"pipeline": "sd3", "step
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 
@@ -48,11 +48,15 @@ def import_with(
     out: Path,
     name: str | None = None,
     compress: Compression = "none",
+    *,
+    leave: Callable[[object], None] | None = None,
 ) -> Path:
-    """`import_trace` by this importer."""
+    """`import_trace` by this importer; `leave` is given what it read."""
     if name is not None:
         check_run_name(name)
     run = importer.read(paths, importer.values(options))
+    if leave is not None:
+        leave(run)
     called = name or run_name_of(run.name) or importer.name
     with BundleWriter.create(out, called, compress=compress) as bundle:
         info = run.write(bundle)

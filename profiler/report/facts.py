@@ -5,15 +5,13 @@ Plain text throughout; whoever shows it escapes it for where it goes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-
-import polars as pl
+from collections.abc import Iterable, Iterator, Mapping
 
 from profiler.analysis.result import Analysis
 from profiler.events import GRAPH_CAPTURE, Drop
 from profiler.messages import Said, joined, said
+from profiler.report.event_counts import events_fact
 from profiler.report.model import Fact
-from profiler.report.nouns import on_gpus
 from profiler.report.sections.headline import asynchronous, carried_over
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.tracing_cost import how_known, share_of
@@ -47,7 +45,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         *_unrecorded(analysis),
         *_carried_over(analysis),
         *_steps(analysis),
-        _commands(analysis),
+        events_fact(analysis),
         _cost(analysis.run.overhead),
         *_coverage(analysis.run.coverage),
         *_attributed(analysis.run.attribution),
@@ -181,36 +179,6 @@ def _steps(analysis: Analysis) -> Iterator[Fact]:
         notes = [said("{low} to {high}", low=low, high=high)]
         notes += [counted(len(steps.outliers), "outlier")] if steps.outliers else []
         yield Fact(said("Median step"), duration(steps.median_ns), joined(", ", notes))
-
-
-def _commands(analysis: Analysis) -> Fact:
-    run = analysis.run
-    untraced = run.calls - run.traced_calls
-    notes = [counted(run.calls, "call")]
-    notes += [said("{number} without commands", number=count(untraced))] if untraced else []
-    if not run.selection and on_gpus(analysis):
-        return _kernels(analysis, notes)
-    return Fact(said("Commands"), count(run.commands), joined(", ", notes))
-
-
-def _kernels(analysis: Analysis, notes: Sequence[str]) -> Fact:
-    """How many kernels ran, and what else was recorded beside them."""
-    kinds = analysis.kinds.table
-    category = pl.col("category").cast(pl.String)
-    copied, waited = category.is_in(("dma", "copy")), category == "sync"
-    numbers = kinds.select(
-        kernels=pl.col("commands").filter(~pl.col("host") & ~copied & ~waited).sum(),
-        copies=pl.col("commands").filter(~pl.col("host") & copied).sum(),
-        host=pl.col("commands").filter("host").sum(),
-    ).row(0, named=True)
-    one = numbers["copies"] == 1
-    others = (
-        said("1 copy or fill")
-        if one
-        else said("{number} copies and fills", number=count(numbers["copies"])),
-        said("{number} launches and others of the host", number=count(numbers["host"])),
-    )
-    return Fact(said("Kernels"), count(numbers["kernels"]), joined(", ", (*notes, *others)))
 
 
 def _cost(overhead: Overhead) -> Fact:

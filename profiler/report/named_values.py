@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from profiler.notes import Note
@@ -21,11 +22,14 @@ def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
     return Group(title, _pairs(mapping))
 
 
-def grouped_by_name(title: str, mapping: Mapping[str, Fields]) -> Group:
-    """What is stated of each name, a row each."""
+def grouped_by_name(
+    title: str, mapping: Mapping[str, Fields], called: Mapping[str, str] = MappingProxyType({})
+) -> Group:
+    """What is stated of each name, a row each; `called` has other words for some of its keys."""
     rows = []
     for name, fields in mapping.items():
-        texts = (" ".join(filter(None, pair)) for pair in _pairs(stated(fields)) if pair[1])
+        pairs = ((called.get(key, key), text) for key, text in _pairs(stated(fields)) if text)
+        texts = (" ".join(filter(None, pair)) for pair in pairs)
         rows.append((name, ", ".join(texts)))
     return Group(title, tuple(rows))
 

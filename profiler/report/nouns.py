@@ -17,7 +17,7 @@ from profiler.messages import Said, said
 from profiler.report.model import Part
 from profiler.report.sentences.nouns import Noun
 
-__all__ = ["noun_of", "on_gpus", "with_nouns"]
+__all__ = ["all_events", "noun_of", "of_devices", "on_gpus", "with_nouns"]
 
 _GPUS = frozenset(("cuda", "rocm", "hip", "xpu", "mps", "gpu"))
 _OF_DEVICES = ("operators", "roles", "blocks", "roofline", "roofline_roles", "split")
@@ -49,6 +49,30 @@ _LABELS: Mapping[Noun, Mapping[str, Said]] = {  # of the column `commands`, by k
     ),
     Noun.COMMANDS: {},
 }
+_ALL: Mapping[Noun, Said] = {
+    Noun.KERNELS: said("events"),
+    Noun.NODES: said("nodes + host"),
+    Noun.OPERATORS: said("operators + host"),
+    Noun.COMMANDS: said("commands"),
+}
+_ON_DEVICES: Mapping[Noun, str] = {
+    Noun.KERNELS: "kernels + copies",
+    Noun.NODES: "nodes",
+    Noun.OPERATORS: "operators",
+    Noun.COMMANDS: "commands",
+}
+
+
+def all_events(noun: Noun) -> Said:
+    """What all commands of a run are called, those of the host included."""
+    return _ALL[noun]
+
+
+def of_devices(noun: Noun) -> Mapping[str, str]:
+    """What names of counts of the devices' commands become: `commands`, `commands outside
+    calls`."""
+    own = _ON_DEVICES[noun]
+    return {"commands": own, "commands outside calls": f"{own} outside calls"}
 
 
 def on_gpus(analysis: Analysis) -> bool:

@@ -10,6 +10,7 @@ import os
 import shutil
 import tempfile
 import weakref
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 
@@ -23,8 +24,12 @@ class Imports:
     """Imports foreign sources: into the folder `keep`, else into a temporary one that goes with
     `close`, when nothing refers to this any longer, or at the interpreter's exit."""
 
-    def __init__(self, keep: Path | None = None) -> None:
+    def __init__(
+        self, keep: Path | None = None, leave: Callable[[object], None] | None = None
+    ) -> None:
+        """`leave` is given what importers read, before it is freed."""
         self._keep = keep
+        self._leave = leave
         self._folder: Path | None = None
         self._remove: weakref.finalize[[Path, int], Imports] | None = None
 
@@ -57,7 +62,9 @@ class Imports:
 
         foreign = source.foreign
         out = self._keep or self._temporary()
-        bundle = import_with(foreign.importer, foreign.paths, foreign.options, out)
+        bundle = import_with(
+            foreign.importer, foreign.paths, foreign.options, out, leave=self._leave
+        )
         return Source(bundle, Kind.BUNDLE, origin=None if self._keep else source.path)
 
     def close(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-__all__ = ["Codes", "Times", "batches", "counts", "is_sorted", "order_by", "stretches"]
+__all__ = ["Codes", "Times", "batches", "choose", "counts", "is_sorted", "order_by", "stretches"]
 
 Times = npt.NDArray[np.int64]
 Codes = npt.NDArray[np.integer[Any]]
@@ -48,6 +48,16 @@ def is_sorted(values: Codes) -> bool:
     """Whether no value is less than the one before it."""
     parts = (values[rows] for rows in batches(len(values), overlap=1))
     return all(bool((part[:-1] <= part[1:]).all()) for part in parts)
+
+
+def choose(values: Times, which: npt.NDArray[np.bool_], out: Times) -> None:
+    """Write the values that `which` chooses into `out`, which has room for them and no more:
+    `np.compress` makes a row number of each in between."""
+    first = 0
+    for rows in batches(len(values)):
+        chosen = values[rows][which[rows]]
+        out[first : first + len(chosen)] = chosen
+        first += len(chosen)
 
 
 def counts(codes: Codes, groups: int) -> Times:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
+from itertools import product
 
 import polars as pl
 import pytest
@@ -10,6 +12,7 @@ from hypothesis import given, settings
 
 from profiler.analysis.analyze import analyze
 from profiler.events import Drop, DropKind
+from profiler.table import batches
 from tests.async_runs import TICK_NS, machines
 from tests.examples import examples
 from tests.runs import EPOCH, Command, make_call, make_run, why
@@ -47,6 +50,53 @@ def test_copies_by_direction():
         ("device_to_host", 1, 10, 10, 10, 1.0, 0),
         ("device_to_device", 1, None, 4, 4, None, 0),
     ]
+
+
+_NAMES = (
+    None,
+    "Memcpy HtoD",
+    "copy_DtoH",
+    "HostToHost",
+    "Memset",
+    "ncclDevKernel",
+    "copy",
+    "ToHost",
+)
+
+
+def _direction(command):
+    """The rule in words of its own: the first pattern in any of the names of a copy."""
+    names = " ".join(filter(None, (command.op_type, command.kernel, command.track))).lower()
+    if any(word in names for word in ("memset", "fill", "nccl", "rccl", "collective")):
+        return None
+    for direction, words in (
+        ("host_to_device", ("htod", "hosttodevice", "fromhost")),
+        ("device_to_host", ("dtoh", "devicetohost", "tohost")),
+        ("host_to_host", ("htoh", "hosttohost")),
+    ):
+        if any(word in names for word in words):
+            return direction
+    return "host_and_device" if command.category == "dma" else "device_to_device"
+
+
+@pytest.mark.parametrize("batch", [3, 1 << 18])
+def test_directions_are_told_by_any_name(monkeypatch, batch):
+    """Operator, kernel and track name the direction of a copy, each or together, in runs that are
+    worked through in batches; what computes or takes no time is no copy."""
+    monkeypatch.setattr(batches, "_BATCH", batch)
+    choices = product(
+        _NAMES, _NAMES, ("stream 7", "HtoD queue"), ("dma", "copy", "compute"), (0, 5)
+    )
+    commands = [
+        Command(0, "cuda:0", track, kind, "layer", 10 * place, length, op_type, kernel=kernel)
+        for place, (op_type, kernel, track, kind, length) in enumerate(choices)
+    ]
+    run = make_run([make_call(0, "t", 0, 10 * len(commands), device="cuda:0")], commands)
+    copied = [each for each in commands if each.category != "compute" and each.duration]
+    expected = Counter(filter(None, map(_direction, copied)))
+    table = analyze(run).copies
+    assert dict(table.select("direction", "copies").iter_rows()) == expected
+    assert table["total_ns"].to_list() == [5 * copies for copies in table["copies"]]
 
 
 @settings(max_examples=examples(40), deadline=None)

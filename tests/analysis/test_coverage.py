@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from profiler.analysis.waiting.coverage import Cover, InOrder, covered_before
+from profiler.analysis.waiting.coverage import Cover, InOrder, covered_before, union_and_shared
 from profiler.table import batches
 
 SPAN = 200  # ns
@@ -70,3 +70,16 @@ def test_cover_holds_what_it_covers(seed):
     moments = np.random.default_rng(seed).permutation(SPAN)
     found = Cover.of(start, end).holds(moments)
     assert found.tolist() == covered(start, end)[moments].tolist()
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("counts", [(40, 25), (3, 60), (60, 2), (20, 0), (0, 20)])
+def test_union_and_shared_are_what_counting_gives(seed, counts):
+    """The union of some intervals, and what of it lies in others, each in any order."""
+    (start, end), (other_start, other_end) = (
+        intervals(count, seed + 10 * place) for place, count in enumerate(counts)
+    )
+    some = InOrder.of(start, end, np.ones(len(start), dtype=bool))
+    others = InOrder.of(other_start, other_end, np.ones(len(other_start), dtype=bool))
+    here, there = covered(start, end), covered(other_start, other_end)
+    assert union_and_shared(some, others) == (here.sum(), (here & there).sum())

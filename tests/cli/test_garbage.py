@@ -20,6 +20,31 @@ print("end")
 """
 
 
+_LEFT = """
+import sys
+from profiler.cli.garbage import keep_to_the_end, leave
+class Told:
+    def __init__(self, name): self.name = name
+    def __del__(self): print(self.name)
+if sys.argv[1] == "kept":
+    keep_to_the_end()
+leave(Told("first"))
+leave(Told("second"))
+print("end")
+"""
+
+
+@pytest.mark.parametrize(
+    ("way", "printed"), [("usual", "first\nsecond\nend\n"), ("kept", "second\nend\n")]
+)
+def test_the_first_of_what_is_left_is_never_freed(way, printed):
+    """Where the command keeps to the end, the first; everything else as soon as it can be."""
+    command = [sys.executable, "-c", _LEFT, way]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert done.stdout == printed
+    assert done.stderr == ""
+
+
 @pytest.mark.parametrize(("way", "printed"), [("usual", "end\nfound\n"), ("kept", "end\n")])
 def test_nothing_is_looked_for_at_the_end_of_the_process(way, printed):
     """What a command made is left to the system; what it printed is out."""

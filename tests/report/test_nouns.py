@@ -7,12 +7,14 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.analysis.findings.finding import Finding
-from profiler.report.model import Part, TableView
+from profiler.analysis.selection import Selection
+from profiler.report.build import build_report
+from profiler.report.model import Part, ReportInput, TableView
 from profiler.report.nouns import noun_of, with_nouns
 from profiler.report.sentences.findings.words import evidence_pairs
 from profiler.report.sentences.nouns import Noun
 from profiler.table.columns import Column
-from tests.runs import make_call, make_info, make_run
+from tests.runs import Command, make_call, make_info, make_run
 
 
 def _noun(devices, submodule=(), **described):
@@ -56,3 +58,60 @@ def test_tables_and_evidence_have_it(noun, labels, evidence):
     pairs = [*evidence_pairs(finding, part.noun)]
     assert [str(name) for name, _ in pairs] == evidence
     assert pairs[0][1] == "3"
+
+
+_ALL = Selection()
+
+
+def _reported(devices, submodule, commands, selection=_ALL):
+    """The key figure of commands, the sentence of a selection, what was traced and attributed."""
+    info = make_info(
+        devices={name: {} for name in devices},
+        submodules={"vae": submodule},
+        attribution={
+            devices[-1]: {"to": "calls", "commands": 2, "commands_outside_calls": 1},
+        },
+    )
+    calls = [make_call(0, "vae", 0, 90, device=devices[-1]), make_call(1, "t", 90, 100)]
+    analysis = analyze(make_run(calls, commands, info=info), selection)
+    report = build_report(ReportInput(analysis, 0, 100))
+    facts = {str(fact.label): fact for fact in report.summary.facts}
+    groups = {
+        str(group.title): dict(group.rows)
+        for section in report.sections
+        for part in section.parts
+        for group in part.groups
+    }
+    attributed = groups["Attribution"][devices[-1]]
+    return facts, report.summary.selection, groups["Run"]["traced"], attributed
+
+
+@pytest.mark.parametrize(
+    ("devices", "submodule", "name", "number", "note", "every"),
+    [
+        (("cpu:0", "cuda:0"), {}, "Kernels", "2", "1 launches", "events"),
+        (("cpu:0",), {"model": "v.onnx"}, "Nodes", "3", "beside 1 of the host", "nodes + host"),
+        (("rbln:0",), {}, "Commands", "4", "2 calls", "commands"),
+    ],
+)
+def test_sentences_and_figures_have_it(devices, submodule, name, number, note, every):
+    """Two computing commands, a copy and one of the host: the key figure, the selection, the
+    provenance and the attribution call them as their producer does."""
+    device, host = devices[-1], devices[0]
+    commands = [
+        Command(0, device, "stream 7", "compute", "mm", 0, 10),
+        Command(0, device, "stream 7", "compute", "mm", 10, 10),
+        Command(0, device, "stream 7", "dma", "copy", 20, 10),
+        Command(0, host, "thread 1", "host", "launch", 0, 5),
+    ]
+    facts, nothing, traced, attributed = _reported(devices, submodule, commands)
+    assert str(facts[name].value) == number
+    assert note in str(facts[name].note)
+    assert not nothing
+    assert str(traced).endswith(f": 4 {every}")
+    own = {"Kernels": "kernels + copies"}.get(name, name.lower())
+    assert f"{own} 2, {own} outside calls 1" in attributed
+    some = Selection(submodule=("t",))
+    facts, selected, _, _ = _reported(devices, submodule, commands, some)
+    assert f" 0 of 4 {every}." in str(selected).replace("\N{NO-BREAK SPACE}", " ")
+    assert every.capitalize() in facts

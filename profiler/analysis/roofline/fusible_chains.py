@@ -100,10 +100,11 @@ class _Finder:
         self._passed = 0
         self._views = 0
         self._last: Chain | None = None
+        self._passed_over: dict[int, bool] = {}  # by id: works come again and again
 
     def see(self, position: int, work: Work | None) -> None:
         """The next command; `work` None: nothing is known of it."""
-        if work is not None and (work.family == Family.VIEW or _is_of_shapes(work)):
+        if work is not None and self._is_passed_over(work):
             self._views += 1
             return
         if work is not None and work.part > 1:
@@ -128,6 +129,14 @@ class _Finder:
                 self._with_product(chain, work)
         self._give(position, work, chain)
 
+    def _is_passed_over(self, work: Work) -> bool:
+        """Whether the command is a view, or arithmetic on shapes."""
+        found = self._passed_over.get(id(work))
+        if found is None:
+            found = work.family == Family.VIEW or _is_of_shapes(work)
+            self._passed_over[id(work)] = found
+        return found
+
     def _sources(self, work: Work) -> list[tuple[Tensor, _Made]]:
         """What was read, and who is taken to have made it: each tensor made once."""
         found: list[tuple[Tensor, _Made]] = []
@@ -136,6 +145,8 @@ class _Finder:
             taken = [made for _, made in found]
             size = read.size
             for made in reversed(self._made):
+                if size != made.size and not made.reduced:
+                    continue  # as nearly all
                 read_as = made.is_read_as(read, size, self._views, loosely=loosely)
                 if read_as and made not in taken:
                     found.append((read, made))

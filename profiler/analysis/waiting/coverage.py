@@ -10,7 +10,7 @@ import numpy.typing as npt
 from profiler.table.batches import Codes, Times, batches, is_sorted
 from profiler.table.intervals import reaches
 
-__all__ = ["Cover", "InOrder", "covered_before"]
+__all__ = ["Cover", "Covered", "InOrder", "covered_before", "union_and_shared"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -96,26 +96,77 @@ class InOrder:
         return self.taken(self.end, places)
 
 
-def covered_before(work: InOrder, moments: Times) -> Times:
-    """How much of the union of many intervals lies before each moment, int64 [len(moments)].
+class Covered:
+    """How much of the union of many intervals lies before moments asked in order. The union
+    itself is never held: it is worked through a batch at a time.
 
-    `moments` are sorted, no interval ends before it starts. The union itself is never held: it is
-    worked through a batch at a time.
+    No interval ends before it starts.
     """
-    found = np.zeros(len(moments), dtype=np.int64)
-    total, answered = 0, 0
-    until = int(work.starts(slice(0, 1))[0]) if len(work) else 0
-    for places in batches(len(work)):
-        begin = work.starts(places)
-        added, reach = reaches(work.ends(places), until)
-        np.maximum(added, begin, out=added)
-        np.subtract(reach, added, out=added)
-        sums = np.cumsum(added, out=added)
-        behind = work.starts(slice(places.stop, places.stop + 1))
-        last = int(np.searchsorted(moments, behind[0])) if len(behind) else len(moments)
-        asked = moments[answered:last]
-        place = np.searchsorted(begin, asked, side="right") - 1
-        inside = total + sums[place] - np.maximum(reach[place] - asked, 0)
-        found[answered:last] = np.where(place >= 0, inside, 0)  # before the first: nothing
-        answered, total, until = last, total + int(sums[-1]), int(reach[-1])
-    return found
+
+    def __init__(self, work: InOrder) -> None:
+        self._work = work
+        self._parts = batches(len(work))
+        self._total, self._until = 0, int(work.starts(slice(0, 1))[0]) if len(work) else 0
+        self._next()
+
+    def before(self, moments: Times) -> Times:
+        """How much lies before each moment, int64 [len(moments)]. They are sorted, and none comes
+        before those asked earlier."""
+        found = np.zeros(len(moments), dtype=np.int64)
+        answered = 0
+        while answered < len(moments):
+            last = len(moments)
+            if self._behind is not None:
+                last = int(np.searchsorted(moments, self._behind))
+            found[answered:last] = self._answers(moments[answered:last])
+            answered = last
+            if last < len(moments):
+                self._next()
+        return found
+
+    def _answers(self, moments: Times) -> Times:
+        if not len(self._begin):
+            return np.zeros(len(moments), dtype=np.int64)
+        place = np.searchsorted(self._begin, moments, side="right") - 1
+        inside = self._sums[place] - np.maximum(self._reach[place] - moments, 0)
+        found: Times = np.where(place >= 0, inside, 0)  # before the first: nothing
+        return found
+
+    def _next(self) -> None:
+        """Go on to the next batch, of which there is one."""
+        places = next(self._parts, slice(0, 0))
+        self._begin, self._behind = self._work.starts(places), None
+        self._sums = self._reach = self._begin
+        if not len(self._begin):
+            return
+        behind = self._work.starts(slice(places.stop, places.stop + 1))
+        self._behind = int(behind[0]) if len(behind) else None
+        added, self._reach = reaches(self._work.ends(places), self._until)
+        np.maximum(added, self._begin, out=added)
+        np.subtract(self._reach, added, out=added)
+        self._sums = np.cumsum(added, out=added)
+        self._sums += self._total
+        self._total, self._until = int(self._sums[-1]), int(self._reach[-1])
+
+
+def covered_before(work: InOrder, moments: Times) -> Times:
+    """How much of the union of many intervals lies before each moment, int64 [len(moments)];
+    `moments` are sorted, no interval ends before it starts."""
+    return Covered(work).before(moments)
+
+
+def union_and_shared(some: InOrder, others: InOrder) -> tuple[int, int]:
+    """The length in ns of the union of `some`, and of what of it lies in the union of `others`."""
+    union = shared = 0
+    until = int(some.starts(slice(0, 1))[0]) if len(some) else 0
+    covered = Covered(others)
+    for places in batches(len(some)):
+        moments = np.empty((len(some.starts(places)), 2), dtype=np.int64)
+        before, reach = reaches(some.ends(places), until)
+        np.maximum(before, some.starts(places), out=moments[:, 0])  # none overlaps the one before
+        moments[:, 1] = reach
+        union += int((reach - moments[:, 0]).sum())
+        inside = covered.before(moments.ravel())
+        shared += int((inside[1::2] - inside[::2]).sum())
+        until = int(reach[-1])
+    return union, shared

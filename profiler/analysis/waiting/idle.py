@@ -46,7 +46,7 @@ def idle_table(devices: Sequence[DeviceGaps], commands: CommandArrays) -> pl.Dat
     """One row a device (`columns.IDLE`), by name, of the whole run, whose commands are
     `commands`."""
     transfers = np.flatnonzero((_MOVES | _COMMUNICATES)[commands.category])
-    apart = {*np.unique(commands.device[transfers]).tolist()}
+    apart = {*np.flatnonzero(np.bincount(commands.device[transfers])).tolist()}
     rows = [_row(gaps, _unions(commands, gaps, apart)) for gaps in devices]
     return pl.DataFrame(rows, schema=schema(IDLE))
 

@@ -12,7 +12,7 @@ text is that of the whole operator.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
@@ -67,17 +67,16 @@ class Tensor:
 
     dtype: str
     dims: tuple[int, ...]
+    size: int = field(init=False, repr=False, compare=False)
+    """Number of elements."""
+    nbytes: int | None = field(init=False, repr=False, compare=False)
+    """Bytes of its elements, None where the type's size is not known."""
 
-    @property
-    def size(self) -> int:
-        """Number of elements."""
-        return prod(self.dims)
-
-    @property
-    def nbytes(self) -> int | None:
-        """Bytes of its elements, None where the type's size is not known."""
-        width = _BYTES.get(self.dtype)
-        return None if width is None else -int(-self.size * width // 1)
+    def __post_init__(self) -> None:
+        width, size = _BYTES.get(self.dtype), prod(self.dims)  # once: they are asked for often
+        object.__setattr__(self, "size", size)
+        nbytes = None if width is None else -int(-size * width // 1)
+        object.__setattr__(self, "nbytes", nbytes)
 
     @property
     def floating(self) -> bool:

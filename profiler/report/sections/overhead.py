@@ -10,6 +10,7 @@ from profiler.messages import joined, said
 from profiler.report.facts import attributed_to
 from profiler.report.model import Part, ReportInput, SectionKind
 from profiler.report.named_values import grouped, grouped_by_name
+from profiler.report.nouns import noun_of, of_devices
 from profiler.report.sections.headline import asynchronous
 from profiler.report.tracing_cost import how_known, method, share_of, untraced
 from profiler.report.units import count, duration, percent
@@ -22,7 +23,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     run = of.analysis.run
     groups = (
         grouped(said("Cost of tracing"), _told(run.overhead)),
-        grouped_by_name(said("Attribution"), run.attribution),
+        grouped_by_name(said("Attribution"), run.attribution, of_devices(noun_of(of.analysis))),
         grouped(said("Warm-up, not in this run"), stated(run.warmup)),
     )
     lead = joined(" ", _sentences(of.analysis))

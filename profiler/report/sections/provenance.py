@@ -10,7 +10,9 @@ from profiler.messages import said
 from profiler.report.facts import missing_rows
 from profiler.report.model import Group, Part, ReportInput, SectionKind
 from profiler.report.named_values import grouped, grouped_by_name
+from profiler.report.nouns import all_events, noun_of
 from profiler.report.provenance import TraceFile, trace_files
+from profiler.report.sentences.nouns import Noun
 from profiler.report.units import count, counted, size
 from profiler.trace.manifest_fields import stated
 
@@ -24,7 +26,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
 
 def _groups(of: ReportInput) -> Iterator[Group]:
     run = of.analysis.run
-    yield _run(run)
+    yield _run(run, noun_of(of.analysis))
     yield grouped(said("Settings"), {**stated(run.recording), **run.settings})
     yield grouped(said("Set-up"), _set_up(run))
     yield grouped_by_name(said("Devices"), run.devices)
@@ -37,14 +39,14 @@ def _groups(of: ReportInput) -> Iterator[Group]:
     yield Group(said("Dropped"), tuple(missing_rows(drops)) or nothing)
 
 
-def _run(run: RunSummary) -> Group:
+def _run(run: RunSummary, noun: Noun) -> Group:
     rows = (
         (said("run"), run.run_id),
         (said("model"), run.model),
         (said("pipeline"), run.pipeline),
         (said("producer"), run.producer),
         (said("started"), run.started.replace("T", " ").replace("+00:00", " UTC")),
-        (said("traced"), _traced(run)),
+        (said("traced"), _traced(run, noun)),
         (said("command line"), " ".join(run.command_line)),
     )
     return Group(said("Run"), tuple(row for row in rows if row[1]))
@@ -55,14 +57,15 @@ def _set_up(run: RunSummary) -> Mapping[str, str]:
     return {**generation_pairs(run.generations), **setting_pairs(run.submodule_settings)}
 
 
-def _traced(run: RunSummary) -> str:
+def _traced(run: RunSummary, noun: Noun) -> str:
     """How many calls there are, and how many of them with operators."""
     traced = said("all") if run.traced_calls == run.calls else count(run.traced_calls)
     return said(
-        "{calls}, {traced} with operators: {commands}",
+        "{calls}, {traced} with operators: {number} {events}",
         calls=counted(run.calls, "call"),
         traced=traced,
-        commands=counted(run.commands, "command"),
+        number=count(run.commands),
+        events=all_events(noun),
     )
 
 

@@ -10,8 +10,10 @@ from profiler.analysis.result import Analysis, RunSummary
 from profiler.messages import joined, said, sentence
 from profiler.report.facts import key_facts, missing_lines
 from profiler.report.model import ReportInput, SectionKind, Summary
+from profiler.report.nouns import all_events, noun_of
 from profiler.report.sections.headline import at_once, headline
 from profiler.report.sentences.changes import headline as difference
+from profiler.report.sentences.nouns import Noun
 from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import Device
@@ -30,7 +32,7 @@ def summary_of(of: ReportInput) -> Summary:
         subject=_subject(analysis),
         facts=key_facts(analysis, of.span_ns),
         accounting=joined(" ", _accounting(analysis.accounting)),
-        selection=_selection(analysis.run),
+        selection=_selection(analysis.run, noun_of(analysis)),
         missing=tuple(missing_lines(analysis.drops)),
         against=_against(of.against),
     )
@@ -58,7 +60,7 @@ def _device(name: str, known: Device | None) -> str:
     return said("{name} ({parts})", name=name, parts=joined(", ", found)) if found else name
 
 
-def _selection(run: RunSummary) -> str:
+def _selection(run: RunSummary, noun: Noun) -> str:
     """That tables and figures show a part of the run; "" where they show all of it."""
     if not run.selection:
         return ""
@@ -69,13 +71,14 @@ def _selection(run: RunSummary) -> str:
     ]
     return said(
         "The tables and the figures show {kept}: {calls} of {all_calls} calls and {commands} of "
-        "{all_commands} commands. The timeline, the stages and the accounting are those of the "
+        "{all_commands} {events}. The timeline, the stages and the accounting are those of the "
         "whole run.",
         kept=joined(", ", kept),
         calls=count(run.selected_calls),
         all_calls=count(run.calls),
         commands=count(run.selected_commands),
         all_commands=count(run.commands),
+        events=all_events(noun),
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profiler.table.batches import is_sorted
+from profiler.table.batches import choose, is_sorted
 from profiler.table.tiles.launches import Codes, Flags, Launches, Times
 from profiler.table.tiles.stretches import Stretches
 
@@ -83,8 +83,8 @@ class DeviceAxis:
         dries = start[1:] > reach[:-1]
         dry, wet = np.empty((2, int(np.count_nonzero(dries)) + 2), dtype=np.int64)
         dry[0], dry[-1], wet[0], wet[-1] = -_FOREVER, reach[-1], start[0], _FOREVER
-        np.compress(dries, reach[:-1], out=dry[1:-1])
-        np.compress(dries, start[1:], out=wet[1:-1])
+        choose(reach[:-1], dries, dry[1:-1])
+        choose(start[1:], dries, wet[1:-1])
         gaps, heads = Stretches(dry, wet), _heads(call)
         if source is None:
             none = np.zeros(0, dtype=np.int64)

@@ -13,6 +13,7 @@ import zlib
 from collections import defaultdict
 from dataclasses import dataclass
 from decimal import Decimal
+from os import SEEK_END
 from pathlib import Path
 from typing import BinaryIO
 
@@ -25,6 +26,7 @@ from profiler.kineto.archives import PackedError, opened
 from profiler.kineto.events import Event, Scalar
 from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
+from profiler.trace.unpack import may_unpack_to, too_small
 
 __all__ = [
     "SIZE_LIMIT",
@@ -166,8 +168,9 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
 def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
     """The JSON text, unpacked; never more than `limit` in memory."""
     data = bytearray()
+    bound = may_unpack_to(file.seek(0, SEEK_END))
     try:
-        with opened(file, limit) as (stream, packed):
+        with opened(file, min(limit, bound)) as (stream, packed):
             while chunk := stream.read(_CHUNK):
                 if not data and chunk.lstrip()[:1] not in (b"{", b"["):
                     raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
@@ -178,6 +181,8 @@ def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
                         f"{path} is {size}larger than the limit of {limit:,} bytes: "
                         "record fewer steps, or without memory profiling"
                     )
+                if packed and len(data) > bound:
+                    raise too_small(str(path))
     except PackedError as error:
         raise InputError(f"{path} {error}") from error
     except EOFError as error:

@@ -93,6 +93,8 @@ _LONGEST = (
     "tests/docs/test_commands.py",
     "tests/notebooks/",
     "tests/graph/test_export",
+    "tests/capture/torch/test_compil",
+    "tests/capture/torch/test_rewritten",
 )
 """What takes minutes in one process: begun first, so that none waits for it at the end."""
 

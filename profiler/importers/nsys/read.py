@@ -45,8 +45,6 @@ from profiler.trace.manifest_fields import (
 
 __all__ = ["NsysRun", "read_run"]
 
-_REPORT = ".nsys-rep"
-
 
 @dataclass(frozen=True, slots=True, eq=False)
 class NsysRun:
@@ -166,11 +164,6 @@ def read_run(path: Path, submodules: str = "") -> NsysRun:
 
     Raises InputError where the file is none, is damaged, or holds no work of a device.
     """
-    if path.suffix == _REPORT:
-        raise InputError(
-            f"{path} is a report, whose format is Nsight Systems' own: give what "
-            f"`nsys export --type sqlite {path.name}` writes"
-        )
     given = [name.strip() for name in submodules.split(",") if name.strip()]
     with open_nsys(path) as database:
         return _read(path, database, given)

@@ -70,7 +70,16 @@ def _kineto(folder, names=("aten::mm",)):
     return path
 
 
-FILES = {"nsys": _nsys, "onnxruntime": _onnxruntime, "kineto": _kineto}
+def _tensorrt(folder, names=("Conv_0",)):
+    told = {"host": "node-17.cluster", "command": _COMMAND_LINE, "user": "alice"}
+    times = {"timeMs": 4.0, "averageMs": 1.0, "medianMs": 1.0, "percentage": 1.0}
+    rows = [{"count": 4}, *({"name": name, **times, **told} for name in names)]
+    path = folder / "made.json"
+    path.write_text(json.dumps(rows), encoding="utf-8")
+    return path
+
+
+FILES = {"nsys": _nsys, "onnxruntime": _onnxruntime, "kineto": _kineto, "tensorrt": _tensorrt}
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -125,7 +134,9 @@ def test_what_a_packed_file_may_hold(tmp_path, kind):
     """A few kilobytes that unpack to many megabytes are refused before these are in memory or on
     the disk."""
     data = FILES[kind](tmp_path).read_bytes()
-    begin = data.rstrip().removesuffix(b"]").rstrip() if kind == "onnxruntime" else data
+    begin = (
+        data.rstrip().removesuffix(b"]").rstrip() if kind in ("onnxruntime", "tensorrt") else data
+    )
     path = tmp_path / "packed.gz"
     path.write_bytes(gzip.compress(begin + b" " * 16_000_000))
     with pytest.raises(InputError, match="unpacks to more than 256 times its size"):

@@ -13,7 +13,7 @@ from pathlib import Path
 from profiler.kineto.archives import packed_as
 from profiler.plain_text import plain_text
 
-__all__ = ["likeness", "producer"]
+__all__ = ["Known", "likeness", "producer"]
 
 _NAMES = 4  # names, columns, keys that a description gives
 _ENTRIES = 1000  # of a folder that are looked at

@@ -35,6 +35,7 @@ from tests.importers.kineto.traces import flux
 from tests.importers.nsys.generated import Call, Kernel, Range, export
 from tests.importers.onnxruntime.test_profiles import node, run, written
 from tests.importers.rbln.generator import write_sd3
+from tests.importers.tensorrt.test_exports import PROFILE
 
 __all__ = ["Ended", "Workplace"]
 
@@ -242,6 +243,18 @@ def _ort_profiles(place: Workplace, made: Path) -> None:
         _ort_profile(place, made / f"{name}_2026-05-01_10-12-12_301.json")
 
 
+def _tensorrt_profile(_: Workplace, made: Path) -> None:
+    """Average times of an engine's layers."""
+    made.parent.mkdir(parents=True, exist_ok=True)
+    made.write_text(json.dumps(PROFILE), encoding="utf-8")
+
+
+def _engines(place: Workplace, made: Path) -> None:
+    """The profiles of two engines."""
+    for name in ("unet", "vae"):
+        _tensorrt_profile(place, made / f"{name}.profile.json")
+
+
 def _rbln(_: Workplace, made: Path) -> None:
     write_sd3(made, steps=28)
 
@@ -287,6 +300,8 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "run.sqlite": _nsys,
     "profiles/": _ort_profiles,
     "unet_2026-05-01_10-12-12_301.json": _ort_profile,
+    "unet.profile.json": _tensorrt_profile,
+    "engines/": _engines,
     "rbln_traces/": _rbln,
     "sd3-onnx/": _models,
     "stable-diffusion-3.5/": _diffusers,

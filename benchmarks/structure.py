@@ -3,7 +3,10 @@
     python benchmarks/structure.py [CHECKOUT]
 
 Prints modules, lines of code without docstrings and comments, functions' lengths (median, 95th
-percentile), and how many files refer to each table of an analysis.
+percentile), and how many files refer to each table of an analysis: name it as an attribute, a key,
+a keyword or a field. Many tables are called as columns, fields or methods are (`calls`, `devices`),
+which counts files that mean those: the last lines are of the others, and of those outside of the
+folders that may name them.
 """
 
 from __future__ import annotations
@@ -71,6 +74,19 @@ def named(nodes: Iterable[ast.AST]) -> Iterator[str]:
             yield getattr(node.target, "id", "")
 
 
+def other_meanings(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """Columns that a module declares, and fields and methods of its classes but `Analysis`."""
+    for node in nodes:
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Column" and node.args:
+            yield str(getattr(node.args[0], "value", ""))
+        elif isinstance(node, ast.ClassDef) and node.name != "Analysis":
+            for part in node.body:
+                if isinstance(part, ast.AnnAssign):
+                    yield getattr(part.target, "id", "")
+                elif isinstance(part, ast.FunctionDef):
+                    yield part.name
+
+
 def tables_of(package: Path) -> list[str]:
     """Names of an analysis' tables as a page of the same checkout lists them."""
     pages = (package.parent / "docs" / name for name in ("tables.md", "json.md"))
@@ -90,12 +106,28 @@ def main(root: Path) -> None:
     median = statistics.median(lengths)
     print(f"functions: {len(lengths):,}, median {median:g} lines, 95th percentile {at}")
     found = Counter(name for nodes in trees.values() for name in {*named(nodes)})
-    counts = {table: found[table] for table in tables_of(package)}
-    if not counts:
-        return
-    worst = max(counts, key=lambda table: counts[table])
-    print(f"files that refer to a table: median {statistics.median(counts.values()):g}", end="")
-    print(f", worst {counts[worst]} ({worst}), of {len(counts)} tables")
+    known = tables_of(package)
+    _told("files that refer to a table", {table: found[table] for table in known})
+    taken = {name for nodes in trees.values() for name in other_meanings(nodes)}
+    own = [table for table in known if table not in taken]
+    _told("of a name of its own", {table: found[table] for table in own})
+    places = [package / "analysis", package / "report" / "sections"]
+    outside = Counter(
+        name
+        for path, nodes in trees.items()
+        if not any(path.is_relative_to(place) for place in places)
+        for name in {*named(nodes)}
+    )
+    _told("outside of analysis/ and report/sections/", {table: outside[table] for table in own})
+
+
+def _told(what: str, counts: dict[str, int]) -> None:
+    if counts:
+        worst = max(counts, key=lambda table: counts[table])
+        median = statistics.median(counts.values())
+        print(
+            f"{what}: median {median:g}, worst {counts[worst]} ({worst}), of {len(counts)} tables"
+        )
 
 
 if __name__ == "__main__":

@@ -104,3 +104,5 @@ class DropReason(NoteCode):
     NOTHING_PROFILED = "nothing_profiled"
     SKIP_EARLIER = "skip_earlier"  # (files)
     COPY_ALL = "copy_all"
+    RANKS_NOT_GIVEN = "ranks_not_given"  # (given, size)
+    RANK_UNALIGNED = "rank_unaligned"  # (rank, reference)

@@ -21,11 +21,13 @@ __all__ = [
     "BRANCHES",
     "CALLS_TRACK",
     "CATEGORIES",
+    "CPU_DEVICE",
     "GRAPH_CAPTURE",
     "HOST_TRACK",
     "NO_CALL",
     "NO_ITERATION",
     "NO_PIPELINE",
+    "NO_RANK",
     "NO_STEP",
     "PIPELINE_TRACK",
     "PROFILER_TRACK",
@@ -44,6 +46,9 @@ __all__ = [
     "SpanKind",
     "Stage",
     "Track",
+    "device_kind",
+    "device_of_rank",
+    "rank_of_device",
 ]
 
 Stage = Literal["encode", "denoise", "decode", "run"]
@@ -95,11 +100,33 @@ RUN_STAGE = "run"  # the only stage of a pipeline that is not diffusion
 NO_STEP = -1  # the step of everything outside `denoise`
 NO_ITERATION = -1  # the iteration of everything outside of loops
 NO_CALL = -1  # the call of a command that belongs to none: host work of the pipeline itself
+NO_RANK = -1  # of a run of one process, and of what no process of a job did
 NO_PIPELINE = -1  # the pipeline call of what lies in none, or whose producer does not tell
 UNKNOWN = -1  # bytes, FLOPs or an end that nobody measured; null in the tables
 
 _OF_FILE_NAME = 100  # bytes of a submodule's or a branch's name
 _NO_FILE_NAME = re.compile(r"[^\w.+-]")  # a submodule's name may come from a foreign trace
+
+
+CPU_DEVICE = r"^(?:rank\d+/)?cpu\b"
+"""Names of devices that are hosts themselves, as a pattern."""
+_OF_RANK = re.compile(r"rank(\d{1,9})/")
+
+
+def device_of_rank(rank: int, device: str) -> str:
+    """What a device of one process of a job is called beside those of others: `rank3/cuda:0`."""
+    return f"rank{rank}/{device}"
+
+
+def rank_of_device(device: str) -> int:
+    """The rank that the name of a device says, `NO_RANK` where it says none."""
+    found = _OF_RANK.match(device)
+    return int(found[1]) if found else NO_RANK
+
+
+def device_kind(device: str) -> str:
+    """`cuda` of `cuda:1` and of `rank3/cuda:0`."""
+    return _OF_RANK.sub("", device, count=1).partition(":")[0]
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,6 +220,7 @@ class DropKind(StrEnum):
     DOUBTFUL_LABEL = "doubtful_label"  # its description fits badly, was guessed, or names no module
     AGGREGATE_MISMATCH = "aggregate_mismatch"  # of an import: two records of a run disagree
     UNALIGNED_CLOCK = "unaligned_clock"  # nothing relates a device's clock to the run's
+    MISSING_RANK = "missing_rank"  # of an import: processes of the job of which no trace was given
     ESTIMATED_TIMES = "estimated_times"  # averages, or an order in place of begins
 
     @property
@@ -210,6 +238,7 @@ _TIME_MISSING = frozenset(
         DropKind.DROPPED_EVENTS,
         DropKind.UNCLOSED_SLICE,
         DropKind.ABORTED_RUN,
+        DropKind.MISSING_RANK,
     }
 )
 

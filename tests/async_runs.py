@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
-from tests.runs import EPOCH
+from tests.runs import EPOCH, make_frame
 
 __all__ = ["TICK_NS", "Invocation", "Machine", "Piece", "Wait", "machines"]
 
@@ -114,8 +114,8 @@ class Machine:
         ]
         return Run(
             run_id="machine",
-            calls=pl.DataFrame(calls, schema=schema(CALLS), orient="row"),
-            commands=pl.DataFrame([r for _, r, _ in rows], schema=schema(COMMANDS), orient="row"),
+            calls=make_frame(calls, CALLS),
+            commands=make_frame([r for _, r, _ in rows], COMMANDS),
             counters=empty(COUNTERS),
             flows=pl.DataFrame(flows, schema=schema(FLOWS), orient="row"),
             spans=empty(SPANS),

@@ -30,10 +30,11 @@ from profiler.events import (
     Drop,
     Span,
     Track,
+    rank_of_device,
 )
 from profiler.notes import Note
 from profiler.report.sentences.worded import worded
-from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, empty, schema
+from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, Column, empty, schema
 from profiler.table.run import Run
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder
@@ -47,6 +48,7 @@ __all__ = [
     "TINY_SPANS",
     "Command",
     "make_call",
+    "make_frame",
     "make_info",
     "make_run",
     "make_span",
@@ -185,6 +187,17 @@ TINY_INFO = make_info(
 )
 
 
+def make_frame(rows: Sequence[tuple], columns: Sequence[Column]) -> pl.DataFrame:
+    """Rows in the order of declared columns, of which `rank` is left out: devices tell it."""
+    wanted = schema(columns)
+    if "rank" not in wanted:
+        return pl.DataFrame(rows, schema=wanted, orient="row")
+    given = {name: dtype for name, dtype in wanted.items() if name != "rank"}
+    frame = pl.DataFrame(rows, schema=given, orient="row")
+    ranks = [rank_of_device(device or "") for device in frame["device"].cast(pl.String)]
+    return frame.with_columns(rank=pl.Series(ranks, dtype=pl.Int32)).select(wanted.names())
+
+
 def make_run(
     calls: Sequence[Call] = (),
     commands: Iterable[Command] = (),
@@ -197,12 +210,8 @@ def make_run(
     of_call = {call.index: call for call in calls}
     return Run(
         run_id="tiny",
-        calls=pl.DataFrame([_call_row(c) for c in calls], schema=schema(CALLS), orient="row"),
-        commands=pl.DataFrame(
-            [_command_row(c, of_call.get(c.call)) for c in commands],
-            schema=schema(COMMANDS),
-            orient="row",
-        ),
+        calls=make_frame([_call_row(c) for c in calls], CALLS),
+        commands=make_frame([_command_row(c, of_call.get(c.call)) for c in commands], COMMANDS),
         counters=empty(COUNTERS),
         flows=empty(FLOWS),
         spans=pl.DataFrame([_span_row(s) for s in spans], schema=schema(SPANS), orient="row"),

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.pipelines import PipelineCalls
-from profiler.events import CATEGORIES, NO_CALL
+from profiler.events import CATEGORIES, CPU_DEVICE, NO_CALL
 from profiler.table.batches import Codes, Times
 from profiler.table.command_times import ends
 from profiler.table.run import Run
@@ -86,7 +86,7 @@ class Axis:
         free = _free_work(run)
         of_free = pipelines.code_of(free)
         works = device_work(free["category"].to_physical().to_numpy())
-        on_cpu = free["device"].cast(pl.String).str.starts_with("cpu").fill_null(value=False)
+        on_cpu = free["device"].cast(pl.String).str.contains(CPU_DEVICE).fill_null(value=False)
         last_work = np.where(works, ends(free), np.iinfo(np.int64).min)
         told = pipelines.known or len(pipelines.numbers) == 1  # for whom work of no call was
         last_work = last_work if told else np.full(len(free), np.iinfo(np.int64).min)

@@ -19,6 +19,7 @@ from profiler.analysis.host_side import has_accelerators, host_waits
 from profiler.table.batches import Codes, Times, batches, counts
 from profiler.table.columns import CATEGORY
 from profiler.table.command_times import physical_codes, positions, text_codes
+from profiler.table.places import place_of
 
 __all__ = ["KIND", "Kinds", "kinds_of"]
 
@@ -27,6 +28,7 @@ KIND = pl.Schema(
         "kind": pl.Int32(),
         "submodule": pl.String(),
         "layer": pl.String(),
+        "place": pl.String(),
         "op_type": pl.String(),
         "category": CATEGORY,
         "shapes": pl.String(),
@@ -36,8 +38,9 @@ KIND = pl.Schema(
     }
 )
 """The columns of `Kinds.table`. Null: `submodule` for work of no call, `op_type` and `shapes`
-where the trace has none. `host` says whether its commands are the host's, no device's
-(`host_side`). `total_ns` sums durations; a command that never closed counts as 0."""
+where the trace has none. `place` says where in the model the layer lies (`table.places`). `host`
+says whether its commands are the host's, no device's (`host_side`). `total_ns` sums durations; a
+command that never closed counts as 0."""
 
 _OWN = ("layer", "op_type", "category", "shapes")  # columns of commands
 _NAMED = ("submodule", *_OWN, "host")
@@ -93,9 +96,10 @@ def kinds_of(
     row = pl.Series(rows[first])
     first_waits = np.zeros(len(first), np.bool_) if waits is None else waits[first]
     found = (
-        commands.select(_OWN)[first]
+        commands.select(*_OWN, "module")[first]
+        .with_columns(pl.col("layer", "module", "op_type", "shapes").cast(pl.String))
         .with_columns(
-            pl.col("layer", "op_type", "shapes").cast(pl.String),
+            place=place_of(pl.col("layer"), pl.col("module")),
             submodule=submodule.gather(row.set(row < 0, None)),
             host=(pl.col("category") == "host") | pl.Series(first_waits),
             kind=pl.int_range(pl.len(), dtype=pl.Int32),

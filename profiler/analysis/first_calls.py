@@ -11,13 +11,13 @@ __all__ = ["first_calls", "unsteady_calls"]
 
 
 def first_calls(calls: pl.DataFrame) -> pl.Series:
-    """Numbers of the calls that are the first of their submodule: the one that began first, and
-    those that began before it had ended (in other threads), beside its initialization; likewise
+    """Numbers of the calls that are the first of their submodule and rank: which began first,
+    and those that began before it had ended (in other threads), beside its initialization; likewise
     the first of either kind where some are traced and others not, which may run on another session.
     """
     end = pl.col("start_ns") + pl.col("duration_ns").clip(0)
-    first_end = end.sort_by("start_ns", "call").first().over("submodule")
-    began_first = (pl.col("start_ns").rank("ordinal").over("submodule", "ops_traced")) == 1
+    first_end = end.sort_by("start_ns", "call").first().over("rank", "submodule")
+    began_first = (pl.col("start_ns").rank("ordinal").over("rank", "submodule", "ops_traced")) == 1
     return calls.sort("call").filter(began_first | (pl.col("start_ns") < first_end))["call"]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
+from profiler.events import device_kind
 from profiler.table.command_times import text_codes
 
 __all__ = ["has_accelerators", "host_categories", "host_waits", "is_accelerator", "thread_of"]
@@ -24,7 +25,7 @@ _OF_THREAD = re.compile(r" (sync|launches)$")  # tracks of one thread beside eac
 
 def is_accelerator(device: str | None) -> bool:
     """Whether the host only drives the device: everything but CPUs, which are hosts themselves."""
-    return bool(device) and not str(device).startswith("cpu")
+    return bool(device) and device_kind(str(device)) != "cpu"
 
 
 def has_accelerators(devices: Iterable[str | None]) -> bool:

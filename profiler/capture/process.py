@@ -3,9 +3,6 @@
 Pipelines, and what backends watch for outside them, are noticed as the script uses them and
 recorded in one session: one bundle a process. The session is opened on the first use, so a process
 that runs no model leaves nothing.
-
-Backends of other packages are looked up when the first library that is watched has been imported,
-or when code switches profiling on: the start of an interpreter does not pay for that.
 """
 
 from __future__ import annotations
@@ -15,20 +12,19 @@ import os
 import sys
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from types import FrameType, ModuleType
+from types import FrameType
 from typing import Any
 
-from profiler.capture.backend import Backend, StandalonePart, Watcher
-from profiler.capture.imports import forget, when_imported
+from profiler.capture.backend import StandalonePart
 from profiler.capture.notices import notice
 from profiler.capture.options import Options, parse_config
 from profiler.capture.pipelines.discovery import NewPipelines
 from profiler.capture.process_end import ProcessEnd
-from profiler.capture.registry import backends, built_in
 from profiler.capture.settings import Settings
+from profiler.capture.watchers import Watchers
 from profiler.errors import InputError
 from profiler.interruptions import let_pass
 
@@ -57,8 +53,7 @@ class SwitchedOn:
         self._attachments: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
         self._lock = threading.RLock()
         self._pipelines = NewPipelines(self._attach)
-        self._watchers: dict[str, Watcher] = {}  # by backend, "" for pipelines
-        self._others_asked = False  # whether other packages' backends have been
+        self._watchers = Watchers(self, self._pipelines, self._noticed)
         self._end = ProcessEnd(self.close, self._forked)
 
     def switch_on(self, settings: Settings, *, by_environment: bool = False) -> None:
@@ -66,41 +61,9 @@ class SwitchedOn:
         self.settings, self.by_environment = settings.absolute(), by_environment
         self._end.watch()
         _tell(self.settings, process=os.getpid())
-        self._watchers.setdefault("", self._pipelines)
-        self._add_watchers(built_in())
-        for watcher in list(self._watchers.values()):
-            self._watch(watcher)
+        self._watchers.begin()
         if not by_environment:
-            self._ask_others()
-
-    def _add_watchers(self, asked: Iterable[Backend]) -> None:
-        for backend in asked:
-            if backend.name not in self._watchers:
-                watcher = backend.watch(self)
-                if watcher is not None:
-                    self._watchers[backend.name] = watcher
-
-    def _watch(self, watcher: Watcher) -> None:
-        for name, callback in watcher.libraries.items():
-            when_imported(name, self._on_import(callback))
-
-    def _ask_others(self) -> None:
-        """Have backends of other packages watch as well: once, when it costs no process that runs
-        no model anything."""
-        if self._others_asked:
-            return
-        self._others_asked = True
-        known = set(self._watchers)
-        for backend in backends():
-            try:
-                self._add_watchers([backend])
-                if backend.name in self._watchers and backend.name not in known:
-                    self._watch(self._watchers[backend.name])
-            except Exception as error:  # noqa: BLE001 - of another package
-                let_pass(error)
-                notice(
-                    f"the backend {backend.name} does not watch: {type(error).__name__}: {error}"
-                )
+            self._watchers.ask_others()
 
     def switch_off(self, failure: str = "") -> Path | None:
         """Close the session and leave everything as it was. Returns the bundle's folder, None
@@ -108,9 +71,7 @@ class SwitchedOn:
 
         From the first moment on nothing new is recorded: threads may run models all the while.
         """
-        for watcher in self._watchers.values():
-            for name in watcher.libraries:
-                forget(name)
+        self._watchers.end()
         with self._lock:
             session, settings = self._session, self.settings
             self._session, self.settings, self._opened = None, None, False
@@ -119,8 +80,7 @@ class SwitchedOn:
             with self._end.closing():
                 return _closed(session, settings, failure)
         finally:
-            for watcher in self._watchers.values():
-                watcher.undo()
+            self._watchers.undo()
             self._end.leave()
 
     def close(self, failure: str) -> None:
@@ -257,14 +217,12 @@ class SwitchedOn:
         if self.settings is not None:
             _tell(self.settings, uncaptured=names)
 
-    def _on_import(self, callback: Callable[[Any], None]) -> Callable[[ModuleType], None]:
-        def imported(module: ModuleType) -> None:
-            if self.settings is not None:
-                self._end.watch_signals()
-                callback(module)
-                self._ask_others()
-
-        return imported
+    def _noticed(self) -> bool:
+        """A library that is watched has been imported: whether anybody still wants to know."""
+        if self.settings is None:
+            return False
+        self._end.watch_signals()
+        return True
 
     def _forked(self) -> None:
         """In a forked child: the parent's session is the parent's, and never closed here. What
@@ -276,8 +234,7 @@ class SwitchedOn:
             self._session.abandon()
         self._session, self._opened = None, False
         self._attachments = weakref.WeakKeyDictionary()
-        for watcher in self._watchers.values():
-            watcher.forget()
+        self._watchers.forget()
         enter(Scope())
 
 

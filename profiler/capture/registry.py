@@ -19,6 +19,8 @@ from profiler.errors import InputError
 from profiler.interruptions import let_pass
 
 if TYPE_CHECKING:  # numpy, in every process that is on
+    from collections.abc import Iterable
+
     from profiler.capture.operator_source import OperatorSource, SourceRequest
     from profiler.capture.options import SubmoduleOptions
 
@@ -56,11 +58,12 @@ _UNCLAIMED = _Unclaimed()
 @cache
 def built_in() -> tuple[Backend, ...]:
     """The backends whose folders lie here, in the order in which they are asked."""
-    folders = [entry for entry in os.scandir(os.path.dirname(__file__)) if entry.is_dir()]  # noqa: PTH120 - pathlib takes longer
+    here: Iterable[str] = import_module(__package__).__path__
+    folders = [entry for path in here for entry in os.scandir(path) if entry.is_dir()]
     names = sorted(
         entry.name
         for entry in folders
-        if os.path.isfile(f"{entry.path}/{_MODULE}.py")  # noqa: PTH113
+        if os.path.isfile(f"{entry.path}/{_MODULE}.py")  # noqa: PTH113 - pathlib takes longer
     )
     found: list[Backend] = [
         import_module(f"{__package__}.{name}.{_MODULE}").BACKEND for name in names

@@ -2,8 +2,8 @@
 
 What `graph split` writes:
 
-`profile_sd3.layer`          the layer of the operation that a node is a part of
-`profile_sd3.command_index`  which of its layer's commands it is, from 0
+`profile_sd3.layer`          module path of the operation that a node is a part of, else its name
+`profile_sd3.command_index`  which of its operation's commands it is, from 0
 `profile_sd3.operation`      name of the node that was split
 `profile_sd3.category`       `copy` on nodes that only hand data to parts or gather theirs
 

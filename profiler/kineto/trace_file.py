@@ -11,7 +11,8 @@ import gzip
 import re
 import zlib
 from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Decimal
 from os import SEEK_END
 from pathlib import Path
@@ -23,6 +24,7 @@ import numpy.typing as npt
 
 from profiler.errors import InputError
 from profiler.kineto.archives import PackedError, opened
+from profiler.kineto.collectives import CollectiveArgs, collective_args
 from profiler.kineto.events import Event, Scalar
 from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
@@ -52,6 +54,7 @@ class Header(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
 
     traceEvents: list[Event]  # noqa: N815  the key's own name
     deviceProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
+    distributedInfo: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
     base_ns: Scalar = None
     schemaVersion: Scalar = None  # noqa: N815
     record_shapes: Scalar = None
@@ -92,7 +95,8 @@ class KinetoTrace:
     `threads`, the (pid, tid) pairs; `thread_names` has those that the file names. `rows` maps a
     category to the rows of its events, ascending. `memory` are the k allocations and releases at
     `memory_ns`, int64 [k], which are no complete events. `dropped` counts events without a time,
-    or that ended before they began.
+    or that ended before they began. `collectives` is what kernels of NCCL and RCCL tell,
+    by row.
     """
 
     where: str
@@ -107,6 +111,7 @@ class KinetoTrace:
     memory: list[Event]
     memory_ns: Int64s
     dropped: int = 0
+    collectives: Mapping[int, CollectiveArgs] = field(default_factory=dict)
 
     @property
     def end_ns(self) -> Int64s:
@@ -162,7 +167,20 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         memory=memory,
         memory_ns=memory_ns,
         dropped=len(told) - len(complete),
+        collectives=_collectives(header, complete, data),
     )
+
+
+def _collectives(
+    header: Header, complete: list[Event], data: bytes | bytearray
+) -> dict[int, CollectiveArgs]:
+    """What kernels tell of collectives, by the row of their event."""
+    found = collective_args(data)
+    if not found:
+        return {}
+    places = {id(header.traceEvents[place]): args for place, args in found.items()}
+    rows = ((row, places.get(id(event))) for row, event in enumerate(complete))
+    return {row: args for row, args in rows if args is not None}
 
 
 def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:

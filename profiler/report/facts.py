@@ -6,45 +6,36 @@ Plain text throughout; whoever shows it escapes it for where it goes.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any
 
 import polars as pl
 
 from profiler.analysis.result import Analysis
-from profiler.events import Drop
+from profiler.events import GRAPH_CAPTURE, Drop
 from profiler.messages import Said, joined, said
-from profiler.notes import Note
-from profiler.report.model import Fact, Group
+from profiler.report.model import Fact
 from profiler.report.nouns import on_gpus
 from profiler.report.sections.headline import asynchronous, carried_over
 from profiler.report.sentences.worded import label, why_not, worded
 from profiler.report.tracing_cost import how_known, share_of
-from profiler.report.units import count, counted, duration, percent, size
+from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import (
     AttributedTo,
     Attribution,
     CallsFrom,
     Coverage,
-    Fields,
     Overhead,
-    Recording,
-    stated,
 )
 
 __all__ = [
     "attributed_to",
-    "grouped",
-    "grouped_by_name",
     "key_facts",
     "missing_lines",
     "missing_rows",
-    "named_value",
     "uncaptured_text",
 ]
 
 _RESIDUAL_LIMIT = 0.01
 _MOST_UNCAPTURED = 3  # that are named
-_ENTRIES = 12  # of a mapping within a mapping; of a longer one, such as modules, their number
 
 
 def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
@@ -52,7 +43,7 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     return (
         _end_to_end(analysis, span_ns),
         *_calls_from(analysis),
-        *_graphs(analysis.run.recording),
+        *_graphs(analysis),
         *_unrecorded(analysis),
         *_carried_over(analysis),
         *_steps(analysis),
@@ -69,7 +60,10 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
 def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
     account = analysis.accounting
     if account.end_to_end_ns:
-        pipelines = counted(account.pipelines, "pipeline call")
+        noun, number = ("pipeline call", account.pipelines)
+        if account.in_iterations:
+            noun, number = ("iteration", account.iterations)
+        pipelines = counted(number, noun)
         if account.overlapping and account.told_apart:
             pipelines = said(
                 "{pipelines}, {overlapping} at the same time: {wall} passed",
@@ -96,14 +90,17 @@ def _calls_from(analysis: Analysis) -> Iterator[Fact]:
     yield Fact(said("Calls"), value, label(source))
 
 
-def _graphs(recording: Recording | None) -> Iterator[Fact]:
-    """What is known of replayed graphs, and that a trace is of a capture; nothing without any."""
+def _graphs(analysis: Analysis) -> Iterator[Fact]:
+    """What is known of replayed graphs, and that launches were captured where the headline does not
+    say so already; nothing without any."""
+    recording = analysis.run.recording
     graphs = recording.graphs if recording else None
     if graphs is None:
         return
     if graphs.captured and not graphs.replays:
         note = said("launches that were captured and not run: the trace of a graph's capture")
-        yield Fact(said("Graphs"), count(graphs.captured), note)
+        if GRAPH_CAPTURE not in analysis.inputs.run.info.capabilities:
+            yield Fact(said("Graphs"), count(graphs.captured), note)
         return
     if graphs.joined:
         note = said(
@@ -297,44 +294,3 @@ def _extent(drop: Drop) -> dict[str, str]:
     number = count(drop.count) if drop.count >= 0 else said("unknown")
     detail = worded(drop.detail)
     return {"where": drop.where, "number": number, "unit": drop.unit, "detail": detail}
-
-
-def grouped(title: str, mapping: Mapping[str, Any]) -> Group:
-    """The pairs of a mapping under a title."""
-    return Group(title, _pairs(mapping))
-
-
-def grouped_by_name(title: str, mapping: Mapping[str, Fields]) -> Group:
-    """What is stated of each name, a row each."""
-    rows = []
-    for name, fields in mapping.items():
-        texts = (" ".join(filter(None, pair)) for pair in _pairs(stated(fields)) if pair[1])
-        rows.append((name, ", ".join(texts)))
-    return Group(title, tuple(rows))
-
-
-def _pairs(mapping: Mapping[str, Any]) -> tuple[tuple[str, str], ...]:
-    return tuple(named_value(str(key), value) for key, value in mapping.items())
-
-
-def named_value(key: str, value: Any) -> tuple[str, str]:
-    """A key without its unit, and its value with it: `("hooks", "1.43 ms")`."""
-    for suffix, text in (("_ns", duration), ("_bytes", size), ("share", percent)):
-        if key.endswith(suffix) and isinstance(value, (int, float)) and value is not True:
-            name = key.removesuffix(suffix) if suffix.startswith("_") else key
-            return name.replace("_", " "), text(value)
-    if isinstance(value, Mapping) and len(value) > _ENTRIES:
-        return key.replace("_", " "), count(len(value))
-    return key.replace("_", " "), _text(value)
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, Note):
-        return worded(value)
-    if isinstance(value, bool):
-        return "yes" if value else "no"
-    if isinstance(value, Mapping):
-        return ", ".join(" ".join(named_value(str(key), part)) for key, part in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(_text(part) for part in value)
-    return value if isinstance(value, str) else str(value)

@@ -117,7 +117,9 @@ class TableView:
     for another order. `variants` are other rows for the same columns by their label, `label` is
     that of `frame`. Rows of `frame` fold blocks (`report.patterns`) where it is `folded`.
     `selected` says how it follows what a reader selects; None keeps the rows that match. `opens`
-    is what a row of it leads to in a page.
+    is what a row of it leads to in a page. `strong` is a column of flags, shown or not: its rows
+    stand out. Where not all columns have room, those behind the first `repeated` ones are never
+    left out: they stand in further tables, each behind the `repeated` ones.
     """
 
     key: str
@@ -134,6 +136,8 @@ class TableView:
     selected: Selected | None = None
     folded: bool = False
     opens: Opens | None = None
+    strong: str = ""
+    repeated: int = 0
 
     @property
     def rows(self) -> pl.DataFrame:
@@ -229,7 +233,10 @@ class Summary:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
-    """A summary and the sections that have something to show, in their order."""
+    """A summary and the sections that have something to show, in their order. `verdicts` say what
+    passed and what failed: a document has them at its head, a terminal, which is read from its end,
+    there."""
 
     summary: Summary
     sections: tuple[Section, ...] = field(default_factory=tuple)
+    verdicts: tuple[Fact, ...] = ()

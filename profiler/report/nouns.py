@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 
 from profiler.analysis.result import Analysis
+from profiler.events import device_kind
 from profiler.messages import Said, said
 from profiler.report.model import Part
 from profiler.report.sentences.nouns import Noun
@@ -69,7 +70,7 @@ def noun_of(analysis: Analysis) -> Noun:
 
 
 def _kinds(analysis: Analysis) -> set[str]:
-    return {name.partition(":")[0] for name in analysis.run.devices}
+    return {device_kind(name) for name in analysis.run.devices}
 
 
 def with_nouns(part: Part, noun: Noun) -> Part:

@@ -1,158 +1,106 @@
-"""Three or more runs in the terminal and as Markdown: a column each, differences to the first.
+"""The report of three or more runs: a column each, differences to the first.
 
-    print_columns(Console(highlight=False), "main", columns, top=15)
+    print_report(Console(highlight=False), columns_report("main", columns, top=15))
 
-A change that exceeds noise has a star.
+A change that exceeds noise has a star, and its row stands out.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from textwrap import wrap
 from typing import Any
 
 import polars as pl
-from rich.console import Console
-from rich.text import Text
 
 from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS
 from profiler.analysis.comparison.side_by_side import Compared
-from profiler.report.diff_text import (
+from profiler.report.changed_rows import of_whole, with_blocks_together
+from profiler.report.comparing import verdicts, what
+from profiler.report.model import TOP, Fact, Part, Report, Section, Summary, TableView
+from profiler.report.sentences.changes import (
     CALLED,
     change_text,
-    escaped,
-    gate_line,
     headline,
-    of_whole,
     row_name,
-    side_line,
-    with_blocks_together,
+    side_text,
 )
 from profiler.report.sentences.worded import worded
-from profiler.report.terminal.layout import Drawn, clean, shorten, table, texts
-from profiler.report.units import duration, of_all
-from profiler.table.columns import schema
+from profiler.report.units import counted, duration
+from profiler.table.columns import Column, schema
 
-__all__ = ["markdown", "print_columns"]
+__all__ = ["columns_report"]
 
-_NO_BREAK = "\N{NO-BREAK SPACE}"
+_TEXT = pl.String()
 _PLACES = ("metric", "level", "submodule", "branch", "step", "role", "module")
-_NAME, _HEADER, _GAP = 30, 12, 2  # letters
-_LEGEND = "changes are to {base}; * beyond noise"
 
 
-def print_columns(
-    console: Console, base: str, columns: Sequence[Compared], *, top: int = 15
-) -> None:
-    """Print the runs side by side, the `top` roles and modules, and the gates."""
-    for column in columns:
-        line = clean(f"{column.name}: {headline(column.comparison)}")
-        for part in wrap(line, console.width, subsequent_indent="  "):
-            console.print(Text(part.replace(_NO_BREAK, " "), style="bold"))
-    for line in _lines(base, columns):
-        for part in wrap(clean(line), console.width, subsequent_indent="  "):
-            console.print(Text(part.replace(_NO_BREAK, " "), style="dim"))
-    for title, shown, beyond in _sections(base, columns, top):
-        console.print()
-        console.print(Text(title, style="bold"))
-        for some in _fitting(shown, console.width):
-            console.print(table(some, console.width, strong=beyond))
-    gates = list(_gates(columns))
-    if gates:
-        console.print()
-    for line, failed in gates:
-        style = "bold red" if failed else ""
-        console.print(Text(clean(line).replace(_NO_BREAK, " "), style=style))
+def columns_report(base: str, columns: Sequence[Compared], *, top: int = TOP) -> Report:
+    """The runs side by side, the `top` roles and modules, and the gates."""
+    facts = (
+        *(Fact(column.name, headline(column.comparison)) for column in columns),
+        Fact(base, side_text(columns[0].comparison, Side.BASE)),
+        *(Fact(column.name, side_text(column.comparison, Side.NEW)) for column in columns),
+    )
+    legend = f"Changes are to {base}; * beyond noise."
+    parts = (Part(notes=(*_notes(columns), legend), always=True), *_parts(base, columns, top))
+    shown = tuple(part for part in parts if part.shows_something)
+    found = tuple(one for column in columns for one in verdicts(column.gates, column.name))
+    summary = Summary(f"{counted(len(columns), 'run')} beside {base}", facts=facts)
+    return Report(summary, (Section("comparison", parts=shown),), found)
 
 
-def markdown(base: str, columns: Sequence[Compared], *, top: int = 15) -> str:
-    """The same as Markdown with tables, for a pull request; ends with a newline."""
-    lines = [
-        f"- **{escaped(column.name)}: {escaped(headline(column.comparison))}**"
-        for column in columns
-    ]
-    lines += [f"- {escaped(line)}" for line, _ in _gates(columns)]
-    lines += [f"- {escaped(line)}" for line in _lines(base, columns)]
-    for title, shown, _ in _sections(base, columns, top):
-        rule = (("---:" if column.right else "---") for column in shown)
-        lines += ["", f"### {escaped(title)}", "", _row([column.header for column in shown])]
-        lines += ["|" + "|".join(rule) + "|"]
-        lines += map(_row, zip(*(column.cells for column in shown), strict=True))
-    return "\n".join(lines).replace(_NO_BREAK, " ") + "\n"
-
-
-def _row(cells: Sequence[str]) -> str:
-    return "| " + " | ".join(map(escaped, cells)) + " |"
-
-
-def _gates(columns: Sequence[Compared]) -> Iterator[tuple[str, bool]]:
-    for column in columns:
-        for gate in column.gates:
-            yield f"{column.name}: {gate_line(gate)}", gate.failed
-
-
-def _lines(base: str, columns: Sequence[Compared]) -> Iterator[str]:
-    """What was compared."""
-    yield f"{base}: {side_line(columns[0].comparison, Side.BASE)}"
-    for column in columns:
-        yield f"{column.name}: {side_line(column.comparison, Side.NEW)}"
+def _notes(columns: Sequence[Compared]) -> Iterator[str]:
+    """What is said of all comparisons, and of each by itself."""
     notes = [[*map(worded, column.comparison.notes)] for column in columns]
     shared = [note for note in notes[0] if all(note in others for others in notes)]
     yield from shared
     for column, told in zip(columns, notes, strict=True):
-        own = (note for note in told if note not in shared)
-        yield from (f"{column.name}: {note}" for note in own)
-    yield _LEGEND.format(base=base)
+        yield from (f"{column.name}: {note}" for note in told if note not in shared)
 
 
-def _sections(
-    base: str, columns: Sequence[Compared], top: int
-) -> Iterator[tuple[str, list[Drawn], list[int]]]:
-    """Titles, columns, and the rows with a change beyond noise."""
+def _parts(base: str, columns: Sequence[Compared], top: int) -> Iterator[Part]:
     metrics = _metrics(columns)
     whole = metrics.filter(of_whole())
-    if len(whole):
-        yield "Times", *_shown(base, columns, whole, "metric")
+    names = [base, *(column.name for column in columns)]
+    yield Part("Times", table=_table(names, whole, whole["metric"].to_list(), "metric", len(whole)))
     steps = metrics.filter(pl.col("step").is_not_null() & pl.col("beyond"))
     roles = metrics.filter(pl.col("level") == "role")
-    for noun, rows in (
-        ("Single steps beyond noise", steps),
-        ("Roles", roles),
-        ("Modules", with_blocks_together(metrics)),
+    for title, found in (
+        ("Single steps beyond noise, by difference", steps),
+        ("Roles, by difference", roles),
+        ("Modules, by difference", with_blocks_together(metrics)),
     ):
-        largest = rows.sort(("beyond", "apart_ns"), descending=True, maintain_order=True).head(top)
-        if len(largest):
-            title = f"{noun}, {of_all(len(largest), len(rows))} by difference"
-            yield title, *_shown(base, columns, largest, "what")
+        rows = found.sort(("beyond", "apart_ns"), descending=True, maintain_order=True)
+        named = [*map(row_name, rows.iter_rows(named=True))]
+        yield Part(title, table=_table(names, rows, named, "what", top))
 
 
 def _metrics(columns: Sequence[Compared]) -> pl.DataFrame:
-    """A row a metric that any comparison has: its places, `base_ns`, whether any change is beyond
-    noise, the largest difference, and `cells`, one a column."""
+    """A row a metric that any comparison has: its places, whether any change is beyond noise, the
+    largest difference, and the times: `run0` of the first run, `run1` and on of the columns."""
     found: dict[str, dict[str, Any]] = {}
-    for number, column in enumerate(columns):
+    for number, column in enumerate(columns, 1):
         for row in column.comparison.metrics.iter_rows(named=True):
-            nothing = {"base_ns": None, "beyond": False, "apart_ns": 0}
             places = {name: row[name] for name in _PLACES}
-            entry = found.setdefault(
-                row["metric"], {**places, **nothing, "cells": ["-"] * len(columns)}
-            )
-            entry["cells"][number] = _cell(row)
+            nothing = {"beyond": False, "apart_ns": 0}
+            entry = found.setdefault(row["metric"], {**places, **nothing})
+            entry[f"run{number}"] = _cell(row)
             entry["beyond"] |= row["verdict"] in CALLED
             entry["apart_ns"] = max(entry["apart_ns"], abs(row["difference_ns"] or 0))
-            if entry["base_ns"] is None:
-                entry["base_ns"] = row["base_ns"]
+            if row["base_ns"] is not None:
+                entry["run0"] = duration(row["base_ns"])
     declared = schema(METRICS)
-    dtypes: dict[str, Any] = {name: declared[name] for name in (*_PLACES, "base_ns")}
-    dtypes |= {"beyond": pl.Boolean(), "apart_ns": pl.Int64(), "cells": pl.List(pl.String())}
+    dtypes: dict[str, Any] = {name: declared[name] for name in _PLACES}
+    dtypes |= {"beyond": pl.Boolean(), "apart_ns": pl.Int64()}
+    dtypes |= {f"run{number}": _TEXT for number in range(len(columns) + 1)}
     return pl.DataFrame(list(found.values()), schema=dtypes)
 
 
-def _cell(row: Mapping[str, Any]) -> str:
+def _cell(row: Mapping[str, Any]) -> str | None:
     """`"70.1 ms, +3.1 %*"`; the time alone where the first run has none of it."""
     if row["new_ns"] is None:
-        return "-"
+        return None
     time = duration(row["new_ns"])
     if row["change"] is None:
         return time
@@ -160,37 +108,23 @@ def _cell(row: Mapping[str, Any]) -> str:
     return f"{time}, {change_text(row['change'])}{star}"
 
 
-def _shown(
-    base: str, columns: Sequence[Compared], rows: pl.DataFrame, name: str
-) -> tuple[list[Drawn], list[int]]:
-    named = rows["metric"] if name == "metric" else map(row_name, rows.iter_rows(named=True))
-    times = ("-" if ns is None else duration(ns) for ns in rows["base_ns"])
-    cells = rows["cells"].to_list()
-    shown = [
-        texts(name, named, shrink=_NAME),
-        Drawn(shorten(clean(base), _HEADER), tuple(map(_breaking, times))),
-        *(
-            Drawn(shorten(clean(column.name), _HEADER), tuple(_breaking(row[at]) for row in cells))
-            for at, column in enumerate(columns)
-        ),
-    ]
-    return shown, [at for at, beyond in enumerate(rows["beyond"]) if beyond]
-
-
-def _fitting(shown: Sequence[Drawn], width: int) -> Iterator[list[Drawn]]:
-    """The columns in tables that fit the width, each with the names and the first run's times."""
-    first, base, *others = shown
-    taken = min(_width(first), _NAME) + _width(base) - _GAP  # none behind the last
-    while others:
-        some = [others.pop(0)]
-        while others and taken + sum(map(_width, (*some, others[0]))) <= width:
-            some.append(others.pop(0))
-        yield [first, base, *some]
-
-
-def _width(column: Drawn) -> int:
-    return max(map(len, (column.header, *column.cells))) + _GAP
-
-
-def _breaking(text: str) -> str:
-    return text.replace(_NO_BREAK, " ")
+def _table(
+    names: Sequence[str], rows: pl.DataFrame, named: Sequence[str], name: str, shown: int
+) -> TableView | None:
+    """A column a run, whether or not it has any of the rows."""
+    if rows.is_empty() or not shown:
+        return None
+    runs = (
+        Column(f"run{at}", _TEXT, "", f"times of {run}", label=run, kind="figure")
+        for at, run in enumerate(names)
+    )
+    frame = rows.with_columns(pl.Series(name, named, dtype=_TEXT))
+    return TableView(
+        f"side_by_side_{name}",
+        name,
+        (what(name), *runs),
+        frame,
+        shown,
+        strong="beyond",
+        repeated=2,
+    )

@@ -39,6 +39,7 @@ class _Options(TypedDict, total=False):
     selected: Selected | None
     folded: bool
     opens: Opens | None
+    strong: str
 
 
 def table(

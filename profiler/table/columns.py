@@ -65,10 +65,11 @@ class Column:
     `kind` how its values are written (`text`, `word` of `codes`, `list` of names, `layer`, `ns`,
     `instant` of the run, `count`, `number`, `flop_rate` of values in TFLOP/s, `byte_rate` in GB/s,
     `bytes`, `ratio`, `share` of a whole, `factor`,
-    `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`), by default as
-    unit and dtype have it. `importance` is 0 where it is always shown; where room is scarce, the
-    highest leaves first, and from `MINOR` on it is seen on demand. `DATA_ONLY` columns stand in
-    files and frames alone. `codes` are the words that it holds, where they are a closed set.
+    `overhead_ratio` with 1 as within noise, `change` with its sign, `flag`, `step`, `figure` for
+    the text of a value with its own unit), by default as unit and dtype have it. `importance` is 0
+    where it is always shown; where room is scarce, the highest leaves first, and from `MINOR` on it
+    is seen on demand. `DATA_ONLY` columns stand in files and frames alone. `codes` are the words
+    that it holds, where they are a closed set.
     `combine` is how its values follow from those of parts of the run; None where they do not.
     """
 
@@ -121,6 +122,10 @@ _PIPELINE = Column(
     "number of the pipeline call that it belongs to, from 0; -1 outside every one, or not known",
 )
 
+_RANK = Column(
+    "rank", _INT32, "", "process of the job, from 0; -1 where the run is of one process alone"
+)
+
 CALLS: tuple[Column, ...] = (
     Column("call", _INT32, "", "number of the call in its run, from 0, in the order of returns"),
     _PIPELINE,
@@ -129,6 +134,7 @@ CALLS: tuple[Column, ...] = (
     Column("branch", TEXT, "", ", ".join(BRANCHES), True),
     Column("step", _INT32, "", "denoising step from the scheduler, from 0; -1 outside denoise"),
     Column("iteration", _INT32, "", "pass of a loop that is not denoising, from 0; -1 of none"),
+    _RANK,
     Column("device", TEXT, "", "where the submodule is placed"),
     Column("start_ns", _INT64, "ns", "begin of the invocation, on the run's clock"),
     Column("duration_ns", _INT64, "ns", "wall time of the invocation, as its caller saw it"),
@@ -141,10 +147,11 @@ COMMANDS: tuple[Column, ...] = (
     _PIPELINE,
     Column("stage", TEXT, "", "stage of its call, or of the host work itself", True),
     Column("step", _INT32, "", "denoising step; -1 outside denoise"),
+    _RANK,
     Column("device", TEXT, "", "where it was executed", True),
     Column("track", TEXT, "", "queue of the device, under its producer's own name"),
     Column("category", CATEGORY, "", "what the track does"),
-    Column("layer", TEXT, "", "tensor-level operation: module path or node name"),
+    Column("layer", TEXT, "", "tensor-level operation: path of a node, or of a module"),
     Column("module", TEXT, "", "path of the module that it belongs to, where known", True),
     Column("command_index", _INT32, "", "which of its layer's commands in its call, from 0"),
     Column("op_type", TEXT, "", "ONNX op type, launching operator, else the kernel's name", True),

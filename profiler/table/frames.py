@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.events import Call, Drop, Span
+from profiler.events import NO_RANK, Call, Drop, Span, rank_of_device
 from profiler.table.columns import CATEGORY, COMMANDS, COUNTERS, FLOWS, ROLE, TEXT, empty
 from profiler.table.tracks import track_names
 from profiler.trace.columns import ARG_KINDS, ArgColumns, SliceColumns, TraceColumns
@@ -108,6 +108,7 @@ def _commands_frame(
     found: dict[str, pl.Series | pl.Expr] = {}
     track = taken("track")
     found["device"], found["track"] = _gathered(devices, track), _gathered(names, track)
+    found["rank"] = _numbers_of(tracks[0], track)
     del track
     for name, table in tables.items():
         found[name] = _gathered(table, taken(name))
@@ -155,6 +156,14 @@ def _gathered(table: pl.Series, codes: npt.NDArray[np.int32]) -> pl.Series | pl.
     if len(codes) and (codes.strides == (0,) or _is_one_value(table, len(codes))):
         return pl.lit(table[int(codes[0])], dtype=table.dtype)
     return table[pl.Series(codes.view(np.uint32))]  # polars' own indices: no cast; no expression
+
+
+def _numbers_of(devices: Sequence[str], codes: npt.NDArray[np.int32]) -> pl.Series | pl.Expr:
+    """The rank of the device of each track, by the tracks' codes."""
+    ranks = [rank_of_device(device) for device in devices]
+    if len(set(ranks)) <= 1:
+        return pl.lit(ranks[0] if ranks else NO_RANK, dtype=pl.Int32)
+    return pl.Series(np.array(ranks, dtype=np.int32)[codes])
 
 
 def _is_one_value(table: pl.Series, rows: int) -> bool:

@@ -18,7 +18,7 @@ import polars as pl
 
 from profiler.drop_reasons import DropReason
 from profiler.errors import InputError, MissingPackageError
-from profiler.events import UNKNOWN, Call, Drop, DropKind, Span
+from profiler.events import NO_RANK, UNKNOWN, Call, Drop, DropKind, Span, rank_of_device
 from profiler.notes import Note
 from profiler.table.columns import (
     ARGS,
@@ -150,7 +150,8 @@ def _assemble(
 ) -> Run:
     """The run of these traces, which are given up: their commands become those of the run a column
     at a time."""
-    calls_frame = _calls_frame(calls)
+    alone = info.job.ranks[0].rank if info.job is not None and len(info.job.ranks) == 1 else NO_RANK
+    calls_frame = _calls_frame(calls, alone)
     offsets = np.cumsum([0, *(len(trace.commands) for trace in traces)]).tolist()
     starts = list(zip(traces, offsets[:-1], strict=True))
     offset = (trace.flows.select(pl.all() + first) for trace, first in starts)
@@ -168,7 +169,7 @@ def _assemble(
     return Run(
         run_id=run_id,
         calls=calls_frame,
-        commands=_commands(frames, calls_frame),
+        commands=_commands(frames, calls_frame, alone),
         counters=counters,
         flows=flows,
         spans=spans,
@@ -196,11 +197,14 @@ def _with_call_columns(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFr
     return commands.with_columns(**{name: pl.coalesce(own[name], name) for name in _OF_CALL})
 
 
-def _commands(frames: list[pl.DataFrame], calls: pl.DataFrame) -> pl.DataFrame:
+def _commands(frames: list[pl.DataFrame], calls: pl.DataFrame, alone: int) -> pl.DataFrame:
     """The commands of all `frames`, which are given up: a column becomes one piece and its pieces
-    are freed before the next one's. One that is the same value throughout takes no memory."""
+    are freed before the next one's. One that is the same value throughout takes no memory. `alone`
+    is the rank of all, where the run is of one rank of a job."""
     names = schema(COMMANDS).names()
     for place, frame in enumerate(frames):
+        if alone != NO_RANK:
+            frame = frame.with_columns(rank=pl.lit(alone, dtype=pl.Int32))  # noqa: PLW2901
         frames[place] = _with_call_columns(frame, calls)[names]
     found = _joined(frames, COMMANDS)
     frames.clear()
@@ -217,7 +221,7 @@ def _joined(frames: Iterable[pl.DataFrame], columns: Sequence[Column]) -> pl.Dat
     return pl.concat(filled or [nothing], rechunk=False)
 
 
-def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:
+def _calls_frame(calls: Sequence[Call], alone: int) -> pl.DataFrame:
     rows = [
         (
             call.index,
@@ -227,6 +231,7 @@ def _calls_frame(calls: Sequence[Call]) -> pl.DataFrame:
             call.branch or None,
             call.step,
             call.iteration,
+            max(rank_of_device(call.device), alone),
             call.device,
             call.start_ns,
             call.duration_ns,

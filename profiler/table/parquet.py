@@ -11,7 +11,7 @@ import polars as pl
 from msgspec import structs
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_PIPELINE
+from profiler.events import NO_PIPELINE, NO_RANK
 from profiler.files import appearing, not_writable, write_atomically
 from profiler.json_text import json_text
 from profiler.table.columns import ARGS, TABLES, Column, schema
@@ -23,7 +23,12 @@ __all__ = ["FILES", "is_parquet_run", "read_parquet", "write_parquet"]
 _RUN_NAME = "run.json"
 _ARGS_NAME = "args.parquet"
 FILES = frozenset({_RUN_NAME, _ARGS_NAME, *(f"{name}.parquet" for name in TABLES)})
-_LATER = {"pipeline": NO_PIPELINE, "kernel": None, "module": None}  # columns, by what is unknown
+_LATER = {  # columns, by what is unknown
+    "pipeline": NO_PIPELINE,
+    "kernel": None,
+    "module": None,
+    "rank": NO_RANK,
+}
 _WRONG_DOCUMENT = (KeyError, TypeError, ValueError, AttributeError)
 _UNREADABLE = (OSError, pl.exceptions.PolarsError, *_WRONG_DOCUMENT)
 

@@ -40,12 +40,13 @@ Int64s = npt.NDArray[np.int64]
 class CommandColumns:
     """n commands in order of their start.
 
-    `track` indexes `tracks`; `layer`, `op_type`, `role`, `shapes`, `stage`, `kernel` and `module`
-    index `strings`, whose entry 0 is "". Times are ns; `duration_ns`, `bytes_read`,
-    `bytes_written` and `flops` are `UNKNOWN` (-1) where nobody measured them. `stage`, `step` and
-    `pipeline` are set for host work only: commands of a call have their call's. `pipeline`,
-    `kernel` and `module` may be None where no command has one. `flows` has shape (m, 2): row of the
-    source, row of the target of each dependency.
+    `track` indexes `tracks`; `layer`, `op_type`, `role`, `shapes`, `stage`, `kernel`, `module` and
+    `name` index `strings`, whose entry 0 is "". `name` is what the command's slice is called in the
+    trace, 0 where that is the layer. Times are ns; `duration_ns`, `bytes_read`, `bytes_written` and
+    `flops` are `UNKNOWN` (-1) where nobody measured them. `stage`, `step` and `pipeline` are set
+    for host work only: commands of a call have their call's. `pipeline`, `kernel`, `module` and
+    `name` may be None where no command has one. `flows` has shape (m, 2): row of the source, row of
+    the target of each dependency.
     """
 
     tracks: tuple[Track, ...]
@@ -67,6 +68,7 @@ class CommandColumns:
     pipeline: Int32s | None = None
     kernel: Int32s | None = None
     module: Int32s | None = None
+    name: Int32s | None = None
 
     def __len__(self) -> int:
         return len(self.start_ns)
@@ -221,6 +223,7 @@ _ROW = (
     "stage",
     "kernel",
     "module",
+    "name",
     "step",
     "pipeline",
     "start_ns",
@@ -230,7 +233,7 @@ _ROW = (
     "flops",
     "command_index",
 )
-_OPTIONAL = {"pipeline": NO_PIPELINE, "kernel": 0, "module": 0}  # and what absence is
+_OPTIONAL = {"pipeline": NO_PIPELINE, "kernel": 0, "module": 0, "name": 0}  # and what absence is
 _WIDE = frozenset(("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops"))
 
 
@@ -260,6 +263,7 @@ class CommandBuilder:
         stage: str = "",
         kernel: str = "",
         module: str = "",
+        name: str = "",
         step: int = NO_STEP,
         pipeline: int = NO_PIPELINE,
         bytes_read: int = UNKNOWN,
@@ -278,6 +282,7 @@ class CommandBuilder:
             code(stage, len(strings)),
             code(kernel, len(strings)),
             code(module, len(strings)),
+            code(name, len(strings)),
             step,
             pipeline,
             start_ns,

@@ -14,7 +14,7 @@ from profiler.trace.columns import CommandBuilder, CommandColumns, Int32s, numbe
 
 __all__ = ["join_commands", "take_commands"]
 
-_TEXTS = ("layer", "op_type", "role", "shapes", "stage", "kernel", "module")
+_TEXTS = ("layer", "op_type", "role", "shapes", "stage", "kernel", "module", "name")
 _NUMBERS = ("step", "start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
 _Known = TypeVar("_Known", bound=Hashable)
 

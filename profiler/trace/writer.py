@@ -198,7 +198,7 @@ class _Writer:
         narrow = ("layer", "command_index", "op_type", "role", "shapes", "stage", "step")
         wide = ("start_ns", "duration_ns", "bytes_read", "bytes_written", "flops")
         codes = [track, *(getattr(commands, name) for name in narrow)]
-        optional = (commands.pipeline, commands.kernel, commands.module)
+        optional = (commands.pipeline, commands.kernel, commands.module, commands.name)
         encoder.set_commands(
             commands.strings,
             [_column(code, np.int32) for code in codes],

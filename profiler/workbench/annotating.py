@@ -151,7 +151,7 @@ def _measurement(path: Path, run: Run, submodule: str, optimized: Path | None) -
     layers = build_layer_map(ExportedModel(path), optimized)
     return Measurement(
         commands,
-        lambda name, op_type: layers.layer_of(name, op_type)[0],
+        lambda name, op_type: layers.place_of(name, op_type)[0],
         optimized,
         _about(run, submodule, commands),
     )

@@ -10,14 +10,13 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator
 
-import polars as pl
 from hypothesis import strategies as st
 
 from profiler.events import BRANCHES, CATEGORIES, ROLES
-from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS, schema
+from profiler.table.columns import CALLS, COMMANDS, COUNTERS, FLOWS, SPANS
 from profiler.table.run import Run
 from profiler.trace.manifest import RunInfo
-from tests.runs import make_info
+from tests.runs import make_frame, make_info
 
 __all__ = ["pipeline_runs", "runs"]
 
@@ -186,10 +185,7 @@ def runs(draw: st.DrawFn) -> Run:
         "flows": (flows, FLOWS),
         "spans": (draw(_spans(numbered)), SPANS),
     }
-    tables = {
-        name: pl.DataFrame(rows, schema=schema(columns), orient="row")
-        for name, (rows, columns) in frames.items()
-    }
+    tables = {name: make_frame(rows, columns) for name, (rows, columns) in frames.items()}
     return Run(run_id="random", info=draw(_info()), **tables)
 
 
@@ -235,10 +231,7 @@ def pipeline_runs(draw: st.DrawFn) -> Run:
         "flows": (flows, FLOWS),
         "spans": (tables["spans"], SPANS),
     }
-    named = {
-        name: pl.DataFrame(rows, schema=schema(columns), orient="row")
-        for name, (rows, columns) in frames.items()
-    }
+    named = {name: make_frame(rows, columns) for name, (rows, columns) in frames.items()}
     return Run(run_id="pipelines", info=draw(_info()), **named)
 
 

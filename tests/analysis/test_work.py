@@ -27,6 +27,13 @@ PRODUCTS = [
     ("aten::dot", "float[4] float[4]", 8, 32, 4),
     ("aten::linear", "float[2,3,4] float[5,4] float[5]", 240, 4 * (24 + 20 + 5), 120),
     ("aten::linear", "float[2,3,4] float[5,3]", UNKNOWN, UNKNOWN, UNKNOWN),
+    ("aten::_int_mm", "int8[3,4] int8[4,5]", 120, 32, 60),  # sums are int32
+    ("quantized::linear_dynamic", "float[2,3,4] qint8[5,4] float[5]", 240, 96 + 20 + 20, 120),
+    ("quantized::linear_dynamic", "float[2,3,4]", UNKNOWN, UNKNOWN, UNKNOWN),
+    ("quantized::linear_dynamic_fp16", "float[2,3,4] half[5,4]", 240, 96 + 40, 120),
+    # ten bytes are twenty weights, 5 by 4; the scale of their one block
+    ("bitsandbytes::gemm_4bit", "float[2,3,4] uint8[10,1] float[1]", 240, 96 + 10 + 4, 120),
+    ("bitsandbytes::gemm_4bit", "float[2,3,7] uint8[10,1]", UNKNOWN, UNKNOWN, UNKNOWN),
     ("aten::outer", "float[3] float[4]", 12, 28, 48),
     ("MatMul", "float[2,3,4] float[2,4,5] -> float[2,3,5]", 240, 256, 120),
     # the constant factor [4,5] was packed and is not in the profile: 20 elements all the same

@@ -8,7 +8,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-__all__ = ["install", "run"]
+__all__ = ["BACKEND", "RUNTIME", "install", "run"]
 
 _PROJECT = """
 [build-system]
@@ -26,7 +26,7 @@ toy = "{entry}"
 py-modules = ["toy_runtime", "toy_backend"]
 """
 
-_RUNTIME = '''
+RUNTIME = '''
 class Engine:
     """Executes two layers; `listener` is told when each begins and ends."""
 
@@ -57,7 +57,7 @@ class Pipeline:
         return self.unet.forward(self.unet.forward(sample))
 '''
 
-_BACKEND = '''
+BACKEND = '''
 import sys
 
 from profiler.capture.backend import Backend
@@ -160,8 +160,8 @@ def install(folder: Path, entry: str = "toy_backend:TOY") -> Path:
     sources, target = folder / "sources", folder / "installed"
     sources.mkdir(parents=True)
     (sources / "pyproject.toml").write_text(_PROJECT.replace("{entry}", entry), encoding="utf-8")
-    (sources / "toy_runtime.py").write_text(_RUNTIME, encoding="utf-8")
-    (sources / "toy_backend.py").write_text(_BACKEND, encoding="utf-8")
+    (sources / "toy_runtime.py").write_text(RUNTIME, encoding="utf-8")
+    (sources / "toy_backend.py").write_text(BACKEND, encoding="utf-8")
     command = [sys.executable, "-m", "pip", "install", "--quiet", "--no-build-isolation"]
     command += ["--no-deps", "--no-index", "--target", str(target), str(sources)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)

@@ -12,7 +12,8 @@ from rich.console import Console
 
 from profiler.analysis.comparison.measure import measure
 from profiler.analysis.comparison.side_by_side import Compared, compare_each
-from profiler.report.side_by_side import print_columns
+from profiler.report.side_by_side import columns_report
+from profiler.report.terminal.report import print_report
 from profiler.sources.load import load
 from profiler.table.parquet import write_parquet
 from tests.analysis.comparison.small import BASE, SLOWER, write_steps
@@ -155,7 +156,7 @@ def test_three_runs_side_by_side(diff, base, slower, faster):
     assert line.split("  ")[0].strip() == "denoise.step"
     cells = [cell.strip() for cell in line.split("  ") if cell.strip()]
     assert cells[1:] == ["100 µs", "120 µs, +20.0 %*", f"80.0 µs, {_MINUS}20.0 %*"]
-    assert "changes are to 20270115-080000-base; * beyond noise" in text
+    assert "Changes are to 20270115-080000-base; * beyond noise" in text
 
 
 def test_columns_that_do_not_fit_stand_below(base, slower, faster):
@@ -166,7 +167,7 @@ def test_columns_that_do_not_fit_stand_below(base, slower, faster):
     texts = {}
     for width in (50, 80):
         console = Console(width=width, file=StringIO(), highlight=False)
-        print_columns(console, "base", columns)
+        print_report(console, columns_report("base", columns))
         texts[width] = console.file.getvalue()
         assert max(map(len, texts[width].splitlines())) <= width
         assert "not shown" not in texts[width]

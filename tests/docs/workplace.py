@@ -31,6 +31,7 @@ from tests.command_line import run_command
 from tests.docs.declared import PRELUDES, WITHOUT_INPUTS
 from tests.docs.pages import REPOSITORY, Page
 from tests.graph.test_fix import legacy_layernorms
+from tests.importers.kineto.jobs import Job
 from tests.importers.kineto.traces import flux
 from tests.importers.nsys.generated import Call, Kernel, Range, export
 from tests.importers.onnxruntime.test_profiles import node, run, written
@@ -216,6 +217,10 @@ def _kineto(_: Workplace, made: Path) -> None:
     flux(guided=True).write(made.parent, made.name)
 
 
+def _ranks(_: Workplace, made: Path) -> None:
+    Job().write(made)
+
+
 def _nsys(_: Workplace, made: Path) -> None:
     """A prompt, two steps and a decoder, with ranges of their names."""
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -298,6 +303,7 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "sample_traces/": _samples,
     "sd35.json.gz": _kineto,
     "run.sqlite": _nsys,
+    "ranks/": _ranks,
     "profiles/": _ort_profiles,
     "unet_2026-05-01_10-12-12_301.json": _ort_profile,
     "unet.profile.json": _tensorrt_profile,

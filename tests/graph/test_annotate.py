@@ -175,7 +175,7 @@ def test_every_executed_node_counts_once(part):
     path = default_model_folder() / part / "model.onnx"
     with optimized_graph(path) as optimized:
         layers = build_layer_map(ExportedModel(path), optimized)
-        executed, values = executed_nodes(optimized, lambda *node: layers.layer_of(*node)[0])
+        executed, values = executed_nodes(optimized, lambda *node: layers.place_of(*node)[0])
     model = read_graph(path)
     origins = origins_of(model, executed, values)
     names = {node.name for node in model.graph}
@@ -197,7 +197,7 @@ def test_the_order_of_execution_is_that_of_the_trace(traces):
     path = default_model_folder() / "transformer" / "model.onnx"
     with optimized_graph(path) as optimized:
         layers = build_layer_map(ExportedModel(path), optimized)
-        executed, _ = executed_nodes(optimized, lambda *node: layers.layer_of(*node)[0])
+        executed, _ = executed_nodes(optimized, lambda *node: layers.place_of(*node)[0])
     rows = command_positions(run, "transformer")
     told = list(zip(rows["layer"], rows["op_type"], strict=True))
     assert told == [(node.layer, node.op_type) for node in executed]
@@ -321,7 +321,7 @@ def test_capture_names_layers_of_an_annotated_model_as_before(traces, tmp_path):
     assert not run_command("graph", "annotate", source, traces, *options)
     shutil.copy(source.with_name("config.json"), tmp_path)
     before, after = (build_layer_map(ExportedModel(path), None) for path in (source, out))
-    assert after.layers == before.layers
+    assert after.modules == before.modules
     assert after.parts.by_node == before.parts.by_node == {}
 
 

@@ -101,15 +101,15 @@ def test_what_it_prints(cli, fused):
     lines = text.splitlines()
     assert code == 0
     assert lines[0].startswith("transformer: 515 → 409 nodes, 2.88 MiB → ")
-    assert "Nodes by type, 14 of 14 that differ; 26 in all" in lines
-    assert "Layers that differ, 4 of 4; 39 in all" in lines
+    assert "Nodes by type, 14 of 26 differ" in lines
+    assert "Layers, 4 of 39 differ" in lines
     row = next(line for line in lines if line.startswith("transformer_blocks.*.attn "))
     assert row.split()[1:3] == ["134", "80"]
     assert row.endswith("more")
     assert max(map(len, lines)) <= 100
     _, text, _ = cli(TRANSFORMER, TRANSFORMER)
     assert "Nodes by role, 0 of 9 differ" in text
-    assert "Layers that differ" not in text
+    assert "Layers, " not in text
     assert "Nodes by type" not in text
 
 
@@ -158,13 +158,14 @@ def test_a_profiled_comparison(cli, fused, tmp_path):
     metrics = {row["metric"]: row for row in found["diff"]["metrics"]}
     whole = metrics["submodule.transformer"]
     assert (whole["base_count"], whole["new_count"], whole["resampled"]) == (6, 6, "calls")
-    assert whole["corrected"]
+    notes = [note["code"] for note in found["diff"]["note_codes"]]
+    assert whole["corrected"] or "cost_within_noise" in notes  # of a machine that is busy
     row = metrics["submodule.transformer.role.attention.module.transformer_blocks.0.attn"]
     assert (row["base_count"], row["new_count"]) == (3, 3)
     assert row["low"] is not None
     for run, core in zip(runs, ("Softmax", "MultiHeadAttention"), strict=True):
-        layer = pl.col("layer").cast(pl.String) == "transformer_blocks.0.attn"
-        of_call = run.commands.filter(layer & (pl.col("call") == 0))
+        module = pl.col("module").cast(pl.String) == "transformer_blocks.0.attn"
+        of_call = run.commands.filter(module & (pl.col("call") == 0))
         names = of_call["op_type"].cast(pl.String).to_list()
         assert [name for name in names if name in ("Softmax", "MultiHeadAttention")] == [core]
 

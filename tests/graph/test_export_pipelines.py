@@ -62,11 +62,11 @@ def test_odd_numbers_of_patches(tiny):
 
 
 def test_the_exported_sd3_is_profiled_by_module(tiny, tmp_path):
-    """`run --model OUT` profiles it, and layers of operators are module paths."""
+    """`run --model OUT` profiles it, and modules of operators are their paths."""
     arguments = ("--model", tiny / "out", "--steps", 1, "--warmup", 0, "--height", 64)
     assert run_command("run", *arguments, "--width", 64, "--out", tmp_path, "--name", "r") == 0
-    layers = set(profiler.load(tmp_path / "r").commands["layer"])
-    assert "transformer_blocks.0.attn.to_q" in layers
+    modules = set(profiler.load(tmp_path / "r").commands["module"])
+    assert "transformer_blocks.0.attn.to_q" in modules
 
 
 def test_what_the_command_tells(tiny):
@@ -180,7 +180,7 @@ def test_other_pipelines(name, tmp_path):
     options = (*arguments, "--out", tmp_path, "--name", "r")
     assert run_command("run", "--model", out, *options) == 0
     run = profiler.load(tmp_path / "r")
-    assert LAYERS[name] in set(run.commands["layer"])
+    assert LAYERS[name] in set(run.commands["module"])
     calls = run.calls.filter(pl.col("submodule").cast(pl.String) == "transformer")
     assert calls["branch"].cast(pl.String).to_list() == BRANCHES[name]
 

@@ -1,4 +1,4 @@
-"""A profiled run of an optimized pipeline shows the layers of the pipeline as it was."""
+"""A profiled run of an optimized pipeline shows the modules of the pipeline as it was."""
 
 from __future__ import annotations
 
@@ -22,11 +22,11 @@ def test_layers_of_an_optimized_run(tmp_path):
         options = ("--name", name, "--out", tmp_path / "traces", "--steps", 1, "--warmup", 0)
         assert run_command("run", "--model", model, *options) == 0
         runs.append(profiler.load(tmp_path / "traces" / name))
-    before, after = (set(run.commands["layer"].cast(pl.String)) for run in runs)
-    around = {layer.rsplit(".", n)[0] for layer in before for n in range(layer.count(".") + 1)}
+    before, after = (set(run.commands["module"].drop_nulls().cast(pl.String)) for run in runs)
+    around = {path.rsplit(".", n)[0] for path in before for n in range(path.count(".") + 1)}
     assert after <= before | around
     assert len(after) > 200
     assert {known.share for known in runs[1].info.attribution.values()} == {1.0}
     fused = runs[1].commands.filter(pl.col("op_type").cast(pl.String) == "MultiHeadAttention")
-    layers = fused["layer"].cast(pl.String).unique().sort().to_list()
-    assert layers == [f"transformer_blocks.{n}.attn" for n in range(4)]
+    modules = fused["module"].cast(pl.String).unique().sort().to_list()
+    assert modules == [f"transformer_blocks.{n}.attn" for n in range(4)]

@@ -49,15 +49,15 @@ def test_parts_have_the_layer_of_the_operation_and_a_number():
     assert all("pkg.torch.onnx.name_scopes" in node.metadata_props for node in model.graph)
 
 
-def test_a_layer_numbers_the_parts_of_all_its_operations():
-    """Two operations of one module share its numbers."""
+def test_each_operation_of_a_module_numbers_its_parts():
+    """Two operations of one module have numbers from 0 each."""
     weights = {"w": numbers(6, 4), "v": numbers(4, 4)}
     nodes = [("MatMul", ["x", "w"], "h", {}), ("MatMul", ["h", "v"], "y", {})]
     model = make_model(nodes, {"x": X}, weights)
     add_scopes(model, {"MatMul_0": "mlp", "MatMul_1": "mlp"})
     check_same(model, {"x": X}, Target(parts=2))
     assert [(layer, index) for _, layer, index, _ in commands(model)] == [
-        ("mlp", number) for number in range(6)
+        ("mlp", number) for _ in range(2) for number in range(3)
     ]
 
 

@@ -95,7 +95,7 @@ def layers(model, folder):
     onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
     found = build_layer_map(ExportedModel(path), optimized)
     nodes = onnx.load(optimized, load_external_data=False).graph.node
-    return {found.layer_of(node.name, node.op_type)[0] for node in nodes}
+    return {found.place_of(node.name, node.op_type)[0] for node in nodes}
 
 
 def test_a_fused_bias_without_modules(tmp_path):

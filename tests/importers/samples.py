@@ -35,10 +35,6 @@ _FOLDERS = ("tensorrt/RTX-3090_fp16", "tensorrt/RTX-3090_fp32", "rocprofv3/ruv_d
 _NOT_TRACES = ("LICENSE", "SOURCE", "README", "truth")
 _NOT_SAMPLES = ("perfetto/",)  # tests of a format that is not imported but read
 _SUMMARIES = (".tracelens_", ".metadata.json", "execution_details.json")  # beside a sample
-    ".tracelens_",
-    ".metadata.json",
-    "execution_details.json",
-)  # what belongs to a sample beside it
 
 
 def main() -> int:

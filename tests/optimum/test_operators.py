@@ -40,7 +40,7 @@ def test_layers_are_module_paths(scripts):
     )
     commands = profiler.load(ended.bundle).to_pandas()
     of = dict(iter(commands.groupby("submodule", observed=True)))
-    assert set(of["transformer"].layer.map(blocks)) == {
+    assert set(of["transformer"].module.map(blocks)) == {
         "ORTTransformer",  # what optimum has written to its config.json
         "context_embedder",
         "norm_out",
@@ -55,10 +55,10 @@ def test_layers_are_module_paths(scripts):
         "transformer_blocks.0.attn.to_q",
         "transformer_blocks.0.norm1.linear",
         "transformer_blocks.0.norm1.norm",
-    } <= set(of["transformer"].layer)
-    assert "text_model.encoder.layers.1.self_attn.q_proj" in set(of["text_encoder"].layer)
-    assert "encoder.block.0.layer.0.SelfAttention.q" in set(of["text_encoder_3"].layer)
-    assert "decoder.mid_block.resnets.0.conv1" in set(of["vae"].layer)
+    } <= set(of["transformer"].module)
+    assert "text_model.encoder.layers.1.self_attn.q_proj" in set(of["text_encoder"].module)
+    assert "encoder.block.0.module.0.SelfAttention.q" in set(of["text_encoder_3"].module)
+    assert "decoder.mid_block.resnets.0.conv1" in set(of["vae"].module)
 
 
 def test_a_pipeline_that_the_script_exports(scripts):
@@ -94,8 +94,8 @@ def test_layers_of_the_newer_exporter(scripts):
     ]
     commands = profiler.load(ended.bundle).to_pandas()
     transformer = commands[commands.submodule == "transformer"]
-    assert {"transformer_blocks.0", "SD3Transformer2DModel"} <= set(transformer.layer.map(blocks))
-    assert "transformer_blocks.0.attn.to_q" in set(transformer.layer)
+    assert {"transformer_blocks.0", "SD3Transformer2DModel"} <= set(transformer.module.map(blocks))
+    assert "transformer_blocks.0.attn.to_q" in set(transformer.module)
 
 
 def test_bound_inputs_and_outputs(scripts):

@@ -6,7 +6,10 @@ import base64
 import hashlib
 import html
 import json
+import os
 import re
+import subprocess
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -213,3 +216,25 @@ def test_a_place_that_cannot_be_written(tmp_path):
 def test_the_same_run_gives_the_same_page(tiny):
     """Writing a page twice gives the same bytes."""
     assert page_of(tiny_run()) == tiny
+
+
+def test_the_page_does_not_depend_on_the_seed_of_hashes():
+    """The order of devices, tracks and names is that of the run, whatever sets make of it."""
+    program = (
+        "import hashlib\n"
+        "from profiler.analysis.analyze import analyze\n"
+        "from profiler.report.html.page import html_page\n"
+        "from tests.runs import tiny_run\n"
+        "print(hashlib.sha256(html_page(tiny_run(), analyze(tiny_run())).encode()).hexdigest())"
+    )
+    pages = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "5")
+    ]
+    assert len({*pages}) == 1

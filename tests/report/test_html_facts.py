@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 import pytest
 
@@ -177,6 +179,21 @@ def test_headline_tells_idle_devices_from_those_without_a_call():
     run = make_run(calls, work, [make_span("pipeline", "P", 0, 100)])
     text = plain(headline(analyze(run), 100))
     assert text.endswith("; device cuda:0 idle 90 %; device rocm:0 without a call for 10 %")
+
+
+def test_a_loop_that_is_not_denoising_is_told_by_its_iterations():
+    """Of training, and of tokens: headline and key figure say iterations, no call of a pipeline."""
+    calls = [
+        replace(make_call(n, "Net", 10 * n, 10 * n + 10, stage="run"), iteration=n)
+        for n in range(3)
+    ]
+    spans = [make_span("pipeline", "P", 0, 30), make_span("stage", "run", 0, 30)]
+    found = analyze(make_run(calls, [], spans))
+    assert found.accounting.iterations == 3
+    assert plain(headline(found, 30)).startswith("3 iterations in 30 ns")
+    assert plain(key_facts(found, 30)[0].note) == "3 iterations"
+    single = analyze(make_run(calls[:1], [], spans))
+    assert plain(key_facts(single, 30)[0].note) == "1 pipeline call"
 
 
 def test_headline_of_a_selection():

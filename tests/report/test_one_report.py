@@ -24,7 +24,7 @@ from tests.runs import tiny_run
 SAMPLES = Path(__file__).parents[2] / "sample_traces"
 KEYS = (
     *("summary", "time", "findings", "comparison", "shapes", "modules", "roofline", "idle"),
-    *("memory", "guidance", "calls", "devices", "overhead", "provenance"),
+    *("ranks", "memory", "guidance", "calls", "devices", "overhead", "provenance"),
 )
 _UNIT = re.compile(r" (ns|µs|ms|s|%|[MGT]FLOP/s|[MG]B/s)$")
 _WIDE = 2000  # characters: every column has room

@@ -5,17 +5,8 @@ import io
 import pytest
 from rich.console import Console
 
-from profiler.report.terminal.layout import (
-    clean,
-    numbers,
-    percents,
-    ratios,
-    shorten,
-    sparkline,
-    table,
-    texts,
-    times,
-)
+from profiler.report.terminal.columns import lists, numbers, percents, ratios, texts, times
+from profiler.report.terminal.layout import clean, shorten, sparkline, table
 
 
 def _lines(columns, width):
@@ -132,3 +123,15 @@ def test_clean_keeps_ordinary_text():
     """Letters of every script stay; control and direction characters do not."""
     assert clean("Schicht für 图像 → é") == "Schicht für 图像 → é"
     assert clean("a\u202eb\x9bc\x00\x01d") == "a�b�c�d"
+
+
+def test_of_a_list_as_many_names_stay_as_fit():
+    """Whole names, and how many more there are; where none fits, it is cut as any text."""
+    column = lists("nodes", [["Mul 16 → 0", "Add 12 → 4", "Pow 4 → 0"], ["Relu 1 → 2"]], shrink=8)
+    cells = {
+        width: [line.strip() for line in _lines([column], width)[1:]] for width in (40, 24, 20, 8)
+    }
+    assert cells[40][0] == "Mul 16 → 0, Add 12 → 4, Pow 4 → 0"
+    assert cells[24][0] == "Mul 16 → 0, 2 more"
+    assert cells[20] == ["Mul 16 → 0, 2 more", "Relu 1 → 2"]
+    assert len(cells[8][0]) == 8

@@ -224,7 +224,8 @@ def _command_slices(commands: CommandColumns) -> Iterator[Slice]:
         if numbers["step"][row] != NO_STEP:
             fields["step"] = numbers["step"][row]
         extension = (schema.COMMAND, fields)
-        yield Slice(tracks[track], layer, starts[row], ends[row], extension)
+        called = strings[commands.name[row]] if commands.name is not None else ""
+        yield Slice(tracks[track], called or layer, starts[row], ends[row], extension)
 
 
 def _encodable(text: str) -> str:

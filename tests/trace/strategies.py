@@ -41,6 +41,7 @@ def command_columns(draw: st.DrawFn) -> CommandColumns:
             stage=draw(_TEXTS),
             kernel=draw(_TEXTS),
             module=draw(_TEXTS),
+            name=draw(_TEXTS),
             step=draw(_STEPS),
             pipeline=draw(_PIPELINES),
             bytes_read=draw(_KNOWN),

@@ -128,6 +128,7 @@ def account(
         end_to_end_ns=end_to_end,
         pipelines=groups,
         steps=_step_count(run),
+        iterations=_iteration_count(run),
         stages=(),
         residual_ns=0,
         residual_share=0.0,
@@ -273,6 +274,10 @@ def _step_count(run: Run) -> int:
     if len(spans):
         return len(spans)
     return run.calls.filter(pl.col("step") >= 0)["step"].n_unique()
+
+
+def _iteration_count(run: Run) -> int:
+    return run.calls.filter(pl.col("iteration") >= 0).select("pipeline", "iteration").n_unique()
 
 
 def _why_not(run: Run, missing: list[str]) -> Note | None:

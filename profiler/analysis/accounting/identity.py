@@ -51,7 +51,8 @@ class Accounting:
     nowhere: the pipeline waited for the profiler's own work.
 
     `possible` is False, with the reason in `why_not`, where the run holds no pipeline or stage
-    spans; then `stages` is empty and the parts are 0. Without a pipeline span `end_to_end_ns` lasts
+    spans; then `stages` is empty and the parts are 0. `iterations` are passes of loops that are not
+    denoising, over all pipeline calls. Without a pipeline span `end_to_end_ns` lasts
     from the first tile or command of a device to the last. `submodules` is known all the same,
     longest first.
     """
@@ -73,3 +74,9 @@ class Accounting:
     calls_outside: int = 0
     calls_outside_ns: int = 0
     profiler_ns: int = 0
+    iterations: int = 0
+
+    @property
+    def in_iterations(self) -> bool:
+        """Whether the run is told by its iterations: one pipeline call of several, no steps."""
+        return self.iterations > 1 and self.pipelines <= 1 and not self.steps

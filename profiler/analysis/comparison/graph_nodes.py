@@ -111,6 +111,7 @@ def node_table(
         {
             "call": [0] * len(rows),
             "layer": [row.layer for row in rows],
+            "module": [None] * len(rows),
             "op_type": [row.op_type for row in rows],
             "category": [row.category for row in rows],
             "shapes": [row.shapes or None for row in rows],

@@ -184,10 +184,10 @@ def _work(
     table = kinds.table.with_columns(role=roles.cast(pl.String))
     named: dict[tuple[str, str], int] = {}
     groups = np.full(len(kinds), -1, dtype=np.int64)
-    columns = table.select("kind", "submodule", "layer", "role").iter_rows()
-    for kind, submodule, layer, role in columns:
+    columns = table.select("kind", "submodule", "place", "role").iter_rows()
+    for kind, submodule, place, role in columns:
         if submodule is not None and role is not None:
-            path = module_path(layer, modules.get(submodule, {}).get("", ""))
+            path = module_path(place, modules.get(submodule, {}).get("", ""))
             groups[kind] = named.setdefault((role, path), len(named))
     sums = _sums(rows, kinds, groups, len(named), run.commands["duration_ns"].to_numpy())
     found = pl.DataFrame([*named], schema={"role": pl.String, "module": pl.String}, orient="row")

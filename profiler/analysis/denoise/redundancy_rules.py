@@ -76,7 +76,7 @@ class _Row:
     """What decides about a kind."""
 
     submodule: str
-    layer: str
+    place: str
     op_type: str
     shapes: Shapes | None
     role: str | None
@@ -85,7 +85,7 @@ class _Row:
     @property
     def path(self) -> str:
         """The path of its module, else its layer."""
-        return module_path(self.layer)
+        return module_path(self.place)
 
 
 def redundancies_of(
@@ -126,12 +126,12 @@ def _rows(kinds: Kinds, roles: pl.DataFrame) -> Iterator[_Row | None]:
     """The kinds, None for those of the host and of no call."""
     table = kinds.table.with_columns(
         roles.select(pl.col("role").cast(pl.String), pl.col("block").cast(pl.String))
-    ).select("submodule", "layer", "op_type", "shapes", "role", "block", "host")
-    for submodule, layer, op_type, shapes, role, block, host in table.iter_rows():
+    ).select("submodule", "place", "op_type", "shapes", "role", "block", "host")
+    for submodule, place, op_type, shapes, role, block, host in table.iter_rows():
         if submodule is None or host:
             yield None
         else:
-            yield _Row(submodule, layer, op_type or "", parse_shapes(shapes), role, block)
+            yield _Row(submodule, place, op_type or "", parse_shapes(shapes), role, block)
 
 
 def _of_denoiser(

@@ -80,11 +80,11 @@ def _known(
     submodules: Mapping[str, Submodule],
 ) -> pl.DataFrame:
     """One row a kind that computes the same again: what is known of it."""
-    table = kinds.table[number].select("kind", "submodule", "layer", "op_type", "shapes")
+    table = kinds.table[number].select("kind", "submodule", "layer", "place", "op_type", "shapes")
     evidence = [
-        notes_text((*redundancy.evidence, *_class(submodules, submodule, layer)))
-        for redundancy, submodule, layer in zip(
-            found, table["submodule"], table["layer"], strict=True
+        notes_text((*redundancy.evidence, *_class(submodules, submodule, place)))
+        for redundancy, submodule, place in zip(
+            found, table["submodule"], table["place"], strict=True
         )
         if redundancy is not None
     ]
@@ -92,14 +92,14 @@ def _known(
         rule=pl.Series([i.rule.value for i in found if i is not None]),
         over=pl.Series([i.over.value for i in found if i is not None]),
         evidence=pl.Series(evidence),
-        pattern=pl.Series([_NUMBER.sub("*", module_path(layer)) for layer in table["layer"]]),
+        pattern=pl.Series([_NUMBER.sub("*", module_path(place)) for place in table["place"]]),
     )
 
 
-def _class(submodules: Mapping[str, Submodule], submodule: str, layer: str) -> tuple[Note, ...]:
-    """The class of a layer's module, as a part of the evidence."""
+def _class(submodules: Mapping[str, Submodule], submodule: str, place: str) -> tuple[Note, ...]:
+    """The class of a place's module, as a part of the evidence."""
     known = submodules.get(submodule)
-    name = known.modules.get(module_path(layer)) if known else None
+    name = known.modules.get(module_path(place)) if known else None
     return (Note.of(RedundancyEvidence.CLASS, name=name),) if name else ()
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
-from profiler.table.columns import Column
+from profiler.table.columns import DATA_ONLY, Column
 from profiler.table.combining import Kept, Key, Sum
 
 __all__ = ["DEVICES"]
@@ -15,6 +15,15 @@ _REAL = pl.Float64()
 
 DEVICES: tuple[Column, ...] = (
     Column("device", _TEXT, "", "a place that executes commands", combine=Key()),
+    Column(
+        "rank",
+        pl.Int32(),
+        "",
+        "process of the job that it belongs to, from 0; -1 of a run of one process alone",
+        kind="step",
+        importance=DATA_ONLY,
+        combine=Kept(),
+    ),
     Column(
         "hardware",
         _TEXT,

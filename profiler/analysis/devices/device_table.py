@@ -13,7 +13,7 @@ from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
 from profiler.analysis.device_spans import extent
 from profiler.analysis.devices.columns import DEVICES
-from profiler.events import CATEGORIES
+from profiler.events import CATEGORIES, NO_RANK, rank_of_device
 from profiler.table.batches import Codes, Times, counts
 from profiler.table.columns import schema
 from profiler.table.command_times import positions, text_codes
@@ -66,9 +66,11 @@ def device_table(
     first = np.minimum(of_commands[0], of_calls[0])
     lost = _unrecorded(run.tiles, missing, ran, names, (first, first + span))
     known_idle = (busy > 0) & (span > 0) & ~_has_untraced(calls, call_device, groups)
+    ranks = _ranks(run)
     table = pl.DataFrame(
         {
             "device": names,
+            "rank": [ranks.get(name, NO_RANK) for name in names],
             "hardware": [known[name].hardware or None if name in known else None for name in names],
             "calls": np.bincount(call_device, minlength=groups),
             "commands": commands_by_category.sum(axis=1),
@@ -192,3 +194,11 @@ def _has_untraced(
     placed = np.bincount(call_device, minlength=groups) > 0
     here = np.bincount(call_device[untraced], minlength=groups) > 0
     return np.where(placed, here, untraced.any())
+
+
+def _ranks(run: Run) -> dict[str, int]:
+    """The rank of each device: what its name says, or that of the only rank there is."""
+    job = run.info.job
+    alone = job.ranks[0].rank if job is not None and len(job.ranks) == 1 else NO_RANK
+    names = {*run.calls["device"].cast(pl.String), *run.commands["device"].unique().cast(pl.String)}
+    return {name: max(rank_of_device(name), alone) for name in names if name is not None}

@@ -21,6 +21,7 @@ _READS = (
     "devices",
     "fusions",
     "partitioning",
+    "ranks",
     "guidance",
     "idle",
     "redundant_work",

@@ -19,6 +19,7 @@ from profiler.analysis.findings.measures import (
 from profiler.analysis.result import Analysis
 from profiler.analysis.steps.launch_bound import launch_bound_steps
 from profiler.analysis.waiting.codes import WaitCause
+from profiler.events import device_kind
 from profiler.notes import Value
 from profiler.trace.manifest_fields import Device
 
@@ -145,7 +146,7 @@ def idle_device(analysis: Analysis) -> Finding | None:
     if len(used) < 2:
         return None
     busiest, least = max(used, key=lambda n: used[n]), min(used, key=lambda n: used[n])
-    alike = busiest.partition(":")[0] == least.partition(":")[0]
+    alike = device_kind(busiest) == device_kind(least)
     if not alike or used[busiest][0] < _BUSY_DEVICE or used[least][0] > _IDLE_DEVICE:
         return None
     return Finding(

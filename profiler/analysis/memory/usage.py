@@ -20,6 +20,7 @@ from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIME
 from profiler.analysis.memory.counters import CHANGES, MemoryCounter, memory_counters, summed
 from profiler.analysis.memory.sizes import check_devices
 from profiler.analysis.memory.weights import submodule_weights
+from profiler.events import device_kind
 from profiler.table.batches import Times
 from profiler.table.columns import schema
 from profiler.table.command_times import ends
@@ -284,7 +285,7 @@ def _size(run: Run, device: str, asked: Mapping[str, int]) -> int | None:
         return asked.get(device, asked.get(""))
     known = run.info.devices.get(device)
     size = known.memory_bytes if known else None
-    if size is None and device.startswith("cpu"):
+    if size is None and device_kind(device) == "cpu":
         size = run.info.hardware.memory_bytes
     return size or None
 

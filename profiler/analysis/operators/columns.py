@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
+from profiler.analysis.command_columns import LAYER, OP_TYPES, SUBMODULE
 from profiler.analysis.operators.codes import SplitPart
 from profiler.table.columns import DATA_ONLY, Column
 from profiler.table.combining import Distinct, Key, Names, Ratio, Scaled, Share, Sum
@@ -27,14 +30,7 @@ OPERATORS: tuple[Column, ...] = (
         True,
         combine=Key(),
     ),
-    Column(
-        "layer",
-        _TEXT,
-        "",
-        "tensor-level operation: module path or node name",
-        kind="layer",
-        combine=Key(),
-    ),
+    LAYER,
     Column(
         "host",
         _FLAG,
@@ -43,15 +39,7 @@ OPERATORS: tuple[Column, ...] = (
         importance=DATA_ONLY,
         combine=Key(),
     ),
-    Column(
-        "op_types",
-        _TEXT,
-        "",
-        "op types, most time first, joined with commas",
-        kind="list",
-        importance=5,
-        combine=Names("op_type", by="total_ns"),
-    ),
+    replace(OP_TYPES, importance=5),
     Column(
         "devices",
         _TEXT,
@@ -171,22 +159,8 @@ OPERATORS: tuple[Column, ...] = (
 )
 
 PARTITIONING: tuple[Column, ...] = (
-    Column(
-        "submodule",
-        _TEXT,
-        "",
-        "submodule of its calls; null for work in no call",
-        True,
-        importance=3,
-    ),
-    Column(
-        "layer",
-        _TEXT,
-        "",
-        "tensor-level operation: module path or node name",
-        label="operator",
-        kind="layer",
-    ),
+    replace(SUBMODULE, importance=3, combine=None),
+    replace(LAYER, label="operator", combine=None),
     Column(
         "part",
         _TEXT,

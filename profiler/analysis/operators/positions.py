@@ -1,14 +1,14 @@
 """Commands by their position in a call: the same work of every call of a submodule, added up.
 
-A trace holds a command's layer and op type, and not the name of the graph's node that it executed.
-But calls of one graph run the same commands in the same order, so the n-th command of a layer and
-op type is the same node in each.
+A trace of a graph may name the modules of its nodes alone. But calls of one graph run the same
+commands in the same order, so the n-th command of a place and op type is the same node in each.
 """
 
 from __future__ import annotations
 
 import polars as pl
 
+from profiler.table.places import place_of
 from profiler.table.run import Run
 
 __all__ = ["POSITION_KEYS", "command_positions"]
@@ -19,10 +19,11 @@ POSITION_KEYS = ("layer", "op_type", "of", "position")
 def command_positions(run: Run, submodule: str) -> pl.DataFrame:
     """The device commands of the traced calls of a submodule, one row a position.
 
-    Columns: `layer`, `op_type` (Utf8, "" where nobody says one); `position`, from 0, among the `of`
-    commands of that layer and op type in a call, in order of their start (Int64); `calls` that
-    have it; `duration_ns`, `bytes_read` and `bytes_written` summed over these calls (Int64, null
-    where unknown); `role` (Utf8, null where unknown). In order of their first start in a call.
+    Columns: `layer` (Utf8, what graphs call so: the place), `op_type` (Utf8, "" where nobody says
+    one); `position`, from 0, among the `of` commands of that layer and op type in a call, in order
+    of their start (Int64); `calls` that have it; `duration_ns`, `bytes_read` and `bytes_written`
+    summed over these calls (Int64, null where unknown); `role` (Utf8, null where unknown). In order
+    of their first start in a call.
     """
     calls = run.calls.filter(
         (pl.col("submodule").cast(pl.String) == submodule) & pl.col("ops_traced")
@@ -34,7 +35,10 @@ def command_positions(run: Run, submodule: str) -> pl.DataFrame:
         )
         .select(
             "call",
-            pl.col("layer", "role").cast(pl.String),
+            place_of(pl.col("layer").cast(pl.String), pl.col("module").cast(pl.String)).alias(
+                "layer"
+            ),
+            pl.col("role").cast(pl.String),
             pl.col("op_type").cast(pl.String).fill_null(""),
             "start_ns",
             pl.col("duration_ns").clip(lower_bound=0),

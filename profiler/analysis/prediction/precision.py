@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from profiler.analysis.roofline.call_costs import CallCosts, KindCost, Ratio, Scaled
 from profiler.analysis.work.shapes import Tensor
 from profiler.errors import InputError
+from profiler.events import device_kind
 
 __all__ = ["PRECISIONS", "at_precision", "main_type", "precision"]
 
@@ -83,7 +84,7 @@ def at_precision(costs: CallCosts, device: str, dtype: str, overhead_ratio: floa
 
 def _advice(device: str, missing: Sequence[str], both: Sequence[str]) -> str:
     """How rates become known: `benchmark-device` measures some, the others somebody states."""
-    measured = _MEASURED.get(device.partition(":")[0], ())
+    measured = _MEASURED.get(device_kind(device), ())
     if all(name in measured for name in missing):
         return "measure it with `profile-sd3 benchmark-device`"
     names = " and ".join(_FLOAT8[0] if name == PRECISIONS["fp8"] else name for name in both)

@@ -19,6 +19,7 @@ from profiler.analysis.prediction.workload import Workload
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.errors import InputError
+from profiler.events import device_kind
 from profiler.notes import Note
 from profiler.trace.manifest_fields import Device
 
@@ -192,8 +193,8 @@ def _stand_in(
     known = list(dict.fromkeys((*devices, *present.values())))
     if name in known:
         return name, ()
-    kind = name.partition(":")[0]
-    like = next((other for other in known if other.partition(":")[0] == kind), None)
+    kind = device_kind(name)
+    like = next((other for other in known if device_kind(other) == kind), None)
     if like is None:
         raise InputError(f"nothing is known of {name}, only of {', '.join(known)}: {_CAPTURE}")
     of_kind = PlacementNote.LIKE_OTHER_CPU if kind == "cpu" else PlacementNote.LIKE_OTHER_DEVICE
@@ -203,7 +204,7 @@ def _stand_in(
 def _hardware(device: str, devices: Mapping[str, Device]) -> tuple[str, str, int | None]:
     """Kind, name of the hardware and number of cores: equal for devices that are equally fast."""
     known = devices.get(device, _NOTHING)
-    return device.partition(":")[0], known.hardware, len(known.cores) or None
+    return device_kind(device), known.hardware, len(known.cores) or None
 
 
 def _factors(

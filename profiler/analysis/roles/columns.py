@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import polars as pl
 
+from profiler.analysis.command_columns import SUBMODULE
 from profiler.table.columns import Column
 from profiler.table.combining import Key, Names, Ratio, Scaled, Share, Sum
 
@@ -28,14 +29,7 @@ _STREAMS: tuple[Column, ...] = (
 )
 
 ROLES: tuple[Column, ...] = (
-    Column(
-        "submodule",
-        _TEXT,
-        "",
-        "submodule of its calls; null for work in no call",
-        True,
-        combine=Key(),
-    ),
+    SUBMODULE,
     Column("role", _TEXT, "", "what the commands are for in a diffusion model", combine=Key()),
     Column("commands", _INT64, "", "device commands of that role", importance=3, combine=_COMMANDS),
     Column("total_ns", _INT64, "ns", "sum of their durations", combine=_TOTAL),

@@ -21,7 +21,8 @@ class Evidence:
 
     `rotates` is whether its attention module turns queries and keys by position, `projected`
     whether the command runs after that module's output projection, `negated` directly after a
-    negation.
+    negation. `attends` is False where the submodule convolves and nothing of it attends: what sizes
+    of products say of a transformer does not hold there.
     """
 
     op_type: str
@@ -33,6 +34,7 @@ class Evidence:
     rotates: bool = False
     projected: bool = False
     negated: bool = False
+    attends: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,7 +41,7 @@ def of_fused(found: Evidence, fused: FusedKernel) -> Decision:
     if found.shapes is None:
         return Decision(_alone(fused), "kernel")
     role = _by_sort(fused)
-    if role == "matmul":
+    if role == "matmul" and found.attends:
         role = projection_of(found.shapes) or role
     if not role and Sort.ACTIVATION in fused.sorts:
         role = _of_activation(found, fused.words)
@@ -128,6 +128,6 @@ def of_kernel(found: Evidence) -> Decision | None:
     if kernel is None or kernel.role == "other":
         return None
     role = kernel.role
-    if role == "matmul" and found.shapes is not None:
+    if role == "matmul" and found.shapes is not None and found.attends:
         role = projection_of(found.shapes) or role
     return Decision(role, "kernel", kernel.norm_kind)

@@ -17,11 +17,12 @@ import polars as pl
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roles.chains import after_negation, chained_kinds
 from profiler.analysis.roles.evidence import ROLE_BY, Decision, Evidence
+from profiler.analysis.roles.kernel_rules import role_of_name
 from profiler.analysis.roles.operations import Operation, Sort, operation_of
 from profiler.analysis.roles.places import Place, Places, Purpose
 from profiler.analysis.roles.rules import decide
 from profiler.analysis.roles.streams import StreamKind, streams_of
-from profiler.analysis.roles.tensors import only_integers, turns
+from profiler.analysis.roles.tensors import only_integers, turns, two_activations
 from profiler.analysis.work.shapes import parse_shapes
 from profiler.grammars.names import parse_name
 from profiler.table.batches import Codes, counts, is_sorted
@@ -55,6 +56,7 @@ class _Row(NamedTuple):
 
     submodule: str | None
     layer: str
+    place: str
     op_type: str | None
     category: str
     shapes: str | None
@@ -192,8 +194,8 @@ class _Submodule:
     ) -> None:
         self._rows = rows
         self._named = next(iter(rows.values())).submodule is not None  # the scheduler is no model
-        places = Places({row.layer for row in rows.values()}, classes)
-        self._places: dict[int, Place] = {n: places.of(row.layer) for n, row in rows.items()}
+        places = Places({row.place for row in rows.values()}, classes)
+        self._places: dict[int, Place] = {n: places.of(row.place) for n, row in rows.items()}
         self._operations: dict[int, Operation] = {
             n: operation_of(row.op_type or _named_operation(row.layer)) for n, row in rows.items()
         }
@@ -206,6 +208,7 @@ class _Submodule:
             path for n, path in attention.items() if path and self._marks_rotation(n)
         )
         self._projected = self._after_projection(order)
+        self._attends = not self._convolves() or any(map(self._attention_in, rows))
 
     def evidence(self, number: int) -> Evidence:
         """What is known of a kind."""
@@ -220,6 +223,24 @@ class _Submodule:
             chained=self._chained.get(number),
             rotates=self._attention[number] in self._rotating,
             projected=number in self._projected,
+            attends=self._attends,
+        )
+
+    def _convolves(self) -> bool:
+        return any(one.sort is Sort.CONVOLUTION for one in self._operations.values())
+
+    def _attention_in(self, number: int) -> bool:
+        """Whether a kind is of an attention: by its name, its place, or as a product of two batches
+        of matrices."""
+        operation = self._operations[number]
+        if operation.sort is Sort.ATTENTION or self._attention[number]:
+            return True
+        if operation.sort is Sort.MATMUL:
+            shapes = parse_shapes(self._rows[number].shapes)
+            return shapes is not None and two_activations(shapes)
+        return (
+            operation.sort is Sort.UNKNOWN
+            and role_of_name(self._rows[number].op_type or "") == "attention"
         )
 
     def _marks_rotation(self, number: int) -> bool:

@@ -50,7 +50,10 @@ _WORDS: Mapping[Sort, str] = {
         fused_gemm mat_mul_integer mat_mul_integer_to_float q_linear_mat_mul mat_mul_n_bits einsum
         mat_mul_bnb4 transpose_mat_mul fused_dense _scaled_mm _int_mm _weight_int8pack_mm gemv
         mkldnn_linear matrix_multiply cask_gemm gemm_v2 fully_connected dynamic_quantize_mat_mul
-        dense dynamic_matmul bilinear""",
+        dense dynamic_matmul bilinear linear_dynamic linear_relu linear_relu_dynamic
+        linear_dynamic_fp16 linear_relu_dynamic_fp16 mat_mul8bit_fp mat_mul8bit_lt mat_mul4_bit
+        gemm_4bit gemv_4bit int8_linear_matmul int8_mixed_scaled_mm _weight_int4pack_mm
+        _weight_int4pack_mm_for_cpu""",
     Sort.CONVOLUTION: """conv conv1d conv2d conv3d convolution _convolution cudnn_convolution
         miopen_convolution mkldnn_convolution conv_transpose conv_transpose2d conv_transpose3d
         fused_conv nhwc_conv q_linear_conv conv_integer convolution_overrideable conv_tbc
@@ -100,7 +103,9 @@ _WORDS: Mapping[Sort, str] = {
         dynamic_transpose dynamic_reshape copy_from copy_to reflection_pad2d replication_pad2d
         col2im im2col lift shuffle padding no_op""",
     Sort.REORDER: """reorder_input reorder_output reformat memcpy_to_host memcpy_from_host memcpy
-        memset quantize_linear dequantize_linear dynamic_quantize_linear""",
+        memset quantize_linear dequantize_linear dynamic_quantize_linear quantize_affine
+        dequantize_affine choose_qparams_affine quantize_per_tensor quantize_per_tensor_dynamic
+        quantize_per_channel dequantize""",
     Sort.IDENTITY: "dropout identity feature_dropout alpha_dropout native_dropout",
 }
 _SORTS = {word: sort for sort, words in _WORDS.items() for word in words.split()}

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
+from profiler.analysis.command_columns import LAYER, OP_TYPES, SUBMODULE
 from profiler.analysis.roofline.codes import Bound, FusionKind
 from profiler.table.columns import DATA_ONLY, Column
-from profiler.table.combining import Key, Names, Sum
+from profiler.table.combining import Key, Sum
 
 __all__ = ["FUSIONS", "ROOFLINE", "ROOFLINE_ROLES"]
 
@@ -117,45 +120,14 @@ _WORK: tuple[Column, ...] = (
 )
 
 ROOFLINE: tuple[Column, ...] = (
-    Column(
-        "submodule",
-        _TEXT,
-        "",
-        "submodule of its calls; null for work in no call",
-        True,
-        importance=1,
-        combine=Key(),
-    ),
-    Column(
-        "layer",
-        _TEXT,
-        "",
-        "tensor-level operation: module path or node name",
-        kind="layer",
-        combine=Key(),
-    ),
-    Column(
-        "op_types",
-        _TEXT,
-        "",
-        "op types, most time first, joined with commas",
-        kind="list",
-        importance=15,
-        combine=Names("op_type", by="total_ns"),
-    ),
+    replace(SUBMODULE, importance=1),
+    LAYER,
+    replace(OP_TYPES, importance=15),
     *_WORK,
 )
 
 ROOFLINE_ROLES: tuple[Column, ...] = (
-    Column(
-        "submodule",
-        _TEXT,
-        "",
-        "submodule of its calls; null for work in no call",
-        True,
-        importance=1,
-        combine=Key(),
-    ),
+    replace(SUBMODULE, importance=1),
     Column("role", _TEXT, "", "what the commands are for in a diffusion model", combine=Key()),
     *_WORK,
 )

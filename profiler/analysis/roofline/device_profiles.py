@@ -17,6 +17,7 @@ from typing import Any
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.roofline.published_profiles import published
 from profiler.errors import InputError
+from profiler.events import device_kind
 from profiler.trace.manifest_fields import Device
 
 __all__ = [
@@ -55,7 +56,7 @@ def profiles_of(
 
 def _fits(profile: DeviceProfile, device: str, hardware: str) -> bool:
     """Whether what was measured may be this device: as far as both names are known."""
-    kind = device.partition(":")[0]
+    kind = device_kind(device)
     same = not hardware or not profile.hardware or hardware == profile.hardware
     known = bool(hardware) and hardware == profile.hardware
     return same and (known or profile.device in (device, kind))

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import polars as pl
 
+from profiler.analysis.command_columns import SUBMODULE
 from profiler.analysis.roofline.codes import Bound
 from profiler.analysis.work.registry import Family
 from profiler.table.columns import DATA_ONLY, Column
@@ -21,14 +24,7 @@ SHAPES: tuple[Column, ...] = (
         label="shape",
         kind="layer",
     ),
-    Column(
-        "submodule",
-        _TEXT,
-        "",
-        "submodule of its calls; null for work in no call",
-        True,
-        importance=3,
-    ),
+    replace(SUBMODULE, importance=3, combine=None),
     Column("device", _TEXT, "", "device that ran it", True, importance=7),
     Column(
         "kernel",

@@ -191,6 +191,13 @@ _CALLS: tuple[Column, ...] = (
         "pass of a loop that is not denoising (a token, a profiler step), from 0; -1 of none",
         kind="step",
     ),
+    Column(
+        "rank",
+        _INT32,
+        "",
+        "process of the job, from 0; -1 where the run is of one process alone",
+        kind="step",
+    ),
     Column("device", _TEXT, "", "where the submodule is placed", importance=2),
     Column("start_ns", _INT64, "ns", "begin, on the run's clock", importance=3),
     column_of(TILES, "elapsed_ns"),

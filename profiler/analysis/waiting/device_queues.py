@@ -28,7 +28,7 @@ import polars as pl
 
 from profiler.analysis.arrays import HOST, CommandArrays, queue_codes
 from profiler.analysis.waiting.run_timeline import RunTimeline
-from profiler.events import CATEGORIES
+from profiler.events import CATEGORIES, device_kind
 from profiler.table.batches import Codes, Times, batches, is_sorted, order_by
 from profiler.table.intervals import group_heads
 from profiler.table.run import Run
@@ -205,6 +205,6 @@ def _synchronizations(frame: pl.DataFrame, commands: CommandArrays) -> Times:
     for code in called.to_physical().to_list():
         found |= codes == code
     found &= commands.category == HOST
-    on_cpu = np.array([*(name.startswith("cpu") for name in commands.devices), False])
+    on_cpu = np.array([*(device_kind(name) == "cpu" for name in commands.devices), False])
     found |= (commands.category == _SYNC) & on_cpu[commands.device]
     return np.flatnonzero(found)

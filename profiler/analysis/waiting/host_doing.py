@@ -15,7 +15,7 @@ import numpy as np
 from profiler.analysis.arrays import HOST, SYNC, CommandArrays
 from profiler.analysis.host_side import thread_of
 from profiler.analysis.waiting.codes import HostDoing
-from profiler.events import HOST_TRACK
+from profiler.events import HOST_TRACK, NO_RANK, device_of_rank, rank_of_device
 from profiler.table.batches import Times
 from profiler.table.run import Run
 from profiler.table.tiles.stretches import Stretches
@@ -68,7 +68,8 @@ class HostDoings:
     def during(self, first: int, last: int, launch: int) -> Doing | None:
         """What the host did from `first` to `last`, of the thread of the command in row `launch`;
         of any where that is -1. None where nothing tells."""
-        thread = thread_of(self._text("track", launch)) if launch >= 0 else ""
+        thread = self._thread_of(launch) if launch >= 0 else ""
+        host = self._on_rank(launch, HOST_TRACK) if launch >= 0 else ""
         places = slice(
             int(np.searchsorted(self.reach, first, side="right")),
             int(np.searchsorted(self.start, last, side="left")),
@@ -79,7 +80,7 @@ class HostDoings:
         own = [
             i
             for i in np.flatnonzero(covered * _LEAST >= last - first).tolist()
-            if not thread or self._thread_of(int(rows[i])) in (thread, HOST_TRACK)
+            if not thread or self._thread_of(int(rows[i])) in (thread, host)
         ]
         if not own:
             return None
@@ -117,4 +118,9 @@ class HostDoings:
     def _thread_of(self, row: int) -> str:
         if row < 0:
             return self.run.info.host_activities[-1 - row].thread
-        return thread_of(self._text("track", row))
+        return self._on_rank(row, thread_of(self._text("track", row)))
+
+    def _on_rank(self, row: int, thread: str) -> str:
+        """The thread of the rank of a command."""
+        rank = rank_of_device(str(self.run.commands["device"][row] or ""))
+        return thread if rank == NO_RANK else device_of_rank(rank, thread)

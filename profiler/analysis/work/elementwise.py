@@ -12,8 +12,11 @@ from profiler.analysis.work.shapes import Tensor, broadcast
 
 __all__ = [
     "conversion",
+    "dequantization",
+    "extremes",
     "no_arithmetic",
     "one_operation",
+    "quantization",
     "reduction",
     "reduction_of_squares",
     "several_operations",
@@ -122,6 +125,26 @@ def no_arithmetic(op: Operation) -> Work:
     return _elementwise(op, 0)
 
 
+@formula(
+    "torchao::quantize_affine",
+    "torchao::dequantize_affine",
+    "quantized::quantize_per_tensor_dynamic",
+    "aten::quantize_per_tensor",
+    "aten::quantize_per_channel",
+)
+def quantization(op: Operation) -> Work:
+    """A conversion, whose result has a type that is an argument: what is written is not known.
+    Source: torchao's `quant_primitives.py`."""
+    return Work(Family.ELEMENTWISE, op.input(0).dtype, 0, op.inputs, op.outputs)
+
+
+@formula("aten::dequantize")
+def dequantization(op: Operation) -> Work:
+    """A conversion to float32."""
+    x = op.input(0)
+    return Work(Family.ELEMENTWISE, "float32", 0, (x,), (Tensor("float32", x.dims),))
+
+
 @formula("Sum", "Mean", "aten::sum_to_size")
 def sum_of_inputs(op: Operation) -> Work:
     """ONNX's Sum of n inputs: n - 1 additions an element."""
@@ -150,6 +173,13 @@ def reduction(op: Operation) -> Work:
     if len(op.inputs) == 2 and op.op_type in ("aten::max", "aten::min"):
         return _elementwise(op, 1)
     return _reduction(op, 1)
+
+
+@formula("torchao::choose_qparams_affine")
+def extremes(op: Operation) -> Work:
+    """Least and greatest of each block: two operations an element. Source: torchao's
+    `quant_primitives.py`."""
+    return _reduction(op, 2)
 
 
 @formula("ReduceSumSquare", "ReduceL2", "aten::linalg_vector_norm", "aten::var", "aten::std")

@@ -10,7 +10,16 @@ from math import prod
 from profiler.analysis.work.registry import DoesNotFit, Family, Operation, Work, formula
 from profiler.analysis.work.shapes import Tensor, broadcast
 
-__all__ = ["aten_addmm", "aten_linear", "aten_matmul", "aten_outer", "einsum", "onnx_matmul"]
+__all__ = [
+    "aten_addmm",
+    "aten_int_mm",
+    "aten_linear",
+    "aten_matmul",
+    "aten_outer",
+    "einsum",
+    "onnx_matmul",
+    "packed_in_bytes",
+]
 
 
 def _product(left: Tensor, right: Tensor, out: Tensor, extra: tuple[Tensor, ...] = ()) -> Work:
@@ -44,14 +53,43 @@ def aten_addmm(op: Operation) -> Work:
     return Work(found.family, found.dtype, found.flops, (*found.reads, op.input(0)), found.writes)
 
 
-@formula("aten::linear")
+@formula("aten::_int_mm")
+def aten_int_mm(op: Operation) -> Work:
+    """`aten::_int_mm(a, b)`: int8, summed in int32. Source: torch's `native_functions.yaml`."""
+    found = aten_matmul(op)
+    sums = tuple(Tensor("int32", out.dims) for out in found.writes or ())
+    return Work(found.family, found.dtype, found.flops, found.reads, sums)
+
+
+@formula(
+    "aten::linear",
+    "quantized::linear_dynamic",
+    "quantized::linear_relu_dynamic",
+    "quantized::linear_dynamic_fp16",
+    "quantized::linear_relu_dynamic_fp16",
+    "aten::_weight_int8pack_mm",
+    "MatMul8bitFp",
+)
 def aten_linear(op: Operation) -> Work:
-    """`aten::linear(x[…,K], w[N,K], b[N])`. Source: torch.nn.functional.linear."""
+    """`aten::linear(x[…,K], w[N,K], b[N])`, and the like with quantized weights: their products are
+    counted, what quantizes x is not. Source: torch.nn.functional.linear; torch.ao.nn.quantized;
+    bitsandbytes' `autograd/_functions.py`."""
     x, weight = op.input(0), op.input(1)
     if not x.dims or not weight.dims or x.dims[-1] != weight.dims[-1]:
         raise DoesNotFit
     out = x.like(*x.dims[:-1], *weight.dims[:-1])
     return _product(x, weight, out, op.inputs[2:3])
+
+
+@formula("bitsandbytes::gemm_4bit")
+def packed_in_bytes(op: Operation) -> Work:
+    """`gemm_4bit(x[…,K], w[N·K/2,1], …)`: two weights a byte. Source: bitsandbytes' `_ops.py`."""
+    x, packed = op.input(0), op.input(1)
+    depth = x.dims[-1] if x.dims else 0
+    if packed.dtype != "uint8" or not depth or 2 * packed.size % depth:
+        raise DoesNotFit
+    out = x.like(*x.dims[:-1], 2 * packed.size // depth)
+    return Work(Family.MATMUL, x.dtype, 2 * out.size * depth, op.inputs, (out,))
 
 
 @formula("aten::outer", "aten::ger")

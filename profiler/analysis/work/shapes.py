@@ -2,7 +2,7 @@
 
     float[2,77,64] float[64] -> float[2,77,64]        ONNX Runtime: inputs and outputs
     in: bfloat16[2,16,128,128] bfloat16[2432,16,2,2]  Kineto imports: inputs
-    float[1,77,32] int64[]                            torch capture: inputs
+    float[1,77,32] int64[]                            torch capture: inputs, with packed weights
 
 `[]` is a tensor of one element. `tensor[…]` is a member of a list of tensors, whose type the
 producer does not tell. A text may end in ` part 2/5`: the operator launched five commands, and the
@@ -37,6 +37,8 @@ _BYTES = {
     "uint16": 2,
     "int8": 1,
     "uint8": 1,
+    "qint8": 1,
+    "quint8": 1,
     "bool": 1,
     "int4": 0.5,
     "uint4": 0.5,
@@ -80,7 +82,7 @@ class Tensor:
     @property
     def floating(self) -> bool:
         """Whether arithmetic on it is floating-point arithmetic; a type not known counts as."""
-        return not self.dtype.startswith(("int", "uint", "bool"))
+        return not self.dtype.startswith(("int", "uint", "qint", "quint", "bool"))
 
     def like(self, *dims: int) -> Tensor:
         """A tensor of the same type with other dims."""

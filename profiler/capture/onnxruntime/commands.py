@@ -73,10 +73,10 @@ def commands_of(
     builder = CommandBuilder()
     threads: dict[tuple[str, str], list[int]] = {}
     for node in nodes:
-        layer, known = layers.layer_of(node.name, node.op_type)
+        layer, module = layers.layer_of(node.name, node.op_type)
         part = layers.part_of(node.name)
         attributed.total_ns += node.duration_ns
-        attributed.attributed_ns += node.duration_ns if known else 0
+        attributed.attributed_ns += node.duration_ns if module else 0
         builder.add(
             placement.track_of(node, threads, moves=part is not None and part.moves),
             layer,
@@ -84,7 +84,8 @@ def commands_of(
             origin_ns + node.start_ns,
             node.duration_ns,
             shapes=node.shapes,
-            module=layer if known else "",
+            module=module,
+            name=module,
             bytes_read=node.bytes_read,
             bytes_written=node.bytes_written,
             command_index=part.command_index if part is not None else UNKNOWN,

@@ -8,7 +8,7 @@ graph's nodes one by one.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from profiler.capture.onnxruntime.layer_inference import node_key
@@ -20,7 +20,7 @@ __all__ = ["ExecutionOrder", "execution_order"]
 
 @dataclass(frozen=True, slots=True)
 class ExecutionOrder:
-    """The nodes of an optimized graph as executed: of each its name, type and layer, "" for none.
+    """The nodes of an optimized graph as executed: of each its name, type and `node_key`.
 
     `inner` are the names of the nodes in subgraphs, whose events lie between those of others.
     """
@@ -28,8 +28,8 @@ class ExecutionOrder:
     nodes: tuple[tuple[str, str, str], ...] = ()
     inner: frozenset[str] = field(default_factory=frozenset)
 
-    def layers_of(self, events: Iterable[NodeEvent]) -> dict[str, str]:
-        """The layers of nodes without a name in one run, by the names that its profile gives them.
+    def keys_of(self, events: Iterable[NodeEvent]) -> dict[str, str]:
+        """The keys of nodes without a name in one run, by the names that its profile gives them.
 
         Empty where the run's events are not these nodes in this order, from the first on; a run
         that failed may end early.
@@ -40,26 +40,23 @@ class ExecutionOrder:
         executed = [event for event in events if event.name not in self.inner]
         if len(executed) > len(self.nodes):
             return {}
-        for event, (name, op_type, layer) in zip(executed, self.nodes, strict=False):
+        for event, (name, op_type, key) in zip(executed, self.nodes, strict=False):
             named = event.name == name if name else _numbered(event.name, op_type)
             if event.op_type != op_type or not named:
                 return {}
-            if layer and not name:
-                found[event.name] = layer
+            if key and not name:
+                found[event.name] = key
         return found
 
 
-def execution_order(
-    graph: Graph, nodes: Iterable[Node], layers: Mapping[str, str]
-) -> ExecutionOrder:
+def execution_order(graph: Graph, nodes: Iterable[Node]) -> ExecutionOrder:
     """The order of an optimized graph, empty where all of its nodes have names.
 
-    `nodes` are all of them, those of subgraphs included; `layers` has those of nodes without a
-    name by the first tensor that they write.
+    `nodes` are all of them, those of subgraphs included.
     """
     if all(node.name for node in graph.nodes):
         return ExecutionOrder()
-    outer = tuple((n.name, n.op_type, layers.get(node_key(n), "")) for n in graph.nodes)
+    outer = tuple((node.name, node.op_type, node_key(node)) for node in graph.nodes)
     names = frozenset(node.name for node in nodes)
     return ExecutionOrder(outer, names.difference(name for name, _, _ in outer))
 

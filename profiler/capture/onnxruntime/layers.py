@@ -1,4 +1,5 @@
-"""Which layer an executed ONNX node belongs to: the module path that the exporter left on it.
+"""Where an executed ONNX node lies, and its layer: the module path that the exporter left on the
+node, and what the node is called in that module (`operations`).
 
 torch's exporter writes on each node `pkg.torch.onnx.name_scopes`, the module paths from the root
 to the innermost module and last the traced operation's own name. Its older exporter, by TorchScript
@@ -12,11 +13,11 @@ create nodes and keep no metadata, so a node is looked up, in this order,
    precision; the nodes of an operation that was inlined, by what that operation writes;
 4. by its neighbours in the optimized graph: the module path that all of them share.
 
-A node without a name goes by the first tensor that it writes, and `execution_order` finds it in a
-run.
+A node without a name goes by the first tensor that it writes (its key), and `execution_order` finds
+it in a run.
 
 Where `profile-sd3 graph optimize` had no such metadata to keep, it writes `profile_sd3.layer`,
-which counts as the exporter's. A node that none of these reaches keeps its own name as its layer.
+which counts as the exporter's. A node that none of these reaches has its own name alone.
 The parts of an operation that `profile-sd3 graph split` has split are looked up as that operation.
 """
 
@@ -39,6 +40,7 @@ from profiler.capture.onnxruntime.layer_inference import (
     original_value,
 )
 from profiler.capture.onnxruntime.model_graph import Graph, Node, read_graph
+from profiler.capture.onnxruntime.operations import operations_of, path_of
 from profiler.capture.onnxruntime.split_operations import (
     OperationPart,
     OperationParts,
@@ -67,36 +69,52 @@ _CHANNELS_LAST = "_nchwc"  # ONNX Runtime names a convolution of its own layout 
 
 @dataclass(frozen=True, slots=True)
 class LayerMap:
-    """Layers of the nodes of one model; `layers` maps a node's name to its module path, `classes`
+    """Layers of the nodes of one model; `modules` maps a node's key to its module path, `classes`
     a module's path ("": the model itself) to its class; `parts` are those of split operations,
-    `order` is that in which nodes without a name are executed."""
+    `operations` what nodes that ONNX Runtime made are called in the model as it was given, `order`
+    is that in which nodes without a name are executed, `keys` has those of such nodes by the names
+    that a run's profile gives them."""
 
-    layers: Mapping[str, str]
+    modules: Mapping[str, str]
     classes: Mapping[str, str] = field(default_factory=dict)
     parts: OperationParts = field(default_factory=OperationParts)
+    operations: Mapping[str, str] = field(default_factory=dict)
     order: ExecutionOrder = field(default_factory=ExecutionOrder)
+    keys: Mapping[str, str] = field(default_factory=dict)
 
     def knowing(self, run: Iterable[NodeEvent]) -> LayerMap:
         """This map with the names that a run's profile gives to nodes without one."""
-        found = self.order.layers_of(run)
-        return replace(self, layers={**self.layers, **found}) if found else self
+        found = self.order.keys_of(run)
+        return replace(self, keys={**self.keys, **found}) if found else self
 
-    def layer_of(self, node: str, op_type: str) -> tuple[str, bool]:
-        """The layer of an executed node, and whether it is a module path."""
-        part = self.part_of(node)
+    def layer_of(self, node: str, op_type: str) -> tuple[str, str]:
+        """The layer of an executed node, the path of its operation; and that of its module, ""
+        where it is not known."""
+        place, known = self.place_of(node, op_type)
+        if not known:
+            return place, ""
+        key = self.keys.get(node, node)
+        part = self.parts.find(key)
+        operation = self.operations.get(key, key) if part is None else part.operation
+        return path_of(operation or op_type, place), place
+
+    def place_of(self, node: str, op_type: str) -> tuple[str, bool]:
+        """Where an executed node lies, by its name or key, and whether that is a module's path."""
+        key = self.keys.get(node, node)
+        part = self.parts.find(key)
         if part is None:
-            layer = _by_name(node, self.layers)
+            module = _by_name(key, self.modules)
         else:
-            layer = self.layers.get(node) or _by_name(part.operation, self.layers)
-        if layer:
-            return layer, True
+            module = self.modules.get(key) or _by_name(part.operation, self.modules)
+        if module:
+            return module, True
         if part is not None:
             return part.layer, bool(part.path)
-        return node or op_type, False
+        return self.operations.get(key, key) or op_type, False
 
     def part_of(self, node: str) -> OperationPart | None:
         """Which part of a split operation an executed node is, None where it is none."""
-        return self.parts.find(node)
+        return self.parts.find(self.keys.get(node, node))
 
 
 class ExportedModel:
@@ -134,7 +152,7 @@ def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap
     parts = operation_parts(graph.all_nodes())
     layers, producers = _exported_layers(graph, root, parts)
     classes = module_classes(graph)
-    nodes = list(graph.all_nodes())
+    given = nodes = list(graph.all_nodes())
     add_layers_of_neighbours(nodes, layers, root, parts)
     for node in nodes:
         name = parts.operation_of(node_key(node))
@@ -153,7 +171,8 @@ def build_layer_map(exported: ExportedModel, optimized: Path | None) -> LayerMap
             layers[node_key(node)] = found
     add_layers_of_inlined(nodes, layers)
     add_layers_of_neighbours(nodes, layers, root, parts)
-    return LayerMap(layers, classes, parts, execution_order(optimized_graph, nodes, layers))
+    order = execution_order(optimized_graph, nodes)
+    return LayerMap(layers, classes, parts, operations_of(given, nodes), order)
 
 
 def node_count(model: Path) -> tuple[int, bool]:

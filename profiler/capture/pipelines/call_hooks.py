@@ -29,7 +29,8 @@ from profiler.interruptions import let_pass
 
 __all__ = ["CallHook", "Hooked", "SourceOf", "live_scope"]
 
-_NO_PASSES = ("encode", "decode")  # whose calls are no passes of a loop, however many there are
+_ENCODER = "get_encoder"  # of a model that generates: what it calls by itself, ahead of its loop
+_NO_PASSES = ("encode", "decode", _ENCODER)  # whose calls are no passes of a loop
 _FED = "input_feed"
 SourceOf = Callable[[Entry], OperatorSource | None]
 
@@ -229,7 +230,9 @@ class CallHook:
         entry, hooks = self._entry, self._hooks
         labels = before.labels or hooks.labels_outside()
         pipeline = hooks.pipeline()
-        stage, moves = labels.stages.begin(entry.submodule, entry.stage)
+        stage, moves = "encode", False
+        if entry.method != _ENCODER:
+            stage, moves = labels.stages.begin(entry.submodule, entry.stage)
         step = labels.steps.now() if stage == "denoise" else NO_STEP
         said = said_step()
         if said is not None:

@@ -33,6 +33,7 @@ from profiler.capture.pipelines.labels import (
     returned_names,
 )
 from profiler.capture.pipelines.outside import PipelineCoverage
+from profiler.capture.pipelines.pieces import PieceCoverage
 from profiler.capture.pipelines.stages import Stages
 from profiler.capture.pipelines.submodules import (
     Entry,
@@ -92,6 +93,8 @@ class PipelineHooks:
         self._denoisers: set[str] = set()  # submodules that were found in a loop
         self._outside: PipelineLabels | None = None
         self._coverage = PipelineCoverage(recorder, self._owners, _under_variables)
+        together = isinstance(pipeline, Together)
+        self._pieces = PieceCoverage(recorder, self._owners) if together else None
 
     def attach(self) -> None:
         """Hook everything. Raises InputError where the pipeline has no submodule; then, as
@@ -102,6 +105,7 @@ class PipelineHooks:
             if callable(pipeline):
                 self._wraps.around_method(pipeline, "__call__", self._around_pipeline)
             self._hook(self._present(pipeline))
+            self._measure_pieces(PieceCoverage.begin)
         except BaseException:
             self.detach()
             raise
@@ -109,6 +113,7 @@ class PipelineHooks:
     def detach(self) -> None:
         """Take every hook off; may be called again without effect."""
         self.detached = True
+        self._measure_pieces(PieceCoverage.end)
         if self._outside is not None:
             self.recorder.attempt(self._name, self._outside.stages.finish)
         with self._lock:
@@ -144,6 +149,11 @@ class PipelineHooks:
         with self._lock:
             if not self.detached:
                 self._hook(present)
+                self._measure_pieces(PieceCoverage.begin)
+
+    def _measure_pieces(self, what: Callable[[PieceCoverage], None]) -> None:
+        if self._pieces is not None:
+            self.recorder.attempt(self._name, what, self._pieces)
 
     def _present(self, pipeline: Any) -> dict[object, tuple[Any, str, Callable[[Wraps], None]]]:
         """Whatever can be hooked: owner and name of the method, and what hooks it."""
@@ -189,6 +199,7 @@ class PipelineHooks:
         return PipelineLabels(Steps(self._scheduler), stages)
 
     def labels_outside(self) -> PipelineLabels:
+        self._measure_pieces(PieceCoverage.called)
         if self._outside is None:
             self._outside = self.new_labels()
         pipeline = self.pipeline()
@@ -235,6 +246,7 @@ class PipelineHooks:
             return original(*args, **kwargs)
         labels = None if before.labels is not None else self.new_labels()
         if labels is not None:
+            self._measure_pieces(PieceCoverage.called)
             enter(replace(before, labels=labels))
         token = GENERATING.set(True)
         try:

@@ -6,6 +6,7 @@ executes is hooked for as long as the pipeline call lasts.
 
 from __future__ import annotations
 
+import sys
 import threading
 import weakref
 from collections.abc import Callable, Mapping
@@ -20,22 +21,27 @@ from profiler.capture.scopes import scope
 from profiler.capture.timeline import PipelineCall, number_of
 from profiler.capture.wraps import Wraps
 
-__all__ = ["PipelineCoverage"]
+__all__ = ["Outside", "PipelineCoverage"]
 
 
-class _Outside:
-    """Told of the calls of something that is captured nowhere, or of a piece of what is."""
+class Outside:
+    """Told of the calls of something that is captured nowhere, or of a piece of what is. They count
+    where a pipeline call is open, or, of a piece that is `alone`, where none is."""
 
-    def __init__(self, name: str, recorder: Recorder, open_now: threading.local) -> None:
+    def __init__(
+        self, name: str, recorder: Recorder, open_now: threading.local, *, alone: bool = False
+    ) -> None:
         self._name = name
         self._recorder = recorder
         self._open = open_now  # .begins: of this thread's calls, -1 for those in another
+        self._alone = alone
 
     def begin(self, args: Any, kwargs: Mapping[str, Any], caller: FrameType) -> None:  # noqa: ARG002
         """A call begins."""
         begins = self._open.__dict__.setdefault("begins", [])
         open_now = scope()
-        counts = not begins and open_now.call is None and open_now.pipeline is not None
+        here = (open_now.pipeline is None) == self._alone
+        counts = not begins and open_now.call is None and here
         begins.append(self._recorder.clock.now_ns() if counts else -1)
 
     def end(self, output: Any) -> None:  # noqa: ARG002
@@ -43,7 +49,9 @@ class _Outside:
         begins = self._open.__dict__.get("begins")
         begin_ns = begins.pop() if begins else -1
         if begin_ns >= 0:
-            self._recorder.coverage.add(self._name, self._recorder.clock.now_ns() - begin_ns)
+            tally = self._recorder.coverage
+            tally.add(self._name, self._recorder.clock.now_ns() - begin_ns)
+            tally.alone |= self._alone
 
     def around(self, original: Any, args: Any, kwargs: Any) -> Any:
         """For methods that are wrapped."""
@@ -82,7 +90,7 @@ class PipelineCoverage:
         for name, method, reference in self._found:
             part = reference()
             if part is not None:
-                outside = _Outside(name, self._recorder, open_now)
+                outside = Outside(name, self._recorder, open_now)
                 backend_of(part).hook_calls(wraps, part, method, outside)
         self._hooked.append(wraps)
         return wraps
@@ -95,7 +103,8 @@ class PipelineCoverage:
     def _looked_for(self) -> list[tuple[str, str, Callable[[], Any]]]:
         captured = self._captured()
         looking = backends()
-        alive = instances([kind for backend in looking for kind in backend.executed_kinds()])
+        kinds = [kind for backend in looking for kind in backend.executed_kinds()]
+        alive = instances(kinds, sys._getframe(1))  # noqa: SLF001 - inspect's is slow
         found = [one for backend in looking for one in backend.outside(captured, alive)]
         unnamed = {id(part): part for name, _, part in found if not name}
         names = {id(part): name for name, part in self._named(list(unnamed.values())).items()}

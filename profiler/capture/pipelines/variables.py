@@ -11,7 +11,7 @@ from typing import Any
 from profiler.capture.pipelines.components import held, is_scheduler
 from profiler.capture.registry import backend_of
 
-__all__ = ["look_for_schedulers", "names_of", "schedulers_around"]
+__all__ = ["look_for_schedulers", "names_of", "schedulers_around", "values_around"]
 
 _OWN = "profiler."
 _SHOWS_LOCALS = {"locals", "vars", "dir", "eval", "exec"}
@@ -42,6 +42,11 @@ def names_of(objects: Iterable[Any], caller: FrameType | None) -> dict[str, Any]
             free = f"{name}_{number}"
         found[free] = value
     return found
+
+
+def values_around(caller: FrameType | None) -> list[Any]:
+    """What the variables of the script's frames hold."""
+    return [value for _, value in _variables(list(_frames(caller)))]
 
 
 def schedulers_around(caller: FrameType | None) -> dict[str, Any]:

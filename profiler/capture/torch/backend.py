@@ -77,9 +77,10 @@ class Torch(Backend):
         return execution_device(part)
 
     def weight_bytes(self, part: Any) -> int | None:
-        """Of its parameters and buffers, each once."""
-        tensors = [*part.parameters(), *part.buffers()]
-        return int(sum(tensor.numel() * tensor.element_size() for tensor in tensors))
+        """Of its parameters and buffers, each once, and of what is packed."""
+        from profiler.capture.torch.stored_weights import stored_bytes
+
+        return sum(stored_bytes(part.modules()).values())
 
     def settings(self, part: Any) -> SubmoduleSettings | None:
         from profiler.capture.torch.settings import module_settings
@@ -87,17 +88,33 @@ class Torch(Backend):
         return module_settings(part)
 
     def method(self, owner: Any, name: str) -> Any:
-        """Of the module that torch.compile has wrapped, too."""
+        """Of the module that torch.compile has wrapped, too; `forward` of an encoder."""
+        inner = self._entered(owner, name)
+        if inner is not None:
+            owner, name = inner, "forward"
         return getattr(getattr(owner, "_orig_mod", owner), name)
 
     def seen(self, owner: Any, name: str) -> Any:
-        return is_compiled(owner) if name == "forward" else super().seen(owner, name)
+        inner = self._entered(owner, name)
+        if inner is not None:
+            return inner if inner is not owner else is_compiled(owner)
+        return super().seen(owner, name)
 
     def hook_calls(self, wraps: Wraps, owner: Any, name: str, hooks: CallHooks) -> None:
-        if name == "forward":
-            hook_module(wraps, owner, hooks.begin, hooks.end, hooks.around)
+        inner = self._entered(owner, name)
+        if inner is not None:
+            hook_module(wraps, inner, hooks.begin, hooks.end, hooks.around)
         else:
             self.hook_method(wraps, owner, name, hooks.around)
+
+    def _entered(self, owner: Any, name: str) -> Any:
+        """The module whose calls are those of the method `name`: itself of `forward`, its encoder
+        of `get_encoder`; None where the method is to be wrapped."""
+        if name == "forward":
+            return owner
+        from profiler.capture.torch.entry_points import ENCODER, encoder_of
+
+        return encoder_of(owner) if name == ENCODER else None
 
     def hook_method(self, wraps: Wraps, owner: Any, name: str, around: Around) -> None:
         """On the instance, and out of the way while torch compiles through it."""

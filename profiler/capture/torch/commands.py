@@ -3,6 +3,8 @@
 - An invocation that launched no device work has its outermost operators as commands, on the track
   of the thread that ran them. Operators that run inside an operator are part of it, so no time
   counts twice. An operator in which modules are called is not one, its parts are.
+- What moves weights is one command there, of category `dma`, with their bytes. Where it launches
+  copies on a device, those are commands of the module whose weights they are.
 - An invocation that launched device work has that as commands, whenever it ran, linked with the
   runtime calls that launched it, and the runtime calls that waited for the device.
 - What torch.compile does to compile is no command, nor what it traces then: see `compilations`.
@@ -21,12 +23,13 @@ import re
 from collections import Counter as Tally
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 
 from profiler.capture.torch.events import Activity, TorchEvents
 from profiler.capture.torch.generated_code import Statement, layers_of, statements
-from profiler.capture.torch.ranges import HostRanges, RangeKind
+from profiler.capture.torch.ranges import HostRanges, RangeKind, weights_moved
 from profiler.events import ROOT_DEVICE, UNKNOWN, Track
 from profiler.kineto.names import copy_name, kernel_name, queue
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
@@ -34,6 +37,7 @@ from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 __all__ = ["CallCommands", "find_commands"]
 
 _GRAPH_KEY = re.compile(r"## Call CompiledFxGraph (\w+) ##")
+_ON_PACKED = "quantized::linear"  # of weights that are no tensors
 _SHORTEST_GAP_NS = 1_000  # between two operators of generated code
 _LAUNCH = re.compile(r"Launch(Cooperative)?Kernel|GraphLaunch|Memcpy|Memset")
 _WAIT = re.compile(r"Synchronize")
@@ -71,20 +75,28 @@ class CallCommands:
 
 
 def find_commands(
-    events: TorchEvents, roots: Mapping[int, str], code_of: Callable[[str], str] = lambda _: ""
+    events: TorchEvents,
+    roots: Mapping[int, str],
+    code_of: Callable[[str], str] = lambda _: "",
+    packed: Mapping[int, Mapping[str, str]] = MappingProxyType({}),
 ) -> dict[int, CallCommands]:
     """The commands of each invocation in `roots`: its number → the name of its submodule, which
     is the layer of what runs in no module, "" for each operator's own name. Invocations that have
     no range are left out. `code_of` gives the code generated for a graph by its key, "" for none.
+    `packed` has, by invocation and module, the shapes of weights that events know nothing of.
     """
-    return _Finder(events, roots, code_of).find()
+    return _Finder(events, roots, code_of, packed).find()
 
 
 class _Finder:
     """One pass over the nested host ranges of a session."""
 
     def __init__(
-        self, events: TorchEvents, roots: Mapping[int, str], code_of: Callable[[str], str]
+        self,
+        events: TorchEvents,
+        roots: Mapping[int, str],
+        code_of: Callable[[str], str],
+        packed: Mapping[int, Mapping[str, str]],
     ) -> None:
         self._events = events
         self._roots = roots
@@ -92,6 +104,7 @@ class _Finder:
         self._commands: dict[int, CallCommands] = {}
         self._tracks: dict[tuple[object, ...], Track] = {}
         self._code_of = code_of
+        self._packed = packed
         self._generated: dict[str, list[Statement]] = {}  # by the name of a graph's range
         self._parts: dict[int, str] = {}  # of kernels whose operators launched several
 
@@ -219,28 +232,45 @@ class _Finder:
             number = self._ranges.call[index]
             if part[index] or number not in self._commands or number in with_device_work:
                 continue
-            if kind in (RangeKind.GRAPH, RangeKind.REGION):
+            if kind == RangeKind.WEIGHTS:
+                part[index] = True
+                self._add_weights(index)
+            elif kind in (RangeKind.GRAPH, RangeKind.REGION):
                 inside[index] = []
                 if compiled[index] >= 0:
                     inside[compiled[index]].append(index)
                 compiled[index] = index
             elif kind == RangeKind.OPERATOR and not composed[index]:
                 part[index] = True
-                around = compiled[index]
-                if around >= 0:
-                    inside[around].append(index)
-                if around < 0 or self._ranges.kinds[around] != RangeKind.GRAPH:
-                    self._add_operator(index)
+                self._see_operator(index, compiled[index], inside)
         for index, seen in inside.items():
             self._add_compiled(index, seen)
+
+    def _see_operator(self, index: int, around: int, inside: dict[int, list[int]]) -> None:
+        """Add an operator, or leave it to the code that torch.compile generated around it."""
+        if around >= 0:
+            inside[around].append(index)
+        if around < 0 or self._ranges.kinds[around] != RangeKind.GRAPH:
+            self._add_operator(index)
+
+    def _add_weights(self, index: int) -> None:
+        """Add a move of weights, as one command of the module whose weights they are."""
+        row = self._ranges.row[index]
+        name = f"CPU thread {self._events.thread[row]} weights"
+        op_type, nbytes = weights_moved(self._events.names[row])
+        track = self._track((ROOT_DEVICE, name, "dma"))
+        self._add(index, row, track, op_type, bytes_read=nbytes, bytes_written=nbytes)
 
     def _add_operator(self, index: int, below: str = "") -> None:
         """Add an operator; `below` is its layer below the module, "" where it is the module's."""
         row = self._ranges.row[index]
         name = f"CPU thread {self._events.thread[row]}"
         track = self._track((ROOT_DEVICE, name, "compute"))
-        shapes = self._events.shapes(row)
-        self._add(index, row, track, self._events.names[row], below, shapes=shapes)
+        op_type, shapes = self._events.names[row], self._events.shapes(row)
+        if op_type.startswith(_ON_PACKED):
+            known = self._packed.get(self._ranges.call[index], {})
+            shapes = f"{shapes} {known.get(self._ranges.module[index], '')}".rstrip()
+        self._add(index, row, track, op_type, below, shapes=shapes)
 
     def _add_compiled(self, index: int, seen: list[int]) -> None:
         """Add what a range of torch.compile did between the commands that were `seen` in it."""

@@ -55,7 +55,8 @@ class CutCall:
 class TracedCall:
     """One range of ours in a session: an invocation, or the host work around invocations. `layer`
     is what its operators outside all modules belong to, "" for each one's own name; `deliver` is
-    told what the session has of it, or why it has nothing (`DropReason`); `owner` is who asked."""
+    told what the session has of it, or why it has nothing (`DropReason`); `owner` is who asked.
+    `packed` are shapes of packed weights by the path of their module."""
 
     layer: str
     deliver: Callable[[CutCall | Note], None]
@@ -63,6 +64,7 @@ class TracedCall:
     begin_ns: int = -1
     end_ns: int = -1
     owner: object = None
+    packed: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -131,7 +133,8 @@ class StoppedSession:
         events = on_clock(session_events(trace, self.kind, self.threads), self.start, self.end)
         closed = {call.number: call for call in self.calls if call.end_ns >= 0}
         layers = {number: call.layer for number, call in closed.items()}
-        found = find_commands(events, layers, source_of)
+        packed = {number: call.packed for number, call in closed.items()}
+        found = find_commands(events, layers, source_of, packed)
         memory = device_memory(events, before)
         cut = {number: _cut_call(closed[number], own, memory) for number, own in found.items()}
         return cut, {**before, **{series.device: series.after for series in memory}}

@@ -2,7 +2,8 @@
 
 `encode` and `decode` of a VAE, `get_image_features` of a language model, a sampler's `sample`:
 what a method calls stands in its source. A method that calls the module itself (`generate`) is
-none: what it calls is `forward`. Nothing is executed for that.
+none: what it calls is `forward`. Nothing is executed for that. But a model of transformers' that
+generates may call its encoder past `forward`: that is entered by `get_encoder`, which gives it.
 """
 
 from __future__ import annotations
@@ -14,7 +15,12 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import Any
 
-__all__ = ["entry_points"]
+from profiler.capture.torch.modules import is_one_piece
+from profiler.interruptions import let_pass
+
+__all__ = ["ENCODER", "encoder_of", "entry_points"]
+
+ENCODER = "get_encoder"
 
 _FRAMEWORK = "torch."  # whose classes have no methods that we look for
 _DEEPEST = 6  # methods that call one another
@@ -35,7 +41,22 @@ def entry_points(module: Any) -> tuple[str, ...]:
         if (name not in steps or name.startswith(_OWN_WAYS) or name.endswith(_FEATURES))
         and _calls_child(inner, name, 0)
     )
-    return ("forward", *methods)
+    found = ("forward", *(name for name in methods if name != ENCODER))
+    return (*found, ENCODER) if encoder_of(module) is not None else found
+
+
+def encoder_of(module: Any) -> Any:
+    """The encoder that the module's `generate` calls by itself; None where it has none, or where
+    what torch.compile has made of the module encloses it."""
+    if not callable(getattr(module, "generate", None)) or is_one_piece(module):
+        return None
+    try:
+        found = getattr(module, ENCODER)()
+    except Exception as error:  # noqa: BLE001 - the user's own method
+        let_pass(error)
+        return None
+    below = found is not module and any(found is one for one in module.modules())
+    return found if below and callable(found) else None
 
 
 def _called_by(kind: Any, name: str, found: set[str]) -> set[str]:

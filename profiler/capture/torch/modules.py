@@ -18,8 +18,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from profiler.capture.torch.hooks import is_compiled
-from profiler.capture.torch.ranges import MODULE
+from profiler.capture.torch.moved_weights import Move, moves
+from profiler.capture.torch.ranges import MODULE, WEIGHTS
+from profiler.capture.torch.stored_weights import packed_shapes
 from profiler.capture.wraps import Wraps, is_function
+from profiler.interruptions import let_pass
 
 __all__ = [
     "ModuleRanges",
@@ -118,6 +121,7 @@ class ModuleRanges:
         self._there: list[_Hooks] = []
         self._wraps = Wraps()
         self.classes: dict[str, str] = {}  # by path from the root, "" for itself
+        self.packed: dict[str, str] = {}  # shapes of packed weights, likewise
 
     def __len__(self) -> int:
         return len(self._there)
@@ -129,10 +133,15 @@ class ModuleRanges:
             return
         self._attached = True
         _ATTACHED.add(self)
-        self.classes = {"": class_name(root)}
+        modules = {"": root}
         for path, module in _modules_below(root):
             self._hook(f"{MODULE}{path}", module)
-            self.classes[path] = class_name(module)
+            modules[path] = module
+        self.classes = {path: class_name(module) for path, module in modules.items()}
+        packed = {path: packed_shapes(module) for path, module in modules.items()}
+        self.packed = {path: shapes for path, shapes in packed.items() if shapes}
+        for move in moves(modules, closed=is_one_piece):
+            self._wraps.around(move.owner, move.method, _around_move(move))
 
     def detach(self) -> None:
         """Leave the modules as they were; again without effect."""
@@ -195,6 +204,30 @@ def _around(name: str) -> Callable[..., Any]:
             close_range(name)
 
     return around
+
+
+def _around_move(move: Move) -> Callable[..., Any]:
+    def around(original: Any, args: Any, kwargs: Any) -> Any:
+        nbytes = _bytes_of(move) if getattr(_OPEN, "ranges", None) else 0
+        if not nbytes:
+            return original(*args, **kwargs)
+        name = f"{WEIGHTS}{move.kind} {nbytes} {move.path}"
+        open_range(name)
+        try:
+            return original(*args, **kwargs)
+        finally:
+            close_range(name)
+
+    return around
+
+
+def _bytes_of(move: Move) -> int:
+    """How much a move will move; 0 where a library's hook is not as we know it."""
+    try:
+        return move.nbytes()
+    except Exception as error:  # noqa: BLE001 - the script's call must not fail of us
+        let_pass(error)
+        return 0
 
 
 def _modules_below(root: Any) -> Iterator[tuple[str, Any]]:

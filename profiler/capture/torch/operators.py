@@ -111,6 +111,7 @@ class TorchOperators:
         begin, sessions = self._clock.now_ns(), self._tracing.sessions
         self._modules.attach()
         call = TracedCall(self._layer, lambda cut: self._keep(invocation, cut), owner=self)
+        call.packed = self._modules.packed
         pipeline = invocation.pipeline
         host = None if pipeline is None else lambda: self._host_range(pipeline)
         expected = self._expected or max(_EVENTS_PER_MODULE * len(self._modules), _FEWEST_EVENTS)

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from profiler.capture.torch.entry_points import encoder_of
 from profiler.capture.torch.hooks import is_compiled
 from profiler.capture.torch.modules import is_one_piece
 from profiler.capture.torch.script_modules import outermost
@@ -31,7 +32,8 @@ def outside(captured: Mapping[str, Any], alive: Sequence[Any]) -> Iterator[tuple
     compiled = _has_compiled()
     for name, owner in owners.items():
         if not compiled and not is_one_piece(owner):
-            yield from _pieces(name, owner, _DEPTH)
+            entered = encoder_of(owner)
+            yield from (one for one in _pieces(name, owner, _DEPTH) if one[2] is not entered)
     modules = [one for one in alive if issubclass(type(one), torch.nn.Module)]
     for module in outermost(modules):
         own = type(module).__module__.startswith(_COMPILERS) and not is_one_piece(module)

@@ -1,6 +1,7 @@
 """Host events of a torch.profiler session as nested ranges: whose invocation, module and operator.
 
-Our own ranges stand among the operators: one around each invocation, one around each module call.
+Our own ranges stand among the operators: one around each invocation, one around each module call,
+one around each move of weights.
 Annotations of the script are never ours, whatever they are called.
 """
 
@@ -15,10 +16,11 @@ from profiler.kineto.names import is_compiling, is_operator
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int64s
 
-__all__ = ["CALL", "MODULE", "HostRanges", "RangeKind"]
+__all__ = ["CALL", "MODULE", "WEIGHTS", "HostRanges", "RangeKind", "weights_moved"]
 
 CALL = "profile-sd3 call "  # a range of an invocation: its number follows
 MODULE = "profile-sd3 module "  # a range of a module call: the module's path follows
+WEIGHTS = "profile-sd3 weights "  # around what moves some: way, bytes and module's path follow
 
 _GRAPH = "## Call CompiledFxGraph"
 _REGION = "Torch-Compiled Region"
@@ -34,6 +36,7 @@ class RangeKind(IntEnum):
     GRAPH = 4  # code that torch.compile generated
     REGION = 5
     COMPILING = 6  # torch.compile at work: `compilations` tells of it
+    WEIGHTS = 7  # what moves weights
 
 
 class HostRanges:
@@ -87,7 +90,7 @@ class HostRanges:
             kind = self.kinds[index]
             if kind == RangeKind.CALL:
                 call, module, operator = int(labels[index]), "", -1
-            elif kind == RangeKind.MODULE:
+            elif kind in (RangeKind.MODULE, RangeKind.WEIGHTS):
                 module, operator = labels[index], -1
             elif kind == RangeKind.OPERATOR:
                 operator = index
@@ -124,6 +127,12 @@ class HostRanges:
         return composed
 
 
+def weights_moved(name: str) -> tuple[str, int]:
+    """Which way weights went in a range, and how many bytes."""
+    kind, nbytes, _ = name[len(WEIGHTS) :].split(" ", 2)
+    return kind, int(nbytes)
+
+
 def _kind(name: str, *, annotation: bool) -> tuple[RangeKind, str]:
     kind, label = RangeKind.OPERATOR, ""
     if name.startswith(_GRAPH):
@@ -136,6 +145,8 @@ def _kind(name: str, *, annotation: bool) -> tuple[RangeKind, str]:
         kind = RangeKind.OTHER
     elif name.startswith(MODULE):
         kind, label = RangeKind.MODULE, name[len(MODULE) :]
+    elif name.startswith(WEIGHTS):
+        kind, label = RangeKind.WEIGHTS, name[len(WEIGHTS) :].split(" ", 2)[2]
     elif name.startswith(CALL):
         number = name[len(CALL) :]
         ours = number.isascii() and number.isdigit()

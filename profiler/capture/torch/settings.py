@@ -13,6 +13,7 @@ from typing import Any
 from profiler.capture.devices import device_name
 from profiler.capture.torch.compile_settings import compiled
 from profiler.capture.torch.step_cache_settings import plain_parameters, step_cache
+from profiler.capture.torch.stored_weights import stored_bytes
 from profiler.trace.manifest_settings import (
     Adapter,
     Attention,
@@ -49,29 +50,10 @@ def module_settings(root: Any) -> SubmoduleSettings:
 
 
 def _weights(modules: Iterable[Any]) -> dict[str, WeightType]:
-    tensors: dict[int, Any] = {}  # each once
-    for module in modules:
-        own = module.__dict__
-        for tensor in (*own["_parameters"].values(), *own["_buffers"].values()):
-            if tensor is not None:
-                tensors[id(tensor)] = tensor
-    by_type: dict[tuple[type, Any], int] = {}
-    for tensor in tensors.values():
-        key = type(tensor), tensor.dtype
-        by_type[key] = by_type.get(key, 0) + tensor.nbytes
-    sizes: dict[str, int] = {}
-    for (kind, dtype), size in by_type.items():
-        name = _element_type(kind.__name__, dtype)
-        sizes[name] = sizes.get(name, 0) + size
+    sizes = stored_bytes(modules)
     total = sum(sizes.values())
     ordered = sorted(sizes.items(), key=lambda pair: (-pair[1], pair[0]))
     return {name: WeightType(bytes=size, share=size / total) for name, size in ordered if size}
-
-
-def _element_type(kind: str, dtype: Any) -> str:
-    """`bfloat16`; of a quantized tensor its class as well, for its dtype is what it stands for."""
-    name = str(dtype).removeprefix("torch.")
-    return name if kind in ("Tensor", "Parameter", "Buffer") else f"{kind} ({name})"
 
 
 def _attention(modules: Sequence[Any]) -> Attention | None:
@@ -140,21 +122,25 @@ def _offload(root: Any, modules: Sequence[Any]) -> Offload | None:
     whole = [hook for hook in hooks if type(hook).__name__ == "CpuOffload"]
     if whole:
         return Offload(kind=OffloadKind.MODEL, execution_device=_device(whole[0].execution_device))
-    for module in modules:
-        for hook in _accelerate_hooks(module):
-            if getattr(hook, "offload", False) is True:
-                where = _device(getattr(hook, "execution_device", None))
-                return Offload(kind=OffloadKind.SEQUENTIAL, execution_device=where)
-    return _device_map(root)
+    moving = (hook for module in modules for hook in _accelerate_hooks(module))
+    moved = next((hook for hook in moving if getattr(hook, "offload", False) is True), None)
+    where = _device(getattr(moved, "execution_device", None))
+    placed = _device_map(root)
+    if len(placed) > 1:
+        kind = OffloadKind.DEVICE_MAP
+        return Offload(kind=kind, execution_device=where, device_map=placed)
+    if moved is not None:
+        return Offload(kind=OffloadKind.SEQUENTIAL, execution_device=where)
+    return None
 
 
-def _device_map(root: Any) -> Offload | None:
-    """Where accelerate has put parts of a module on several devices."""
+def _device_map(root: Any) -> dict[str, int]:
+    """How many parts of a module accelerate has put on each device."""
     counts: dict[str, int] = {}
     for device in (vars(root).get("hf_device_map") or {}).values():
         name = _device(device)
         counts[name] = counts.get(name, 0) + 1
-    return Offload(kind=OffloadKind.DEVICE_MAP, device_map=counts) if len(counts) > 1 else None
+    return counts
 
 
 def _group_hooks(modules: Iterable[Any]) -> Iterator[Any]:

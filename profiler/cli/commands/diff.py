@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from profiler.analysis.comparison.compare import Comparison
     from profiler.analysis.comparison.measure import Measurement
     from profiler.analysis.comparison.side_by_side import Compared
+    from profiler.report.model import Report
     from profiler.sources.resolve import Found, Source
     from profiler.table.run import Run
 
@@ -168,7 +169,8 @@ def _measured(
 def _write(
     base: str, columns: list[Compared], json_file: Path | None, markdown_file: Path | None, top: int
 ) -> None:
-    from profiler.report import diff_document, diff_text, side_by_side
+    from profiler.report import diff_document
+    from profiler.report.markdown import markdown
 
     first = columns[0]
     alone = len(columns) == 1
@@ -180,22 +182,23 @@ def _write(
         )
         write_json(json_file, text)
     if markdown_file is not None:
-        text = (
-            diff_text.markdown(first.comparison, first.gates, top=top)
-            if alone
-            else side_by_side.markdown(base, columns, top=top)
-        )
-        write_text(markdown_file, text)
+        write_text(markdown_file, markdown(_report(base, columns, top)))
 
 
 def _print(base: str, columns: list[Compared], top: int) -> None:
     from profiler.cli.terminal import terminal
-    from profiler.report import diff_text, side_by_side
+    from profiler.report.terminal.report import print_report
+
+    print_report(terminal(), _report(base, columns, top))
+
+
+def _report(base: str, columns: list[Compared], top: int) -> Report:
+    from profiler.report.comparing import comparison_report
+    from profiler.report.side_by_side import columns_report
 
     if len(columns) == 1:
-        diff_text.print_diff(terminal(), columns[0].comparison, columns[0].gates, top=top)
-    else:
-        side_by_side.print_columns(terminal(), base, columns, top=top)
+        return comparison_report(columns[0].comparison, columns[0].gates, top=top)
+    return columns_report(base, columns, top=top)
 
 
 SUBCOMMAND = Subcommand(diff, place=50, about_runs=True)

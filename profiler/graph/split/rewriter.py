@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import onnx_ir as ir
 
-from profiler.graph.metadata import COMMAND_INDEX, LAYER, layer_of
+from profiler.graph.metadata import COMMAND_INDEX, operation_of
 from profiler.graph.split.operands import Ranges, slice_of
 from profiler.graph.split.shapes import shape_for, shapes_for
 from profiler.graph.values import constant_tensor
@@ -33,8 +33,8 @@ class Rewriter:
             self._taken |= {node.name or "", *(value.name or "" for value in node.outputs)}
             index = node.metadata_props.get(COMMAND_INDEX, "")
             if index.isdecimal() and len(index) < 9:  # of an earlier split
-                layer = layer_of(node)
-                self._next_index[layer] = max(self._next_index[layer], int(index) + 1)
+                operation = operation_of(node)
+                self._next_index[operation] = max(self._next_index[operation], int(index) + 1)
         for graph in (model.graph, *model.graph.subgraphs()):
             self._taken |= {str(name) for name in graph.initializers}
             self._taken |= {value.name or "" for value in graph.inputs}
@@ -97,13 +97,13 @@ class Rewriter:
         return made
 
     def finish(self) -> None:
-        """Number the commands of each layer, and remove the weights of which only slices are used,
-        and slices that nobody uses."""
+        """Number the commands of each operation, and remove the weights of which only slices are
+        used, and slices that nobody uses."""
         for node in self.placed:
             if node.graph is not None:
-                layer = node.metadata_props[LAYER]
-                node.metadata_props[COMMAND_INDEX] = str(self._next_index[layer])
-                self._next_index[layer] += 1
+                operation = operation_of(node)
+                node.metadata_props[COMMAND_INDEX] = str(self._next_index[operation])
+                self._next_index[operation] += 1
         sources = (key[0] for key in self._slices)
         for value in dict.fromkeys((*sources, *self._slices.values(), *self._made)):
             graph, producer = value.graph, value.producer()

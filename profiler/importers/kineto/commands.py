@@ -81,6 +81,7 @@ class CommandWriter:
     kind: str
     phases: bool = False  # whether layers begin with the phase of training
     replayed: Mapping[int, Entry] = field(default_factory=dict)  # by place among the launches
+    prefix: str = ""  # of devices' names: that of a rank
     _kernels: dict[str, str] = field(default_factory=dict)
     _shapes: dict[tuple[str, bytes, bytes, bytes], str] = field(default_factory=dict)
     _tracks: dict[tuple[object, ...], Track] = field(default_factory=dict)
@@ -93,8 +94,7 @@ class CommandWriter:
     def __post_init__(self) -> None:
         events = [self.trace.events[row] for row in self.launches.row.tolist()]
         self.devices = tuple(
-            device_name(self.kind, event) if event.cat in DEVICE_WORK else ROOT_DEVICE
-            for event in events
+            self._device(event) if event.cat in DEVICE_WORK else self.root for event in events
         )
         counts = Counter(self.launches.launch.tolist())
         counts.pop(-1, None)
@@ -104,6 +104,14 @@ class CommandWriter:
         self._waits = {}
         for row, call in zip(*(c.tolist() for c in self.launches.waits), strict=True):
             self._waits.setdefault(call, []).append(row)
+
+    @property
+    def root(self) -> str:
+        """The device of the host."""
+        return f"{self.prefix}{ROOT_DEVICE}"
+
+    def _device(self, event: Event) -> str:
+        return f"{self.prefix}{device_name(self.kind, event)}"
 
     def _parts_of_operators(self) -> dict[int, str]:
         """Which of its operator's kernels each kernel is, where there are several."""
@@ -144,7 +152,7 @@ class CommandWriter:
     def device_of(self, call: int) -> str:
         """The device on which most of a call's work ran, the root device where none did."""
         counts = Counter(self.devices[member] for member in self._members(call))
-        return counts.most_common(1)[0][0] if counts else ROOT_DEVICE
+        return counts.most_common(1)[0][0] if counts else self.root
 
     def _members(self, call: int) -> list[int]:
         first, last = np.searchsorted(
@@ -233,7 +241,7 @@ class CommandWriter:
         if track is None:
             category = _HOST_TRACKS[key[0]]
             suffix = " sync" if category == "sync" else ""
-            track = Track(ROOT_DEVICE, thread_name(self.trace, row) + suffix, category)
+            track = Track(self.root, thread_name(self.trace, row) + suffix, category)
             self._tracks[key] = track
         return track
 
@@ -246,6 +254,6 @@ class CommandWriter:
         key = (args.device if args else None, event.pid, stream, suffix)
         track = self._tracks.get(key)
         if track is None:
-            device = device_name(self.kind, event)
+            device = self._device(event)
             track = self._tracks[key] = Track(device, f"stream {stream}{suffix}", category)
         return track

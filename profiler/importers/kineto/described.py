@@ -12,7 +12,7 @@ import numpy as np
 from msgspec import structs
 
 from profiler.drop_reasons import DropReason
-from profiler.events import ROOT_DEVICE, Call, Drop, DropKind
+from profiler.events import Call, Drop, DropKind
 from profiler.importers.kineto.calls import CallRange
 from profiler.importers.kineto.commands import CommandWriter, whole
 from profiler.importers.kineto.gaps import host_activities
@@ -79,6 +79,7 @@ def described(run: KinetoRun, calls: Sequence[Call]) -> RunInfo:
         ),
         attribution=_attribution(trace, writer.launches, writer.devices),
         drops=tuple(_drops(run)),
+        job=run.job,
     )
 
 
@@ -93,8 +94,8 @@ def _devices(trace: KinetoTrace, writer: CommandWriter, calls: Sequence[Call]) -
     known = {whole(entry.get("id"), 0): entry for entry in _properties(trace)}
     names = {entry.get("name") for entry in known.values()}
     alike = next(iter(known.values())) if len(names) == 1 else {}
-    found = {ROOT_DEVICE: Device()}
-    for device in sorted({*writer.devices, *(call.device for call in calls)} - {ROOT_DEVICE}):
+    found = {writer.root: Device()}
+    for device in sorted({*writer.devices, *(call.device for call in calls)} - {writer.root}):
         entry = known.get(int(device.rpartition(":")[2]), alike)
         found[device] = Device(
             hardware=str(entry.get("name", "")),

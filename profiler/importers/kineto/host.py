@@ -24,9 +24,11 @@ _BUILTIN = re.compile(r"<built-in (?:function|method) (\w+)(?: of (?!type object
 _SET_TIMESTEPS = ("set_timesteps", "retrieve_timesteps")
 
 
-def add_host_work(frames: Frames, staging: Staging, builder: CommandBuilder) -> None:
-    """Add the host work of one section as commands of the track `Host`."""
-    track = Track(ROOT_DEVICE, HOST_TRACK, "host")
+def add_host_work(
+    frames: Frames, staging: Staging, builder: CommandBuilder, root: str = ROOT_DEVICE
+) -> None:
+    """Add the host work of one section as commands of the track `Host` of the device `root`."""
+    track = Track(root, HOST_TRACK, "host")
     found = _largest(frames, staging)
     steps = np.array([start for start, _ in staging.section.steps], dtype=np.int64)
     for row, start, end in zip(

@@ -57,10 +57,11 @@ class MemoryLevels:
 
 
 def memory_levels(
-    trace: KinetoTrace, kind: str, worked: Collection[str]
+    trace: KinetoTrace, kind: str, worked: Collection[str], prefix: str = ""
 ) -> tuple[MemoryLevels, ...]:
     """What the allocators of a trace held, by device and name; `kind` is that of its devices,
-    `worked` those that did any work. Instants without a size or a device are left out.
+    `worked` those that did any work, `prefix` begins the names of all.
+    Instants without a size or a device are left out.
 
     Allocators count the devices that the process sees, kernels on ROCm all of the machine: where
     one device worked and one allocated, they are the same.
@@ -68,11 +69,12 @@ def memory_levels(
     by_device: dict[str, list[tuple[int, Args]]] = {}
     for event, time_ns in zip(trace.memory, trace.memory_ns.tolist(), strict=True):
         args = event.args
-        device = _device(args, kind) if args is not None else None
+        device = _device(args, kind, prefix) if args is not None else None
         if args is not None and device is not None and _bytes(args.changed) is not None:
             by_device.setdefault(device, []).append((time_ns, args))
-    held = by_device.keys() - {ROOT_DEVICE}
-    working = {*worked} - {ROOT_DEVICE}
+    root = f"{prefix}{ROOT_DEVICE}"
+    held = by_device.keys() - {root}
+    working = {*worked} - {root}
     if len(held) == len(working) == 1:
         by_device[working.pop()] = by_device.pop(held.pop())
     found: list[MemoryLevels] = []
@@ -80,13 +82,13 @@ def memory_levels(
         times = np.array([time for time, _ in samples], dtype=np.int64)
         order = np.argsort(times, kind="stable")
         told = [samples[i][1] for i in order.tolist()]
-        found += _levels(device, times[order], told)
+        found += _levels(device, device == root, times[order], told)
     return tuple(found)
 
 
-def _levels(device: str, times: Int64s, args: Sequence[Args]) -> list[MemoryLevels]:
+def _levels(device: str, on_host: bool, times: Int64s, args: Sequence[Args]) -> list[MemoryLevels]:
     allocated = [_bytes(one.allocated) for one in args]
-    if device == ROOT_DEVICE or not any(allocated) or None in allocated:
+    if on_host or not any(allocated) or None in allocated:
         changes = np.array([_bytes(one.changed) for one in args], dtype=np.int64)
         return [MemoryLevels(device, _RELATIVE, times, np.cumsum(changes))]
     found = [MemoryLevels(device, _ALLOCATED, times, np.array(allocated, dtype=np.int64))]
@@ -96,12 +98,13 @@ def _levels(device: str, times: Int64s, args: Sequence[Args]) -> list[MemoryLeve
     return found
 
 
-def _device(args: Args, kind: str) -> str | None:
+def _device(args: Args, kind: str, prefix: str) -> str | None:
     """The device whose memory it is; None where the instant does not tell."""
     of_type, number = _bytes(args.device_type), _bytes(args.device_id)
     if of_type == _HOST:
-        return ROOT_DEVICE
-    return None if of_type is None or number is None or number < 0 else f"{kind}:{number}"
+        return f"{prefix}{ROOT_DEVICE}"
+    told = of_type is not None and number is not None and number >= 0
+    return f"{prefix}{kind}:{number}" if told else None
 
 
 def _bytes(given: Scalar) -> int | None:

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from profiler.errors import InputError
-from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, ROOT_DEVICE, Call
+from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, Call
 from profiler.importers.kineto.calls import CallRange, find_sections
 from profiler.importers.kineto.commands import CommandWriter, device_kind
 from profiler.importers.kineto.described import described
@@ -32,6 +32,7 @@ from profiler.importers.kineto.graphs import (
 )
 from profiler.importers.kineto.host import add_host_work
 from profiler.importers.kineto.iterations import iterations_by_step
+from profiler.importers.kineto.job_info import job_of_one
 from profiler.importers.kineto.launch import DEVICE_WORK, OPERATORS, batch_size, find_launches
 from profiler.importers.kineto.layers import ModulePaths
 from profiler.importers.kineto.memory import MemoryLevels, memory_levels
@@ -43,8 +44,9 @@ from profiler.trace.bundle import BundleWriter
 from profiler.trace.columns import CommandBuilder, Counter
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import CallsFrom, Graphs
+from profiler.trace.manifest_ranks import Job
 
-__all__ = ["KinetoRun", "read_run"]
+__all__ = ["KinetoRun", "read_run", "run_of"]
 
 _ENDINGS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz)$")
 
@@ -62,6 +64,7 @@ class KinetoRun:
     memory: tuple[MemoryLevels, ...]
     calls_from: CallsFrom | None
     graphs: Graphs | None
+    job: Job | None = None  # that it is the only rank of which there is a trace
 
     @property
     def name(self) -> str:
@@ -83,15 +86,54 @@ class KinetoRun:
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, and what ran in no call as host work."""
-        calls = [
-            _write_call(bundle, self.writer, number, call, self.memory)
-            for number, call in enumerate(self.calls)
-        ]
+        calls = [self.write_call(bundle, number, number) for number in range(len(self.calls))]
+        builder = CommandBuilder()
+        self.add_host(builder)
+        spans = [span for staging in self.stagings for span in staging.spans()]
+        bundle.write_host(spans, builder.build(), self.writer.root, self.free_counters())
+        return described(self, calls)
+
+    def write_call(self, bundle: BundleWriter, number: int, index: int) -> Call:
+        """Write the file of one call, by its place in `calls`, as that `index` of the bundle."""
+        placed, writer = self.calls[number], self.writer
+        builder = CommandBuilder()
+        writer.write(number, builder)
+        commands = builder.build()
+        call = Call(
+            index=index,
+            submodule=placed.submodule,
+            stage=placed.stage,
+            branch=placed.branch,
+            step=placed.step,
+            device=writer.device_of(number),
+            start_ns=placed.range.start_ns,
+            duration_ns=placed.range.end_ns - placed.range.start_ns,
+            ops_traced=len(commands) > 0,
+            iteration=placed.iteration,
+        )
+        found = [one.between(call.start_ns, call.end_ns) for one in self.memory]
+        bundle.write_call(call, commands, [counter for counter in found if counter is not None])
+        return call
+
+    def add_host(self, builder: CommandBuilder) -> None:
+        """Add what ran in no call as host work."""
+
+        def place_at(time_ns: int) -> tuple[str, int]:
+            for staging in self.stagings:
+                stage = staging.stage_at(time_ns)
+                if stage:
+                    return stage, staging.step_at(time_ns)
+            return "", NO_STEP
+
+        for staging in self.stagings:
+            add_host_work(self.frames, staging, builder, self.writer.root)
+        self.writer.write(NO_CALL, builder, place_at)
+
+    def free_counters(self) -> list[Counter]:
+        """The samples of memory in no call."""
         ranges = [(call.range.start_ns, call.range.end_ns) for call in self.calls]
         counters = [one.outside(ranges) for one in self.memory]
-        free = [counter for counter in counters if counter is not None]
-        _write_host(bundle, self.writer, self.frames, self.stagings, free)
-        return described(self, calls)
+        return [counter for counter in counters if counter is not None]
 
 
 def read_run(path: Path, captures: Sequence[Path] = ()) -> KinetoRun:
@@ -103,6 +145,18 @@ def read_run(path: Path, captures: Sequence[Path] = ()) -> KinetoRun:
     are of another model.
     """
     trace = read_kineto(path)
+    return run_of(trace, path, captures, job=job_of_one(trace, path.name))
+
+
+def run_of(
+    trace: KinetoTrace,
+    path: Path,
+    captures: Sequence[Path] = (),
+    *,
+    prefix: str = "",
+    job: Job | None = None,
+) -> KinetoRun:
+    """The run of a trace that was read; `prefix` begins the names of its devices."""
     if not len(trace.rows_of(*DEVICE_WORK, OPERATORS, PYTHON)):
         raise InputError(
             f"{path} holds no operator, no kernel and no Python frame: record a whole step with "
@@ -120,13 +174,15 @@ def read_run(path: Path, captures: Sequence[Path] = ()) -> KinetoRun:
     launches = find_launches(trace, frames, ranges)
     paths = ModulePaths(frames, (index for call in ranges for index in call.modules))
     phases = calls_from is not None and calls_from is not CallsFrom.ANNOTATIONS
-    writer = CommandWriter(trace, launches, paths, device_kind(trace), phases, replays.entries)
+    writer = CommandWriter(
+        trace, launches, paths, device_kind(trace), phases, replays.entries, prefix
+    )
     position = {id(call): number for number, call in enumerate(ranges)}
     placed = sorted((c for s in stagings for c in s.calls), key=lambda c: position[id(c.range)])
     placed = _numbered(trace, placed)
-    memory = memory_levels(trace, writer.kind, set(writer.devices))
+    memory = memory_levels(trace, writer.kind, set(writer.devices), prefix)
     calls, graphs = tuple(placed), _graphs(trace, replays)
-    return KinetoRun(path, trace, frames, stagings, calls, writer, memory, calls_from, graphs)
+    return KinetoRun(path, trace, frames, stagings, calls, writer, memory, calls_from, graphs, job)
 
 
 def _replays(trace: KinetoTrace, path: Path, captures: Sequence[Path]) -> Replays:
@@ -165,52 +221,3 @@ def _numbered(trace: KinetoTrace, placed: list[PlacedCall]) -> list[PlacedCall]:
     if numbers is None:
         return placed
     return [replace(call, iteration=number) for call, number in zip(placed, numbers, strict=True)]
-
-
-def _write_call(
-    bundle: BundleWriter,
-    writer: CommandWriter,
-    number: int,
-    placed: PlacedCall,
-    memory: Sequence[MemoryLevels],
-) -> Call:
-    builder = CommandBuilder()
-    writer.write(number, builder)
-    commands = builder.build()
-    call = Call(
-        index=number,
-        submodule=placed.submodule,
-        stage=placed.stage,
-        branch=placed.branch,
-        step=placed.step,
-        device=writer.device_of(number),
-        start_ns=placed.range.start_ns,
-        duration_ns=placed.range.end_ns - placed.range.start_ns,
-        ops_traced=len(commands) > 0,
-        iteration=placed.iteration,
-    )
-    found = [one.between(call.start_ns, call.end_ns) for one in memory]
-    bundle.write_call(call, commands, [counter for counter in found if counter is not None])
-    return call
-
-
-def _write_host(
-    bundle: BundleWriter,
-    writer: CommandWriter,
-    frames: Frames,
-    stagings: Sequence[Staging],
-    counters: Sequence[Counter],
-) -> None:
-    def place_at(time_ns: int) -> tuple[str, int]:
-        for staging in stagings:
-            stage = staging.stage_at(time_ns)
-            if stage:
-                return stage, staging.step_at(time_ns)
-        return "", NO_STEP
-
-    builder = CommandBuilder()
-    for staging in stagings:
-        add_host_work(frames, staging, builder)
-    writer.write(NO_CALL, builder, place_at)
-    spans = [span for staging in stagings for span in staging.spans()]
-    bundle.write_host(spans, builder.build(), ROOT_DEVICE, counters)

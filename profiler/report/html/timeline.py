@@ -68,7 +68,9 @@ def timeline_of(run: Run, limit: int = COMMAND_LIMIT, axis: Axis | None = None) 
     document = {
         "span": end - begin,
         "commands": len(run.commands),
-        "devices": {name: _hardware(run, name) for name in {lane["device"] for lane in lanes}},
+        "devices": {
+            name: _hardware(run, name) for name in sorted({lane["device"] for lane in lanes})
+        },
         "lanes": lanes,
         "tables": [*tables],
         "strings": strings.values,

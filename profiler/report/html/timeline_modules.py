@@ -10,6 +10,7 @@ from profiler.table.batches import Codes, Times, order_by
 from profiler.table.columns import TEXT
 from profiler.table.command_times import rows_of_calls, text_codes
 from profiler.table.intervals import group_heads
+from profiler.table.places import places_by_layer
 
 __all__ = ["module_stretches"]
 
@@ -29,13 +30,13 @@ _STRETCHES = pl.Schema(
 
 
 def module_stretches(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFrame:
-    """Stretches of compute commands of one call whose layers begin alike: the model's blocks.
+    """Stretches of compute commands of one call whose places begin alike: the model's blocks.
 
     Columns `device, module, start, end` and `row`, that of the call in `calls`, by device and
-    start. Empty where layer names hold no numbered modules, or a module hardly more than one
+    start. Empty where places hold no numbered modules, or a module hardly more than one
     command.
     """
-    module, modules = _modules(commands["layer"])
+    module, modules = _modules(commands)
     row = rows_of_calls(commands["call"], calls["call"])
     compute = commands["category"].to_physical().to_numpy() == _COMPUTE
     rows = np.flatnonzero(compute & (row >= 0))
@@ -62,10 +63,12 @@ def module_stretches(commands: pl.DataFrame, calls: pl.DataFrame) -> pl.DataFram
     ).sort(pl.col("device").cast(pl.String), "start", maintain_order=True)
 
 
-def _modules(layer: pl.Series) -> tuple[Codes, list[str]]:
+def _modules(commands: pl.DataFrame) -> tuple[Codes, list[str]]:
     """A number for the module of each command, -1 for none, and what they are called."""
-    codes, layers = text_codes(layer)
-    named = pl.Series(layers, dtype=pl.String).str.extract(_MODULE).to_list()
+    codes, layers = text_codes(commands["layer"])
+    places = places_by_layer(commands)
+    found = pl.Series([places[layer] for layer in layers], dtype=pl.String)
+    named = found.str.extract(_MODULE).to_list()
     modules = [*dict.fromkeys(name for name in named if name is not None)]
     number = {name: place for place, name in enumerate(modules)}
     table = np.array([*(number.get(name, -1) for name in named), -1], dtype=np.int64)

@@ -24,6 +24,7 @@ _CALLS = (
     "branch",
     "step",
     "iteration",
+    "rank",
     "device",
     "start_ns",
     "elapsed_ns",
@@ -79,6 +80,8 @@ def _parts(of: ReportInput) -> Iterator[Part]:
         absent.add("pipeline")
     if not (calls["iteration"] >= 0).any():
         absent.add("iteration")
+    if calls["rank"].n_unique() <= 1:
+        absent.add("rank")
     shown = [column for column in _CALLS if column not in absent]
     yield Part(
         table=table(

@@ -7,10 +7,10 @@ import polars as pl
 from profiler.analysis.comparison.codes import Side
 from profiler.analysis.comparison.columns import METRICS, RUNS
 from profiler.messages import Said, said, sentence
+from profiler.report.changed_rows import with_blocks_together
 from profiler.report.charts.comparison import changes
-from profiler.report.diff_text import headline
 from profiler.report.model import Figure, Part, ReportInput, SectionKind
-from profiler.report.patterns import pattern
+from profiler.report.sentences.changes import headline
 from profiler.report.sentences.worded import worded
 from profiler.report.views import renamed, table
 from profiler.resampling import CONFIDENCE
@@ -61,7 +61,7 @@ def _parts(of: ReportInput) -> tuple[Part, ...]:
     comparison, metrics = of.against, of.against.metrics
     single = pl.col("step").is_not_null()
     named = pl.col("module").is_not_null() & (pl.col("module") != "")
-    modules = _modules(metrics.filter(named))
+    modules = with_blocks_together(metrics.filter(named), pl.col("verdict").is_in(_ONLY))
     whole = metrics.filter(
         ~single & ~pl.col("level").is_in(("role", "modules", "module")).fill_null(value=False)
     )
@@ -119,18 +119,6 @@ def _part(
         search=len(ordered) > 10,
     )
     return Part(title, table=made)
-
-
-def _modules(rows: pl.DataFrame) -> pl.DataFrame:
-    """Modules of both sides, those of equal blocks together where they are, and of those that one
-    side lacks each by itself."""
-    together = rows.filter(pl.col("level") == "modules")
-    single = rows.filter(pl.col("level") == "module")
-    folded = single.with_columns(module=pattern(pl.col("module")))
-    keys = ["submodule", "role", "module"]
-    covered = folded.join(together, on=keys, how="semi")["metric"].to_list()
-    alone = pl.col("verdict").is_in(_ONLY)
-    return pl.concat([together, single.filter(alone | ~pl.col("metric").is_in(covered))])
 
 
 SECTION = SectionKind(

@@ -52,10 +52,15 @@ def _what(analysis: Analysis) -> str:
         parts.append(counted(account.pipelines, "pipeline call"))
     if account.steps:
         parts.append(counted(account.steps, "step"))
+    if account.in_iterations:
+        parts.append(counted(account.iterations, "iteration"))
     if not parts and analysis.run.calls:
         parts.append(counted(analysis.run.calls, "call"))
     if not parts:
         parts.append(counted(analysis.run.commands, "command"))
+    job = analysis.inputs.run.info.job
+    if job is not None and len(job.ranks) > 1:
+        parts.append(counted(len(job.ranks), "rank"))
     return joined(", ", parts)
 
 

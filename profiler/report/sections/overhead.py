@@ -7,8 +7,9 @@ from typing import Any
 
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
-from profiler.report.facts import attributed_to, grouped, grouped_by_name
+from profiler.report.facts import attributed_to
 from profiler.report.model import Part, ReportInput, SectionKind
+from profiler.report.named_values import grouped, grouped_by_name
 from profiler.report.sections.headline import asynchronous
 from profiler.report.tracing_cost import how_known, method, share_of, untraced
 from profiler.report.units import count, duration, percent

@@ -7,8 +7,9 @@ from collections.abc import Iterator, Mapping
 from profiler.analysis.recorded_settings import generation_pairs, setting_pairs
 from profiler.analysis.result import RunSummary
 from profiler.messages import said
-from profiler.report.facts import grouped, grouped_by_name, missing_rows
+from profiler.report.facts import missing_rows
 from profiler.report.model import Group, Part, ReportInput, SectionKind
+from profiler.report.named_values import grouped, grouped_by_name
 from profiler.report.provenance import TraceFile, trace_files
 from profiler.report.units import count, counted, size
 from profiler.trace.manifest_fields import stated

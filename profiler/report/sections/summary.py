@@ -8,10 +8,10 @@ from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.messages import joined, said, sentence
-from profiler.report.diff_text import headline as difference
 from profiler.report.facts import key_facts, missing_lines
 from profiler.report.model import ReportInput, SectionKind, Summary
 from profiler.report.sections.headline import at_once, headline
+from profiler.report.sentences.changes import headline as difference
 from profiler.report.sentences.worded import why_not
 from profiler.report.units import count, counted, duration, percent
 from profiler.trace.manifest_fields import Device
@@ -19,6 +19,7 @@ from profiler.trace.manifest_fields import Device
 __all__ = ["SECTION", "summary_of"]
 
 _RESIDUAL_LIMIT = 0.01  # the accounting identity promises no more
+_DEVICES = 12  # that are named
 
 
 def summary_of(of: ReportInput) -> Summary:
@@ -40,7 +41,9 @@ def _subject(analysis: Analysis) -> tuple[str, ...]:
     run = analysis.run
     started = run.started.replace("T", " ").replace("+00:00", " UTC")
     names = [*run.devices] or analysis.devices["device"].to_list()
-    devices = joined(", ", (_device(name, run.devices.get(name)) for name in names))
+    devices = joined(", ", (_device(name, run.devices.get(name)) for name in names[:_DEVICES]))
+    if len(names) > _DEVICES:
+        devices = said("{devices} and {more} more", devices=devices, more=len(names) - _DEVICES)
     parts = (run.model, run.pipeline, devices, started, run.run_id)
     return tuple(part for part in parts if part)
 

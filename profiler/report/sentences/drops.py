@@ -23,6 +23,7 @@ SENTENCES: Sentences = {
         DropKind.DOUBTFUL_LABEL: said("doubtful label"),
         DropKind.AGGREGATE_MISMATCH: said("aggregate mismatch"),
         DropKind.UNALIGNED_CLOCK: said("unaligned clock"),
+        DropKind.MISSING_RANK: said("missing rank"),
         DropKind.ESTIMATED_TIMES: said("estimated times"),
     },
     DropReason: {
@@ -226,6 +227,14 @@ SENTENCES: Sentences = {
         DropReason.NOTHING_PROFILED: said("none of its submodules had activate_profiler"),
         DropReason.SKIP_EARLIER: said(
             "--skip {files}, where the runtimes were called so often before it"
+        ),
+        DropReason.RANKS_NOT_GIVEN: said(
+            "traces of {given} of the job's {size} ranks were given: what the others did, and whom "
+            "they kept waiting, is not known"
+        ),
+        DropReason.RANK_UNALIGNED: said(
+            "fewer than three collectives relate the clock of rank {rank} to that of rank "
+            "{reference}: it has a timeline of its own, so times do not compare across ranks"
         ),
         DropReason.COPY_ALL: said("copy all files, and give the run in which they were written"),
     },

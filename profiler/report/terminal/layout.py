@@ -1,11 +1,10 @@
-"""Tables for a terminal: numbers under one unit a column, and columns that give way when narrow."""
+"""Tables for a terminal: columns that give way when narrow, and texts that fit."""
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from textwrap import wrap
 
@@ -15,139 +14,44 @@ from rich.segment import Segment
 from rich.text import Text
 
 from profiler.plain_text import plain_text
-from profiler.report.units import RateUnits, rate_unit, size
 
 __all__ = [
     "Drawn",
     "Grid",
     "clean",
-    "numbers",
-    "percents",
-    "rates",
-    "ratios",
-    "scaled_rates",
+    "continued",
     "shorten",
-    "sizes",
     "sparkline",
     "table",
-    "texts",
-    "times",
     "wrapped",
 ]
 
 _GAP = 2  # blanks between columns
 _NARROWEST = 8  # characters of a column that must shrink
 _HEADER = 24  # characters of a column that is named as gone
-_NOTHING = "-"
+_HEADED = 12  # characters of a header that its cells do not need
 _BARS = "▁▂▃▄▅▆▇█"
 _LONGEST = 4_000  # characters of a line, before it is wrapped
 _NO_BREAK = "\N{NO-BREAK SPACE}"
 _BEFORE_UNIT = re.compile(r"(?<=[0-9]) (?=%|(?:[nµm]?s|[KMGT]?i?B)\b)")
-_UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "µs"), (1.0, "ns"))
 
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
     """One column. `rank` 0 always stays; of the others the highest goes first where the table is
     too wide. A column with `shrink` is cut down to that many characters before another goes, and
-    further where none is left to go."""
+    further where none is left to go. Where cells list `names`, as many of these stay as fit."""
 
     header: str
     cells: tuple[str, ...]
     right: bool = True
     rank: int = 0
     shrink: int = 0
+    names: tuple[tuple[str, ...], ...] = ()
 
     @property
     def width(self) -> int:
         return max(cell_len(text) for text in (self.header, *self.cells))
-
-
-def texts(header: str, values: Iterable[object], *, rank: int = 0, shrink: int = 0) -> Drawn:
-    """Names, left-aligned, control characters removed."""
-    cells = tuple(_NOTHING if v is None or v == "" else clean(str(v)) for v in values)
-    return Drawn(header, cells, right=False, rank=rank, shrink=shrink)
-
-
-def numbers(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
-    """Counts with thousands separators; fractions with one digit, where there are any."""
-    values = list(values)
-    whole = all(v is None or float(v).is_integer() for v in values)
-    cells = (_NOTHING if v is None else f"{v:z,.0f}" if whole else f"{v:z,.1f}" for v in values)
-    return Drawn(header, tuple(cells), rank=rank)
-
-
-def ratios(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
-    """Ratios with two digits."""
-    return Drawn(header, tuple(_NOTHING if v is None else f"{v:z.2f}" for v in values), rank=rank)
-
-
-def rates(header: str, values: Iterable[float | None], *, rank: int = 0) -> Drawn:
-    """Numbers that differ by orders: three significant digits, as the page has them."""
-    return Drawn(header, tuple(_NOTHING if v is None else _rate(v) for v in values), rank=rank)
-
-
-def _rate(value: float) -> str:
-    size = abs(value)
-    digits = 0 if size >= 99.95 or size == 0 else 1 if size >= 9.995 else 2 if size >= 0.0995 else 3
-    return f"{value:z,.{digits}f}"
-
-
-def scaled_rates(
-    header: str, values: Iterable[float | None], units: RateUnits, like: float, *, rank: int = 0
-) -> Drawn:
-    """Rates in the unit that suits one `like` that: the header has it."""
-    factor, unit = rate_unit(like, units)
-    found = (None if v is None else v / factor for v in values)
-    return rates(f"{header} {unit}", found, rank=rank)
-
-
-def percents(
-    header: str, values: Iterable[float | None], *, rank: int = 0, signed: bool = False
-) -> Drawn:
-    """Ratios as per cent with one digit, the unit in the header; `signed` with a plus, too."""
-    cells = (
-        _NOTHING if v is None else "+" * (signed and v > 0) + _fixed(v * 100, 1) for v in values
-    )
-    return Drawn(f"{header} %", tuple(cells), rank=rank)
-
-
-def sizes(header: str, values: Iterable[int | None], *, rank: int = 0) -> Drawn:
-    """Bytes, each with its unit."""
-    cells = (_NOTHING if v is None else size(v).replace("\N{NO-BREAK SPACE}", " ") for v in values)
-    return Drawn(header, tuple(cells), rank=rank)
-
-
-def times(
-    header: str, values: Iterable[int | None], *, rank: int = 0, like_ns: int | None = None
-) -> Drawn:
-    """Nanoseconds in the unit that suits the column's largest, or `like_ns`: the header has it."""
-    values = list(values)
-    largest = max((abs(v) for v in values if v is not None), default=0)
-    factor, unit = _unit(largest if like_ns is None else like_ns)
-    digits = max(0, min(3, 2 - math.floor(math.log10(max(largest / factor, 1)))))
-    digits = 0 if factor == 1 else max(digits, 1)
-    cells = (_NOTHING if v is None else _fixed(v / factor, digits) for v in values)
-    return Drawn(f"{header} {unit}", tuple(cells), rank=rank)
-
-
-def _unit(largest_ns: float) -> tuple[float, str]:
-    """Seconds from 100 s on, else the unit in which the largest is at least 1; ms for nothing."""
-    if largest_ns == 0:
-        return _UNITS[1]
-    if largest_ns >= 100e9:
-        return _UNITS[0]
-    return next((pair for pair in _UNITS[1:] if largest_ns >= pair[0]), _UNITS[-1])
-
-
-def _fixed(value: float, digits: int) -> str:
-    """A fixed number of digits; what would round to zero but is more says so. No minus zero."""
-    if value == 0:
-        return "0"
-    text = f"{value:z,.{digits}f}"
-    if value > 0 and not text.strip("0.,"):
-        return f"<{10**-digits:.{digits}f}"
-    return text
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -167,7 +71,7 @@ class Grid:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         texts = [
-            [_placed(text, width, column) for text in (column.header, *column.cells)]
+            [_placed(text, width, column) for text in (column.header, *_cells(column, width))]
             for column, width in zip(self.columns, self.widths, strict=True)
         ]
         dim, bold = console.get_style("dim"), console.get_style("bold")
@@ -187,6 +91,41 @@ def table(columns: Sequence[Drawn], width: int, *, strong: Iterable[int] = ()) -
     widths = tuple(min(limit, one.width) for limit, one in zip(limits, drawn, strict=True))
     gone = tuple(column.header for column in columns if column not in drawn)
     return Grid(tuple(drawn), widths, frozenset(strong), gone)
+
+
+def continued(columns: Sequence[Drawn], repeated: int, width: int) -> Iterator[list[Drawn]]:
+    """The columns in sets that fit the width, each behind the first `repeated` of them."""
+    headed = [*map(_headed, columns)]
+    first, rest = headed[:repeated], headed[repeated:]
+    while rest:
+        some = [rest.pop(0)]
+        while rest and _smallest([*first, *some, rest[0]]) <= width:
+            some.append(rest.pop(0))
+        yield [*first, *some]
+
+
+def _headed(column: Drawn) -> Drawn:
+    """The column with a header that is hardly wider than its cells."""
+    room = max(_HEADED, *map(cell_len, column.cells)) if column.cells else _HEADED
+    return replace(column, header=shorten(column.header, room))
+
+
+def _cells(column: Drawn, width: int) -> Iterable[str]:
+    """The cells, of those that list names as many of them as fit."""
+    if not column.names:
+        return column.cells
+    pairs = zip(column.names, column.cells, strict=True)
+    return (_as_many(names, width) or text for names, text in pairs)
+
+
+def _as_many(names: Sequence[str], width: int) -> str:
+    """`"Mul 16 → 0, Add 12 → 4, 2 more"`; "" where there is no room for one."""
+    for count in range(len(names), 0, -1):
+        more = [f"{len(names) - count} more"] if count < len(names) else []
+        text = ", ".join([*names[:count], *more])
+        if cell_len(text) <= width:
+            return text
+    return ""
 
 
 def _placed(text: str, width: int, column: Drawn) -> str:
@@ -263,6 +202,7 @@ def clean(text: str) -> str:
 
 
 def wrapped(text: str, width: int) -> Iterator[str]:
-    """Lines of at most `width` characters that part no number from its unit, cleaned."""
-    for part in wrap(_BEFORE_UNIT.sub(_NO_BREAK, clean(text)), width):
+    """Lines of at most `width` characters that part no number from its unit and no name, which one
+    may want to copy, at a hyphen; cleaned."""
+    for part in wrap(_BEFORE_UNIT.sub(_NO_BREAK, clean(text)), width, break_on_hyphens=False):
         yield part.replace(_NO_BREAK, " ")

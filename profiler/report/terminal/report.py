@@ -36,12 +36,15 @@ def print_report(console: Console, report: Report, *, notes: Sequence[str] = ())
         console.print(Text(clean(note), style="dim"), soft_wrap=True)  # paths stay whole
     for text in _below_headline(report, width):
         console.print(text)
+    for text in _verdicts(report.verdicts, width):
+        console.print(text)
 
 
 def report_texts(report: Report, width: int) -> Iterator[RenderableType]:
     """What `print_report` prints, a line or table after the other."""
     yield from _headline(report.summary, width)
     yield from _below_headline(report, width)
+    yield from _verdicts(report.verdicts, width)
 
 
 def _headline(summary: Summary, width: int) -> Iterator[Text]:
@@ -60,6 +63,15 @@ def _below_headline(report: Report, width: int) -> Iterator[RenderableType]:
         if shown:
             yield Text()
             yield from _section(section, shown, width)
+
+
+def _verdicts(verdicts: Sequence[Fact], width: int) -> Iterator[Text]:
+    """What passed and what failed, at the end."""
+    if verdicts:
+        yield Text()
+    for verdict in verdicts:
+        style = _ALERT if verdict.alert else ""
+        yield _paragraph(f"{verdict.label}: {verdict.value}", width, style)
 
 
 def _section(

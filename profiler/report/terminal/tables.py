@@ -11,18 +11,19 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from profiler.report.model import TableView
-from profiler.report.terminal.layout import (
-    Drawn,
+from profiler.report.terminal.columns import (
+    figures,
+    lists,
     numbers,
     percents,
     rates,
     ratios,
     scaled_rates,
     sizes,
-    table,
     texts,
     times,
 )
+from profiler.report.terminal.layout import Drawn, continued, table
 from profiler.report.units import RATES, RateUnits, count
 from profiler.report.views import worded
 from profiler.table.columns import Column
@@ -37,14 +38,27 @@ def table_texts(view: TableView, width: int) -> Iterator[RenderableType]:
     for label, frame in ((view.label, view.frame), *view.variants):
         if view.variants:
             yield Text(f"One row per {label}:", style="dim")
-        yield _grid(view, frame, width)
+        yield from _grids(view, frame, width)
         if len(frame) > view.shown:
             yield Text(f"{count(view.shown)} of {count(len(frame))} rows", style="dim")
 
 
-def _grid(view: TableView, frame: pl.DataFrame, width: int) -> RenderableType:
-    last = min(len(frame), view.shown) + (0 if view.totals is None else len(view.totals)) - 1
-    return table(drawn(view, frame), width, strong=() if view.totals is None else (last,))
+def _grids(view: TableView, frame: pl.DataFrame, width: int) -> Iterator[RenderableType]:
+    """One table, or as many as its columns need."""
+    columns = drawn(view, frame)
+    sets = continued(columns, view.repeated, width) if view.repeated else [columns]
+    strong = [*_strong(view, frame)]
+    for some in sets:
+        yield table(some, width, strong=strong)
+
+
+def _strong(view: TableView, frame: pl.DataFrame) -> Iterator[int]:
+    """The rows that are flagged, and the last of the totals."""
+    shown = frame.head(view.shown)
+    if view.strong:
+        yield from shown[view.strong].arg_true()
+    if view.totals is not None:
+        yield len(shown) + len(view.totals) - 1
 
 
 def drawn(view: TableView, frame: pl.DataFrame) -> list[Drawn]:
@@ -79,8 +93,8 @@ def _column(shown: Column, values: list[Any], longest_ns: int) -> Drawn:
     if shown.kind in ("ns", "instant"):
         return times(label, values, rank=rank, like_ns=longest_ns)
     if shown.kind in _SHRUNK:
-        texts_of = (", ".join(map(str, v)) if isinstance(v, list) else v for v in values)
-        return texts(label, texts_of, rank=rank, shrink=_SHRUNK[shown.kind])
+        write = lists if any(isinstance(value, list) for value in values) else texts
+        return write(label, values, rank=rank, shrink=_SHRUNK[shown.kind])
     return _WRITERS[shown.kind](label, values, rank)
 
 
@@ -116,6 +130,7 @@ _WRITERS: dict[str, Callable[[str, list[Any], int], Drawn]] = {
     "count": lambda label, values, rank: numbers(label, values, rank=rank),
     "number": lambda label, values, rank: rates(label, values, rank=rank),
     "factor": lambda label, values, rank: ratios(label, values, rank=rank),
+    "figure": lambda label, values, rank: figures(label, values, rank=rank),
     "overhead_ratio": _factors,
     "flag": _flags,
     "step": _steps,

@@ -9,6 +9,7 @@ from functools import reduce
 import numpy as np
 import polars as pl
 
+from profiler.events import NO_RANK, rank_of_device
 from profiler.table.command_times import CommandTimes
 from profiler.table.tiles.device_axis import DeviceAxis
 from profiler.table.tiles.launches import Flags, Launches, device_work, launches_of
@@ -22,14 +23,16 @@ _LEAST_NS = 1_000_000  # nothing for longer, though work or the host waits, was 
 @dataclass(frozen=True, slots=True, eq=False)
 class Axes:
     """By device, in order of their names: its axis, the work that was carried over, and when
-    nothing was recorded though work waited. `carried_count` is how many commands that work was;
-    `own_carried` is when only such work ran on all devices."""
+    nothing was recorded though work waited, on no device of its rank. `carried_count` is how many
+    commands that work was; `own_carried` is when only such work ran on all devices, `lost` when
+    nothing was recorded on any though work of one waited."""
 
     axes: Mapping[str, DeviceAxis]
     carried: Mapping[str, Stretches]
     carried_count: Mapping[str, int]
     unrecorded: Mapping[str, Stretches]
     own_carried: Stretches
+    lost: Stretches
     launches: Launches | None
 
     @property
@@ -46,7 +49,7 @@ def axes_of(commands: pl.DataFrame, flows: pl.DataFrame, times: CommandTimes) ->
     launches = launches_of(commands, flows, times)
     axes = work_axes(times, launches)
     if launches is None or not axes:  # nothing waited for a device that did nothing
-        return Axes(axes, {}, {}, {}, Stretches.none(), launches)
+        return Axes(axes, {}, {}, {}, Stretches.none(), Stretches.none(), launches)
     carried: dict[str, Stretches] = {}
     counts: dict[str, int] = {}
     for name, axis in axes.items() if len(launches.carried) else ():
@@ -57,7 +60,12 @@ def axes_of(commands: pl.DataFrame, flows: pl.DataFrame, times: CommandTimes) ->
     if len(alone):
         own = [Stretches.union(a.start[a.own], a.end[a.own]) for a in axes.values()]
         alone = alone.minus(Stretches.of_all(own))
-    return Axes(axes, carried, counts, _unrecorded(axes, launches), alone, launches)
+    unrecorded = _unrecorded(axes, launches, times)
+    lost = Stretches.of_all(unrecorded.values())
+    if len(set(map(rank_of_device, axes))) > 1:
+        worked = [Stretches.union(axis.start, axis.end) for axis in axes.values()]
+        lost = lost.minus(Stretches.of_all(worked))
+    return Axes(axes, carried, counts, unrecorded, alone, lost, launches)
 
 
 def work_axes(times: CommandTimes, launches: Launches | None = None) -> dict[str, DeviceAxis]:
@@ -84,14 +92,25 @@ def _rows(which: Flags) -> Flags | slice | None:
     return slice(first, last) if last - first == count else which
 
 
-def _unrecorded(axes: Mapping[str, DeviceAxis], launches: Launches) -> dict[str, Stretches]:
-    """When nothing ran on any device though work of this one, or the host, waited for long."""
+def _unrecorded(
+    axes: Mapping[str, DeviceAxis], launches: Launches, times: CommandTimes
+) -> dict[str, Stretches]:
+    """When nothing ran on any device of its rank though work of this one, or its host, waited for
+    long."""
     long = launches.blocked_end - launches.blocked_start > _LEAST_NS
-    blocked = Stretches.union(launches.blocked_start[long], launches.blocked_end[long])
-    empty = reduce(Stretches.both, [axis.gaps.longer_than(_LEAST_NS) for axis in axes.values()])
+    host_ranks = np.array([*map(rank_of_device, times.devices), NO_RANK])
+    blocked_ranks = host_ranks[times.device[launches.blocked_by]]
+    ranks: dict[int, list[str]] = {}
+    for name in axes:
+        ranks.setdefault(rank_of_device(name), []).append(name)
     found: dict[str, Stretches] = {}
-    for name, axis in axes.items():
-        if axis.known.any():
-            waits = Stretches.of_all((axis.pending(launches, _LEAST_NS), blocked))
-            found[name] = waits.both(empty).longer_than(_LEAST_NS)
+    for rank, names in ranks.items():
+        own = long & (blocked_ranks == rank)
+        blocked = Stretches.union(launches.blocked_start[own], launches.blocked_end[own])
+        gaps = [axes[name].gaps.longer_than(_LEAST_NS) for name in names]
+        empty = reduce(Stretches.both, gaps)
+        for name in names:
+            if axes[name].known.any():
+                waits = Stretches.of_all((axes[name].pending(launches, _LEAST_NS), blocked))
+                found[name] = waits.both(empty).longer_than(_LEAST_NS)
     return found

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 import polars as pl
 
-from profiler.events import CATEGORIES
+from profiler.events import CATEGORIES, CPU_DEVICE
 from profiler.table.command_times import CommandTimes, ends
 
 __all__ = ["Codes", "Flags", "Launches", "Times", "device_work", "launches_of", "streams_of"]
@@ -37,7 +37,8 @@ class Launches:
     none was recorded; `start` and `end` are the commands' own, int64 [n]. `graphs` are the rows of
     those that launch whole graphs, `carried` those of work that was launched before the recording
     began, sorted. When the host waited for devices, in any order: `blocked_start`, `blocked_end`
-    and the row of the copy that it waited for, `blocked_on`, -1 for all else; int64 [w]."""
+    and the row of the copy that it waited for, `blocked_on`, -1 for all else; `blocked_by` is that
+    of the host's command; int64 [w]."""
 
     source: npt.NDArray[np.int32]
     start: Times
@@ -47,6 +48,7 @@ class Launches:
     blocked_start: Times
     blocked_end: Times
     blocked_on: Times
+    blocked_by: Times
 
 
 def device_work(category: Codes) -> Flags:
@@ -88,6 +90,7 @@ def launches_of(
         blocked_start=start[blocked],
         blocked_end=end[blocked],
         blocked_on=np.append(target[copies], np.full(len(waits), -1)),
+        blocked_by=blocked,
     )
 
 
@@ -96,7 +99,7 @@ def _waiting(device: pl.Series, category: Codes, hosts: Times, called: Flags) ->
     waits: Flags = called & (category[hosts] == _HOST)
     syncs = np.flatnonzero(category[hosts] == _SYNC)
     if len(syncs):
-        (waits[syncs],) = _named(device, hosts[syncs], r"^cpu\b")
+        (waits[syncs],) = _named(device, hosts[syncs], CPU_DEVICE)
     return waits
 
 

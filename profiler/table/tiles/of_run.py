@@ -82,15 +82,14 @@ def tiles_of(calls: pl.DataFrame, axes: Axes) -> RunTiles:
         for name, column in found.items():
             column[rows] = getattr(tiles, name)
     _add_other_devices(found["busy"], axes, worked)
-    unrecorded = Stretches.of_all(axes.unrecorded.values())
     return RunTiles(
         calls=_frame(calls, names, place, found),
         devices=_devices(axes),
-        unrecorded=unrecorded,
+        unrecorded=axes.lost,
         carried_over=axes.own_carried,
         waits=axes.waits,
         unrecorded_on=axes.unrecorded,
-        whole=_whole(axes, found, unrecorded),
+        whole=_whole(axes, found, axes.lost),
     )
 
 

@@ -59,8 +59,8 @@ class TraceEncoder {
                     std::vector<std::optional<Array<int32_t>>> optional,
                     std::vector<Array<int64_t>> numbers, Pairs flows) {
     check_not_placed();
-    if (codes.size() != 8 || optional.size() != 3 || numbers.size() != 5) {
-      throw std::invalid_argument("8 columns of int32, 3 that may be none, 5 of int64 are needed");
+    if (codes.size() != 8 || optional.size() != 4 || numbers.size() != 5) {
+      throw std::invalid_argument("8 columns of int32, 4 that may be none, 5 of int64 are needed");
     }
     const size_t rows = codes[0].size();
     Commands to;
@@ -68,7 +68,7 @@ class TraceEncoder {
     const int32_t** narrow[] = {&to.track, &to.layer,  &to.command_index, &to.op_type,
                                 &to.role,  &to.shapes, &to.stage,         &to.step};
     for (size_t at = 0; at < codes.size(); ++at) *narrow[at] = column(codes[at], rows);
-    const int32_t** sometimes[] = {&to.pipeline, &to.kernel, &to.module};
+    const int32_t** sometimes[] = {&to.pipeline, &to.kernel, &to.module, &to.name};
     for (size_t at = 0; at < optional.size(); ++at) {
       if (optional[at]) *sometimes[at] = column(*optional[at], rows);
     }

@@ -24,11 +24,17 @@ struct Commands {
   const int32_t* pipeline = nullptr;  // these are null where no command has one
   const int32_t* kernel = nullptr;
   const int32_t* module = nullptr;
+  const int32_t* name = nullptr;  // of the slice; 0 where that is the layer
   const int64_t* start_ns = nullptr;
   const int64_t* duration_ns = nullptr;
   const int64_t* bytes_read = nullptr;
   const int64_t* bytes_written = nullptr;
   const int64_t* flops = nullptr;
+
+  // The code of what a command's slice is called.
+  int32_t name_of(size_t row) const {
+    return name != nullptr && name[row] != 0 ? name[row] : layer[row];
+  }
 };
 
 // A slice that is no command: a call or a span. `event` is what its TrackEvent holds beside type,

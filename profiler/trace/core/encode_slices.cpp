@@ -166,7 +166,7 @@ void Encoder::begin(ByteBuffer& out, uint32_t lane, uint32_t place) {
   if (command) {
     at = put_command(at, row);
     // Whoever gave the columns may have changed them since they were checked: `at`.
-    at = strings_.names.at(static_cast<size_t>(slices_.commands.layer[row])).put(at);
+    at = strings_.names.at(static_cast<size_t>(slices_.commands.name_of(row))).put(at);
   } else {
     const Extra& extra = slices_.extra(row);
     at = strings_.extras[row - slices_.commands.rows].put(at);

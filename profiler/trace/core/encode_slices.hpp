@@ -15,7 +15,7 @@ namespace profiler::trace::encode {
 // The strings that the columns use, as they go on the wire. `names` and `numbers` are indexed by
 // the code of a string; those that are not used stay empty.
 struct Strings {
-  std::vector<Snippet> names;        // name_iid of a layer
+  std::vector<Snippet> names;        // name_iid of a command's slice
   std::vector<Snippet> numbers;      // number of a text
   std::vector<Snippet> extras;       // name_iid of each extra slice
   std::vector<Snippet> categories;   // category_iid of each track, empty for none

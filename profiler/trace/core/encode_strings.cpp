@@ -128,7 +128,9 @@ Usage count_usage(const Commands& commands, size_t strings, size_t tracks) {
     check(commands.duration_ns[row] >= kUnclosed, "a duration is negative");
     check(start_ns < 0 || commands.duration_ns[row] <= INT64_MAX - start_ns,
           "a command ends beyond 64 bits");
-    ++usage.names[layer];
+    const auto name = static_cast<uint32_t>(commands.name_of(row));
+    check(name < strings, "a name is no index into the strings");
+    ++usage.names[name];
     usage.texts[layer] = 1;
   }
   for (const int32_t* column : {commands.op_type, commands.role, commands.shapes, commands.stage,

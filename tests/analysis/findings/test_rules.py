@@ -19,6 +19,7 @@ from tests.analysis.findings import (  # noqa: F401 (they fill CASES)
     memory_cases,
     operator_cases,
     over_time_cases,
+    rank_cases,
     redundancy_cases,
     step_cache_cases,
     submodule_cases,

@@ -436,3 +436,23 @@ def test_every_name_has_a_role(commands):
 def test_long_names_of_foreign_traces(layer):
     """They take neither memory nor time that grows with their square."""
     assert roles((layer, "Softmax"), (layer, layer)) == [("attention", None, "op_type"), ANY]
+
+
+_CONVOLUTION = ("conv1", "aten::cudnn_convolution", "in: float32[32,3,224,224] float32[64,3,7,7]")
+_HEAD = ("fc", "aten::addmm", "in: float32[1000] float32[32,2048] float32[2048,1000]")
+
+
+@pytest.mark.parametrize(
+    ("beside", "role"),
+    [
+        ((), "matmul"),
+        ((("attn", "aten::_scaled_dot_product_flash_attention", None),), "embedding"),
+        ((("b", "aten::bmm", "in: float32[8,64,16] float32[8,16,64]"),), "embedding"),
+        ((("k", "flash_fwd_kernel", None),), "embedding"),
+    ],
+)
+def test_sizes_of_a_product_tell_of_a_transformer_alone(beside, role):
+    """A ResNet's last product ends in no embedding: its submodule convolves and attends to nothing.
+    Beside an attention, its sizes are those of a projection out of the model."""
+    first, *_, last = roles(_CONVOLUTION, *beside, _HEAD, submodule="ResNet")
+    assert (first[0], last[0]) == ("convolution", role)

@@ -32,7 +32,7 @@ def model(path, *nodes, name="main_graph"):
 
 def layers(exported, optimized, *names):
     found = build_layer_map(ExportedModel(exported), optimized)
-    return [found.layer_of(name, "Op") for name in names]
+    return [found.place_of(name, "Op") for name in names]
 
 
 # What optimum-onnx 0.1.0 exports: no metadata, nodes named after their modules.
@@ -121,8 +121,8 @@ def test_layers_that_graph_optimize_wrote(tmp_path):
     loaded.graph.node[1].metadata_props.add(key="profile_sd3.operation", value="fc")
     onnx.save(loaded, path)
     found = build_layer_map(ExportedModel(path), None)
-    assert found.layer_of("FastGelu_0", "FastGelu") == ("blocks.0.mlp", True)
-    assert "fc" not in found.layers.values()
+    assert found.place_of("FastGelu_0", "FastGelu") == ("blocks.0.mlp", True)
+    assert "fc" not in found.modules.values()
 
 
 @pytest.mark.parametrize("name", ["/Relu_first", "model/dense/Relu", "/dense/Sigmoid", "", "/"])
@@ -141,7 +141,7 @@ def test_a_model_that_is_deleted_meanwhile(tmp_path):
         path.unlink()
     for _ in range(2):
         found = build_layer_map(exported, None)
-        assert found.layer_of("/Relu", "Relu") == ("Transformer", True)
+        assert found.place_of("/Relu", "Relu") == ("Transformer", True)
 
 
 def test_a_model_that_is_not_there(tmp_path):

@@ -49,6 +49,27 @@ def attention(*, named=True):
     return helper.make_model(graph, opset_imports=opsets, ir_version=8)
 
 
+def layers_of(made, *, named):
+    """(layer, op type) in order of execution: `made` says what nodes of a block are called."""
+    node = "node_" * named
+    return [
+        (f"blocks.{block}.{module}/{name.format(node=node, block=block)}", op_type)
+        for block in (0, 1)
+        for module, name, op_type in made
+    ]
+
+
+OF_A_BLOCK = (
+    ("to_q", "{node}to_q_{block}", "MatMul"),
+    ("softmax", "{node}to_q_{block}/ReduceMax", "ReduceMax"),
+    ("softmax", "{node}to_q_{block}/Sub", "Sub"),
+    ("softmax", "Exp", "Exp"),
+    ("softmax", "ReduceSum", "ReduceSum"),
+    ("softmax", "{node}softmax_{block}", "Div"),
+    ("to_out", "{node}to_out_{block}", "MatMul"),
+)
+
+
 def run_it(session, x):
     return session.run(None, {"x": np.ones((len(x), 4), np.float16)})[0]
 
@@ -56,8 +77,8 @@ def run_it(session, x):
 @pytest.mark.parametrize("named", [True, False])
 def test_every_command_of_a_float16_model_has_its_module(tmp_path, named):
     """ONNX Runtime has no float16 Softmax for CPUs: it makes five nameless nodes of each, and casts
-    around them. All commands have the module of what they were made of, in every call; also where
-    the model itself names no node."""
+    around them. All commands have the module of what they were made of, and a layer that does not
+    depend on the session's numbers, in every call; also where the model itself names no node."""
     pipe = Pipeline(transformer=Part(opened(attention(named=named))))
     with profiler.profile(pipe, out=tmp_path) as capture:
         pipe(("transformer", 2, run_it), ("transformer", 3, run_it))
@@ -68,13 +89,16 @@ def test_every_command_of_a_float16_model_has_its_module(tmp_path, named):
     }
     for call in (0, 1):
         commands = run.commands.filter(pl.col("call") == call).sort("start_ns")
-        assert set(commands["layer"]) == modules
+        assert set(commands["module"]) == modules
         inlined = commands.filter(pl.col("op_type").cast(pl.String).is_in([*SOFTMAX, "Div"]))
-        assert inlined.select("layer", "op_type").rows() == [
+        rows = inlined.select("module", "op_type").rows()
+        assert rows == [
             (f"blocks.{block}.softmax", op_type)
             for block in (0, 1)
             for op_type in ("ReduceMax", "Sub", "Exp", "ReduceSum", "Div")
         ]
+        layers = commands.select(pl.col("layer", "op_type").cast(pl.String)).rows()
+        assert [row for row in layers if row[1] != "Cast"] == layers_of(OF_A_BLOCK, named=named)
 
 
 def event(name, op_type):
@@ -90,14 +114,14 @@ RUN = [("if", "If"), ("Sub_9", "Sub"), ("mm", "MatMul"), ("Sub_4", "Sub"), ("Exp
 
 def test_nameless_nodes_are_told_by_their_place():
     """Numbers tell no order: the first Sub of a run is the first of the graph. Nodes of subgraphs
-    are passed over, and a node whose layer nobody knows has none."""
+    are passed over, and a node that writes nothing has no key."""
     events = [event("then", "Add"), *(event(*node) for node in RUN)]
-    assert ORDER.layers_of(events) == {"Sub_9": "b", "Sub_4": "d"}
+    assert ORDER.keys_of(events) == {"Sub_9": "b", "Sub_4": "d"}
 
 
 def test_a_run_that_failed_ends_early():
     """The nodes up to the failure are told."""
-    assert ORDER.layers_of(event(*node) for node in RUN[:3]) == {"Sub_9": "b"}
+    assert ORDER.keys_of(event(*node) for node in RUN[:3]) == {"Sub_9": "b"}
 
 
 @pytest.mark.parametrize(
@@ -111,7 +135,7 @@ def test_a_run_that_failed_ends_early():
 )
 def test_another_order_tells_nothing(wrong):
     """Where a run is not the graph's nodes one by one, none is guessed."""
-    assert ORDER.layers_of(event(*node) for node in wrong) == {}
+    assert ORDER.keys_of(event(*node) for node in wrong) == {}
 
 
 def test_casts_belong_to_what_wrote_their_tensor(tmp_path):
@@ -139,9 +163,13 @@ def test_casts_belong_to_what_wrote_their_tensor(tmp_path):
         ("Div_8", "Div"),
         (f"{cast}softmax_0", "Cast"),
     ]
-    assert found.order.layers_of(event(*node) for node in names) == {
-        "Exp_7": "blocks.0.softmax",
-        "Div_8": "blocks.0.softmax",
-    }
-    assert found.layer_of(f"{cast}softmax_0", "Cast") == ("blocks.0.softmax", True)
-    assert found.layer_of("Exp_7", "Exp") == ("Exp_7", False)
+    keys = found.order.keys_of(event(*node) for node in names)
+    assert keys == {"Exp_7": f"{cast}{inlined}_Exp", "Div_8": f"{cast}softmax_0"}
+    known = found.knowing([event(*node) for node in names])
+    assert [known.layer_of(*node) for node in names] == [
+        ("blocks.0.to_q/node_to_q_0", "blocks.0.to_q"),
+        ("blocks.0.softmax/node_to_q_0/Exp", "blocks.0.softmax"),
+        ("blocks.0.softmax/node_softmax_0", "blocks.0.softmax"),
+        ("blocks.0.softmax/node_softmax_0", "blocks.0.softmax"),
+    ]
+    assert found.layer_of("Exp_7", "Exp") == ("Exp_7", "")

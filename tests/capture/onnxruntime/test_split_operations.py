@@ -86,8 +86,9 @@ def test_what_optimizations_make_of_a_part(tmp_path, name):
     assert rows(layers, event(name, "FusedMatMul", 0)) == [("fc", 1, "compute")]
 
 
-def test_other_commands_of_the_layer_follow(tmp_path):
-    """A command without a number, and a part that runs once more, come after the largest."""
+def test_other_commands_of_the_operation_follow(tmp_path):
+    """A part that runs once more comes after the largest; other nodes of the module are operators
+    of their own."""
     nodes = [
         part("MatMul", "fc/part_0", ["x"], ["a"], 3, layer="block"),
         part("MatMul", "fc/part_1", ["x"], ["b"], 4, layer="block"),
@@ -102,10 +103,10 @@ def test_other_commands_of_the_layer_follow(tmp_path):
         event("fc/part_0", "MatMul", 30),
     ]
     assert [(layer, index) for layer, index, _ in rows(layers, *events)] == [
-        ("block", 5),  # relu, whose only neighbour has the module path `block`
-        ("block", 4),
-        ("block", 6),
-        ("block", 3),
+        ("block/relu", 0),  # whose only neighbour has the module path `block`
+        ("block/fc", 4),
+        ("block/fc", 5),
+        ("block/fc", 3),
     ]
 
 
@@ -113,8 +114,8 @@ def test_a_layer_called_after_its_node_is_no_module_path(tmp_path):
     """Neighbours do not take it over: they keep their own names, as without the split."""
     nodes = (*SPLIT[:2], node("Relu", "relu", ["a"], ["y"]))
     layers = build_layer_map(ExportedModel(write(tmp_path / "m.onnx", *nodes)), None)
-    assert layers.layer_of("fc/part_0", "MatMul") == ("fc", False)
-    assert layers.layer_of("relu", "Relu") == ("relu", False)
+    assert layers.place_of("fc/part_0", "MatMul") == ("fc", False)
+    assert layers.place_of("relu", "Relu") == ("relu", False)
 
 
 def test_an_operation_takes_the_path_of_its_neighbours_as_one(tmp_path):
@@ -128,7 +129,7 @@ def test_an_operation_takes_the_path_of_its_neighbours_as_one(tmp_path):
         ExportedModel(write(tmp_path / "m.onnx", *SPLIT[:2], concat, relu)), None
     )
     for name in ("fc/part_0", "fc/part_1", "fc/concat"):
-        assert layers.layer_of(name, "") == ("block.norm", True)
+        assert layers.place_of(name, "") == ("block.norm", True)
 
 
 @pytest.mark.parametrize("index", ["", "one", "-1", "1" * 30])

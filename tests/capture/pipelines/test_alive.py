@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from profiler.capture.pipelines import alive
 from profiler.capture.pipelines.alive import instances
 
 
@@ -27,3 +34,51 @@ def test_instances_of_classes_and_of_their_subclasses():
     assert {id(one) for one in instances([Kind])} == {id(one) for one in kept[:3]}
     assert {id(one) for one in instances([Furthest, Other])} == {id(one) for one in kept[2:]}
     assert instances([]) == []
+
+
+@pytest.fixture
+def freeze():
+    """`gc.freeze`, taken back afterwards."""
+    yield gc.freeze
+    gc.unfreeze()
+
+
+class Frozen:
+    pass
+
+
+HELD = SimpleNamespace(parts=[Frozen()])
+
+
+def giving(value):
+    return lambda: value
+
+
+def looked_for(freeze):
+    """What a variable leads to, and what is found; pytest's asserts ask for a frame's locals, and
+    such frames are left alone."""
+    outer = Frozen()
+    outer.inner = Frozen()
+    called = {"a": [giving(outer)], "b": outer}
+    cycle = [Frozen()]
+    cycle.append(cycle)
+    del outer, cycle
+    freeze()
+    return called["b"], instances([Frozen], sys._getframe())
+
+
+def test_what_is_frozen_is_found_where_variables_lead_to_it(freeze):
+    """Of a frame, of a module, through attributes, containers and closures; once, and nothing
+    behind what is found; what no variable leads to stays hidden."""
+    held, found = looked_for(freeze)
+    assert sorted(map(id, found)) == sorted((id(held), id(HELD.parts[0])))
+
+
+def test_a_look_at_too_much_is_told(freeze, monkeypatch, capfd):
+    """Where variables lead to more objects than are looked at, stderr says what may be missing."""
+    many = [[i, []] for i in range(20)]
+    monkeypatch.setattr(alive, "_MOST_FROZEN", 10)
+    freeze()
+    instances([Frozen], sys._getframe())
+    assert "gc.freeze() hides objects" in capfd.readouterr().err
+    assert many

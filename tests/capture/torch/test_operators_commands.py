@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from profiler.capture.torch.commands import find_commands
 from profiler.capture.torch.events import Activity, TorchEvent, TorchEvents
-from profiler.capture.torch.ranges import CALL, MODULE
+from profiler.capture.torch.ranges import CALL, MODULE, WEIGHTS
 from tests.examples import examples
 
 ROOTS = {7: "Transformer"}
@@ -120,6 +120,41 @@ def test_an_operator_that_calls_modules_is_not_a_command():
     assert [row[:3] for row in line.commands()] == [
         ("Transformer", 0, "aten::detach"),
         ("ff", 0, "aten::gelu"),
+    ]
+
+
+def test_what_moves_weights_is_one_command():
+    """Of category dma, with the bytes of the weights, in their module, whose operators go on; what
+    the move does is part of it."""
+    line = Timeline()
+    line.call(0, 100)
+    line.module("blocks.0", 10, 90)
+    line.operator(f"{WEIGHTS}onload 64 blocks.0.to_q", 12, 32)
+    line.operator("aten::to", 14, 20)
+    line.operator("aten::linear", 40, 50)
+    assert line.commands() == [
+        ("blocks.0.to_q", 0, "onload", "CPU thread 1 weights", 12, 20),
+        ("blocks.0", 0, "aten::linear", "CPU thread 1", 40, 10),
+    ]
+    columns = line.found()[7].build()
+    assert [columns.tracks[i].category for i in columns.track] == ["dma", "compute"]
+    assert columns.bytes_read.tolist()[0] == columns.bytes_written.tolist()[0] == 64
+
+
+def test_copies_of_moved_weights_are_of_the_module_whose_they_are():
+    """Where a device copies, its copies are the commands: also of a block that is fetched while
+    the one before it runs."""
+    line = Timeline()
+    line.call(0, 100)
+    line.module("blocks.0", 10, 90)
+    line.operator(f"{WEIGHTS}onload 64 blocks.1", 12, 32)
+    copy = line.operator("aten::copy_", 14, 20)
+    line.runtime("cudaMemcpyAsync", 15, 18, 11, linked=copy)
+    name = "Memcpy HtoD (Pinned -> Device)"
+    line.device(Activity.MEMCPY, name, 40, 80, 11, linked=copy, nbytes=64)
+    assert [row[:4] for row in line.commands()] == [
+        ("cudaMemcpyAsync", 0, "", "CPU thread 1 launches"),
+        ("blocks.1", 0, "Memcpy HtoD", "stream 7 memcpy"),
     ]
 
 

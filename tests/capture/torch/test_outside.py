@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 
 import pytest
 
 import profiler
+from profiler.capture.pipelines import pieces
 from profiler.report.document import document
 from profiler.report.facts import key_facts
 
@@ -102,6 +104,23 @@ def test_what_ran_outside_captured_calls(tmp_path):
     assert measured.share == first / (first + measured.uncaptured_ns)
 
 
+def test_what_was_frozen_is_measured(tmp_path):
+    """As in a child of a server that has called `gc.freeze()`: what a variable holds is found."""
+    pipeline, image_encoder = Pipeline(), Net()
+    pipeline.encoder = lambda: image_encoder
+    gc.freeze()
+    try:
+        with profiler.profile(pipeline, out=tmp_path, ops="none") as run:
+            pipeline(X)
+    finally:
+        gc.unfreeze()
+    measured = profiler.load(run.path).info.coverage
+    assert {one.name: one.calls for one in measured.uncaptured} == {
+        "image_encoder": 2,
+        "transformer.a": 1,
+    }
+
+
 def test_it_is_told_in_every_report(tmp_path):
     """In the header, in JSON and as a finding."""
     analysis = profiler.analyze(recorded(tmp_path, 1, ops="none"))
@@ -115,6 +134,32 @@ def test_it_is_told_in_every_report(tmp_path):
 def test_with_operators_every_pipeline_call_is_measured(tmp_path):
     """There the hooks cost little beside the operators."""
     assert recorded(tmp_path, 2).info.coverage.pipelines == 2
+
+
+def test_pieces_that_a_script_calls_itself(tmp_path, monkeypatch):
+    """Of a module that no pipeline holds: named with their calls, in the first captured ones."""
+    monkeypatch.setattr(pieces, "_MOST_CALLS", 2)
+    net = Net()
+    with profiler.profile({"net": net}, out=tmp_path, ops="none") as run:
+        net(net.a(X))
+        net(X)
+        net.b(X)
+        net(X)  # the third
+        net.b(X)
+    assert not any(module._forward_hooks for module in net.modules())
+    found = profiler.load(run.path)
+    measured = found.info.coverage
+    assert {one.name: one.calls for one in measured.uncaptured} == {"net.a": 1, "net.b": 1}
+    assert measured.pipelines == 0
+    assert measured.captured_ns == found.calls["duration_ns"][:2].sum()
+
+
+def test_without_such_pieces_nothing_is_stated(tmp_path):
+    """For nothing else is looked for where there are no pipeline calls."""
+    net = Net()
+    with profiler.profile({"net": net}, out=tmp_path, ops="none") as run:
+        net(X)
+    assert profiler.load(run.path).info.coverage is None
 
 
 def test_what_is_compiled_is_not_compiled_again(tmp_path):

@@ -13,6 +13,8 @@ torch = pytest.importorskip("torch", reason="needs the torch extra")
 
 from tests.capture import tiny_diffusers as tiny  # noqa: E402 - it imports them
 from tests.capture.pipelines.test_diffusers_hooks import (  # noqa: E402
+    CPU,
+    PARTS,
     cache_first_block,
     compile_in_place,
     compile_method,
@@ -29,6 +31,15 @@ EXPECTED = [
     *(("transformer", "cond", step) for step in range(3)),
     ("vae", None, -1),
 ]
+
+
+def layer_offload(pipeline):
+    """What `enable_sequential_cpu_offload` does, with the CPU in an accelerator's place."""
+    from accelerate import cpu_offload
+
+    for name in PARTS:
+        part = getattr(pipeline, name)
+        cpu_offload(part, CPU, offload_buffers=bool(part._parameters))
 
 
 def cast_layerwise(pipeline):
@@ -120,6 +131,7 @@ _OF_A_RUN = (
     [
         group_offload,
         model_offload,
+        layer_offload,
         cast_layerwise,
         cache_first_block,
         broadcast_attention,

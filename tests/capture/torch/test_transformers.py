@@ -18,11 +18,11 @@ pytestmark = [
 NEW = 4  # tokens
 
 
-def recorded(tmp_path, model, work):
+def recorded(tmp_path, model, work, ops="none"):
     """What `work` gives without and with capture, and the run."""
     with torch.no_grad():
         without = work()
-        with profiler.profile(model, out=tmp_path, ops="none") as profiled:
+        with profiler.profile(model, out=tmp_path, ops=ops) as profiled:
             given = work()
     assert torch.equal(without, given)
     run = profiler.load(profiled.path)
@@ -30,8 +30,8 @@ def recorded(tmp_path, model, work):
     return run
 
 
-def test_whisper(tmp_path):
-    """The encoder once, the decoder once a token: given as parts, each is a submodule."""
+def whisper():
+    """A model with an encoder and a decoder, and what generates with it."""
     torch.manual_seed(0)
     config = transformers.WhisperConfig(
         vocab_size=64,
@@ -54,25 +54,64 @@ def test_whisper(tmp_path):
     model.generation_config.forced_decoder_ids = None
     model.generation_config.suppress_tokens = model.generation_config.begin_suppress_tokens = None
     sound = torch.linspace(-1, 1, 8 * 40).reshape(1, 8, 40)
-    parts = {"encoder": model.model.encoder, "decoder": model.model.decoder}
+    options = {"max_new_tokens": NEW, "min_new_tokens": NEW, "do_sample": False}
+    return model, lambda: model.generate(sound, **options)
+
+
+def counting(parts):
+    """How often each of these is called from now on."""
     counts = dict.fromkeys(parts, 0)
 
-    def counting(name):
+    def hook(name):
         def count(*_):
             counts[name] += 1
 
         return count
 
     for name, part in parts.items():
-        part.register_forward_pre_hook(counting(name))
-    run = recorded(
-        tmp_path,
-        parts,
-        lambda: model.generate(sound, max_new_tokens=NEW, do_sample=False, min_new_tokens=NEW),
-    )
+        part.register_forward_pre_hook(hook(name))
+    return counts
+
+
+def test_whisper(tmp_path):
+    """The encoder once, the decoder once a token: given as parts, each is a submodule."""
+    model, work = whisper()
+    parts = {"encoder": model.model.encoder, "decoder": model.model.decoder}
+    counts = counting(parts)
+    run = recorded(tmp_path, parts, work)
     found = run.calls["submodule"].to_list()
     assert found == ["encoder", *["decoder"] * NEW]
     assert {name: found.count(name) * 2 for name in parts} == counts
+
+
+def test_an_encoder_that_generate_calls_past_forward(tmp_path):
+    """Given whole, the model has a call for its encoder, and a pass of its own for each token; the
+    operators of either lie in that part of it."""
+    model, work = whisper()
+    counts = counting({"encoder": model.model.encoder, "model": model})
+    run = recorded(tmp_path, {"whisper": model}, work, ops="all")
+    assert counts == {"encoder": 2, "model": 2 * NEW}
+    assert run.calls.select("submodule", "stage", "iteration").rows() == [
+        ("whisper", "encode", -1),
+        *(("whisper", "run", token) for token in range(NEW)),
+    ]
+    assert run.calls["ops_traced"].all()
+    parts = {
+        (call, layer.split(".")[1])
+        for call, layer in run.commands.select("call", "layer").rows()
+        if layer.startswith("model.")
+    }
+    assert parts == {(0, "encoder"), *((call, "decoder") for call in range(1, NEW + 1))}
+    assert not model._forward_hooks
+    assert not model.model.encoder._forward_hooks
+
+
+def test_an_encoder_within_forward_is_no_call_of_its_own(tmp_path):
+    """Called with sound and tokens, the model runs its encoder itself: that is one call."""
+    model, _ = whisper()
+    given = {"input_features": torch.zeros(1, 8, 40), "decoder_input_ids": torch.tensor([[3]])}
+    run = recorded(tmp_path, {"whisper": model}, lambda: model(**given).logits)
+    assert run.calls.select("submodule", "stage").rows() == [("whisper", "run")]
 
 
 @pytest.mark.parametrize("method", ["get_image_features", "get_text_features"])

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import json
 import shutil
+from dataclasses import replace
 
 import polars as pl
 import pytest
+from msgspec import structs
 
 from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from profiler.report.facts import key_facts
+from profiler.report.sections.headline import headline
 from profiler.sources.load import load
 from tests.corpus import CORPUS, needs_corpus
 
@@ -151,9 +154,12 @@ def test_without_a_capture_the_report_is_by_kernel_and_says_why(tmp_path):
 
 
 def test_a_trace_of_a_capture_says_that_nothing_of_it_ran(tmp_path):
-    """Launches, and no kernel of theirs."""
+    """Launches, and no kernel of theirs; said once, where the headline calls it a capture."""
     run = captured().imported(tmp_path)
-    fact = graphs_fact(run)
+    found = analyze(run)
+    assert headline(found, 1).startswith("graph capture, not serving")
+    assert "Graphs" not in [str(fact.label) for fact in key_facts(found, 1)]
+    fact = graphs_fact(replace(run, info=structs.replace(run.info, capabilities=())))
     assert (fact.value, "not run" in fact.note) == ("60", True)
 
 

@@ -193,20 +193,21 @@ def _print(
     graphs: GraphComparison, times: TimeComparison | None, gates: list[Gate], top: int
 ) -> None:
     from profiler.cli.terminal import terminal
-    from profiler.report.diff_text import print_diff
-    from profiler.report.graph_text import print_graphs
+    from profiler.report.comparing import comparison_report
+    from profiler.report.graphs import graphs_report
     from profiler.report.terminal.layout import clean
+    from profiler.report.terminal.report import print_report
 
     console = terminal()
     for pair in graphs.pairs:
-        print_graphs(console, pair, top=top)
+        print_report(console, graphs_report(pair, top=top))
         console.print()
     for side, names in graphs.only_in.items():
         if names:
             console.print(clean(f"only in {side}: {', '.join(names)}"), soft_wrap=True)
             console.print()
     if times is not None:
-        print_diff(console, times.comparison, gates, top=top)
+        print_report(console, comparison_report(times.comparison, gates, top=top))
         console.print()
         for side, path in (("base", times.base), ("new", times.new)):
             console.print(clean(f"{side} run: {path}"), soft_wrap=True)

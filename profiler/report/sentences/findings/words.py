@@ -18,7 +18,7 @@ from types import MappingProxyType
 from profiler.analysis.findings.finding import Finding
 from profiler.messages import Said, joined, said
 from profiler.notes import Note, Value
-from profiler.report.facts import named_value
+from profiler.report.named_values import named_value
 from profiler.report.sentences import findings
 from profiler.report.sentences.nouns import Noun, evidence_name
 from profiler.report.sentences.worded import value_text

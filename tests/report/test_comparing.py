@@ -9,14 +9,17 @@ from rich.console import Console
 
 from profiler.analysis.comparison.columns import TABLES
 from profiler.analysis.comparison.gate import Gate, check_gate
+from profiler.report.comparing import comparison_report
 from profiler.report.diff_document import diff_to_json
-from profiler.report.diff_text import gate_line, headline, markdown, print_diff
+from profiler.report.markdown import markdown
+from profiler.report.sentences.changes import gate_text, headline
+from profiler.report.terminal.report import print_report
 from tests.analysis.comparison.small import BASE, SLOWER, compared, steps_run
 
 
 def _text(comparison, gates=(), width=140, **options):
     console = Console(width=width, record=True, file=io.StringIO())
-    print_diff(console, comparison, gates, **options)
+    print_report(console, comparison_report(comparison, gates, **options))
     return console.export_text()
 
 
@@ -49,7 +52,7 @@ def test_what_is_only_in_one_side():
     base = (("blocks.0.ff.a", "mlp"), ("blocks.0.ff.b", "mlp"))
     found = compared(steps_run(BASE, parts=base), steps_run(BASE, parts=(base[0], parts[1])))
     lines = [" ".join(line.split()) for line in _text(found).splitlines()]
-    at = lines.index("Only in new, all 1 by time")
+    at = lines.index("Only in new, by time")
     assert lines[at + 2].startswith("transformer mlp blocks.*.ff.a")
 
 
@@ -63,7 +66,7 @@ def test_which_blocks_each_side_has():
             compared(steps_run(BASE, parts=base), steps_run(BASE, parts=two))
         ).splitlines()
     ]
-    at = lines.index("Only in new, all 1 by time")
+    at = lines.index("Only in new, by time")
     assert lines[at + 1].startswith("what blocks time")
     assert lines[at + 2].startswith("transformer mlp blocks.*.ff 1; base 0")
 
@@ -92,24 +95,25 @@ def test_without_roles_and_modules(slower):
 def test_gate_lines(slower):
     """Failed, passed, and passed because noise explains it."""
     failed, passed = (check_gate(slower, "denoise.step", limit) for limit in (0.05, 0.5))
-    assert gate_line(failed).startswith("FAILED: denoise.step +22.2")
-    assert "slower by more than +5.0" in gate_line(failed)
-    assert gate_line(passed).startswith("passed: ")
+    assert gate_text(failed).startswith("denoise.step +22.2")
+    assert "slower by more than +5.0" in gate_text(failed)
     noise = Gate("denoise.step", 0.05, 0.08, -0.02, 0.15, "within noise", failed=False)
-    assert "more than +5.0\N{NO-BREAK SPACE}% but within noise" in gate_line(noise)
-    assert "FAILED" in _text(slower, [failed])
+    assert "more than +5.0\N{NO-BREAK SPACE}% but within noise" in gate_text(noise)
+    first, *others = _text(slower, [passed, failed]).splitlines()[-2:]
+    assert first.startswith("passed: denoise.step +22.2")
+    assert others[0].startswith("FAILED: denoise.step +22.2")
 
 
 def test_markdown_has_tables_of_even_rows(slower):
     """Every row of a table has as many cells as its head; names are no markup."""
-    text = markdown(slower, [check_gate(slower, "denoise.step", 0.05)])
+    text = markdown(comparison_report(slower, [check_gate(slower, "denoise.step", 0.05)]))
     assert text.startswith("**")
     assert "- FAILED: denoise.step" in text
     assert "blocks.0.ff" in text
     tables = [line for line in text.splitlines() if line.startswith("|")]
-    assert "### Roles, all 2 by difference" in text
+    assert "### Roles, by difference" in text
     assert len({line.count("|") for line in tables}) == 1
-    starred = markdown(compared(*[steps_run(BASE, parts=_two())] * 2))
+    starred = markdown(comparison_report(compared(*[steps_run(BASE, parts=_two())] * 2)))
     assert r"blocks.\*.ff" in starred
 
 
@@ -133,7 +137,7 @@ def test_hostile_names_do_not_steer_the_terminal():
     parts = (("blocks.0.\x1b[31mff", "mlp"), ("blocks.0.ff|", "mlp"))
     found = compared(*[steps_run(BASE, parts=parts)] * 2)
     assert "\x1b" not in _text(found)
-    assert "\x1b" not in markdown(found)
+    assert "\x1b" not in markdown(comparison_report(found))
 
 
 def test_the_page_documents_every_column():
@@ -153,5 +157,5 @@ def test_of_a_side_without_operators_one_row_is_shown():
     lines = [
         " ".join(line.split()) for line in _text(compared(steps_run(BASE), untraced)).splitlines()
     ]
-    at = lines.index("Only in base, all 1 by time")
+    at = lines.index("Only in base, by time")
     assert lines[at + 2].startswith("submodule.transformer.busy")

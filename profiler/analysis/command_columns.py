@@ -1,0 +1,37 @@
+"""Columns that tables of commands have in common: what their rows are of."""
+
+from __future__ import annotations
+
+import polars as pl
+
+from profiler.table.columns import Column
+from profiler.table.combining import Key, Names
+
+__all__ = ["LAYER", "OP_TYPES", "SUBMODULE"]
+
+_TEXT = pl.String()
+
+SUBMODULE = Column(
+    "submodule",
+    _TEXT,
+    "",
+    "submodule of its calls; null for work in no call",
+    True,
+    combine=Key(),
+)
+LAYER = Column(
+    "layer",
+    _TEXT,
+    "",
+    "tensor-level operation: module path or node name",
+    kind="layer",
+    combine=Key(),
+)
+OP_TYPES = Column(
+    "op_types",
+    _TEXT,
+    "",
+    "op types, most time first, joined with commas",
+    kind="list",
+    combine=Names("op_type", by="total_ns"),
+)

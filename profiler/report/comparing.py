@@ -1,0 +1,146 @@
+"""The report of a comparison: what was compared, times from the whole to single modules, what is
+only in one side.
+
+    print_report(Console(highlight=False), comparison_report(comparison, gates, top=15))
+
+Rows that exceed noise stand out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import polars as pl
+
+from profiler.analysis.comparison.codes import Resampled, Side
+from profiler.analysis.comparison.columns import METRICS
+from profiler.analysis.comparison.compare import Comparison
+from profiler.analysis.comparison.gate import Gate
+from profiler.report.changed_rows import largest, of_whole, only_in, with_blocks_together
+from profiler.report.model import TOP, Fact, Part, Report, Section, Summary
+from profiler.report.sentences.changes import (
+    CALLED,
+    change_text,
+    gate_text,
+    gate_words,
+    headline,
+    interval_text,
+    row_name,
+    side_text,
+)
+from profiler.report.sentences.worded import label, worded
+from profiler.report.units import duration
+from profiler.report.views import renamed, table
+from profiler.resampling import CONFIDENCE
+from profiler.table.columns import Column
+
+__all__ = ["comparison_report", "verdicts", "what"]
+
+_TEXT = pl.String()
+_CHANGES = (
+    renamed(METRICS, "base_ns", kind="figure"),
+    renamed(METRICS, "new_ns", kind="figure"),
+    renamed(METRICS, "change", kind="figure"),
+    Column("interval", _TEXT, "", "the interval of the change", kind="figure", importance=2),
+    "verdict",
+    renamed(METRICS, "resampled", kind="text", codes=None, importance=3),
+    renamed(METRICS, "calls", importance=4),
+)
+_ALONE = (
+    Column("what", _TEXT, "", "submodule, role and module, or the metric", kind="layer"),
+    Column("blocks", _TEXT, "", "which blocks it stands for, and which the other side has"),
+    Column("ns", _TEXT, "", "its time", label="time", kind="figure"),
+)
+
+
+def what(name: str) -> Column:
+    """The column that says what a row is of, under that name."""
+    return Column(name, _TEXT, "", "what the times are of", kind="layer")
+
+
+def comparison_report(
+    comparison: Comparison, gates: Sequence[Gate] = (), *, top: int = TOP
+) -> Report:
+    """How the new runs differ from the base: the `top` roles and modules, and the gates."""
+    facts = tuple(Fact(side.value, side_text(comparison, side)) for side in Side)
+    notes = Part(notes=tuple(map(worded, comparison.notes)), always=bool(comparison.notes))
+    parts = (notes, *_changed(comparison.metrics, top), *_alone(comparison.metrics, top))
+    shown = tuple(part for part in parts if part.shows_something)
+    summary = Summary(headline(comparison), facts=facts)
+    return Report(summary, (Section("comparison", parts=shown),), verdicts(gates))
+
+
+def verdicts(gates: Sequence[Gate], of: str = "") -> tuple[Fact, ...]:
+    """What the gates say, `of` a run that is named where there are several."""
+    head = f"{of}: " if of else ""
+    return tuple(
+        Fact(f"{head}{gate_words(gate)}", gate_text(gate), alert=gate.failed) for gate in gates
+    )
+
+
+def _changed(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
+    """What both sides have."""
+    both = metrics.filter(~pl.col("verdict").is_in([side.alone.value for side in Side]))
+    whole = both.filter(of_whole())
+    title = f"Times, and {CONFIDENCE:.0%} intervals of the change"
+    yield _part(title, whole, whole["metric"].to_list(), "metric", len(whole))
+    steps = both.filter(pl.col("step").is_not_null() & pl.col("verdict").is_in(CALLED))
+    roles = both.filter(pl.col("level") == "role")
+    for title, found in (
+        ("Single steps beyond noise, by difference", steps),
+        ("Roles, by difference", roles),
+        ("Modules, by difference", with_blocks_together(both)),
+    ):
+        rows = largest(found)
+        yield _part(title, rows, [*map(row_name, rows.iter_rows(named=True))], "what", top)
+
+
+def _part(title: str, rows: pl.DataFrame, names: Sequence[str], name: str, shown: int) -> Part:
+    made = table(
+        f"comparison_{name}",
+        name,
+        (what(name), *_CHANGES),
+        METRICS,
+        _written(rows).with_columns(pl.Series(name, names, dtype=_TEXT)),
+        shown=shown,
+        strong="called",
+    )
+    return Part(title, table=made)
+
+
+def _written(rows: pl.DataFrame) -> pl.DataFrame:
+    """The rows with their values as texts, each in its own unit, and whether a change is called
+    one."""
+    intervals = [
+        None if low is None else interval_text(low, high, change)
+        for low, high, change in rows.select("low", "high", "change").iter_rows()
+    ]
+    counts = [
+        None if unit is None else f"{base} and {new} {label(Resampled(unit))}"
+        for unit, base, new in rows.select("resampled", "base_count", "new_count").iter_rows()
+    ]
+    changes = [None if change is None else change_text(change) for change in rows["change"]]
+    texts = {
+        "base_ns": _times(rows["base_ns"]),
+        "new_ns": _times(rows["new_ns"]),
+        "change": changes,
+        "interval": intervals,
+        "resampled": counts,
+    }
+    return rows.with_columns(
+        *(pl.Series(name, values, dtype=_TEXT) for name, values in texts.items()),
+        called=pl.col("verdict").is_in(CALLED),
+    )
+
+
+def _times(values: pl.Series) -> list[str | None]:
+    return [None if ns is None else duration(ns) for ns in values]
+
+
+def _alone(metrics: pl.DataFrame, top: int) -> Iterator[Part]:
+    """What only one side has."""
+    for side in Side:
+        rows = only_in(metrics, side)
+        frame = rows.with_columns(ns=pl.Series(_times(rows["ns"]), dtype=_TEXT))
+        made = table(f"only_in_{side}", "parts", _ALONE, _ALONE, frame, shown=top)
+        yield Part(f"{label(side.alone)}, by time".capitalize(), table=made)

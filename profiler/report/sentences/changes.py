@@ -1,0 +1,118 @@
+"""What is said of how runs differ: changes, the whole of a comparison, its sides, its gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import polars as pl
+
+from profiler.analysis.comparison.codes import Verdict
+from profiler.analysis.comparison.compare import Comparison
+from profiler.analysis.comparison.gate import Gate
+from profiler.messages import joined, said
+from profiler.report.sentences.worded import label
+from profiler.report.units import counted, duration
+
+__all__ = [
+    "CALLED",
+    "change_text",
+    "gate_text",
+    "gate_words",
+    "headline",
+    "interval_text",
+    "row_name",
+    "side_text",
+]
+
+CALLED = (Verdict.SLOWER.value, Verdict.FASTER.value)
+"""The verdicts that call a change one."""
+
+_NO_BREAK = "\N{NO-BREAK SPACE}"
+_MINUS = "\N{MINUS SIGN}"
+_NAMED = 3  # runs of a side that are named
+_RATIO = 3.0  # from here on a change reads better as a factor
+
+
+def headline(comparison: Comparison) -> str:
+    """`"denoise.step 2.1 % slower (68.4 ms → 69.8 ms), end_to_end within noise"`."""
+    parts = []
+    for name in ("end_to_end", "denoise.step"):
+        rows = comparison.metrics.filter(pl.col("metric") == name)
+        for row in rows.iter_rows(named=True):
+            if row["base_ns"] is None or row["new_ns"] is None:
+                continue
+            change = f" {change_text(row['change'])}," if row["change"] is not None else ""
+            part = said(
+                "{metric}{change} {verdict} ({base} → {new})",
+                metric=name,
+                change=change,
+                verdict=label(Verdict(row["verdict"])),
+                base=duration(row["base_ns"]),
+                new=duration(row["new_ns"]),
+            )
+            parts.append(part)
+    if parts:
+        return joined("; ", parts)
+    called = comparison.metrics.filter(pl.col("verdict").is_in(CALLED))
+    return said(
+        "{differences} beyond noise in {metrics} metrics",
+        differences=counted(len(called), "difference"),
+        metrics=len(comparison.metrics),
+    )
+
+
+def side_text(comparison: Comparison, side: str) -> str:
+    """What a side is made of: `"1 run (20270115-080000), 1 pipeline call, 28 steps, 36 calls"`."""
+    runs = comparison.runs.filter(pl.col("side") == side)
+    named = ", ".join(runs["run_id"].head(_NAMED))
+    more = f" and {len(runs) - _NAMED} more" if len(runs) > _NAMED else ""
+    pipelines, steps, calls = (int(runs[n].sum()) for n in ("pipelines", "steps", "calls"))
+    return (
+        f"{counted(len(runs), 'run')} ({named}{more}), {counted(pipelines, 'pipeline call')}, "
+        f"{counted(steps, 'step')}, {counted(calls, 'call')}"
+    )
+
+
+def gate_words(gate: Gate) -> str:
+    """Whether it failed: `"FAILED"`, `"passed"`."""
+    return "FAILED" if gate.failed else "passed"
+
+
+def gate_text(gate: Gate) -> str:
+    """`"denoise.step +7.2 % (+5.1 to +9.0 %), slower by more than +5.0 %"`."""
+    found = interval_text(gate.low, gate.high, gate.change)
+    text = f"{gate.metric} {change_text(gate.change)} ({found})"
+    limit = change_text(gate.limit)
+    if gate.failed:
+        return f"{text}, slower by more than {limit}"
+    if gate.change > gate.limit:
+        return f"{text}, more than {limit} but {label(gate.verdict)}"
+    return f"{text}, at most {limit}"
+
+
+def row_name(row: Mapping[str, Any]) -> str:
+    """What a row is of, shorter than its metric: `transformer mlp blocks.*.ff`."""
+    if row["role"] is None:
+        return str(row["metric"])
+    parts = (row["submodule"], row["role"], row["module"])
+    return " ".join(str(part) for part in parts if part)
+
+
+def change_text(change: float) -> str:
+    """`"+3.1 %"`; a factor where it is large: `"4.20 times"`."""
+    if change + 1 >= _RATIO:
+        return f"{change + 1:,.2f}{_NO_BREAK}times"
+    return f"{_signed(change)}{_NO_BREAK}%"
+
+
+def interval_text(low: float, high: float, change: float) -> str:
+    """The interval of a change, in its unit."""
+    if change + 1 >= _RATIO:
+        return f"{low + 1:,.2f} to {high + 1:,.2f}{_NO_BREAK}times"
+    return f"{_signed(low)} to {_signed(high)}{_NO_BREAK}%"
+
+
+def _signed(change: float) -> str:
+    text = f"{abs(change) * 100:,.1f}"
+    return text if text == "0.0" else f"{'+' if change > 0 else _MINUS}{text}"

@@ -1,0 +1,57 @@
+"""Runs for the rule about ranks that others wait for: two ranks, a collective every 100 ns."""
+
+from tests.analysis.findings.cases import analyzed, command, gpu_call, misses, triggers
+from tests.runs import EPOCH
+
+_EVERY, _LONG = 100, 40
+
+
+def _ranks(*late, residual=0, end=1000):
+    """Rank 1 begins each collective so much later than rank 0, earlier where it is negative."""
+    calls, commands, collectives = [], [], []
+    for rank in (0, 1):
+        device = f"rank{rank}/cuda:0"
+        calls.append(gpu_call(rank, 0, len(late) * _EVERY, device=device))
+        for number, by in enumerate(late):
+            begin = number * _EVERY + max(by if rank else -by, 0)
+            stop = number * _EVERY + abs(by) + _LONG
+            place = {"device": device, "track": "stream 20 collectives", "category": "collective"}
+            commands.append(command(rank, begin, stop, **place, kernel="ncclKernel_AllReduce"))
+    for number, by in enumerate(late):
+        starts = [EPOCH + number * _EVERY + max(-by, 0), EPOCH + number * _EVERY + max(by, 0)]
+        collectives.append({"kind": "all_reduce", "members": list(enumerate(starts))})
+    clocks = [{"rank": 0}, {"rank": 1, "aligned": True, "residual_ns": residual, "pairs": 5}]
+    job = {"world_size": 2, "ranks": clocks, "collectives": collectives}
+    return analyzed(calls, commands, end=end, job=job)
+
+
+@triggers("straggler", rank=1, ranks=2, last=4, compared=5, late_ns=40, others_waited_ns=40)
+def last_in_four_of_five():
+    return _ranks(10, 10, 10, 10, -10)
+
+
+@triggers("straggler", rank=0, last=5, compared=5, late_ns=50)
+def last_in_all_of_five():
+    return _ranks(-10, -10, -10, -10, -10)
+
+
+@misses("straggler")
+def last_in_three_of_five():
+    """Two ranks that take turns: less than three quarters."""
+    return _ranks(10, 10, 10, -10, -10)
+
+
+@misses("straggler")
+def four_collectives_tell_of_no_habit():
+    return _ranks(10, 10, 10, 10)
+
+
+@misses("straggler")
+def late_by_less_than_the_clocks_are_known():
+    return _ranks(10, 10, 10, 10, 10, residual=10)
+
+
+@misses("straggler")
+def late_by_next_to_nothing():
+    """Less than 1 % of the run."""
+    return _ranks(1, 1, 1, 1, 1)

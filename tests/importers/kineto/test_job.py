@@ -1,0 +1,235 @@
+"""The traces of a job's ranks as one run: clocks, collectives, stragglers, and what is refused."""
+
+from __future__ import annotations
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.errors import InputError
+from profiler.events import DropKind
+from profiler.importers.importing import import_trace
+from profiler.report.extent import extent
+from profiler.report.html.timeline import timeline_of
+from profiler.report.model import ReportInput
+from profiler.report.sections.summary import summary_of
+from profiler.sources.load import load
+from profiler.trace.manifest_ranks import MatchedBy
+from tests.corpus import CORPUS, needs_corpus
+from tests.importers.kineto.jobs import BYTES, HIDDEN_NS, ROUND_NS, TRANSFER_NS, Job
+from tests.importers.kineto.traces import Trace
+
+_NEAR_NS = 1000  # by how much an offset may differ: a written µs, and what is rounded of it
+
+
+def _loaded(job, folder):
+    return load(import_trace(job.write(folder / "job"), folder / "traces"))
+
+
+@pytest.mark.parametrize("told", ["sequence", "group", ""])
+def test_offsets_of_clocks_are_found(tmp_path, told):
+    """Whatever tells which collectives are the same, times of all ranks are those of the first."""
+    job = Job(told=told)
+    run = _loaded(job, tmp_path)
+    ranks = run.info.job.ranks
+    assert [one.offset_ns for one in ranks] == pytest.approx(
+        [-offset for offset in job.offsets_ns], abs=_NEAR_NS
+    )
+    assert [one.pairs for one in ranks] == [0, 12, 12, 12]
+    assert [one.aligned for one in ranks] == [None, True, True, True]
+    assert max(one.residual_ns for one in ranks[1:]) <= _NEAR_NS
+    assert all(one.drift_ppm == 0 for one in ranks)
+    ways = {"sequence": MatchedBy.SEQUENCE, "group": MatchedBy.GROUP_ORDER}
+    assert run.info.job.matched_by is ways.get(told, MatchedBy.STREAM_ORDER)
+    begins = run.commands.filter(pl.col("category") == "collective").sort("rank", "start_ns")
+    true = [job.true_begin_ns(number, rank) for rank in range(4) for number in range(12)]
+    assert begins["start_ns"].to_list() == pytest.approx(true, abs=_NEAR_NS)
+
+
+def test_drifts_of_clocks_are_found(tmp_path):
+    """A clock that runs away by 2 ms while it records is laid back onto the others'."""
+    job = Job(drifts=(0.0, 20e-6, 0.0, -5e-6), rounds=200, jitter_ns=2_000)
+    run = _loaded(job, tmp_path)
+    ranks = run.info.job.ranks
+    assert [one.drift_ppm for one in ranks] == pytest.approx([0, -20, 0, 5], abs=0.2)
+    assert ranks[2].drift_ppm == 0.0
+    begins = run.commands.filter(pl.col("category") == "collective").sort("rank", "start_ns")
+    true = [job.true_begin_ns(number, rank) for rank in range(4) for number in range(200)]
+    assert begins["start_ns"].to_list() == pytest.approx(true, abs=2 * job.jitter_ns + _NEAR_NS)
+
+
+def test_lost_collectives_shift_no_clock(tmp_path):
+    """A rank whose recording began two rounds later is matched with the rounds that it has."""
+    job = Job(told="group", skipped={1: (0, 1)})
+    run = _loaded(job, tmp_path)
+    assert run.info.job.ranks[1].offset_ns == pytest.approx(-300_000, abs=_NEAR_NS)
+    assert run.info.job.ranks[1].pairs == 10
+
+
+def test_exposed_communication_and_waits_are_exact(tmp_path):
+    """Of each collective all but what compute hides is exposed, and what the others wait for the
+    straggler is what its compute takes longer; sums over 12 rounds."""
+    job = Job(offsets_ns=(0, 0, 0, 0))
+    made = analyze(_loaded(job, tmp_path))
+    late, rounds = job.late_ns, job.rounds
+    table = made.ranks
+    assert table["rank"].to_list() == [0, 1, 2, 3]
+    waits = [late * rounds, late * rounds, 0, late * rounds]
+    assert table["waited_ns"].to_list() == waits
+    exposed = (TRANSFER_NS - HIDDEN_NS) * rounds
+    assert table["exposed_ns"].to_list() == [exposed + wait for wait in waits]
+    assert table["collective_ns"].to_list() == [TRANSFER_NS * rounds + wait for wait in waits]
+    assert table["last"].to_list() == [0, 0, 12, 0]
+    assert table["late_ns"].to_list() == [0, 0, late * rounds, 0]
+    (row,) = made.collectives.to_dicts()
+    assert (row["kind"], row["size"], row["message_bytes"]) == ("all_reduce", 4, BYTES)
+    assert (row["commands"], row["transfer_ns"]) == (48, TRANSFER_NS)
+    assert row["bus_rate"] == pytest.approx(BYTES * 2 * 3 / 4 / TRANSFER_NS)
+    assert row["exposed_ns"] == sum(table["exposed_ns"])
+    assert made.collective_arrivals["last_rank"].to_list() == [2] * 12
+
+
+def test_the_straggler_is_named(tmp_path):
+    """The finding names the rank that others wait for, however far its clock is off; ranks that
+    take turns, and one that is late by next to nothing, are none."""
+    found = analyze(_loaded(Job(), tmp_path / "a")).findings
+    (straggler,) = [one for one in found if one.rule == "straggler"]
+    assert straggler.evidence["rank"] == 2
+    assert straggler.evidence["last_share"] == 1.0
+    assert straggler.where.device == "rank2/cuda:2"
+    assert straggler.cost_ns == pytest.approx(12 * 1_500_000, abs=12 * _NEAR_NS)
+    for name, job in {"b": Job(late_ns=5_000), "c": Job(rounds=4)}.items():
+        made = analyze(_loaded(job, tmp_path / name))
+        assert not [one for one in made.findings if one.rule == "straggler"]
+
+
+def test_ranks_stay_apart(tmp_path):
+    """Calls and commands have their rank, devices its name; end to end is that of the job, and each
+    rank's work has the module and the step of its own calls."""
+    run = _loaded(Job(devices=1), tmp_path)
+    assert sorted(set(run.calls["device"].cast(pl.String))) == [f"rank{n}/cuda:0" for n in range(4)]
+    assert run.calls.group_by("rank").len().sort("rank").rows() == [(n, 12) for n in range(4)]
+    of_call = run.commands.join(run.calls.select("call", own="rank"), on="call")
+    assert (of_call["rank"] == of_call["own"]).all()
+    assert len(of_call) == len(run.commands)
+    made = analyze(run)
+    length = 11 * ROUND_NS + 4_000_000 + 1_500_000 + TRANSFER_NS
+    assert made.accounting.end_to_end_ns == pytest.approx(length, rel=0.02)
+    assert abs(made.accounting.residual_share) < 0.01
+    assert made.devices.filter(pl.col("busy_ns") > 0)["rank"].to_list() == [0, 1, 2, 3]
+    lanes = [(lane["device"], str(lane["track"])) for lane in timeline_of(run).document["lanes"]]
+    for rank in range(4):
+        of_rank = [track for device, track in lanes if device == f"rank{rank}/cuda:0"]
+        assert of_rank == ["Calls", "stream 7", "stream 20 collectives"]
+
+
+def test_imbalance_between_ranks_leaves_collectives_out(tmp_path):
+    """The straggler's computing is what is uneven, not what the others wait in collectives."""
+    (row,) = analyze(_loaded(Job(), tmp_path)).rank_imbalance.to_dicts()
+    assert (row["submodule"], row["ranks"], row["slowest_rank"]) == ("forward", 4, 2)
+    assert row["above_mean_ns"] == pytest.approx(12 * 1_500_000 * 3 / 4, abs=20_000)
+
+
+def test_ranks_without_collectives_in_common_have_timelines_of_their_own(tmp_path):
+    """Two collectives relate no clocks: a drop says so, and no rank is called late. By clocks that
+    are days apart a job takes no days."""
+    days = 24 * 3600 * 10**9
+    run = _loaded(Job(rounds=2, offsets_ns=(0, 300_000, days, -days)), tmp_path)
+    drops = [drop for drop in run.drops if drop.kind is DropKind.UNALIGNED_CLOCK]
+    assert [drop.where for drop in drops] == ["rank1/cpu:0", "rank2/cpu:0", "rank3/cpu:0"]
+    assert [one.aligned for one in run.info.job.ranks] == [None, False, False, False]
+    made = analyze(run)
+    assert made.collective_arrivals.is_empty()
+    assert made.accounting.end_to_end_ns < 40_000_000
+    assert made.ranks["waited_ns"].to_list() == [None] * 4
+
+
+def test_ranks_that_were_not_given_are_a_drop(tmp_path):
+    """Four of eight ranks are a run; what is missing is named and counted."""
+    run = _loaded(Job(world_size=8), tmp_path)
+    (drop,) = run.drops
+    assert (drop.kind, drop.count, drop.unit) == (DropKind.MISSING_RANK, 4, "ranks")
+    assert drop.kind.time_missing
+
+
+def test_a_folder_and_folders_of_ranks_are_one_run(tmp_path):
+    """The folder of all traces, or a folder for each, is recognised; other files in it are left."""
+    paths = Job().write(tmp_path / "job")
+    (tmp_path / "job" / "notes.json").write_text("{}")
+    assert load(tmp_path / "job").calls["rank"].n_unique() == 4
+    folders = []
+    for rank, path in enumerate(paths):
+        folder = tmp_path / f"worker{rank}"
+        folder.mkdir()
+        folders.append(folder)
+        path.rename(folder / path.name)
+    assert load(folders).calls["rank"].n_unique() == 4
+    assert load(folders[1]).calls["rank"].unique().to_list() == [1]
+
+
+def test_traces_of_no_one_job_are_refused(tmp_path):
+    """A rank that is there twice, one of another job, and a trace that tells no rank: one sentence
+    that names the files."""
+    first, second, *_ = Job().write(tmp_path / "job")
+    foreign = Job(world_size=16).trace(3).write(tmp_path, "foreign.json")
+    twice = Job().trace(0).write(tmp_path, "twice.json")
+    plain = Trace()
+    plain.kernel("gemm", 10, 5, launched=1)
+    alone = plain.write(tmp_path, "alone.json")
+    for paths, words in (
+        ((first, second, foreign), "is of a job of 16 ranks"),
+        ((first, twice), "are both of rank 0"),
+        ((first, alone), "does not say of which rank it is"),
+    ):
+        with pytest.raises(InputError, match=words):
+            import_trace(paths, tmp_path / "traces")
+    with pytest.raises(InputError, match="is for one trace, and 2 are given"):
+        import_trace((first, second), tmp_path / "traces", options={"capture": str(alone)})
+
+
+def test_one_rank_tells_its_rank_and_collectives(tmp_path):
+    """A trace alone is rank 3 of 4 on its own clock, with its rates and without any straggler."""
+    made = analyze(load(Job().trace(3).write(tmp_path)))
+    run = made.inputs.run
+    assert run.calls["rank"].unique().to_list() == [3]
+    assert run.commands["rank"].unique().to_list() == [3]
+    assert run.commands["device"].unique().cast(pl.String).sort().to_list() == ["cpu:0", "cuda:3"]
+    (row,) = made.collectives.to_dicts()
+    assert (row["waited_ns"], row["transfer_ns"]) == (None, None)
+    took = TRANSFER_NS + 1_500_000
+    assert row["bus_rate"] == pytest.approx(BYTES * 2 * 3 / 4 / took)
+    assert made.ranks["rank"].to_list() == [3]
+
+
+@needs_corpus
+def test_shared_ranks_agree_with_their_truth():
+    """The two thinned ranks: busy, not recorded, and exposed time of each as an independent script
+    has them alone (gpu.md), and how far the ends of their four collectives are apart, aligned."""
+    with_close = load(CORPUS / "torch_multirank" / "trace_filter")
+    made = analyze(with_close)
+    assert made.ranks["exposed_ns"].to_list() == [336_033_000, 299_495_000]
+    devices = made.devices.filter(pl.col("busy_ns") > 0)
+    assert devices["busy_ns"].to_list() == [547_656_000, 580_050_000]
+    assert devices["unrecorded_ns"].to_list() == [298_522_000, 262_397_000]
+    (first, second) = with_close.info.job.ranks
+    assert (second.pairs, second.left_out, second.offset_ns) == (4, 6, 23_500)
+    apart = made.collective_arrivals["ends_apart_ns"].sort().to_list()
+    assert apart == [31_500, 31_500, 165_500, 355_500]
+    assert first.aligned is None
+    with_close.close()
+
+
+def test_what_holds_on_many_ranks_is_said_once(tmp_path):
+    """Of sixteen ranks that wait alike one finding a rule says so, with their number; the header
+    names twelve devices, the first sentence the ranks."""
+    offsets = tuple(10_000 * rank for rank in range(16))
+    made = analyze(_loaded(Job(offsets_ns=offsets, straggler=11), tmp_path))
+    rules = [one.rule for one in made.findings]
+    assert len(rules) == len(set(rules))
+    (idle,) = [one for one in made.findings if one.rule == "idle_gaps"]
+    assert idle.evidence["ranks"] == 16
+    (straggler,) = [one for one in made.findings if one.rule == "straggler"]
+    assert straggler.evidence["rank"] == 11
+    summary = summary_of(ReportInput(made, *extent(made.inputs.run)))
+    assert summary.headline.startswith("192 calls, 16 ranks in ")
+    assert "and 20 more" in " ".join(summary.subject)

@@ -2,7 +2,7 @@
 
     ProfilerError
     ├── InputError     what was given cannot be read or used as asked
-    │   └── MissingPackageError   … without a package that is not installed
+    │   └── MissingPackageError   … without a package that is not installed; an ImportError, too
     └── OutputError    the result cannot be written where it was asked for
 
 Every message says what is wrong, where, and what to do about it, in one sentence.
@@ -19,8 +19,8 @@ class InputError(ProfilerError):
     """What was given (a path, a trace, a model folder, an option) cannot be used."""
 
 
-class MissingPackageError(InputError):
-    """What was given is whole, but reading it needs a package that is not installed."""
+class MissingPackageError(InputError, ImportError):
+    """What was asked for needs a package that is not installed."""
 
 
 class OutputError(ProfilerError):

@@ -1,7 +1,9 @@
 """What to install for an extra, from the metadata of the installed package.
 
     install_command("query")      # "pip install 'duckdb>=2.0'"
-    require("run", "run")         # InputError where the extra's libraries cannot be imported
+    require("run", "run")         # MissingPackageError where the extra's libraries are not there
+    with needing("run", "profiler.pipelines"):
+        import onnxruntime        # the same, and no ImportError
 
 The packages are named, not `profile-sd3[query]`: the project is on no registry, and a stranger
 could take its name there.
@@ -11,11 +13,12 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from importlib import import_module, metadata
 
-from profiler.errors import InputError
+from profiler.errors import InputError, MissingPackageError
 
-__all__ = ["DISTRIBUTION", "added_by", "install_command", "require", "requirements"]
+__all__ = ["DISTRIBUTION", "added_by", "install_command", "needing", "require", "requirements"]
 
 DISTRIBUTION = "profile-sd3"
 
@@ -24,13 +27,15 @@ _LIBRARIES = {
     "run": (_RUNTIME, "tokenizers", "PIL"),
     "graph": (_RUNTIME, "onnx", "onnx_ir"),
     "graph-base": ("onnx", "onnx_ir"),
+    "torch": ("torch", "diffusers", "transformers"),
 }
 """What the modules of an extra import."""
 _WITHOUT_RUNTIME = {"run": "run-gpu", "graph": "graph-base"}
 
 
 def require(extra: str, what: str, *libraries: str) -> None:
-    """Raise InputError where `what` lacks a library of the extra, or one of those named alone.
+    """Raise MissingPackageError where `what` lacks a library of the extra, or one of those named
+    alone; InputError where one is there and cannot be imported.
 
     They are imported: ONNX Runtime comes from several distributions, of which installing one over
     another breaks both. Where it is there, the command does not name it.
@@ -49,7 +54,19 @@ def require(extra: str, what: str, *libraries: str) -> None:
     if missing:
         wanted = extra if _RUNTIME in missing else _WITHOUT_RUNTIME.get(extra, extra)
         command = install_command(wanted)
-        raise InputError(f"{what} needs {' and '.join(missing)}: `{command}`")
+        raise MissingPackageError(f"{what} needs {' and '.join(missing)}: `{command}`")
+
+
+@contextmanager
+def needing(extra: str, what: str, *libraries: str) -> Iterator[None]:
+    """Around imports: where one fails, what `require` says."""
+    try:
+        yield
+    except MissingPackageError:
+        raise
+    except ImportError:
+        require(extra, what, *libraries)
+        raise
 
 
 def install_command(extra: str) -> str:

@@ -32,7 +32,7 @@ __all__ = [
     "folder_mode",
     "not_writable",
     "scratch_folder",
-    "sync_directory",
+    "sync_to_disk",
     "write_atomically",
     "write_small",
 ]
@@ -161,18 +161,19 @@ def _opened_special(path: Path) -> BinaryIO | None:
     return os.fdopen(os.open(path, os.O_WRONLY | _PLAIN), "wb")
 
 
-def sync_directory(directory: Path) -> None:
-    """Force new names in `directory` to the disk, where the system can. Raises OutputError."""
+def sync_to_disk(path: Path) -> None:
+    """Force a file, or the new names in a folder, to the disk, where the system can. Raises
+    OutputError."""
     if os.name == "nt":
         return
     try:
-        handle = os.open(directory, os.O_RDONLY)
+        handle = os.open(path, os.O_RDONLY | _PLAIN)
         try:
             os.fsync(handle)
         finally:
             os.close(handle)
     except OSError as error:
-        raise not_writable(directory, error) from error
+        raise not_writable(path, error) from error
 
 
 def not_writable(path: Path, error: OSError) -> OutputError:

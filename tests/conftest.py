@@ -10,6 +10,8 @@ import pytest
 from hypothesis import settings
 from xdist.scheduler import LoadFileScheduling
 
+from tests.torch_modules import uses_torch
+
 # Reproducible everywhere, and blind to how fast the machine is.
 settings.register_profile("project", deadline=None, derandomize=True, max_examples=40)
 # Looks further, and elsewhere each time: pytest --hypothesis-profile=thorough (docs/nightly.md)
@@ -26,6 +28,20 @@ def pytest_addoption(parser):
         action="store_true",
         help="write what the code gives today into the golden files, to be read in the diff",
     )
+    parser.addoption(
+        "--torch",
+        choices=("with", "without", "alone"),
+        default="with",
+        help="leave out the modules that import torch, or all others: tests/torch_modules.py",
+    )
+
+
+def pytest_ignore_collect(collection_path, config):
+    """What `--torch` leaves out is not even imported."""
+    wanted = config.getoption("--torch")
+    if wanted == "with" or not collection_path.match("test_*.py"):
+        return None  # others decide
+    return True if uses_torch(collection_path) != (wanted == "alone") else None
 
 
 def pytest_configure(config):
@@ -77,6 +93,8 @@ _LONGEST = (
     "tests/docs/test_commands.py",
     "tests/notebooks/",
     "tests/graph/test_export",
+    "tests/capture/torch/test_compil",
+    "tests/capture/torch/test_rewritten",
 )
 """What takes minutes in one process: begun first, so that none waits for it at the end."""
 

@@ -14,8 +14,12 @@ from packaging.requirements import Requirement
 
 import profiler
 from profiler import extras
-from profiler.errors import InputError
+from profiler.errors import InputError, MissingPackageError
 from profiler.extras import added_by, install_command, require
+from profiler.graph.executed import optimized_graph
+from profiler.graph.verification import run_model
+from profiler.pipelines.device_rates import measure_cpu
+from profiler.pipelines.devices import Placement, check_providers
 
 _PACKAGE = Path(profiler.__file__).parent
 SAMPLE = Path(__file__).parent.parent / "sample_traces" / "tiny_two_devices"
@@ -123,6 +127,59 @@ print([run_command(*command) for command in {commands}], file=sys.stderr)
         cwd=Path(__file__).parent.parent,
     )
     assert done.stderr.splitlines()[-1:] == [str([0] * len(commands))], done.stderr
+
+
+_IMPORT_ALL = """
+import importlib, sys
+for name in {blocked}: sys.modules[name] = None
+from profiler.errors import MissingPackageError
+for name in sys.stdin.read().split():
+    try:
+        importlib.import_module(name)
+    except MissingPackageError as error:
+        print(name, error)
+"""
+
+
+def test_modules_say_what_they_need():
+    """Every module can be imported without the libraries of extras, or says in the one sentence of
+    the command line which command installs them: no ImportError is a library's own."""
+    files = (path.relative_to(_PACKAGE.parent).with_suffix("") for path in _PACKAGE.rglob("*.py"))
+    modules = [".".join(file.parts).removesuffix(".__init__") for file in files]
+    blocked = (*_BLOCKED, "torch", "diffusers", "transformers")
+    done = subprocess.run(
+        [sys.executable, "-c", _IMPORT_ALL.format(blocked=blocked)],
+        input=" ".join(module for module in sorted(modules) if module != "profiler.__main__"),
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=_PACKAGE.parent,
+    )
+    assert done.returncode == 0, done.stderr[-1000:]
+    told = dict(line.split(" ", 1) for line in done.stdout.splitlines())
+    named = r"profiler\.[a-z.]+ needs [a-zA-Z_]+( and [a-zA-Z_]+)*: `pip install '[^`]+'`"
+    assert [line for line in told.values() if not re.fullmatch(named, line)] == []
+    without = ("profiler.pipelines.devices", "profiler.pipelines.tiny", "profiler.sources.load")
+    assert {"profiler.graph.check", "profiler.pipelines.sd3"} <= {*told}
+    assert not {*without} & {*told}
+
+
+@pytest.mark.parametrize(
+    ("what", "use"),
+    [
+        ("profiler.graph", lambda: run_model(b"", {})),
+        ("profiler.graph", lambda: optimized_graph(Path("m.onnx")).__enter__()),
+        ("profiler.pipelines", lambda: check_providers(())),
+        ("profiler.pipelines", lambda: measure_cpu(Placement(()), "cpu:0")),
+    ],
+)
+def test_functions_say_what_they_need(monkeypatch, what, use):
+    """So do functions that import ONNX Runtime when they are called. An ImportError is what they
+    raise, too, for who asks for that."""
+    monkeypatch.setitem(sys.modules, "onnxruntime", None)
+    with pytest.raises(MissingPackageError, match=f"{what} needs onnxruntime: `pip ") as raised:
+        use()
+    assert isinstance(raised.value, ImportError)
 
 
 @pytest.mark.parametrize(

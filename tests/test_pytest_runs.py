@@ -84,6 +84,52 @@ def test_what_is_nightly_has_a_short_case(tmp_path: Path) -> None:
     assert nightly == {module for module, marked in told if marked == "False"}
 
 
+_WITH_TORCH = """
+import pytest
+
+@pytest.mark.torch
+def test_with():
+    pass
+"""
+_IN_A_HELPER = """
+def test_by_a_helper():
+    from tests.torch_modules import uses_torch  # names torch nowhere else
+    import tests.capture.tiny_diffusers
+"""
+_WITHOUT = """
+def test_without():
+    torch = "no import"
+"""
+
+
+@pytest.mark.parametrize(
+    ("options", "runs"),
+    [
+        ((), ["test_by_a_helper.py", "test_with.py", "test_without.py"]),
+        (("--torch", "alone"), ["test_by_a_helper.py", "test_with.py"]),
+        (("--torch", "without"), ["test_without.py"]),
+    ],
+)
+def test_torch_in_processes_of_its_own(tmp_path, options, runs) -> None:
+    """Modules that import torch, also through one of the tests' own, can be run alone or left out,
+    and each is in one of the two halves."""
+    modules = {"with": _WITH_TORCH, "by_a_helper": _IN_A_HELPER, "without": _WITHOUT}
+    for name, text in modules.items():
+        (tmp_path / f"test_{name}.py").write_text(text, encoding="utf-8")
+    settings = ("-p", "tests.conftest", "-c", str(_ROOT / "pyproject.toml"), "--rootdir", ".")
+    command = [sys.executable, "-m", "pytest", *settings, "-n", "0", "--collect-only", "-qq"]
+    done = subprocess.run(
+        [*command, *options, "."],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(_ROOT)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stdout
+    assert [line.partition(":")[0] for line in done.stdout.split("\n") if line] == runs
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no processes are forked here")
 def test_a_forked_child_does_not_keep_the_run_waiting(tmp_path: Path) -> None:
     """A process of pytest-xdist that is killed ends the run and is named, though a child that it

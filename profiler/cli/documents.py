@@ -74,7 +74,7 @@ def write_text(path: Path, text: str) -> None:
     if path == STDOUT:
         sys.stdout.write(text)
     else:
-        write_atomically(path, text.encode())
+        write_atomically(path, text.encode(), sync=True)
 
 
 def _check_place(option: str, path: Path) -> None:

@@ -22,10 +22,10 @@ from profiler.graph.checks import (
     shapes,
 )
 from profiler.graph.checks.finding import RULES, CheckedModel, GraphFinding, opset
-from profiler.graph.checks.targets import find_target
 from profiler.graph.infer import infer_types
 from profiler.graph.model_file import read_graph
 from profiler.graph.values import nodes as all_nodes
+from profiler.onnx_targets import find_target
 
 __all__ = ["CheckResult", "check_model", "find_faults"]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 import onnx_ir as ir
 
 from profiler.errors import InputError
+from profiler.extras import needing
 from profiler.graph.model_file import read_graph
 
 __all__ = ["ExecutedNode", "Origins", "executed_nodes", "optimized_graph", "origins_of"]
@@ -50,7 +51,8 @@ class Origins:
 def optimized_graph(model: Path) -> Iterator[Path]:
     """The graph that ONNX Runtime's CPU provider executes for `model`, as a file that goes with the
     block; its weights are not written. Raises InputError where ONNX Runtime refuses the model."""
-    import onnxruntime
+    with needing("graph", "profiler.graph", "onnxruntime"):
+        import onnxruntime
 
     with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
         optimized = Path(folder) / "optimized.onnx"

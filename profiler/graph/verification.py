@@ -15,6 +15,7 @@ import numpy as np
 import onnx_ir as ir
 
 from profiler.errors import InputError, OutputError
+from profiler.extras import needing
 
 __all__ = [
     "TOLERANCES",
@@ -122,7 +123,8 @@ def _outputs(session: Any, names: list[str], inputs: Mapping[str, Any]) -> Seque
     if all(entry.type != _BFLOAT16 for entry in entries):
         given = session.run(names, dict(inputs))
         return given
-    import onnxruntime
+    with needing("graph", "profiler.graph", "onnxruntime"):
+        import onnxruntime
 
     feeds = {
         name: onnxruntime.OrtValue.ortvalue_from_numpy_with_onnx_type(
@@ -153,7 +155,8 @@ def _called(model: Path | bytes) -> str:
 
 
 def _session(model: Path | bytes) -> Any:
-    import onnxruntime
+    with needing("graph", "profiler.graph", "onnxruntime"):
+        import onnxruntime
 
     options = onnxruntime.SessionOptions()
     options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_DISABLE_ALL

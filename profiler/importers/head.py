@@ -7,6 +7,7 @@ import zlib
 from pathlib import Path
 
 from profiler.errors import InputError
+from profiler.trace.unpack import may_unpack_to, too_small
 
 __all__ = ["content_of", "head_of"]
 
@@ -44,8 +45,11 @@ def content_of(path: Path, largest: int = _LARGEST) -> bytes:
             compressed = file.read(2) == _GZIP
             file.seek(0)
             if compressed:
+                bound = may_unpack_to(path.stat().st_size)
                 with gzip.GzipFile(fileobj=file) as stream:
-                    data = _readable(stream, largest + 1)
+                    data = _readable(stream, min(largest, bound) + 1)
+                if len(data) > bound:
+                    raise too_small(str(path))
             else:
                 data = file.read(largest + 1)
     except OSError as error:

@@ -14,6 +14,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from decimal import Decimal
+from os import SEEK_END
 from pathlib import Path
 from typing import BinaryIO
 
@@ -27,6 +28,7 @@ from profiler.kineto.collectives import CollectiveArgs, collective_args
 from profiler.kineto.events import Event, Scalar
 from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
+from profiler.trace.unpack import may_unpack_to, too_small
 
 __all__ = [
     "SIZE_LIMIT",
@@ -184,8 +186,9 @@ def _collectives(
 def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
     """The JSON text, unpacked; never more than `limit` in memory."""
     data = bytearray()
+    bound = may_unpack_to(file.seek(0, SEEK_END))
     try:
-        with opened(file, limit) as (stream, packed):
+        with opened(file, min(limit, bound)) as (stream, packed):
             while chunk := stream.read(_CHUNK):
                 if not data and chunk.lstrip()[:1] not in (b"{", b"["):
                     raise InputError(f"{path} is not JSON: {_RECOMMENDATION}")
@@ -196,6 +199,8 @@ def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
                         f"{path} is {size}larger than the limit of {limit:,} bytes: "
                         "record fewer steps, or without memory profiling"
                     )
+                if packed and len(data) > bound:
+                    raise too_small(str(path))
     except PackedError as error:
         raise InputError(f"{path} {error}") from error
     except EOFError as error:

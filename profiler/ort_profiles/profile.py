@@ -18,11 +18,13 @@ import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Annotated, BinaryIO
 
 import msgspec
 
 from profiler.errors import InputError
 from profiler.events import UNKNOWN
+from profiler.trace.unpack import may_unpack_to, too_small
 
 __all__ = ["EVENT_CAP", "NodeEvent", "ProfiledRun", "Unread", "read_profile"]
 
@@ -31,6 +33,8 @@ _KERNEL_SUFFIX = "_kernel_time"
 _RUN = "model_run"
 _GZIP = b"\x1f\x8b"
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
+_Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
+_DIGITS = 18  # of a number of bytes
 _SLACK = 2_000  # ns: begins and durations are cut to whole µs
 
 
@@ -50,8 +54,8 @@ class _Args(msgspec.Struct):
 class _Event(msgspec.Struct):
     name: str
     cat: str = ""
-    ts: int = 0
-    dur: int = 0
+    ts: _Microseconds = 0
+    dur: _Microseconds = 0
     tid: int = 0
     args: _Args | None = None
 
@@ -122,7 +126,8 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
             run, nodes = _cut(event, nodes, next(threads))
             yield run
         elif event.name == "profile_truncated" and event.args:
-            dropped = _integer(bytes(event.args.dropped_event_count).strip(b'"').decode())
+            count = bytes(event.args.dropped_event_count).strip(b'"')
+            dropped = _integer(count.decode("utf-8", "replace"))
     if nodes or dropped:
         start = nodes[0].start_ns if nodes else 0
         yield ProfiledRun(start, UNKNOWN, nodes=nodes, dropped=max(dropped, 0))
@@ -136,10 +141,10 @@ def _events(path: Path, unread: Unread | None, containing: bytes = b"") -> Itera
         if text in (b"[", b"]", b"") or containing not in text:
             continue
         try:
-            if text.startswith(b"["):
-                yield from array.decode(text)
-            else:
-                yield event.decode(text)
+            for one in array.decode(text) if text.startswith(b"[") else (event.decode(text),):
+                if one.dur < 0 and one.cat != "Kernel":
+                    raise msgspec.ValidationError("it ends before it begins")
+                yield one
         except _BROKEN as error:
             if unread is None:
                 advice = "the profile was cut or is not ONNX Runtime's: run again"
@@ -155,11 +160,22 @@ def _lines(path: Path, unread: Unread | None) -> Iterator[tuple[int, bytes]]:
         packed = file.read(2) == _GZIP
         file.seek(0)
         try:
-            yield from enumerate(gzip.GzipFile(fileobj=file) if packed else file, 1)
+            yield from enumerate(_unpacked(path, file) if packed else file, 1)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             if unread is None:
                 raise InputError(f"{path} is damaged ({error}): copy it again") from error
             unread.lines += 1
+
+
+def _unpacked(path: Path, file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a gzip file, never more of one than the file may hold. Raises InputError."""
+    left = may_unpack_to(path.stat().st_size)
+    with gzip.GzipFile(fileobj=file) as stream:
+        while line := stream.readline(left + 1):
+            left -= len(line)
+            if left < 0:
+                raise too_small(str(path))
+            yield line
 
 
 def _threads_of_overlapping(path: Path, unread: Unread | None) -> list[frozenset[int] | None]:
@@ -224,12 +240,15 @@ def _node(event: _Event, args: _Args, shapes: dict[bytes, str]) -> NodeEvent:
 
 
 def _integer(text: str) -> int:
-    return int(text) if text.isdigit() else UNKNOWN
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else UNKNOWN
 
 
 def _shapes(raw: bytes) -> str:
-    """`[{"float":[2,77,64]},{"int64":[1]}]` → `float[2,77,64] int64[1]`."""
-    entries = msgspec.json.decode(raw)
+    """`[{"float":[2,77,64]},{"int64":[1]}]` → `float[2,77,64] int64[1]`; "" for anything else."""
+    try:
+        entries = msgspec.json.decode(raw, type=list[dict[str, list[int]]])
+    except _BROKEN:
+        return ""
     return " ".join(
         f"{dtype}[{','.join(map(str, dims))}]" for entry in entries for dtype, dims in entry.items()
     )

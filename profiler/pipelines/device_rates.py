@@ -20,7 +20,7 @@ import numpy as np
 from profiler.capture.environment import hardware
 from profiler.capture.onnxruntime.small_models import CONSTANT, SmallNode, chain, small_model
 from profiler.errors import InputError
-from profiler.extras import install_command
+from profiler.extras import install_command, needing
 from profiler.pipelines.devices import DeviceShare, Placement, pinned
 
 __all__ = [
@@ -64,7 +64,8 @@ class DeviceRates:
 
 def measure_cpu(placement: Placement, device: str, effort: Effort = DEFAULT_EFFORT) -> DeviceRates:
     """Measure the CPU device `device` with the cores that `placement` gives it, by ONNX Runtime."""
-    import onnxruntime
+    with needing("run", "profiler.pipelines", "onnxruntime"):
+        import onnxruntime
 
     share = placement.of(device)
     with TemporaryDirectory(prefix="profile-sd3-") as folder, _on_first(share):
@@ -138,7 +139,8 @@ class _Bench:
 
 def _bound(session: Any, x: Any) -> Callable[[], object]:
     """A run whose input and output stay where they are: nothing is allocated in it."""
-    import onnxruntime
+    with needing("run", "profiler.pipelines", "onnxruntime"):
+        import onnxruntime
 
     binding = session.io_binding()
     source = onnxruntime.OrtValue.ortvalue_from_numpy(x)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from types import MappingProxyType
 
 from profiler.errors import InputError
+from profiler.extras import needing
 from profiler.trace import manifest_fields
 
 __all__ = [
@@ -119,7 +120,8 @@ def check_part_name(name: str, known_parts: Collection[str]) -> None:
 
 def check_providers(providers: Iterable[ProviderSpec]) -> None:
     """Raise `InputError` if this ONNX Runtime lacks one of `providers`."""
-    import onnxruntime
+    with needing("run", "profiler.pipelines", "onnxruntime"):
+        import onnxruntime
 
     available: list[str] = onnxruntime.get_available_providers()
     for spec in providers:

@@ -4,10 +4,13 @@ from typing import Literal, overload
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from profiler.errors import InputError
+from profiler.extras import needing
 from profiler.pipelines.onnx_submodule import Array
+
+with needing("run", "profiler.pipelines"):
+    from PIL import Image
 
 __all__ = ["ImageProcessor"]
 

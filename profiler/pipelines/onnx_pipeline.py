@@ -12,15 +12,18 @@ from typing import Any, ClassVar, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from profiler.errors import InputError
+from profiler.extras import needing
 from profiler.pipelines.devices import Placement, ProviderSpec
 from profiler.pipelines.image import ImageProcessor
 from profiler.pipelines.loading import Components, load_components
 from profiler.pipelines.onnx_submodule import Array, OnnxPart, OnnxVae
 from profiler.pipelines.scheduler import FlowMatchEulerDiscreteScheduler
 from profiler.pipelines.sizes import PackedSizes, PatchedSizes
+
+with needing("run", "profiler.pipelines"):
+    from PIL import Image
 
 __all__ = [
     "OnnxPipeline",

@@ -11,11 +11,10 @@ from types import MappingProxyType
 from typing import Any
 
 import numpy as np
-import onnxruntime
 from numpy.typing import NDArray
-from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 from profiler.errors import InputError, ProfilerError
+from profiler.extras import needing
 from profiler.pipelines.devices import (
     DEFAULT_DEVICE,
     Device,
@@ -24,6 +23,10 @@ from profiler.pipelines.devices import (
     check_providers,
     pinned,
 )
+
+with needing("run", "profiler.pipelines"):
+    import onnxruntime
+    from onnxruntime.capi import onnxruntime_pybind11_state as ort_errors
 
 __all__ = ["Array", "OnnxPart", "OnnxVae", "pick"]
 

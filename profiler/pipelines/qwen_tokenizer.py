@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
 from profiler.errors import InputError
+from profiler.extras import needing
 from profiler.pipelines.tokenizer import (
     backend_from_json,
     byte_pairs,
@@ -22,6 +22,9 @@ from profiler.pipelines.tokenizer import (
     token_id,
     tokenizer_settings,
 )
+
+with needing("run", "profiler.pipelines"):
+    from tokenizers import AddedToken, Regex, Tokenizer, normalizers, pre_tokenizers
 
 __all__ = ["QwenTokenizer", "Tokens", "qwen_tokenizer"]
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
-from PIL import Image
 
 from profiler.errors import InputError
+from profiler.extras import needing
 from profiler.pipelines.loading import Components
 from profiler.pipelines.onnx_pipeline import (
     OnnxPipeline,
@@ -26,6 +26,9 @@ from profiler.pipelines.prompts import (
 )
 from profiler.pipelines.sizes import PatchedSizes
 from profiler.pipelines.tokenizer import clip_tokenizer, t5_tokenizer
+
+with needing("run", "profiler.pipelines"):
+    from PIL import Image
 
 __all__ = ["StableDiffusion3Pipeline"]
 

@@ -12,10 +12,13 @@ from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
-from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 from profiler.errors import InputError
+from profiler.extras import needing
 from profiler.pipelines.model_folder import Settings, read_json
+
+with needing("run", "profiler.pipelines"):
+    from tokenizers import AddedToken, Regex, Tokenizer, models, normalizers, pre_tokenizers
 
 __all__ = [
     "PromptTokenizer",

@@ -24,7 +24,7 @@ from profiler.files import (
     appearing,
     folder_mode,
     not_writable,
-    sync_directory,
+    sync_to_disk,
     write_atomically,
     write_small,
 )
@@ -51,8 +51,8 @@ HOST_NAME = "host.pb"
 MERGED_NAME = "merged.pb"
 WORK_NAME = ".operators"  # where capture keeps ONNX Runtime's profiles until the run ends
 Sync = Literal["never", "finish", "always"]
-"""When files are forced to the disk: never, once the run is finished (`merged.pb`, which holds all
-others, and the manifest), or each before it gets its name."""
+"""When files are forced to the disk: never, all once the run is finished, or each before it gets
+its name."""
 
 _CALL_FILE = re.compile(r"\d{3,}_.+\.pb")
 
@@ -161,9 +161,12 @@ class BundleWriter:
         """Merge the files and write the manifest; returns the bundle's directory."""
         sync = self._sync != "never"
         files = merge_files(self.directory, {}, sync=sync)
+        if self._sync == "finish":
+            for path in (*host_file(self.directory), *call_files(self.directory)):
+                sync_to_disk(path)
         write_manifest(self.directory, info, self._entries, files, sync=sync)
         if sync:
-            sync_directory(self.directory)
+            sync_to_disk(self.directory)
         return self.directory
 
 

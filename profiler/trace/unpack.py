@@ -17,7 +17,7 @@ from typing import Any
 
 from profiler.errors import InputError, MissingPackageError
 
-__all__ = ["Unpacker", "is_gzip", "not_a_trace", "zstandard"]
+__all__ = ["Unpacker", "is_gzip", "may_unpack_to", "not_a_trace", "too_small", "zstandard"]
 
 _FACTOR = 256
 _LEAST = 1 << 22  # bytes that may always be unpacked
@@ -28,6 +28,18 @@ _BEGUN = b"\x0a"  # a packet that begins and never ends: the core counts it as d
 def is_gzip(data: memoryview) -> bool:
     """Whether `data` begins as a `.gz` file does."""
     return bytes(data[:2]) == b"\x1f\x8b"
+
+
+def may_unpack_to(size: int) -> int:
+    """How many bytes a file of `size` bytes may hold when it is unpacked."""
+    return size * _FACTOR + _LEAST
+
+
+def too_small(where: str) -> InputError:
+    """The error for a file that holds more than that."""
+    return InputError(
+        f"{where} unpacks to more than {_FACTOR} times its size: it is no trace of a profiler"
+    )
 
 
 def not_a_trace(where: str) -> InputError:
@@ -54,7 +66,7 @@ class Unpacker:
     """
 
     def __init__(self, size: int, where: str) -> None:
-        self._left = size * _FACTOR + _LEAST
+        self._left = may_unpack_to(size)
         self._where = where
 
     def gunzip(self, data: memoryview) -> tuple[bytes, str]:
@@ -90,10 +102,7 @@ class Unpacker:
         while part := read(_PIECE):
             self._left -= len(part)
             if self._left < 0:
-                raise InputError(
-                    f"{self._where} unpacks to more than {_FACTOR} times its size: "
-                    "it is no trace of a tracer"
-                )
+                raise too_small(self._where)
             yield part
 
     def _zstd(self, data: bytes) -> tuple[Callable[[int], bytes], type[Exception]]:

@@ -128,3 +128,13 @@ def test_documents_of_a_run_with_other_letters_in_ascii(tmp_path, option):
         assert "실행" in [run["run_id"] for run in json.loads(text)["runs"]]
     else:
         assert text.startswith("**end\\_to\\_end")
+
+
+def test_reports_are_on_the_disk_before_they_have_their_names(tmp_path, monkeypatch, cli):
+    """A page, JSON and Markdown survive a machine that goes down after the command has ended."""
+    forced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: forced.add(os.fstat(handle).st_ino))
+    page, document, markdown = (tmp_path / name for name in ("a.html", "a.json", "a.md"))
+    cli("analyze", SAMPLE, "--html", page, "--json", document)
+    cli("diff", SAMPLE, shutil.copytree(SAMPLE, tmp_path / "other"), "--markdown", markdown)
+    assert {path.stat().st_ino for path in (page, document, markdown)} <= forced

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from profiler.errors import InputError, OutputError
-from profiler.events import NO_STEP, Call
+from profiler.events import NO_STEP, ROOT_DEVICE, Call
 from profiler.files import write_atomically
 from profiler.trace.bundle import (
     HOST_NAME,
@@ -25,7 +25,7 @@ from profiler.trace.merge import merge_bundle
 from profiler.trace.reader import read_trace
 from profiler.trace.search import find_bundles
 from tests.runs import told
-from tests.trace.samples import small_bundle, small_calls, two_commands
+from tests.trace.samples import small_bundle, small_calls, small_host, two_commands
 from tests.trace.wire import whole_length
 
 _REPOSITORY = Path(__file__).parents[2]
@@ -66,6 +66,55 @@ def test_manifest_knows_every_file(tmp_path: Path) -> None:
         assert entry.commands == len(commands)
     assert {name: (bundle / name).stat().st_size for name in manifest.files} == manifest.files
     assert set(manifest.files) == {HOST_NAME, MERGED_NAME}
+
+
+@pytest.mark.parametrize(
+    ("sync", "in_the_run", "when_it_ends"),
+    [("never", False, False), ("finish", False, True), ("always", True, True)],
+)
+def test_what_is_forced_to_the_disk(tmp_path, monkeypatch, sync, in_the_run, when_it_ends) -> None:
+    """When a run ends its files and their names are on the disk; each call's at once where that is
+    asked for."""
+    forced: set[int] = set()
+    monkeypatch.setattr(os, "fsync", lambda handle: forced.add(os.fstat(handle).st_ino))
+    with BundleWriter.create(tmp_path, "run", sync=sync) as bundle:
+        for call, commands, counters in small_calls():
+            path = bundle.write_call(call, commands, counters)
+            assert (path.stat().st_ino in forced) == in_the_run
+        bundle.write_host(*small_host(), ROOT_DEVICE)
+        folder = bundle.finish(RunInfo(producer="capture"))
+    on_disk = {path.name for path in (folder, *folder.iterdir()) if path.stat().st_ino in forced}
+    written = {"run", MANIFEST_NAME, MERGED_NAME, *(path.name for path in _whole_files(folder))}
+    assert on_disk == (written if when_it_ends else set())
+
+
+_FEW_FILES = """
+import resource, sys
+from dataclasses import replace
+from pathlib import Path
+from profiler.events import ROOT_DEVICE
+from profiler.trace.bundle import BundleWriter
+from profiler.trace.manifest import RunInfo
+from tests.trace.samples import small_calls, small_host
+
+call, commands, counters = small_calls()[0]
+spans, host = small_host()
+resource.setrlimit(resource.RLIMIT_NOFILE, (64, 64))
+with BundleWriter.create(Path(sys.argv[1]), "run") as bundle:
+    for index in range(200):
+        bundle.write_call(replace(call, index=index), commands, counters)
+        bundle.add_host(host, ROOT_DEVICE)
+    bundle.write_host(spans, host, ROOT_DEVICE)
+    bundle.finish(RunInfo(producer="capture"))
+"""
+
+
+@pytest.mark.skipif(os.name == "nt", reason="needs a limit of open files")
+def test_a_process_that_may_open_64_files(tmp_path: Path) -> None:
+    """A run of 200 calls, whose host work is written as it goes, keeps no file open for each."""
+    command = [sys.executable, "-c", _FEW_FILES, str(tmp_path)]
+    subprocess.run(command, cwd=_REPOSITORY, check=True)
+    assert len(read_manifest(tmp_path / "run" / MANIFEST_NAME).calls) == 200
 
 
 def test_nothing_but_the_bundle_is_left(tmp_path: Path) -> None:

@@ -8,8 +8,8 @@ import onnx
 import onnx_ir as ir
 
 from profiler.graph.checks.finding import CheckedModel, GraphFinding, opset, place, rule
-from profiler.graph.checks.targets import find_target
 from profiler.graph.values import nodes
+from profiler.onnx_targets import find_target
 
 __all__ = ["unknown_operator", "unsupported_opset"]
 

@@ -15,13 +15,26 @@ import numpy.typing as npt
 from profiler.importers.nsys.database import NsysDatabase
 from profiler.trace.columns import Int64s
 
-__all__ = ["KINDS", "NO_TIME", "Api", "Bools", "Work", "launches", "read_api", "read_work"]
+__all__ = [
+    "KINDS",
+    "LATEST",
+    "NO_TIME",
+    "Api",
+    "Bools",
+    "Work",
+    "in_time",
+    "launches",
+    "read_api",
+    "read_work",
+]
 
 Bools = npt.NDArray[np.bool_]
 KINDS = ("kernel", "gpu_memcpy", "gpu_memset", "graph")
 _NONE = -1
 NO_TIME = -(1 << 62)
 """Where the file has no time."""
+LATEST = 1 << 61
+"""ns, the year 2043: times are before it, so that a session's begin can be added."""
 _MASK = 0xFFFFFF  # of a process or thread in a global id
 _COMMON = {
     "start": NO_TIME,
@@ -77,7 +90,7 @@ class Work:
 
     def timed(self) -> Work:
         """The rows that have a begin, and an end that is not before it."""
-        return self.select((self.start != NO_TIME) & (self.end >= self.start))
+        return self.select(in_time(self.start, self.end))
 
     def moved(self, base_ns: int) -> Work:
         """The same `base_ns` later."""
@@ -108,11 +121,17 @@ class Api:
 
     def timed(self) -> Api:
         """The rows that have a begin, and an end that is not before it."""
-        return self.select((self.start != NO_TIME) & (self.end >= self.start))
+        return self.select(in_time(self.start, self.end))
 
     def moved(self, base_ns: int) -> Api:
         """The same `base_ns` later."""
         return replace(self, start=self.start + base_ns, end=self.end + base_ns)
+
+
+def in_time(start: Int64s, end: Int64s) -> Bools:
+    """Which rows have a begin, and an end that is not before it; NO_TIME, and what the epoch moves
+    out of 64 bits, is none."""
+    return (start > -LATEST) & (end >= start) & (end < LATEST)
 
 
 class _Names:

@@ -24,6 +24,7 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.trace.columns import Int64s
+from profiler.trace.unpack import may_unpack_to, too_small
 
 __all__ = ["NsysDatabase", "open_nsys"]
 
@@ -161,7 +162,7 @@ def _unpacked(path: Path, place: Path) -> Path:
             if file.read(2) != _GZIP:
                 return path
         with gzip.open(path) as packed, place.open("xb") as plain:
-            _copy(path, packed, plain)
+            _copy(path, packed, plain, may_unpack_to(path.stat().st_size))
     except (EOFError, gzip.BadGzipFile, zlib.error) as error:
         raise InputError(f"{path} is damaged or was cut ({error}): {_ADVICE}") from error
     except OSError as error:
@@ -170,10 +171,12 @@ def _unpacked(path: Path, place: Path) -> Path:
     return place
 
 
-def _copy(path: Path, packed: IO[bytes] | gzip.GzipFile, plain: IO[bytes]) -> None:
+def _copy(path: Path, packed: gzip.GzipFile, plain: IO[bytes], bound: int) -> None:
     written = 0
     while chunk := packed.read(_CHUNK):
         written += len(chunk)
+        if written > bound:
+            raise too_small(str(path))
         if written > _SIZE_LIMIT:
             raise InputError(
                 f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give the file"

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from profiler.importers.nsys.activity import Api, Work
+from profiler.importers.nsys.activity import LATEST, Api, Work
 from profiler.importers.nsys.database import NsysDatabase
 from profiler.importers.nsys.distinct import distinct
 from profiler.trace.columns import Int64s
@@ -16,7 +16,6 @@ __all__ = ["Machine", "read_machine"]
 
 _NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
 _VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys_schema"}
-_LATEST = 1 << 62
 _SHORT = 64  # characters of a version, 200 of a device's name
 
 
@@ -37,7 +36,7 @@ def read_machine(database: NsysDatabase, work: Work, api: Api) -> Machine:
     told = _exported(database)
     first = min(int(part.start.min()) for part in (work, api) if len(part))
     begun = 0 if told.get(_NORMALIZED) == "true" else _session_begin(database)
-    utc = begun is not None and 0 <= first + begun < _LATEST
+    utc = begun is not None and first + begun >= 0
     base = begun if begun is not None and utc else max(-first, 0)
     placed = _placed(database, work)
     return Machine(
@@ -59,7 +58,7 @@ def _exported(database: NsysDatabase) -> dict[str, str]:
 def _session_begin(database: NsysDatabase) -> int | None:
     """UTC at the session's begin, in ns; None where the file does not tell."""
     rows = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
-    return next((value for (value,) in rows if type(value) is int and value > 0), None)
+    return next((value for (value,) in rows if type(value) is int and 0 < value < LATEST), None)
 
 
 def _placed(database: NsysDatabase, work: Work) -> tuple[Int64s, tuple[str, ...]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.importers.nsys.activity import NO_TIME
+from profiler.importers.nsys.activity import NO_TIME, in_time
 from profiler.importers.nsys.database import NsysDatabase
 from profiler.importers.nsys.distinct import distinct
 from profiler.trace.columns import Counter
@@ -19,7 +19,7 @@ def read_metrics(database: NsysDatabase, base_ns: int) -> tuple[Counter, ...]:
     """A counter for each metric of each device, in its own unit; `base_ns` is added to times."""
     columns = {"timestamp": NO_TIME, "typeId": 0, "metricId": -1, "value": 0}
     found = database.numbers("GPU_METRICS", columns)
-    kept = found["timestamp"] != NO_TIME
+    kept = in_time(found["timestamp"], found["timestamp"])
     if not kept.any():
         return ()
     found = {name: column[kept] for name, column in found.items()}

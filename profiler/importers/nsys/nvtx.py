@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from profiler.importers.components import component
-from profiler.importers.nsys.activity import NO_TIME, Bools
+from profiler.importers.nsys.activity import NO_TIME, Bools, in_time
 from profiler.importers.nsys.database import NsysDatabase
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int64s
@@ -78,7 +78,7 @@ def read_nvtx(database: NsysDatabase, submodules: Collection[str] = ()) -> Nvtx:
     asked = {"start": NO_TIME, "end": NO_TIME, "eventType": 0, "globalTid": 0, "textId": -1}
     found = database.numbers("NVTX_EVENTS", asked)
     ranges = np.isin(found["eventType"], (_PUSH_POP, _START_END)) & (found["start"] != NO_TIME)
-    closed = ranges & (found["end"] >= found["start"])
+    closed = ranges & in_time(found["start"], found["end"])
     rows = np.flatnonzero(closed)
     texts = _texts(database, found["textId"], rows)
     names: dict[str, int] = {}
@@ -133,7 +133,7 @@ def _shapes(text: str) -> str:
     found = _SIZES.search(text)
     try:
         sizes = json.loads(found[1]) if found else []
-    except ValueError:
+    except (ValueError, RecursionError):
         return ""
     tensors = [one for one in sizes if isinstance(one, list) and one]
     flat = [one for one in tensors if all(type(size) is int for size in one)]

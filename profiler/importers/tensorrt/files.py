@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 
@@ -23,6 +23,7 @@ __all__ = ["Export", "Kind", "LayerTime", "Row", "exports_in", "kind_of", "read_
 
 _FLAT = re.compile(rb"\{[^{}\[\]]*\}")  # an object of an array, none within it
 _PARTS = re.compile(rb"\s*\{\s*\"Layers\"\s*:\s*\[")
+_Milliseconds = Annotated[float, msgspec.Meta(gt=-1e9, lt=1e9)]  # 11 days: sums of ns fit int64
 _ENDINGS = re.compile(r"\.(?:gz|json|graph|layers|profile|timing|times|metadata|build|engine)$")
 
 
@@ -39,22 +40,22 @@ class LayerTime(msgspec.Struct, frozen=True):
     """A row of `--exportProfile`; `timeMs` is the sum over all profiled inferences."""
 
     name: str
-    timeMs: float = -1.0  # noqa: N815 - the key's name, as in what follows
-    averageMs: float = -1.0  # noqa: N815
+    timeMs: _Milliseconds = -1.0  # noqa: N815 - the key's name, as in what follows
+    averageMs: _Milliseconds = -1.0  # noqa: N815
 
 
 class Row(msgspec.Struct, frozen=True):
     """A row of `--exportTimes`: an inference. Enqueueing is on the host's clock, all else is by
     events of the GPU; both count from trtexec's start."""
 
-    startEnqMs: float  # noqa: N815
-    endEnqMs: float  # noqa: N815
-    startComputeMs: float  # noqa: N815
-    endComputeMs: float  # noqa: N815
-    startH2dMs: float = 0.0  # noqa: N815
-    endH2dMs: float = 0.0  # noqa: N815
-    startD2hMs: float = 0.0  # noqa: N815
-    endD2hMs: float = 0.0  # noqa: N815
+    startEnqMs: _Milliseconds  # noqa: N815
+    endEnqMs: _Milliseconds  # noqa: N815
+    startComputeMs: _Milliseconds  # noqa: N815
+    endComputeMs: _Milliseconds  # noqa: N815
+    startH2dMs: _Milliseconds = 0.0  # noqa: N815
+    endH2dMs: _Milliseconds = 0.0  # noqa: N815
+    startD2hMs: _Milliseconds = 0.0  # noqa: N815
+    endD2hMs: _Milliseconds = 0.0  # noqa: N815
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,14 @@ so building twice gives the same numbers whatever the order of the parts.
 from dataclasses import dataclass
 from typing import TypeVar
 
-import torch
-from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel
-from transformers import CLIPTextConfig, CLIPTextModelWithProjection, T5Config, T5EncoderModel
-
+from profiler.extras import needing
 from profiler.graph.export.random_weights import fill_parameters
 from profiler.pipelines.tiny.vocabulary import BOS_ID, EOS_ID, VOCABULARY_SIZE
+
+with needing("torch", "profiler.pipelines.tiny"):
+    import torch
+    from diffusers import AutoencoderKL, FlowMatchEulerDiscreteScheduler, SD3Transformer2DModel
+    from transformers import CLIPTextConfig, CLIPTextModelWithProjection, T5Config, T5EncoderModel
 
 __all__ = [
     "CLIP_2_WIDTH",

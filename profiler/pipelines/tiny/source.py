@@ -3,11 +3,13 @@
 import json
 from pathlib import Path
 
-import diffusers
-
+from profiler.extras import needing
 from profiler.graph.export.known import SD3_INDEX
 from profiler.pipelines.tiny.architecture import build_parts
 from profiler.pipelines.tiny.vocabulary import write_clip, write_t5
+
+with needing("torch", "profiler.pipelines.tiny"):
+    import diffusers
 
 __all__ = ["write_source"]
 

@@ -11,7 +11,10 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
-from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
+from profiler.extras import needing
+
+with needing("run", "profiler.pipelines.tiny"):
+    from tokenizers import AddedToken, Tokenizer, decoders, models, pre_tokenizers, processors
 
 __all__ = [
     "BOS_ID",

@@ -103,7 +103,7 @@ def write_html(
     page = html_page(
         run, analysis, language, against=against, source=source, report=report, packing=packing
     )
-    write_atomically(path, page.encode("utf-8", "replace"))
+    write_atomically(path, page.encode("utf-8", "replace"), sync=True)
 
 
 def html_page(

@@ -215,6 +215,43 @@ def test_what_has_no_time_is_a_drop(tmp_path):
     assert run.commands.filter(pl.col("device") == "cuda:0").height == 1
 
 
+FAR = 1 << 61
+
+
+@pytest.mark.parametrize("far", [FAR, (1 << 63) - 1, -FAR, -(1 << 63)])
+@pytest.mark.parametrize("utc", [UTC, None])
+def test_times_that_are_none(tmp_path, far, utc):
+    """What begins or ends in another century is counted and left out, whatever the epoch."""
+    ends = max(far, 40)
+    rows = [
+        *(Call(0, 5, 1), Kernel(10, 20, 1), Range(0, 30, "unet")),
+        *(Kernel(far, ends, 2), Call(far, ends, 3), Range(far, ends, "vae"), Metric(far, 1)),
+    ]
+    run = imported(tmp_path, rows, utc=utc)
+    counted = {(drop.kind, drop.unit): drop.count for drop in run.drops}
+    assert counted == {
+        (DropKind.DROPPED_EVENTS, "commands"): 1,
+        (DropKind.DROPPED_EVENTS, "events"): 1,
+        (DropKind.UNCLOSED_SLICE, "events"): 1,
+    }
+    assert run.commands.filter(pl.col("device") == "cuda:0").height == 1
+
+
+@pytest.mark.parametrize("utc", [FAR, (1 << 63) - 1, -1])
+def test_a_session_that_began_in_another_century(tmp_path, utc):
+    """Its times are the file's own, of no known clock."""
+    run = imported(tmp_path, [Call(0, 5, 1), Kernel(10, 20, 1)], utc=utc)
+    assert run.commands["start_ns"].sort().to_list() == [0, 10]
+    assert run.info.clocks.clock is None
+
+
+def test_sizes_nested_without_end(tmp_path):
+    """Brackets that open for ever are no dims."""
+    text = "aten::mm, sizes = " + "[" * 60_000 + "]" * 5_000
+    run = imported(tmp_path, [Call(0, 5, 1), Kernel(10, 20, 1), Range(0, 30, text)])
+    assert run.commands["shapes"].drop_nulls().is_empty()
+
+
 def test_without_the_sessions_begin_times_are_moved(tmp_path):
     """A session that began after its first event, and tells no UTC: the first event is at 0."""
     run = imported(tmp_path, [Call(-50, -40, 1), Kernel(-30, -10, 1)], utc=None)

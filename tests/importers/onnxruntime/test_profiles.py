@@ -236,3 +236,42 @@ def test_a_profile_recorded_here(tmp_path, monkeypatch):
     assert len(loaded.commands) == len(nodes)
     assert loaded.commands["duration_ns"].sum() == sum(1000 * one["dur"] for one in nodes)
     assert loaded.drops == ()
+
+
+HOSTILE = {
+    "dims": {"input_type_shape": 1},
+    "nested_dims": {"input_type_shape": [{"float": [["x"]]}]},
+    "dims_of_a_list": {"output_type_shape": [["float"]]},
+    "no_ascii_digit": {"output_size": "²"},
+    "many_digits": {"parameter_size": "9" * 5000},
+    "texts_for_numbers": {"mem_bytes_in_use": "-5"},
+}
+
+
+@pytest.mark.parametrize("kind", HOSTILE)
+def test_values_that_are_none(tmp_path, kind):
+    """What a file gives instead of dims and sizes is unknown, and every node stays."""
+    path = written(tmp_path / "made.json", node("a", 10, 20, **HOSTILE[kind]), run(5, 70))
+    found = imported(tmp_path, path)
+    assert found.commands["duration_ns"].to_list() == [20_000]
+    assert found.commands["shapes"].to_list() == [None]
+    assert found.commands["bytes_written"].to_list() == [None]
+
+
+@pytest.mark.parametrize("time", [{"ts": 1 << 62}, {"ts": 10**30}, {"dur": -1}, {"dur": 1 << 51}])
+def test_times_that_are_none(tmp_path, time):
+    """An event that ends before it begins, or in a thousand years, is counted and left out."""
+    events = (node("a", 10, 20) | time, node("b", 40, 20), run(5, 70))
+    found = imported(tmp_path, written(tmp_path / "made.json", *events))
+    assert found.commands["layer"].cast(pl.String).to_list() == ["b"]
+    assert sum(drop.count for drop in found.drops) == 1
+
+
+def test_a_file_that_unpacks_to_too_much(tmp_path):
+    """A packed file of a few kilobytes that is one line of many megabytes is refused: no more of it
+    is ever in memory than a profile of that size may hold."""
+    path = tmp_path / "made.json.gz"
+    begin = json.dumps([node("a", 10, 20), run(5, 70)])[:-1].encode()
+    path.write_bytes(gzip.compress(begin + b" " * 16_000_000 + b"]"))
+    with pytest.raises(InputError, match="unpacks to more than 256 times its size"):
+        import_trace([path], tmp_path / "traces")

@@ -323,3 +323,19 @@ def test_kinds_are_told_by_content():
     assert kind_of(json.dumps(SUMMARY).encode()) is Kind.SUMMARY
     assert kind_of(b'{"traceEvents": []}') is None
     assert kind_of(b'[{"cat": "Session"}]') is None
+
+
+def test_times_of_another_century(tmp_path):
+    """A layer and an inference whose times are no time that something took are counted and left
+    out."""
+    times = {"timeMs": 4.0, "averageMs": 1.0, "percentage": 50.0}
+    far = times | {"name": "far", "averageMs": 1e300, "timeMs": 1e18}
+    path = tmp_path / "e.profile.json"
+    path.write_text(json.dumps([{"count": 4}, {"name": "near"} | times, far]))
+    assert [time.name for time in read_export(path).times] == ["near"]
+    assert read_export(path).unread == 1
+    path = tmp_path / "e.timing.json"
+    path.write_text(json.dumps([row(10, 2), row(1e15, 2)]))
+    assert len(read_export(path).rows) == 1
+    run = load(import_trace([tmp_path], tmp_path / "traces"))
+    assert sum(drop.count for drop in run.drops if drop.kind is DropKind.DROPPED_EVENTS) == 2

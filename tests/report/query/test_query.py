@@ -129,6 +129,15 @@ def test_a_query_only_reads(database: Database, sql: str) -> None:
         _asked(database, sql)
 
 
+def test_a_query_has_a_limit_of_memory(runs: dict[str, Run], monkeypatch) -> None:
+    """What needs more than it may use is one sentence; nothing is put off to the disk."""
+    monkeypatch.setattr("profiler.report.query.database._MEMORY", 8 << 20)
+    sql = "SELECT list(a.range) AS numbers FROM range(3000) a, range(3000) b"
+    too_much = pytest.raises(InputError, match="needs more than the 8 MiB it may use")
+    with Database(runs) as small, too_much:
+        _asked(small, sql)
+
+
 @pytest.mark.parametrize(
     ("sql", "sentence"),
     [

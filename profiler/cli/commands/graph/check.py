@@ -13,7 +13,7 @@ from profiler.cli.graph.output import echo, grouped, named, write_json
 from profiler.cli.progress import progress
 from profiler.cli.subcommands import Subcommand
 from profiler.errors import InputError
-from profiler.graph.checks.targets import TARGETS
+from profiler.onnx_targets import TARGETS
 from profiler.report.units import counted
 
 if TYPE_CHECKING:

@@ -85,6 +85,8 @@ class DropReason(NoteCode):
     LAUNCH_TIMES = "launch_times"  # (provider)
     KERNELS_BY_END = "kernels_by_end"
     BEGIN_BY_NAME = "begin_by_name"  # (within_ns)
+    COUNTERS_OF_ANOTHER_RUN = "counters_of_another_run"
+    TOLD_IN_ANOTHER_FORM = "told_in_another_form"
     NOT_LABELLED = "not_labelled"  # (found: notes; advice: a note)
     FILES_FOUND = "files_found"  # (files)
     CALLS_IN_FILE = "calls_in_file"  # (calls)

@@ -1,0 +1,163 @@
+"""Columns of a CSV as numbers and texts, by their names in the header.
+
+Fields may be quoted or not, and hold commas, quotes and newlines where they are. Rows never become
+objects: separators outside quotes are found in blocks of bytes, numbers are read digit by digit for
+all rows at once, and of a column of texts each text is made once.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.trace.columns import Int64s
+
+__all__ = ["CsvColumns", "header_of", "read_csv"]
+
+_Bytes = npt.NDArray[np.uint8]
+_QUOTE, _COMMA, _NEWLINE, _RETURN, _MINUS, _ZERO = (ord(one) for one in '",\n\r-0')
+_BLOCK = 8 << 20  # bytes
+_DIGITS = 18
+
+
+@dataclass(slots=True)
+class CsvColumns:
+    """n whole rows; `damaged` others have too few or too many fields, or do not end."""
+
+    header: tuple[str, ...]
+    count: int = 0
+    damaged: int = 0
+    _numbers: dict[str, list[Int64s]] = field(default_factory=dict)
+    _codes: dict[str, dict[bytes, int]] = field(default_factory=dict)
+    _places: dict[str, list[Int64s]] = field(default_factory=dict)
+
+    def numbers(self, name: str, missing: int) -> Int64s:
+        """A column of whole numbers, int64 [n]; `missing` where there is none."""
+        parts = self._numbers.get(name)
+        if parts is None:
+            return np.full(self.count, missing, dtype=np.int64)
+        found = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        return np.where(found == _NOT_A_NUMBER, missing, found)
+
+    def texts(self, name: str) -> tuple[list[str], Int64s]:
+        """A column of texts: those that differ, and which of them each row has; "" for a column
+        that is not there."""
+        if name not in self._codes:
+            return [""], np.zeros(self.count, dtype=np.int64)
+        parts = self._places[name]
+        place = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
+        return [_text(one) for one in self._codes[name]], place
+
+    def add(self, buffer: _Bytes, block: bytes, ends: Int64s, starts: Int64s) -> None:
+        """Rows of a block, by begin and end of each field, int64 [rows, fields]."""
+        self.count += len(ends)
+        for at, name in enumerate(self.header):
+            if name in self._numbers:
+                self._numbers[name].append(_whole_numbers(buffer, starts[:, at], ends[:, at]))
+            elif name in self._codes:
+                codes = self._codes[name]
+                fields = zip(starts[:, at].tolist(), ends[:, at].tolist(), strict=True)
+                place = [codes.setdefault(block[a:b], len(codes)) for a, b in fields]
+                self._places[name].append(np.array(place, dtype=np.int64))
+
+
+_NOT_A_NUMBER = -(1 << 63)
+
+
+def header_of(head: bytes) -> tuple[str, ...]:
+    """The names in the first line, () where it is no line of names."""
+    line = head.partition(b"\n")[0][:_BLOCK].decode("utf-8-sig", "replace").strip()
+    try:
+        return tuple(next(csv.reader([line]), ()))
+    except csv.Error:
+        return ()
+
+
+def read_csv(data: bytes, numbers: Sequence[str], texts: Sequence[str]) -> CsvColumns:
+    """Some columns of a CSV; those that the header lacks are left out."""
+    header = header_of(data)
+    found = CsvColumns(header)
+    found._numbers.update({name: [] for name in numbers if name in header})  # noqa: SLF001
+    for name in texts:
+        if name in header:
+            found._codes[name], found._places[name] = {}, []  # noqa: SLF001
+    for block in _blocks(data, data.find(b"\n") + 1, found):
+        _add_block(block, found)
+    return found
+
+
+def _blocks(data: bytes, begin: int, found: CsvColumns) -> Iterator[bytes]:
+    """Pieces that end where a row does; what remains behind the last row is damaged."""
+    if begin == 0:
+        return
+    size = _BLOCK
+    while begin < len(data):
+        block = data[begin : begin + size]
+        last = begin + size >= len(data)
+        if last and not block.endswith(b"\n"):
+            block += b"\n"
+        end = _last_row(block)
+        if end:
+            yield block[:end]
+        if last:
+            found.damaged += 1 + block[end:-1].count(b"\n") if end < len(block) else 0
+            return
+        begin += end
+        size = _BLOCK if end else size * 2
+
+
+def _last_row(block: bytes) -> int:
+    """Where the last row of a block ends that begins with a row; 0 for none."""
+    end = len(block)
+    while (end := block.rfind(b"\n", 0, end)) >= 0:
+        if block.count(b'"', 0, end) % 2 == 0:
+            return end + 1
+    return 0
+
+
+def _add_block(block: bytes, found: CsvColumns) -> None:
+    buffer = np.frombuffer(block, dtype=np.uint8)
+    at = np.flatnonzero((buffer == _QUOTE) | (buffer == _COMMA) | (buffer == _NEWLINE))
+    what = buffer[at]
+    quoted = np.cumsum(what == _QUOTE) & 1
+    separators = at[(what != _QUOTE) & (quoted == 0)]
+    starts = np.concatenate((np.zeros(1, dtype=np.int64), separators[:-1] + 1))
+    last = np.flatnonzero(buffer[separators] == _NEWLINE)
+    fields = np.diff(last, prepend=-1)
+    width = len(found.header)
+    if not (fields == width).all():
+        blank = (fields == 1) & (separators[last] - starts[last] <= 1)
+        found.damaged += int(((fields != width) & ~blank).sum())
+        kept = np.repeat(fields == width, fields)
+        separators, starts = separators[: len(kept)][kept], starts[: len(kept)][kept]
+    ends = separators.copy()
+    carriage = buffer[np.maximum(ends - 1, 0)] == _RETURN
+    ends -= carriage & (ends > starts)
+    within = (ends - starts >= 2) & (buffer[np.minimum(starts, len(buffer) - 1)] == _QUOTE)
+    starts, ends = starts + within, ends - within
+    found.add(buffer, block, ends.reshape(-1, width), starts.reshape(-1, width))
+
+
+def _whole_numbers(buffer: _Bytes, starts: Any, ends: Any) -> Int64s:
+    """The numbers in some fields; `_NOT_A_NUMBER` for what is none."""
+    negative = (ends > starts) & (buffer[np.minimum(starts, len(buffer) - 1)] == _MINUS)
+    width = ends - starts - negative
+    wrong = (width <= 0) | (width > _DIGITS + 1)
+    found = np.zeros(len(starts), dtype=np.uint64)
+    for place in range(int(np.where(wrong, 0, width).max(initial=0))):
+        digit = buffer[np.maximum(ends - 1 - place, 0)] - np.uint8(_ZERO)
+        there = place < width
+        wrong |= there & (digit > 9)
+        found += np.where(there & (digit <= 9), digit, 0).astype(np.uint64) * np.uint64(10**place)
+    wrong |= found > np.uint64((1 << 63) - 1)
+    value = np.where(wrong, np.uint64(0), found).astype(np.int64)
+    return np.where(wrong, _NOT_A_NUMBER, np.where(negative, -value, value))
+
+
+def _text(raw: bytes) -> str:
+    return raw.decode("utf-8", "replace").replace('""', '"')

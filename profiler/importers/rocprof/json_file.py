@@ -1,0 +1,330 @@
+"""rocprofv3's JSON: one document, an item for each process.
+
+Source: ROCm/rocprofiler-sdk, source/docs/rocprofv3-schema.json. Of `metadata` the process's id
+alone is read: the rest names the machine, and the command with its arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from operator import attrgetter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import numpy as np
+
+from profiler.drop_reasons import DropReason
+from profiler.errors import InputError
+from profiler.events import UNKNOWN, Drop, DropKind
+from profiler.importers.gpu.activity import NO_TIME
+from profiler.importers.rocprof.agents import Agent, Agents
+from profiler.importers.rocprof.plain import plain_bytes
+from profiler.importers.rocprof.rows import NO_ID, Rows, Times
+from profiler.notes import Note
+from profiler.trace.columns import Int64s
+
+__all__ = ["add_json"]
+
+_GPU = 2  # type of an agent
+_LARGEST = (1 << 63) - 1
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
+_RECORD_DEPTH = 6  # document, processes, a process, `buffer_records`, its arrays, a record
+
+
+class _Id(msgspec.Struct, frozen=True, gc=False):
+    handle: int = NO_ID
+
+
+class _Correlation(msgspec.Struct, frozen=True, gc=False):
+    internal: int = NO_ID
+
+
+class _Info(msgspec.Struct, frozen=True, gc=False):
+    agent_id: _Id = _Id()
+    queue_id: _Id = _Id()
+    kernel_id: int = NO_ID
+    dispatch_id: int = NO_ID
+
+
+class _Record(msgspec.Struct, frozen=True, gc=False):
+    start_timestamp: int = NO_TIME
+    end_timestamp: int = NO_TIME
+    correlation_id: _Correlation = _Correlation()
+
+
+class _Dispatch(_Record, frozen=True, gc=False):
+    dispatch_info: _Info = _Info()
+
+
+class _Call(_Record, frozen=True, gc=False):
+    thread_id: int = NO_ID
+    kind: int = NO_ID
+    operation: int = NO_ID
+
+
+class _Copy(_Record, frozen=True, gc=False):
+    kind: int = NO_ID
+    operation: int = NO_ID
+    bytes: int = NO_ID
+    dst_agent_id: _Id = _Id()
+    src_agent_id: _Id = _Id()
+
+
+class _Value(msgspec.Struct, frozen=True, gc=False):
+    counter_id: _Id = _Id()
+    value: float = 0.0
+
+
+class _Counted(msgspec.Struct, frozen=True, gc=False):
+    dispatch_data: _Dispatch = _Dispatch()
+    records: tuple[_Value, ...] = ()
+
+
+class _Bank(msgspec.Struct, frozen=True, gc=False):
+    size_in_bytes: int = 0
+
+
+class _Agent(msgspec.Struct, frozen=True, gc=False):
+    id: _Id = _Id()
+    type: int = 0
+    logical_node_type_id: int = NO_ID
+    product_name: str = ""
+    name: str = ""
+    cu_count: int = 0
+    mem_banks: tuple[_Bank, ...] = ()
+
+
+class _Symbol(msgspec.Struct, frozen=True, gc=False):
+    kernel_id: int = NO_ID
+    formatted_kernel_name: str | None = None
+    kernel_name: str | None = None
+
+
+class _Kind(msgspec.Struct, frozen=True, gc=False):
+    kind: str = ""
+    operations: tuple[str, ...] = ()
+
+
+class _Message(msgspec.Struct, frozen=True, gc=False):
+    key: int = NO_ID
+    value: str = ""
+
+
+class _Strings(msgspec.Struct, frozen=True, gc=False):
+    buffer_records: tuple[_Kind, ...] = ()
+    marker_api: tuple[_Message, ...] = ()
+
+
+class _Counter(msgspec.Struct, frozen=True, gc=False):
+    id: _Id = _Id()
+    name: str = ""
+
+
+class _Buffers(msgspec.Struct):
+    kernel_dispatch: list[_Dispatch] = []
+    memory_copy: list[_Copy] = []
+    marker_api: list[_Call] = []
+    hip_api: list[_Call] = []
+    hsa_api: list[_Call] = []
+    rccl_api: list[_Call] = []
+    rocdecode_api: list[_Call] = []
+    rocjpeg_api: list[_Call] = []
+
+
+class _Callbacks(msgspec.Struct):
+    counter_collection: list[_Counted] = []
+
+
+class _Metadata(msgspec.Struct, frozen=True, gc=False):
+    pid: int = NO_ID
+
+
+class _Process(msgspec.Struct):
+    metadata: _Metadata = _Metadata()
+    agents: list[_Agent] = []
+    counters: list[_Counter] = []
+    strings: _Strings = _Strings()
+    kernel_symbols: list[_Symbol] = []
+    buffer_records: _Buffers = msgspec.field(default_factory=_Buffers)
+    callback_records: _Callbacks = msgspec.field(default_factory=_Callbacks)
+
+
+class _Document(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
+    processes: list[_Process] = []
+
+
+def add_json(path: Path, rows: Rows) -> None:
+    """Read one file into `rows`; of a cut one what is whole. Raises InputError for others."""
+    for process in _document(path, rows).processes:
+        agents = Agents.of(_agents(process.agents))
+        rows.devices.update(agents.devices())
+        _add_process(process, agents, rows)
+
+
+def _document(path: Path, rows: Rows) -> _Document:
+    data, cut = plain_bytes(path)
+    decoder = msgspec.json.Decoder(_Document)
+    try:
+        found = decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        if isinstance(error, msgspec.ValidationError):
+            raise _damaged(path, error) from error
+        try:
+            found = decoder.decode(_whole(data))
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise _damaged(path, error) from error
+        cut = True
+    if cut:
+        note = Note.of(DropReason.CUT_SHORT, at=len(data), size=len(data))
+        rows.drops.append(Drop(DropKind.DROPPED_EVENTS, path.name, UNKNOWN, "events", note))
+    return found
+
+
+def _damaged(path: Path, error: Exception) -> InputError:
+    return InputError(
+        f"{path} is damaged ({error}): record with `rocprofv3 --output-format json` again"
+    )
+
+
+def _whole(data: bytes) -> bytes:
+    """The text up to the last whole record, with what is open closed."""
+    stack: list[bytes] = []
+    end, closing = 0, b""
+    for token in _TOKEN.finditer(data):
+        text = token[0]
+        if text in (b"{", b"["):
+            stack.append(b"}" if text == b"{" else b"]")
+        elif text in (b"}", b"]"):
+            if not stack or stack.pop() != text:
+                break
+            if len(stack) < _RECORD_DEPTH:
+                end, closing = token.end(), b"".join(reversed(stack))
+    return data[:end] + closing
+
+
+def _agents(agents: Sequence[_Agent]) -> list[Agent]:
+    return [
+        Agent(
+            id=agent.id.handle,
+            gpu=agent.type == _GPU,
+            number=agent.logical_node_type_id,
+            name=agent.product_name or agent.name,
+            memory_bytes=sum(bank.size_in_bytes for bank in agent.mem_banks),
+            compute_units=agent.cu_count,
+        )
+        for agent in agents
+    ]
+
+
+def _add_process(process: _Process, agents: Agents, rows: Rows) -> None:
+    pid, buffers = process.metadata.pid, process.buffer_records
+    names = {one.kernel_id: one for one in process.kernel_symbols}
+    counted = process.callback_records.counter_collection
+    dispatches = buffers.kernel_dispatch or [one.dispatch_data for one in counted]
+    _add_dispatches(dispatches, pid, agents, names, rows)
+    _add_samples(process, dispatches, agents, rows)
+    strings = process.strings.buffer_records
+    if copies := buffers.memory_copy:
+        texts, place = _operations(copies, strings)
+        source, target = (_numbers(copies, f"{end}_agent_id.handle") for end in ("src", "dst"))
+        size = _numbers(copies, "bytes")
+        rows.add_copies(_times(copies, pid), agents.either(target, source), size, texts, place)
+    for calls in (buffers.hip_api, buffers.hsa_api, buffers.rccl_api):
+        _add_calls(calls, pid, strings, rows)
+    for calls in (buffers.rocdecode_api, buffers.rocjpeg_api):
+        _add_calls(calls, pid, strings, rows)
+    messages = {one.key: one.value for one in process.strings.marker_api}
+    marks = [one for one in buffers.marker_api if one.correlation_id.internal in messages]
+    if marks:
+        said = [messages[one.correlation_id.internal] for one in marks]
+        rows.add_marks(_times(marks, pid), _numbers(marks, "thread_id"), said)
+
+
+def _add_dispatches(
+    dispatches: list[_Dispatch], pid: int, agents: Agents, names: dict[int, _Symbol], rows: Rows
+) -> None:
+    if not dispatches:
+        return
+    ids, place = np.unique(_numbers(dispatches, "dispatch_info.kernel_id"), return_inverse=True)
+    rows.add_kernels(
+        _times(dispatches, pid),
+        agents.numbers(_numbers(dispatches, "dispatch_info.agent_id.handle")),
+        _numbers(dispatches, "dispatch_info.queue_id.handle"),
+        [_kernel(names.get(one), one) for one in ids.tolist()],
+        place.reshape(-1),
+    )
+
+
+def _kernel(symbol: _Symbol | None, number: int) -> str:
+    found = symbol and (symbol.formatted_kernel_name or symbol.kernel_name)
+    return found or f"kernel {number}"
+
+
+def _add_calls(calls: list[_Call], pid: int, strings: Sequence[_Kind], rows: Rows) -> None:
+    if calls:
+        texts, place = _operations(calls, strings)
+        rows.add_api(_times(calls, pid), _numbers(calls, "thread_id"), texts, place)
+
+
+def _operations(
+    records: Sequence[_Call] | Sequence[_Copy], strings: Sequence[_Kind]
+) -> tuple[list[str], Int64s]:
+    """The names of the records' operations, and which of them each record has."""
+    key = (_numbers(records, "kind") << 32) | (_numbers(records, "operation") & 0xFFFFFFFF)
+    keys, place = np.unique(key, return_inverse=True)
+    return [_operation(one >> 32, one & 0xFFFFFFFF, strings) for one in keys.tolist()], (
+        place.reshape(-1)
+    )
+
+
+def _operation(kind: int, operation: int, strings: Sequence[_Kind]) -> str:
+    if not 0 <= kind < len(strings):
+        return f"operation {kind}.{operation}"
+    named = strings[kind].operations
+    return named[operation] if operation < len(named) else f"{strings[kind].kind} {operation}"
+
+
+def _add_samples(
+    process: _Process, dispatches: list[_Dispatch], agents: Agents, rows: Rows
+) -> None:
+    """The counters of dispatches: the value of each record, at its dispatch's begin."""
+    begun = {one.dispatch_info.dispatch_id: one.start_timestamp for one in dispatches}
+    known = {one.id.handle: one.name for one in process.counters}
+    found = [
+        (one.dispatch_data.dispatch_info, value)
+        for one in process.callback_records.counter_collection
+        if begun.get(one.dispatch_data.dispatch_info.dispatch_id, NO_TIME) != NO_TIME
+        for value in one.records
+    ]
+    if not found:
+        return
+    time = _int64([begun[info.dispatch_id] for info, _ in found])
+    agent = _int64([info.agent_id.handle for info, _ in found])
+    ids, place = np.unique([value.counter_id.handle for _, value in found], return_inverse=True)
+    names = [known.get(one) or f"counter {one}" for one in ids.tolist()]
+    values = np.array([value.value for _, value in found], dtype=np.float64)
+    rows.add_samples(time, agents.numbers(agent), names, place.reshape(-1), values)
+
+
+def _times(records: Sequence[_Record], pid: int) -> Times:
+    return Times(
+        start=_numbers(records, "start_timestamp"),
+        end=_numbers(records, "end_timestamp"),
+        pid=np.full(len(records), pid, dtype=np.int64),
+        correlation=_numbers(records, "correlation_id.internal"),
+    )
+
+
+def _numbers(records: Sequence[Any], name: str) -> Int64s:
+    """A number of each record, int64 [n]."""
+    try:
+        return np.fromiter(map(attrgetter(name), records), dtype=np.int64, count=len(records))
+    except OverflowError:
+        return _int64(list(map(attrgetter(name), records)))
+
+
+def _int64(numbers: Sequence[int]) -> Int64s:
+    """Numbers of 64 bits; those that only fit without a sign count as unknown."""
+    return np.array([one if one <= _LARGEST else NO_ID for one in numbers], dtype=np.int64)

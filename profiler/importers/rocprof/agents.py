@@ -64,6 +64,11 @@ class Agents:
         numbers = np.array([self._number(one) for one in found.tolist()], dtype=np.int64)
         return numbers[place.reshape(-1)] if len(ids) else ids
 
+    def of_kernels(self, ids: Int64s) -> Int64s:
+        """The same for dispatches, none of which runs on the host."""
+        numbers = self.numbers(ids)
+        return np.where(numbers == HOST, self._unknown(HOST), numbers)
+
     def either(self, first: Int64s, second: Int64s) -> Int64s:
         """The number of the GPU of two, of the first where both are one; `HOST` without any."""
         numbers = self.numbers(first)
@@ -89,5 +94,8 @@ class Agents:
             return one
         if one in self.known:
             return self.known[one].number if self.known[one].gpu else HOST
+        return self._unknown(one)
+
+    def _unknown(self, one: int) -> int:
         after = 1 + max((agent.number for agent in self.known.values()), default=-1)
         return self._others.setdefault(one, after + len(self._others))

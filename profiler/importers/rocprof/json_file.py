@@ -250,7 +250,7 @@ def _add_dispatches(
     ids, place = np.unique(_numbers(dispatches, "dispatch_info.kernel_id"), return_inverse=True)
     rows.add_kernels(
         _times(dispatches, pid),
-        agents.numbers(_numbers(dispatches, "dispatch_info.agent_id.handle")),
+        agents.of_kernels(_numbers(dispatches, "dispatch_info.agent_id.handle")),
         _numbers(dispatches, "dispatch_info.queue_id.handle"),
         [_kernel(names.get(one), one) for one in ids.tolist()],
         place.reshape(-1),
@@ -305,7 +305,7 @@ def _add_samples(
     ids, place = np.unique([value.counter_id.handle for _, value in found], return_inverse=True)
     names = [known.get(one) or f"counter {one}" for one in ids.tolist()]
     values = np.array([value.value for _, value in found], dtype=np.float64)
-    rows.add_samples(time, agents.numbers(agent), names, place.reshape(-1), values)
+    rows.add_samples(time, agents.of_kernels(agent), names, place.reshape(-1), values)
 
 
 def _times(records: Sequence[_Record], pid: int) -> Times:

@@ -128,7 +128,11 @@ class _Recording:
             "info_kernel_symbol", "display_name", found["kernel_id"], "kernel"
         )
         self._rows.add_kernels(
-            _times(found), self._agents.numbers(found["agent_id"]), found["queue_id"], names, place
+            _times(found),
+            self._agents.of_kernels(found["agent_id"]),
+            found["queue_id"],
+            names,
+            place,
         )
 
     def _add_copies(self) -> None:
@@ -181,7 +185,7 @@ class _Recording:
         agent = _led(event, found["event_id"], found["agent_id"], NO_ID)
         kept = time != NO_TIME
         names, place = self._texts("info_pmc", "name", counter[kept], "counter")
-        device = self._agents.numbers(agent[kept])
+        device = self._agents.of_kernels(agent[kept])
         self._rows.add_samples(time[kept], device, names, place, value[kept])
 
     def _read_agents(self) -> Iterable[Agent]:

@@ -19,9 +19,9 @@ from .generated import SUFFIX, Call, Kernel, Mark, Told, as_csv, as_document, as
 HEADER = "Agent_Id,Kernel_Name,Correlation_Id,Start_Timestamp,End_Timestamp\n"
 
 
-def told():
-    kernels = [Kernel(20 + 10 * n, 25 + 10 * n, n + 1) for n in range(50)]
-    return Told(kernels, [Call(10 + 10 * n, 12 + 10 * n, n + 1) for n in range(50)])
+def told(count=50):
+    kernels = [Kernel(20 + 10 * n, 25 + 10 * n, n + 1) for n in range(count)]
+    return Told(kernels, [Call(10 + 10 * n, 12 + 10 * n, n + 1) for n in range(count)])
 
 
 def kernels(run):
@@ -154,9 +154,9 @@ def test_tables_of_rocpd_that_are_not_there(table, tmp_path):
 
 def test_a_rocpd_that_was_cut(tmp_path):
     """Plain and packed: refused, with the command that writes it."""
-    path = as_rocpd(told(), tmp_path, times_in_rows=True)
+    path = as_rocpd(told(1000), tmp_path, times_in_rows=True)
     for name, data in (
-        ("a.db", path.read_bytes()[:-16_384]),
+        ("a.db", path.read_bytes()[: path.stat().st_size // 2]),
         ("b.db.gz", gzip.compress(path.read_bytes())[:-50]),
     ):
         cut = tmp_path / name

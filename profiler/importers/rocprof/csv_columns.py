@@ -10,7 +10,6 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,9 +19,14 @@ from profiler.trace.columns import Int64s
 __all__ = ["CsvColumns", "header_of", "read_csv"]
 
 _Bytes = npt.NDArray[np.uint8]
+_Words = npt.NDArray[np.uint64]
 _QUOTE, _COMMA, _NEWLINE, _RETURN, _MINUS, _ZERO = (ord(one) for one in '",\n\r-0')
 _BLOCK = 8 << 20  # bytes
-_DIGITS = 18
+_DIGITS = 18  # of a number: all of them fit 63 bits
+_PADDING = b"\n" * 24  # before a block: words of eight bytes are read up to the end of a number
+_NOT_A_NUMBER = -(1 << 63)
+_U = np.uint64
+_ZEROS = _U(0x3030303030303030)
 
 
 @dataclass(slots=True)
@@ -53,20 +57,18 @@ class CsvColumns:
         place = np.concatenate(parts) if parts else np.zeros(0, dtype=np.int64)
         return [_text(one) for one in self._codes[name]], place
 
-    def add(self, buffer: _Bytes, block: bytes, ends: Int64s, starts: Int64s) -> None:
+    def add(self, block: bytes, buffer: _Bytes, starts: Int64s, ends: Int64s) -> None:
         """Rows of a block, by begin and end of each field, int64 [rows, fields]."""
         self.count += len(ends)
         for at, name in enumerate(self.header):
             if name in self._numbers:
-                self._numbers[name].append(_whole_numbers(buffer, starts[:, at], ends[:, at]))
+                found = _whole_numbers(block, buffer, starts[:, at], ends[:, at])
+                self._numbers[name].append(found)
             elif name in self._codes:
                 codes = self._codes[name]
                 fields = zip(starts[:, at].tolist(), ends[:, at].tolist(), strict=True)
                 place = [codes.setdefault(block[a:b], len(codes)) for a, b in fields]
                 self._places[name].append(np.array(place, dtype=np.int64))
-
-
-_NOT_A_NUMBER = -(1 << 63)
 
 
 def header_of(head: bytes) -> tuple[str, ...]:
@@ -121,12 +123,35 @@ def _last_row(block: bytes) -> int:
 
 
 def _add_block(block: bytes, found: CsvColumns) -> None:
+    """Find the fields of a block of whole rows; the block is padded for `_whole_numbers`."""
+    block = _PADDING + block
     buffer = np.frombuffer(block, dtype=np.uint8)
+    starts, ends = _all_quoted(buffer, len(found.header)) or _fields(buffer, found)
+    found.add(block, buffer, starts, ends)
+
+
+def _all_quoted(buffer: _Bytes, width: int) -> tuple[Int64s, Int64s] | None:
+    """Begin and end of each field where all of them are quoted and none holds a quote, as recent
+    versions write them; None for other blocks."""
+    quotes = np.flatnonzero(buffer == _QUOTE)
+    if len(quotes) % (2 * width):
+        return None
+    opening, closing = quotes[::2], quotes[1::2]
+    ends_row = np.arange(1, len(closing) + 1) % width == 0
+    follows = np.where(ends_row, _NEWLINE, _COMMA)
+    adjacent = (opening[1:] == closing[:-1] + 2).all() and opening[:1].sum() == len(_PADDING)
+    if not adjacent or not (buffer[closing + 1] == follows).all():
+        return None
+    return (opening + 1).reshape(-1, width), closing.reshape(-1, width)
+
+
+def _fields(buffer: _Bytes, found: CsvColumns) -> tuple[Int64s, Int64s]:
+    """Begin and end of each field of the rows that have as many as the header."""
     at = np.flatnonzero((buffer == _QUOTE) | (buffer == _COMMA) | (buffer == _NEWLINE))
     what = buffer[at]
     quoted = np.cumsum(what == _QUOTE) & 1
     separators = at[(what != _QUOTE) & (quoted == 0)]
-    starts = np.concatenate((np.zeros(1, dtype=np.int64), separators[:-1] + 1))
+    starts = np.concatenate((np.array([len(_PADDING)]), separators[:-1] + 1))
     last = np.flatnonzero(buffer[separators] == _NEWLINE)
     fields = np.diff(last, prepend=-1)
     width = len(found.header)
@@ -135,28 +160,39 @@ def _add_block(block: bytes, found: CsvColumns) -> None:
         found.damaged += int(((fields != width) & ~blank).sum())
         kept = np.repeat(fields == width, fields)
         separators, starts = separators[: len(kept)][kept], starts[: len(kept)][kept]
-    ends = separators.copy()
-    carriage = buffer[np.maximum(ends - 1, 0)] == _RETURN
-    ends -= carriage & (ends > starts)
-    within = (ends - starts >= 2) & (buffer[np.minimum(starts, len(buffer) - 1)] == _QUOTE)
+    ends = separators - ((buffer[separators - 1] == _RETURN) & (separators > starts))
+    within = (ends - starts >= 2) & (buffer[starts] == _QUOTE)
     starts, ends = starts + within, ends - within
-    found.add(buffer, block, ends.reshape(-1, width), starts.reshape(-1, width))
+    return starts.reshape(-1, width), ends.reshape(-1, width)
 
 
-def _whole_numbers(buffer: _Bytes, starts: Any, ends: Any) -> Int64s:
-    """The numbers in some fields; `_NOT_A_NUMBER` for what is none."""
-    negative = (ends > starts) & (buffer[np.minimum(starts, len(buffer) - 1)] == _MINUS)
+def _whole_numbers(block: bytes, buffer: _Bytes, starts: Int64s, ends: Int64s) -> Int64s:
+    """The numbers in some fields; `_NOT_A_NUMBER` for what is none. Digits are read eight at once,
+    from words that begin at every byte."""
+    words = np.ndarray((len(block) - 7,), dtype="<u8", buffer=block, strides=(1,))
+    negative = (ends > starts) & (buffer[starts] == _MINUS)
     width = ends - starts - negative
-    wrong = (width <= 0) | (width > _DIGITS + 1)
+    wrong = (width <= 0) | (width > _DIGITS)
     found = np.zeros(len(starts), dtype=np.uint64)
-    for place in range(int(np.where(wrong, 0, width).max(initial=0))):
-        digit = buffer[np.maximum(ends - 1 - place, 0)] - np.uint8(_ZERO)
-        there = place < width
-        wrong |= there & (digit > 9)
-        found += np.where(there & (digit <= 9), digit, 0).astype(np.uint64) * np.uint64(10**place)
-    wrong |= found > np.uint64((1 << 63) - 1)
-    value = np.where(wrong, np.uint64(0), found).astype(np.int64)
+    for place in range(-(-min(int(width.max(initial=0)), _DIGITS) // 8)):
+        value, bad = _eight(words[ends - 8 * (place + 1)], np.clip(width - 8 * place, 0, 8))
+        wrong |= bad
+        found += value * np.uint64(10 ** (8 * place))
+    value = found.astype(np.int64)
     return np.where(wrong, _NOT_A_NUMBER, np.where(negative, -value, value))
+
+
+def _eight(word: _Words, digits: Int64s) -> tuple[_Words, npt.NDArray[np.bool_]]:
+    """The numbers that the last `digits` characters of words make, and which of them make none."""
+    shift = (8 * (8 - digits)).astype(np.uint64)
+    none = digits == 0
+    zeros = np.where(none, _U(0), (_ZEROS >> shift) << shift)
+    word = np.where(none, _U(0), (word >> shift) << shift) - zeros
+    bad = ((word + _U(0x7676767676767676)) | word) & _U(0x8080808080808080) != 0
+    word = (word * _U(10) + (word >> _U(8))) & _U(0x00FF00FF00FF00FF)
+    word = (word * _U(100) + (word >> _U(16))) & _U(0x0000FFFF0000FFFF)
+    word = (word * _U(10_000) + (word >> _U(32))) & _U(0xFFFFFFFF)
+    return word, bad
 
 
 def _text(raw: bytes) -> str:

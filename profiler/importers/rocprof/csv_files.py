@@ -30,14 +30,6 @@ from profiler.trace.columns import Int64s
 
 __all__ = ["CsvKind", "add_csv", "kind_of"]
 
-_NUMBERS = (
-    *("Start_Timestamp", "End_Timestamp", "Correlation_Id", "Process_Id", "Thread_Id"),
-    *("Queue_Id", "Dispatch_Id", "Node_Id", "Logical_Node_Id", "Logical_Node_Type_Id", "Cu_Count"),
-)
-_TEXTS = (
-    *("Agent_Id", "Kernel_Name", "Counter_Name", "Counter_Value", "Domain", "Function"),
-    *("Direction", "Source_Agent_Id", "Destination_Agent_Id", "Agent_Type", "Name", "Product_Name"),
-)
 _SUFFIX = re.compile(
     r"_?(?:kernel|[a-z]+_api|marker|memory_copy|counter_collection|agent_info|memory_allocation"
     r"|scratch_memory)(?:_trace)?\.csv(?:\.gz)?$"
@@ -57,6 +49,20 @@ class CsvKind(StrEnum):
     STATISTICS = "statistics"
 
 
+_SHARED = ("Start_Timestamp", "End_Timestamp", "Correlation_Id", "Process_Id")
+_ASKED: dict[CsvKind, tuple[tuple[str, ...], tuple[str, ...]]] = {  # numbers and texts of a kind
+    CsvKind.KERNELS: ((*_SHARED, "Queue_Id"), ("Agent_Id", "Kernel_Name")),
+    CsvKind.COUNTERS: (
+        (*_SHARED, "Queue_Id", "Dispatch_Id"),
+        ("Agent_Id", "Kernel_Name", "Counter_Name", "Counter_Value"),
+    ),
+    CsvKind.CALLS: ((*_SHARED, "Thread_Id"), ("Domain", "Function")),
+    CsvKind.COPIES: (_SHARED, ("Direction", "Source_Agent_Id", "Destination_Agent_Id")),
+    CsvKind.AGENTS: (
+        ("Node_Id", "Logical_Node_Id", "Logical_Node_Type_Id", "Cu_Count"),
+        ("Agent_Type", "Product_Name"),
+    ),
+}
 _MARKS: tuple[tuple[CsvKind, frozenset[str]], ...] = (  # the first whose columns are there
     (CsvKind.COUNTERS, frozenset(("Counter_Name", "Counter_Value", "Dispatch_Id"))),
     (CsvKind.OLDER, frozenset(("KernelName", "gpu-id"))),
@@ -127,7 +133,7 @@ def _add_process(files: list[_File], number: int, rows: Rows) -> None:
 
 def _read(file: _File, rows: Rows) -> CsvColumns:
     data, cut = plain_bytes(file.path)
-    table = read_csv(data, _NUMBERS, _TEXTS)
+    table = read_csv(data, *_ASKED.get(file.kind, ((), ())))
     if table.damaged or cut:
         note = Note.of(DropReason.DAMAGED)
         lost = max(table.damaged, 1)

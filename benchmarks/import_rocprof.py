@@ -5,14 +5,15 @@
 The recording is generated: kernels with their launches, two events a kernel, as JSON, as CSV (a
 trace of kernels and one of HIP) and as rocpd in both layouts. `import` writes the whole bundle;
 `pandas` only reads: JSON with orjson (json where that is not installed) and `DataFrame`, CSV with
-`read_csv`, rocpd with `read_sql` of the tables that are joined, names merged. Each measurement is a
-process of its own, in turn; figures are medians of processor seconds, since machines are shared,
-and the largest resident set.
+`csv` and `DataFrame`, rocpd with `read_sql` of the tables that are joined, names merged.
+`read_csv` is pandas' own reader of CSV. Each measurement is a process of its own, in turn; figures
+are medians of processor seconds, since machines are shared, and the largest resident set.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import json
 import resource
 import sqlite3
@@ -27,7 +28,7 @@ from typing import Any
 
 import checkout  # noqa: F401 - finds the project
 
-WAYS = ("import", "pandas")
+WAYS = ("import", "pandas", "read_csv")
 FORMS = ("json", "csv", "rocpd", "rocpd-ids")
 PID, TID = 4242, 4243
 NAMES = 300  # different kernels
@@ -131,8 +132,10 @@ def _csv(folder: Path, kernels: int) -> Path:
         folder / "made_kernel_trace.csv",
         KERNEL_COLUMNS,
         (
-            ("KERNEL_DISPATCH", f"Agent {AGENT}", 7, 5, TID, number, number % NAMES + 1)
-            + (name_of(number % NAMES), number, *times(number)[2:], *shape)
+            (
+                *("KERNEL_DISPATCH", f"Agent {AGENT}", 7, 5, TID, number, number % NAMES + 1),
+                *(name_of(number % NAMES), number, *times(number)[2:], *shape),
+            )
             for number in range(1, kernels + 1)
         ),
     )
@@ -217,10 +220,29 @@ def read_with_pandas(form: str, path: Path, _folder: Path) -> None:
         for records in process["buffer_records"].values():
             pd.DataFrame(records)
     elif form == "csv":
-        for file in sorted(path.iterdir()):
-            pd.read_csv(file)
+        _csv_with_pandas(path)
     else:
         _tables_with_pandas(path, by_id=form == "rocpd-ids")
+
+
+def _csv_with_pandas(folder: Path) -> None:
+    import pandas as pd
+
+    for path in sorted(folder.iterdir()):
+        with path.open(newline="") as file:
+            rows = csv.reader(file)
+            frame = pd.DataFrame(rows, columns=next(rows))
+        for name in frame:
+            if frame[name].iloc[0].isdigit():
+                frame[name] = frame[name].astype("int64")
+
+
+def read_csv(_form: str, path: Path, _folder: Path) -> None:
+    """What pandas itself reads of CSV."""
+    import pandas as pd
+
+    for file in sorted(path.iterdir()):
+        pd.read_csv(file)
 
 
 def _tables_with_pandas(path: Path, *, by_id: bool) -> None:
@@ -248,7 +270,7 @@ def _tables_with_pandas(path: Path, *, by_id: bool) -> None:
 
 def measure(way: str, form: str, path: Path) -> None:
     """Do it once, and print what it took."""
-    do = {"import": import_recording, "pandas": read_with_pandas}[way]
+    do = {"import": import_recording, "pandas": read_with_pandas, "read_csv": read_csv}[way]
     with tempfile.TemporaryDirectory() as folder:
         begin, wall = time.process_time(), time.perf_counter()
         do(form, path, Path(folder))
@@ -258,18 +280,25 @@ def measure(way: str, form: str, path: Path) -> None:
     print(json.dumps({"processor": seconds, "wall": took, "memory": memory}))
 
 
+def started(*arguments: str) -> str:
+    """What this program prints, in a process of its own."""
+    command = [sys.executable, __file__, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+
+
 def compare(form: str, folder: Path, kernels: int, rounds: int) -> None:
-    """Measure both ways of one form in turn, and print medians and the ratio."""
-    path = generate(form, folder, kernels)
+    """Measure the ways of one form in turn, and print medians and ratios."""
+    made = started("--make", "--form", form, "--kernels", str(kernels), "--folder", str(folder))
+    path = Path(made.strip())
     files = [path] if path.is_file() else list(path.iterdir())
     size = sum(file.stat().st_size for file in files)
     print(f"{form}: {kernels * EVENTS:,} events, {size / 1e6:,.0f} MB")
-    found: dict[str, list[dict[str, float]]] = {way: [] for way in WAYS}
+    ways = WAYS if form == "csv" else WAYS[:2]
+    found: dict[str, list[dict[str, float]]] = {way: [] for way in ways}
     for _ in range(rounds):
-        for way in WAYS:
-            command = [sys.executable, __file__, "--way", way, "--form", form, "--file", str(path)]
-            done = subprocess.run(command, check=True, capture_output=True, text=True)
-            found[way].append(json.loads(done.stdout))
+        for way in ways:
+            done = started("--way", way, "--form", form, "--file", str(path))
+            found[way].append(json.loads(done))
     for way, runs in found.items():
         middle = {name: statistics.median(run[name] for run in runs) for name in runs[0]}
         print(
@@ -277,12 +306,13 @@ def compare(form: str, folder: Path, kernels: int, rounds: int) -> None:
             f"{kernels * EVENTS / middle['processor'] / 1e3:7,.0f} k events/s, "
             f"{middle['memory'] / 1e6:7,.0f} MB resident"
         )
-    ratios = [
-        pandas["processor"] / ours["processor"]
-        for ours, pandas in zip(found["import"], found["pandas"], strict=True)
-    ]
-    low, middle_ratio, high = min(ratios), statistics.median(ratios), max(ratios)
-    print(f"  pandas ÷ import: {middle_ratio:.2f} ({low:.2f} to {high:.2f})")
+    for way in ways[1:]:
+        ratios = [
+            theirs["processor"] / ours["processor"]
+            for ours, theirs in zip(found["import"], found[way], strict=True)
+        ]
+        middle_ratio = statistics.median(ratios)
+        print(f"  {way} ÷ import: {middle_ratio:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
 
 
 def main() -> None:
@@ -294,7 +324,11 @@ def main() -> None:
     parser.add_argument("--form", choices=FORMS)
     parser.add_argument("--way", choices=WAYS, help=argparse.SUPPRESS)
     parser.add_argument("--file", type=Path, help=argparse.SUPPRESS)
+    parser.add_argument("--make", action="store_true", help=argparse.SUPPRESS)
     given = parser.parse_args()
+    if given.make:
+        print(generate(given.form, given.folder, given.kernels))
+        return
     if given.way:
         measure(given.way, given.form, given.file)
         return

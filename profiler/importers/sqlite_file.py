@@ -15,7 +15,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from itertools import chain
 from pathlib import Path
-from typing import IO
+from types import MappingProxyType
+from typing import IO, NamedTuple
 from urllib.parse import quote
 
 import numpy as np
@@ -23,7 +24,7 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.trace.columns import Int64s
 
-__all__ = ["SQLITE", "SqliteFile", "open_sqlite"]
+__all__ = ["SQLITE", "Lead", "SqliteFile", "open_sqlite"]
 
 SQLITE = b"SQLite format 3\0"
 """What every file of SQLite begins with."""
@@ -35,6 +36,16 @@ _ASKED = 500  # ids in one question
 _BROKEN = (sqlite3.DatabaseError, sqlite3.DataError, OverflowError, MemoryError)
 
 
+class Lead(NamedTuple):
+    """A column of another table, found by the id that `key` has; `missing` for those that lead
+    nowhere."""
+
+    key: str
+    table: str
+    column: str
+    missing: int
+
+
 class SqliteFile:
     """An open file; `path` is its name in errors, `again` the command that wrote it."""
 
@@ -42,7 +53,10 @@ class SqliteFile:
         self.path = path
         self._connection = connection
         self._again = again
-        self._columns = {name: self._names(name) for name in self._tables()}
+        self._columns: dict[str, frozenset[str]] = {}
+        self._keyed: set[str] = set()
+        for name in self._tables():
+            self._describe(name)
 
     def __contains__(self, table: object) -> bool:
         return table in self._columns
@@ -56,21 +70,45 @@ class SqliteFile:
         """The names of a table's columns, none where it does not exist."""
         return self._columns.get(table, frozenset())
 
-    def numbers(self, table: str, columns: Mapping[str, int]) -> dict[str, Int64s]:
+    def keyed(self, table: str) -> bool:
+        """Whether rows are found by `id` at once, and each id is one row's."""
+        return table in self._keyed
+
+    def numbers(
+        self,
+        table: str,
+        columns: Mapping[str, int],
+        leads: Mapping[str, Lead] = MappingProxyType({}),
+    ) -> dict[str, Int64s]:
         """Columns of a table in the order of its rows, int64 each; the mapping has what stands for
-        a missing column and for null. No rows where the table does not exist."""
+        a missing column and for null. No rows where the table does not exist. `leads` are columns
+        of other tables, which are `keyed`."""
         there = [name for name in columns if name in self.columns_of(table)]
         if not there:
-            return {name: np.zeros(0, dtype=np.int64) for name in columns}
-        asked = ", ".join(f'CAST(ifnull("{name}", {columns[name]}) AS INTEGER)' for name in there)
-        rows = self._ask(f'SELECT {asked} FROM "{table}"')  # noqa: S608  # names of our own
-        flat = self._flat(rows)
-        matrix = flat.reshape(-1, len(there))
-        found = {name: np.ascontiguousarray(matrix[:, at]) for at, name in enumerate(there)}
-        count = len(matrix)
+            return {name: np.zeros(0, dtype=np.int64) for name in (*columns, *leads)}
+        led = {
+            name: lead
+            for name, lead in leads.items()
+            if lead.key in there and lead.column in self.columns_of(lead.table)
+        }
+        own = [f'CAST(ifnull(r."{name}", {columns[name]}) AS INTEGER)' for name in there]
+        others = [
+            f'CAST(ifnull(j{at}."{lead.column}", {lead.missing}) AS INTEGER)'
+            for at, lead in enumerate(led.values())
+        ]
+        joins = [
+            f'LEFT JOIN "{lead.table}" AS j{at} ON j{at}."id" = r."{lead.key}"'
+            for at, lead in enumerate(led.values())
+        ]
+        asked = ", ".join((*own, *others))
+        rows = self._ask(f'SELECT {asked} FROM "{table}" AS r {" ".join(joins)}')  # noqa: S608
+        matrix = self._flat(rows).reshape(-1, len(there) + len(led))
+        names = enumerate((*there, *led))
+        found = {name: np.ascontiguousarray(matrix[:, at]) for at, name in names}
+        missing = {**columns, **{name: lead.missing for name, lead in leads.items()}}
         return {
-            name: found.get(name, np.full(count, default, dtype=np.int64))
-            for name, default in columns.items()
+            name: found.get(name, np.full(len(matrix), default, dtype=np.int64))
+            for name, default in missing.items()
         }
 
     def rows(self, table: str, columns: Iterable[str]) -> Iterator[tuple[object, ...]]:
@@ -110,9 +148,13 @@ class SqliteFile:
         )
         return [str(name) for (name,) in self._all(asked)]
 
-    def _names(self, table: str) -> frozenset[str]:
+    def _describe(self, table: str) -> None:
         quoted = table.replace('"', '""')
-        return frozenset(str(row[1]) for row in self._all(f'PRAGMA table_info("{quoted}")'))
+        rows = self._all(f'PRAGMA table_info("{quoted}")')
+        self._columns[table] = frozenset(str(row[1]) for row in rows)
+        keys = [(str(row[1]), str(row[2]).upper()) for row in rows if row[5]]
+        if keys == [("id", "INTEGER")]:
+            self._keyed.add(table)
 
     def _all(self, question: str) -> list[tuple[object, ...]]:
         try:

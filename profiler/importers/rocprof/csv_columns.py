@@ -73,7 +73,8 @@ class CsvColumns:
 
 def header_of(head: bytes) -> tuple[str, ...]:
     """The names in the first line, () where it is no line of names."""
-    line = head.partition(b"\n")[0][:_BLOCK].decode("utf-8-sig", "replace").strip()
+    end = head.find(b"\n", 0, _BLOCK)
+    line = head[: end if end >= 0 else _BLOCK].decode("utf-8-sig", "replace").strip()
     try:
         return tuple(next(csv.reader([line]), ()))
     except csv.Error:
@@ -136,13 +137,14 @@ def _all_quoted(buffer: _Bytes, width: int) -> tuple[Int64s, Int64s] | None:
     quotes = np.flatnonzero(buffer == _QUOTE)
     if len(quotes) % (2 * width):
         return None
-    opening, closing = quotes[::2], quotes[1::2]
-    ends_row = np.arange(1, len(closing) + 1) % width == 0
-    follows = np.where(ends_row, _NEWLINE, _COMMA)
-    adjacent = (opening[1:] == closing[:-1] + 2).all() and opening[:1].sum() == len(_PADDING)
-    if not adjacent or not (buffer[closing + 1] == follows).all():
+    opening, closing = quotes[::2].reshape(-1, width), quotes[1::2].reshape(-1, width)
+    begins = len(quotes) > 0 and quotes[0] == len(_PADDING)
+    if not begins or not (quotes[2::2] == quotes[1:-1:2] + 2).all():
         return None
-    return (opening + 1).reshape(-1, width), closing.reshape(-1, width)
+    commas, newlines = buffer[closing[:, :-1] + 1], buffer[closing[:, -1] + 1]
+    if not (commas == _COMMA).all() or not (newlines == _NEWLINE).all():
+        return None
+    return opening + 1, closing
 
 
 def _fields(buffer: _Bytes, found: CsvColumns) -> tuple[Int64s, Int64s]:

@@ -20,12 +20,12 @@ from profiler.errors import InputError
 from profiler.importers.gpu.activity import NO_TIME
 from profiler.importers.rocprof.agents import Agent, Agents
 from profiler.importers.rocprof.rows import NO_ID, Rows, Times
-from profiler.importers.sqlite_file import SqliteFile, open_sqlite
+from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
 from profiler.trace.columns import Int64s
 
 __all__ = ["add_rocpd"]
 
-_TABLE = re.compile(r"rocpd_kernel_dispatch(.*)")
+_TABLE = re.compile(r"rocpd_kernel_dispatch([\w-]*)")
 _RPD = ("rocpd_api", "rocpd_op")
 _FUNCTION = "roctx"  # the older layout names a region after it
 _AGAIN = "`rocprofv3 --output-format rocpd`"
@@ -40,6 +40,17 @@ _ROW = {
     "queue_id": NO_ID,
     "agent_id": NO_ID,
     "track_id": NO_ID,
+}
+
+
+_LEADS = {  # by id, another table's column, and what stands where there is none
+    "correlation": ("event_id", "event", "stack_id", NO_ID),
+    "category": ("event_id", "event", "category_id", NO_ID),
+}
+_TRACK = ("pid", "tid", "queue_id", "agent_id")
+_STAMPS = {
+    "start": ("start_id", "timestamp", "value", NO_TIME),
+    "end": ("end_id", "timestamp", "value", NO_TIME),
 }
 
 
@@ -73,14 +84,9 @@ class _Recording:
         self._database = database
         self._suffix = suffix
         self._rows = rows
-        ids, pids = self._pairs("info_process", "pid")
-        self._processes = ids, pids
+        self._processes = self._pairs("info_process", "pid")
         self._threads = self._pairs("info_thread", "tid")
-        self._stamps = self._pairs("timestamp", "value")
-        self._tracks = self._table(
-            "track", dict.fromkeys(("id", "pid", "tid", "agent_id", "queue_id"), NO_ID)
-        )
-        self._events = self._table("event", {"id": NO_ID, "stack_id": NO_ID, "category_id": NO_ID})
+        self._tracks = self._table("track", dict.fromkeys(("id", *_TRACK), NO_ID))
         self._agents = Agents.of(self._read_agents())
 
     def add(self) -> None:
@@ -108,19 +114,30 @@ class _Recording:
 
     def _placed(self, table: str, columns: Mapping[str, int]) -> dict[str, Int64s]:
         """Rows of a table, of either layout, with times, process, thread, queue and agent."""
-        found = self._table(table, {**_ROW, **columns})
-        if "start_id" in self._database.columns_of(self._name(table)):
-            for name in ("start", "end"):
-                found[name] = _led(found[f"{name}_id"], *self._stamps, NO_TIME)
-            track = self._tracks["id"]
-            for name in ("pid", "tid", "queue_id", "agent_id"):
-                found[name] = _led(found["track_id"], track, self._tracks[name], NO_ID)
+        name = self._name(table)
+        by_id = "start_id" in self._database.columns_of(name)
+        leads = {
+            led: Lead(key, self._name(other), column, missing)
+            for led, (key, other, column, missing) in (_LEADS | (_STAMPS if by_id else {})).items()
+        }
+        quick = {led: lead for led, lead in leads.items() if self._database.keyed(lead.table)}
+        found = self._database.numbers(name, {**_ROW, **columns}, quick)
+        for led, lead in leads.items():
+            if led not in quick:
+                found[led] = self._led(found[lead.key], lead)
+        if by_id:
+            for part in _TRACK:
+                of_track = self._tracks["id"], self._tracks[part]
+                found[part] = _led(found["track_id"], *of_track, NO_ID)
         found["pid"] = _led(found["pid"], *self._processes, found["pid"])
         found["tid"] = _led(found["tid"], *self._threads, found["tid"])
-        found["correlation"] = _led(
-            found["event_id"], self._events["id"], self._events["stack_id"], NO_ID
-        )
         return found
+
+    def _led(self, ids: Int64s, lead: Lead) -> Int64s:
+        """A column of a table whose ids are no key."""
+        columns = {"id": NO_ID, lead.column: lead.missing}
+        other = self._database.numbers(lead.table, columns)
+        return _led(ids, other["id"], other[lead.column], lead.missing)
 
     def _add_kernels(self) -> None:
         found = self._placed("kernel_dispatch", {"kernel_id": NO_ID})
@@ -146,8 +163,7 @@ class _Recording:
         """Calls of runtimes, and what the program marked: told apart by their category."""
         found = self._placed("region", {"name_id": NO_ID})
         names, place = self._texts("string", "string", found["name_id"], "region")
-        kinds = _led(found["event_id"], self._events["id"], self._events["category_id"], NO_ID)
-        marked = self._marked(kinds)
+        marked = self._marked(found["category"])
         calls, marks = np.flatnonzero(~marked), np.flatnonzero(marked)
         self._rows.add_api(_times(found, calls), found["tid"][calls], names, place[calls])
         said = self._messages(found["event_id"][marks])

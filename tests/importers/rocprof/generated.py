@@ -301,7 +301,7 @@ _PROCESS, _HOST, _FIRST_GPU = 1, 0, 2  # ids of rows
 
 
 class _Rocpd:
-    def __init__(self, told: Told, path: Path, suffix: str, *, times_in_rows: bool) -> None:
+    def __init__(self, told: Told, path: Path, suffix: str, *, times_in_rows, keyed) -> None:
         self.told, self.suffix, self.times_in_rows = told, suffix, times_in_rows
         self.database = sqlite3.connect(path)
         self.ids: dict[str, int] = {}
@@ -312,6 +312,9 @@ class _Rocpd:
             **(_TIMES_IN_ROWS if times_in_rows else _TIMES_BY_ID),
         }.items():
             quoted = ", ".join(f'"{name}"' for name in columns.split(", "))
+            quoted = quoted.replace(
+                '"id"', '"id" INTEGER NOT NULL PRIMARY KEY' if keyed else '"id"'
+            )
             self.database.execute(f'CREATE TABLE "rocpd_{table}{suffix}" ({quoted})')
             self.database.execute(
                 f'CREATE VIEW IF NOT EXISTS "rocpd_{table}_view" AS '
@@ -370,11 +373,12 @@ class _Rocpd:
 
 
 def as_rocpd(
-    told: Told, folder: Path, *, times_in_rows: bool, suffix: str = SUFFIX, name: str = "made.db"
+    told: Told, folder: Path, *, times_in_rows: bool, suffix: str = SUFFIX, keyed: bool = True
 ) -> Path:
-    """A file in the layout with times in the rows, or in the one with `rocpd_timestamp`."""
-    path = folder / name
-    made = _Rocpd(told, path, suffix, times_in_rows=times_in_rows)
+    """A file in the layout with times in the rows, or in the one with `rocpd_timestamp`; `keyed`
+    says whether ids are primary keys, as rocprofv3 makes them."""
+    path = folder / "made.db"
+    made = _Rocpd(told, path, suffix, times_in_rows=times_in_rows, keyed=keyed)
     made.insert("metadata", tag="schema_version", value="3")
     made.insert("info_node", id=1, hash=7, machine_id=SECRET, hostname=SECRET)
     made.insert(

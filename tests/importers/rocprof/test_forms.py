@@ -38,6 +38,9 @@ FORMS = {
     "rocpd, plain names": lambda told, folder: as_rocpd(
         told, folder, times_in_rows=True, suffix=""
     ),
+    "rocpd, ids no keys": lambda told, folder: as_rocpd(
+        told, folder, times_in_rows=False, keyed=False
+    ),
 }
 every_form = pytest.mark.parametrize("form", FORMS)
 

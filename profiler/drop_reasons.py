@@ -84,6 +84,9 @@ class DropReason(NoteCode):
     ORDER_UNKNOWN = "order_unknown"
     LAUNCH_TIMES = "launch_times"  # (provider)
     KERNELS_BY_END = "kernels_by_end"
+    ENTRIES_CUT = "entries_cut"  # what is whole was read
+    LAID_END_TO_END = "laid_end_to_end"  # averages, in the order of execution
+    TIMELINES_APART = "timelines_apart"  # recorded one by one, each with a clock of its own
     BEGIN_BY_NAME = "begin_by_name"  # (within_ns)
     COUNTERS_OF_ANOTHER_RUN = "counters_of_another_run"
     TOLD_IN_ANOTHER_FORM = "told_in_another_form"

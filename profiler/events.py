@@ -193,6 +193,7 @@ class DropKind(StrEnum):
     DOUBTFUL_LABEL = "doubtful_label"  # its description fits badly, was guessed, or names no module
     AGGREGATE_MISMATCH = "aggregate_mismatch"  # of an import: two records of a run disagree
     UNALIGNED_CLOCK = "unaligned_clock"  # nothing relates a device's clock to the run's
+    ESTIMATED_TIMES = "estimated_times"  # averages, or an order in place of begins
 
     @property
     def time_missing(self) -> bool:

@@ -32,7 +32,8 @@ _GRAMMAR = re.compile(
 )
 _RARE = 8  # in lists of names (`"cat concat pad to"`) one word in so many is also one of grammar
 _DECLARATIONS = frozenset(
-    {"Column", "column_of", "Table", "DeviceProfile", "Importer", "Option", "compile"}
+    {"Column", "column_of", "Table", "DeviceProfile", "Importer", "Option", "Refusal", "Known"}
+    | {"compile"}
 )
 _TOLD_AT_ONCE = frozenset({"notice", "warning", "check_device"})  # on stderr, as an error is
 _DOCUMENTING = frozenset({"markdown", "__repr__"})  # a page of docs; what a shell shows

@@ -1,4 +1,4 @@
-"""The begin of a file, by which importers recognise it."""
+"""The begin of a file, by which importers recognise it, and all of a small one."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 
 from profiler.errors import InputError
 
-__all__ = ["head_of"]
+__all__ = ["content_of", "head_of"]
 
 _HEAD = 1 << 20  # bytes of decompressed text
 _GZIP = b"\x1f\x8b"
+_LARGEST = 1 << 30  # bytes of what is read at once, unpacked
 
 
 def head_of(path: Path) -> bytes:
@@ -33,11 +34,32 @@ def head_of(path: Path) -> bytes:
         raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
 
 
-def _readable(stream: gzip.GzipFile) -> bytes:
+def content_of(path: Path, largest: int = _LARGEST) -> bytes:
+    """All of a file, of a `.gz` unpacked, as far as it can be unpacked.
+
+    Raises InputError where it cannot be read or is larger than `largest` bytes.
+    """
+    try:
+        with path.open("rb") as file:
+            compressed = file.read(2) == _GZIP
+            file.seek(0)
+            if compressed:
+                with gzip.GzipFile(fileobj=file) as stream:
+                    data = _readable(stream, largest + 1)
+            else:
+                data = file.read(largest + 1)
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+    if len(data) > largest:
+        raise InputError(f"{path} is larger than the limit of {largest:,} bytes: record less")
+    return data
+
+
+def _readable(stream: gzip.GzipFile, most: int = _HEAD) -> bytes:
     """The first MiB, or what of it can be had: the importer says what is wrong with the rest."""
     head = bytearray()
     try:
-        while len(head) < _HEAD and (chunk := stream.read1(_HEAD)):
+        while len(head) < most and (chunk := stream.read1(_HEAD)):
             head += chunk
     except (EOFError, gzip.BadGzipFile, zlib.error):
         pass

@@ -84,7 +84,9 @@ class Importer:
     `accepts` says in words what to give. `recognises` sees one file and its first MiB, unpacked,
     or one folder and b"". `read` takes the files that belong together and the options that were
     given, each read by its `Option`; it raises InputError for what it cannot use.
-    `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, ….
+    `capabilities` are codes of what its runs may tell: timeline, launches, shapes, memory, …
+    (`report.sentences.capabilities` says what they mean). `seen` names the versions of the
+    producer whose files were read.
     """
 
     name: str
@@ -93,6 +95,7 @@ class Importer:
     read: Callable[[Sequence[Path], Mapping[str, Any]], ForeignRun]
     options: tuple[Option, ...] = ()
     capabilities: frozenset[str] = frozenset()
+    seen: str = ""
 
     def values(self, given: Mapping[str, object]) -> dict[str, str | int | Path]:
         """The options in `given`, read. Raises InputError for an unknown one or a wrong value."""

@@ -8,16 +8,18 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping, Sequence
-from functools import cache
+from functools import cache, partial
 from importlib import import_module
 from pathlib import Path
 
 from profiler.errors import InputError
 from profiler.importers.head import head_of
 from profiler.importers.importer import Importer
+from profiler.importers.likeness import likeness
+from profiler.importers.refusals import refuse
 from profiler.plugins import plugins
 
-__all__ = ["GROUP", "accepted", "built_in", "choose", "importers", "recognised"]
+__all__ = ["GROUP", "accepted", "built_in", "choose", "importers", "recognised", "unread"]
 
 GROUP = "profile_sd3.importers"
 _NEEDS = ("name", "accepts", "recognises", "read", "options", "capabilities", "values")
@@ -46,30 +48,43 @@ def importers() -> tuple[Importer, ...]:
 
 def recognised(paths: Sequence[Path]) -> Importer | None:
     """The first importer that recognises every path, None where none does. Raises InputError
-    where one cannot be read."""
-    heads = [(path, head_of(path)) for path in paths]
+    where one cannot be read, or is of a kind for which something else must be given."""
+    heads = [head_of(path) for path in paths]
+    if len(paths) == 1:  # among several it may be what another needs beside it
+        refuse(paths, heads)
     for importer in importers():
-        if all(_recognises(importer, path, head) for path, head in heads):
+        if all(map(partial(_recognises, importer), paths, heads)):
             return importer
+    refuse(paths, heads)
     return None
 
 
 def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:
     """The importer that recognises `paths`; where none does, the only one that has the `options`
-    that were given. Raises InputError where there is none."""
+    that were given. Raises InputError where there is none, with what the first looks like."""
     found = recognised(paths)
     if found is not None:
         return found
     able = [one for one in importers() if options and options.keys() <= _names(one)]
     if len(able) == 1:
         return able[0]
+    for path in paths:
+        if recognised([path]) is None:
+            raise unread(path, accepted())
     named = ", ".join(map(str, paths))
-    raise InputError(f"{named} is in no format that can be imported: give {accepted()}")
+    raise InputError(f"{named} are of different formats, and no importer reads them as one run")
+
+
+def unread(path: Path, wanted: str) -> InputError:
+    """What to raise for a path that nobody reads; `wanted` says what would be read."""
+    return InputError(
+        f"{path} looks like {likeness(path, head_of(path))}, which is not read here: give {wanted}"
+    )
 
 
 def accepted() -> str:
     """In words, what importers accept."""
-    return " or ".join(importer.accepts for importer in importers())
+    return "; or ".join(importer.accepts for importer in importers())
 
 
 def _names(importer: Importer) -> set[str]:

@@ -22,6 +22,7 @@ from profiler.report.declared_figures import declared_figure, drawer
 from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
 from profiler.report.nouns import noun_of, with_nouns
 from profiler.report.sections.summary import summary_of
+from profiler.report.untold import untold_parts
 from profiler.report.views import registered_view
 
 __all__ = ["build_report", "figure_of", "section_figures", "section_kinds"]
@@ -94,6 +95,7 @@ def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Secti
     parts = tuple(
         with_nouns(part, noun) for part in (*kind.parts(of), *added) if part.shows_something
     )
+    parts += tuple(untold_parts(kind.key, of.analysis))
     return Section(kind.key, kind.title, kind.contents or kind.title, parts)
 
 

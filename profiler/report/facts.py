@@ -274,7 +274,13 @@ def _drops(analysis: Analysis) -> Fact:
 
 
 def missing_lines(drops: Iterable[Drop]) -> Iterator[str]:
-    """What was executed and is not in the trace, a sentence a drop."""
+    """What was executed and is not in the trace, or not surely: a sentence that says which of the
+    two, then one a drop; nothing without drops."""
+    drops = list(drops)
+    if any(drop.kind.time_missing for drop in drops):
+        yield said("This report does not hold everything that was executed.")
+    elif drops:
+        yield said("What was executed is here, but some of it is doubtful or not broken down.")
     for drop in drops:
         yield said(
             "{kind} in {where}: {number} {unit}. {detail}", kind=label(drop.kind), **_extent(drop)

@@ -22,7 +22,8 @@ from types import MappingProxyType
 from profiler.errors import InputError
 from profiler.importers.head import head_of
 from profiler.importers.importer import Importer
-from profiler.importers.registry import accepted, recognised
+from profiler.importers.likeness import likeness, producer
+from profiler.importers.registry import accepted, recognised, unread
 from profiler.table.parquet import is_parquet_run
 from profiler.trace.search import Unfinished, search
 
@@ -129,12 +130,9 @@ def _file(path: Path) -> Found:
     importer = recognised([path])
     if importer is not None:
         return Found(path, (_foreign(importer, (path,)),))
-    head = head_of(path)[:1]
-    if head not in (b"", _PACKET):
-        raise InputError(
-            f"{path} is no trace that can be read: give a bundle, a Perfetto trace (.pb), "
-            f"{accepted()}"
-        )
+    head = head_of(path)
+    if head[:1] not in (b"", _PACKET) or producer(head) is not None:
+        raise unread(path, f"a bundle; a Perfetto trace (.pb); {accepted()}")
     return Found(path, (Source(path, Kind.TRACE),))
 
 
@@ -146,6 +144,11 @@ def _folder(path: Path) -> Found:
         importer = recognised([path])
         if importer is not None:
             return Found(path, (_foreign(importer, (path,)),))
+    if not bundles.whole and not bundles.unfinished:
+        raise InputError(
+            f"no bundle in {path}, {likeness(path, b'')}: record one with `profile-sd3 run --out "
+            f"{path}`, or name a file that can be imported (`profile-sd3 import --list`)"
+        )
     bundles.check()
     sources = tuple(Source(bundle, Kind.BUNDLE) for bundle in bundles.whole)
     return Found(path, sources, bundles.unfinished)

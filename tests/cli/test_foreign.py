@@ -198,4 +198,4 @@ def test_analyze_takes_what_a_plugin_reads(tmp_path):
     assert (tmp_path / "a.report.html").is_file()
     without = toy.run(tmp_path, "analyze", path, cwd=tmp_path)
     assert without.returncode == 2
-    assert "a.toy is no trace that can be read" in without.stderr
+    assert "a.toy looks like" in without.stderr

@@ -5,7 +5,7 @@ from __future__ import annotations
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.findings.measures import end_to_end_ns, share
 from profiler.analysis.result import Analysis
-from profiler.events import GRAPH_CAPTURE
+from profiler.events import GRAPH_CAPTURE, DropKind
 from profiler.notes import Value
 from profiler.trace.manifest_fields import Overhead
 
@@ -28,8 +28,9 @@ _RESIDUAL_MEDIUM = 0.05
 
 
 def incomplete_trace(analysis: Analysis) -> Finding | None:
-    """Something was executed that is not in the trace."""
-    drops = analysis.drops
+    """Something was executed that is not in the trace. That a format has averages alone is in the
+    head of the report."""
+    drops = [drop for drop in analysis.drops if drop.kind != DropKind.ESTIMATED_TIMES]
     if not drops:
         return None
     kinds = tuple(dict.fromkeys(drop.kind for drop in drops))

@@ -49,13 +49,15 @@ _WORDS: Mapping[Sort, str] = {
         mat_mul
         fused_gemm mat_mul_integer mat_mul_integer_to_float q_linear_mat_mul mat_mul_n_bits einsum
         mat_mul_bnb4 transpose_mat_mul fused_dense _scaled_mm _int_mm _weight_int8pack_mm gemv
-        mkldnn_linear dynamic_quantize_mat_mul dense dynamic_matmul bilinear""",
+        mkldnn_linear matrix_multiply cask_gemm gemm_v2 fully_connected dynamic_quantize_mat_mul
+        dense dynamic_matmul bilinear""",
     Sort.CONVOLUTION: """conv conv1d conv2d conv3d convolution _convolution cudnn_convolution
         miopen_convolution mkldnn_convolution conv_transpose conv_transpose2d conv_transpose3d
         fused_conv nhwc_conv q_linear_conv conv_integer convolution_overrideable conv_tbc
         cudnn_convolution_add_relu cudnn_convolution_relu thnn_conv2d slow_conv2d_forward
         _slow_conv2d_forward miopen_depthwise_convolution _conv_depthwise2d conv_depthwise3d
-        slow_conv3d slow_conv3d_forward""",
+        slow_conv3d slow_conv3d_forward cask_convolution cublas_convolution deconvolution
+        cask_deconvolution cask_flattened_convolution""",
     Sort.ATTENTION: """scaled_dot_product_attention _scaled_dot_product_flash_attention
         _scaled_dot_product_flash_attention_for_cpu _scaled_dot_product_efficient_attention
         _scaled_dot_product_cudnn_attention _flash_attention_forward _efficient_attention_forward
@@ -63,14 +65,15 @@ _WORDS: Mapping[Sort, str] = {
         _softmax _safe_softmax multi_head_attention fused_attention group_query_attention attention
         packed_attention packed_multi_head_attention decoder_masked_multi_head_attention sdpa
         paged_attn paged_attn_prefill paged_attention dynamic_window_softmax
-        bias_softmax sage_attn flash_fwd fmha_fwd flex_attention q_attention
+        bias_softmax cuda_soft_max soft_max sage_attn flash_fwd fmha_fwd flex_attention q_attention
         sparse_attention relative_position_bias gated_relative_position_bias""",
     Sort.RESAMPLE: """resize upsample upsample_nearest1d upsample_nearest2d upsample_nearest3d
         upsample_bilinear2d upsample_bicubic2d upsample_linear1d upsample_trilinear3d
         _upsample_nearest_exact1d _upsample_nearest_exact2d _upsample_nearest_exact3d
         _upsample_bilinear2d_aa _upsample_bicubic2d_aa interpolate grid_sample grid_sampler
         grid_sampler_2d avg_pool2d max_pool2d average_pool max_pool adaptive_avg_pool2d
-        global_average_pool pixel_shuffle pixel_unshuffle depth_to_space space_to_depth""",
+        global_average_pool pixel_shuffle pixel_unshuffle depth_to_space space_to_depth
+        pooling cask_pooling cuda_pooling cudnn_pooling tiled_pooling""",
     Sort.EMBEDDING: "embedding embedding_bag embed_layer_normalization",
     Sort.ROPE: "rotary_embedding apply_rotary_pos_emb rope fused_rope",
     Sort.ACTIVATION: """gelu silu relu leaky_relu elu selu tanh sigmoid erf mish hardswish
@@ -95,7 +98,7 @@ _WORDS: Mapping[Sort, str] = {
         sym_size as_strided real imag view_as_complex view_as_real movedim swapaxes rearrange
         constant_pad_nd unfold fold hstack vstack take dynamic_slice dynamic_concat dynamic_insert
         dynamic_transpose dynamic_reshape copy_from copy_to reflection_pad2d replication_pad2d
-        col2im im2col lift""",
+        col2im im2col lift shuffle padding no_op""",
     Sort.REORDER: """reorder_input reorder_output reformat memcpy_to_host memcpy_from_host memcpy
         memset quantize_linear dequantize_linear dynamic_quantize_linear""",
     Sort.IDENTITY: "dropout identity feature_dropout alpha_dropout native_dropout",

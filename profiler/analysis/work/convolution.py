@@ -33,7 +33,10 @@ _ATEN = (
 )
 
 
-@formula("Conv", "FusedConv", "NhwcConv", "NhwcFusedConv", "ConvInteger", *_ATEN)
+_TENSORRT = ("Convolution", "CaskConvolution", "CudnnConvolution", "CublasConvolution")
+
+
+@formula("Conv", "FusedConv", "NhwcConv", "NhwcFusedConv", "ConvInteger", *_TENSORRT, *_ATEN)
 def convolution(op: Operation) -> Work:
     """`Conv(x[N,C,…], w[M,C/g,k…], b[M]) -> y[N,M,…]`.
 
@@ -50,6 +53,8 @@ def convolution(op: Operation) -> Work:
 
 @formula(
     "ConvTranspose",
+    "Deconvolution",
+    "CaskDeconvolution",
     "aten::conv_transpose1d",
     "aten::conv_transpose2d",
     "aten::conv_transpose3d",

@@ -11,6 +11,7 @@ import inspect
 from collections.abc import Callable, Iterator, Sequence
 from functools import wraps
 from pathlib import Path
+from textwrap import wrap
 from typing import Annotated, Any
 
 import typer
@@ -61,12 +62,15 @@ def _annotation(name: str, found: Sequence[tuple[Importer, Option]]) -> Any:
 
 
 _Words = Annotated[
-    list[str],
+    list[str] | None,
     typer.Argument(
         metavar="PATH",
-        help="A torch.profiler trace (Chrome JSON: .json, .json.gz, or one in a zip or tar), or "
-        "a folder of RBLN's rbln_<date>_<time>_<n>.pb; several where they are of one run.",
+        help="A file or folder in a format that --list names; several where they are of one run.",
     ),
+]
+_List = Annotated[
+    bool,
+    typer.Option("--list", help="Print the formats, and what each can and cannot tell."),
 ]
 _Name = Annotated[
     str | None,
@@ -76,10 +80,11 @@ _Name = Annotated[
 
 @_with_importers_options
 def import_(
-    words: _Words,
+    words: _Words = None,
     out: BundleFolder = Path("traces"),
     name: _Name = None,
     compress: Compress = "none",
+    list_formats: _List = False,
     **options: str | None,
 ) -> None:
     """Import a trace that another profiler recorded.
@@ -88,11 +93,15 @@ def import_(
     torch.profiler.profile(with_stack=True, record_shapes=True): submodule calls come from the
     Python stacks. Importers that other packages add may take further options.
     """
+    if list_formats:
+        for line in _formats():
+            tell(line)
+        return
     from profiler.importers.importing import import_trace
     from profiler.trace.compression import check_compression
 
     packing = check_compression(compress)
-    paths, further = _split(words)
+    paths, further = _split(words or ())
     given = {key: value for key, value in options.items() if value is not None} | further
     with progress(f"importing {', '.join(map(str, paths))}"):
         bundle = import_trace(paths, out, name, packing, options=given)
@@ -114,8 +123,30 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
         if not options[key]:
             raise InputError(f"--{key} has no value: give one behind it")
     if not paths:
-        raise InputError("no path was given: name what to import")
+        raise InputError(
+            "no path was given: name what to import (`profile-sd3 import --list` says what can be)"
+        )
     return paths, options
+
+
+def _formats() -> Iterator[str]:
+    """A paragraph for each importer, those of other packages too."""
+    from profiler.importers.registry import importers
+    from profiler.report.sentences.capabilities import told, untold
+
+    for importer in importers():
+        yield f"{importer.name}: {importer.accepts}"
+        paragraphs = {
+            "versions seen": importer.seen,
+            "tells": "; ".join(told(importer.capabilities)),
+            "cannot tell": "; ".join(untold(importer.capabilities)),
+            "options": ", ".join(f"--{option.name}" for option in importer.options),
+        }
+        for title, text in paragraphs.items():
+            if text:
+                yield from wrap(
+                    f"{title}: {text}", 80, initial_indent="  ", subsequent_indent="    "
+                )
 
 
 SUBCOMMAND = Subcommand(

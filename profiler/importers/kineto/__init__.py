@@ -42,5 +42,6 @@ IMPORTER = Importer(
     options=(
         Option("capture", Path, "trace, or folder of traces, of the capture of replayed graphs"),
     ),
-    capabilities=frozenset({"timeline", "launches", "shapes", "memory", GRAPH_CAPTURE}),
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "memory", GRAPH_CAPTURE}),
+    seen="torch 1.8 to 2.13, on CUDA, ROCm and the CPU",
 )

@@ -75,6 +75,7 @@ class KinetoRun:
         known = {
             "launches": launched,
             "shapes": bool(self.trace.header.record_shapes),
+            "bytes": any(event.cat == "gpu_memcpy" for event in self.trace.events),
             "memory": bool(self.memory),
             GRAPH_CAPTURE: only_captures_graphs(self.trace),
         }

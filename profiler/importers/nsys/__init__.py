@@ -16,12 +16,9 @@ __all__ = ["IMPORTER"]
 _ACCEPTS = "an export of Nsight Systems (nsys export --type sqlite)"
 _SQLITE = b"SQLite format 3\0"
 _TABLES = (b"CUPTI_ACTIVITY_KIND_", b"NVTX_EVENTS", b"TARGET_INFO_SESSION_START_TIME")
-_REPORT = ".nsys-rep"
 
 
-def _recognises(path: Path, head: bytes) -> bool:
-    if path.suffix == _REPORT:
-        return True  # to say what to do with it
+def _recognises(_path: Path, head: bytes) -> bool:
     return head.startswith(_SQLITE) and any(name in head for name in _TABLES)
 
 
@@ -45,4 +42,5 @@ IMPORTER = Importer(
         ),
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics"}),
+    seen="2025.5 to 2026.2 (export schemas 3.24 and 3.25)",
 )

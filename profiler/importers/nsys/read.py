@@ -23,19 +23,12 @@ from profiler.importers.sqlite_file import SqliteFile
 
 __all__ = ["read_run"]
 
-_REPORT = ".nsys-rep"
-
 
 def read_run(path: Path, submodules: str = "") -> GpuRun:
     """Read an export; `submodules` are the texts of the NVTX ranges that are calls, with commas.
 
     Raises InputError where the file is none, is damaged, or holds no work of a device.
     """
-    if path.suffix == _REPORT:
-        raise InputError(
-            f"{path} is a report, whose format is Nsight Systems' own: give what "
-            f"`nsys export --type sqlite {path.name}` writes"
-        )
     with open_nsys(path) as database:
         return _read(path, database, asked_for(submodules))
 

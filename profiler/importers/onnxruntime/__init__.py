@@ -46,4 +46,5 @@ IMPORTER = Importer(
     recognises=_recognises,
     read=_read,
     capabilities=frozenset({"timeline", "shapes", "bytes"}),
+    seen="1.32, and a build of 2022 with kernel_time events",
 )

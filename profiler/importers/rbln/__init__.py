@@ -45,4 +45,5 @@ IMPORTER = Importer(
         ),
     ),
     capabilities=frozenset({"timeline", "bytes", "cycles"}),
+    seen="the formats of 0.11 and 0.12, by their documentation",
 )

@@ -3,7 +3,6 @@ HTML, and every text in it is escaped."""
 
 from __future__ import annotations
 
-from profiler.messages import said
 from profiler.report.html.markup import of_whole
 from profiler.report.language import spoken
 from profiler.report.model import Summary
@@ -30,11 +29,12 @@ def _paragraph(style: str, text: str) -> str:
 
 
 def _missing(lines: tuple[str, ...]) -> str:
-    """What was executed but is not in the trace; "" where that is nothing."""
+    """What was executed but is not in the trace, below a line that says so; "" where that is
+    nothing."""
     if not lines:
         return ""
-    opening = said("This report does not hold everything that was executed.")
-    items = "".join(f"<li>{spoken(line)}</li>" for line in lines)
+    opening, *rest = lines
+    items = "".join(f"<li>{spoken(line)}</li>" for line in rest)
     return (
         f'<div class="notice drops" role="alert"><strong>{spoken(opening)}</strong>'
         f"<ul>{items}</ul></div>"

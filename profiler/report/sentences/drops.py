@@ -23,6 +23,7 @@ SENTENCES: Sentences = {
         DropKind.DOUBTFUL_LABEL: said("doubtful label"),
         DropKind.AGGREGATE_MISMATCH: said("aggregate mismatch"),
         DropKind.UNALIGNED_CLOCK: said("unaligned clock"),
+        DropKind.ESTIMATED_TIMES: said("estimated times"),
     },
     DropReason: {
         DropReason.ERROR: said("{error}"),
@@ -183,6 +184,14 @@ SENTENCES: Sentences = {
         ),
         DropReason.KERNELS_BY_END: said(
             "kernels of the GPU, whose begins ONNX Runtime computes from their ends: left out"
+        ),
+        DropReason.ENTRIES_CUT: said("the file is cut: what of it is whole was read"),
+        DropReason.LAID_END_TO_END: said(
+            "times of layers are averages over inferences, and nobody recorded when each began: "
+            "they are one call, laid end to end in the order of execution"
+        ),
+        DropReason.TIMELINES_APART: said(
+            "recorded one by one: each is a pipeline call of its own, laid behind the one before"
         ),
         DropReason.BEGIN_BY_NAME: said(
             "files' names tell to within {within_ns} when each session began, and nothing else "

@@ -84,8 +84,7 @@ def _summary(summary: Summary, width: int) -> Iterator[Text]:
     if summary.selection:
         yield _paragraph(summary.selection, width, "yellow")
     if summary.missing:
-        opening = "This report does not hold everything that was executed."
-        for line in (opening, *summary.missing):
+        for line in summary.missing:
             yield _paragraph(line, width, _ALERT)
     if summary.against:
         yield _paragraph(summary.against, width)

@@ -254,7 +254,7 @@ def test_what_is_no_export_of_work(tmp_path):
     """A report and an export without work of a GPU are refused with what to do; nothing is left."""
     report = tmp_path / "run.nsys-rep"
     report.write_bytes(b"anything")
-    with pytest.raises(InputError, match=r"nsys export --type sqlite run\.nsys-rep"):
+    with pytest.raises(InputError, match="nsys export --type sqlite"):
         import_trace(report, tmp_path / "traces")
     with pytest.raises(InputError, match="holds no kernel"):
         import_trace(export(tmp_path, [Call(0, 5, 1)]), tmp_path / "traces")

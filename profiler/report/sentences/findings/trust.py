@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from profiler.analysis.findings.finding import Finding
+from profiler.events import DropKind
 from profiler.messages import said
 from profiler.report.sentences.findings.words import RuleWords, Words, number, texts
 
@@ -11,12 +12,17 @@ __all__ = ["WORDS"]
 
 def _incomplete_trace(found: Finding) -> Words:
     given = texts(found)
+    where = {"kind": given["worst_kind"], "where": given["worst_in"]}
+    if not DropKind(str(found.evidence["worst_kind"])).time_missing:
+        return Words(
+            title=said(
+                "Part of the trace is doubtful or not broken down: {kind} in {where}", **where
+            ),
+            caveat=said("Its time is in all sums."),
+            recommendation=said("Read the drops in the head of the report."),
+        )
     return Words(
-        title=said(
-            "The trace lacks part of what ran: {kind} in {where}",
-            kind=given["worst_kind"],
-            where=given["worst_in"],
-        ),
+        title=said("The trace lacks part of what ran: {kind} in {where}", **where),
         caveat=said("Sums and shares are of what is left; idle time may be work not recorded."),
         recommendation=said(
             "Read the drops in the head of the report. Copy cut or missing files again, else "

@@ -17,11 +17,11 @@ from profiler.errors import InputError
 from profiler.events import Drop, DropKind
 from profiler.importers.gpu.marks import asked_for
 from profiler.importers.gpu.run import GpuRun, Source
-from profiler.importers.rocprof.csv_files import add_csv
-from profiler.importers.rocprof.forms import Form, files_in, form_of
-from profiler.importers.rocprof.json_file import add_json
-from profiler.importers.rocprof.rocpd import add_rocpd
-from profiler.importers.rocprof.rows import Rows
+from profiler.importers.rocprofv3.csv_files import add_csv
+from profiler.importers.rocprofv3.forms import Form, files_in, form_of
+from profiler.importers.rocprofv3.json_file import add_json
+from profiler.importers.rocprofv3.rocpd import add_rocpd
+from profiler.importers.rocprofv3.rows import Rows
 from profiler.notes import Note
 
 __all__ = ["read_run"]

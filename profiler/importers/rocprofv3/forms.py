@@ -9,7 +9,7 @@ from profiler.importers.head import head_of
 
 __all__ = ["Form", "files_in", "form_in", "form_of"]
 
-_SQLITE, _ROCPD = b"SQLite format 3\0", b"rocpd_"
+_SQLITE, _ROCPD = b"SQLite format 3\0", b"rocpd_kernel_dispatch"
 _TOOL = b'"rocprofiler-sdk-tool"'
 _NAMES = 1 << 16  # bytes within which JSON's first key stands
 _ENDINGS = (".csv", ".csv.gz", ".json", ".json.gz", ".db", ".sqlite", ".db.gz")
@@ -18,9 +18,6 @@ _MARKS = (  # of a header of CSV: the columns that one of the kinds has
     frozenset((b"Domain", b"Function", b"Start_Timestamp")),
     frozenset((b"Direction", b"Source_Agent_Id")),
     frozenset((b"Node_Id", b"Agent_Type")),
-    frozenset((b"Name", b"Calls", b"TotalDurationNs")),
-    frozenset((b"KernelName", b"gpu-id")),
-    frozenset((b"GPU_ID", b"Kernel_Name")),
 )
 
 

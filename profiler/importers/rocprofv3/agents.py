@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from profiler.importers.rocprof.rows import HOST
+from profiler.importers.rocprofv3.rows import HOST
 from profiler.trace.columns import Int64s
 from profiler.trace.manifest_fields import Device, quantity
 

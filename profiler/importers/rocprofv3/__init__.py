@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from profiler.importers.importer import Importer, Option
-from profiler.importers.rocprof.forms import files_in, form_in
+from profiler.importers.rocprofv3.forms import files_in, form_in
 
 if TYPE_CHECKING:
     from profiler.importers.gpu.run import GpuRun
@@ -20,7 +20,7 @@ def _recognises(path: Path, head: bytes) -> bool:
 
 
 def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> GpuRun:
-    from profiler.importers.rocprof.read import read_run
+    from profiler.importers.rocprofv3.read import read_run
 
     return read_run(paths, **options)
 
@@ -39,4 +39,5 @@ IMPORTER = Importer(
         ),
     ),
     capabilities=frozenset({"timeline", "launches", "shapes", "bytes", "metrics"}),
+    seen="ROCm 7 (JSON, CSV); rocpd and the CSV of ROCm 6 by their sources alone",
 )

@@ -175,26 +175,14 @@ def test_ranges_that_never_ended(tmp_path):
 @pytest.mark.parametrize(
     ("name", "text", "said"),
     [
-        ("x_kernel_stats.csv", "Name,Calls,TotalDurationNs\nk,1,5\n", "kernel_trace.csv"),
         ("x_agent_info.csv", "Node_Id,Agent_Type\n0,GPU\n", "kernel_trace.csv"),
-        ("results.csv", "Index,KernelName,gpu-id,BeginNs\n0,k,1,5\n", "kernel_trace.csv"),
         ("x_kernel_trace.csv", HEADER, "holds no kernel"),
         ("x.json", '{"rocprofiler-sdk-tool": []}', "holds no kernel"),
     ],
 )
 def test_what_has_no_times(name, text, said, tmp_path):
-    """Statistics, a list of agents, files of older tools, empty traces: said, with what to give."""
+    """A list of agents, empty traces: said, with what to give."""
     path = tmp_path / name
     path.write_text(text)
     with pytest.raises(InputError, match=said):
-        import_trace(path, tmp_path / "traces")
-
-
-def test_the_database_of_another_tool(tmp_path):
-    """RPD's file has tables of similar names."""
-    path = tmp_path / "trace.rpd"
-    with sqlite3.connect(path) as database:
-        database.execute("CREATE TABLE rocpd_op (id, start, end)")
-    database.close()
-    with pytest.raises(InputError, match="RPD"):
         import_trace(path, tmp_path / "traces")

@@ -21,10 +21,10 @@ from profiler.errors import InputError
 from profiler.events import Drop, DropKind
 from profiler.importers.gpu.activity import NO_TIME
 from profiler.importers.head import head_of
-from profiler.importers.rocprof.agents import Agent, Agents
-from profiler.importers.rocprof.csv_columns import CsvColumns, header_of, read_csv
-from profiler.importers.rocprof.plain import plain_bytes
-from profiler.importers.rocprof.rows import NO_ID, Rows, Times
+from profiler.importers.rocprofv3.agents import Agent, Agents
+from profiler.importers.rocprofv3.csv_columns import CsvColumns, header_of, read_csv
+from profiler.importers.rocprofv3.plain import plain_bytes
+from profiler.importers.rocprofv3.rows import NO_ID, Rows, Times
 from profiler.notes import Note
 from profiler.trace.columns import Int64s
 
@@ -45,8 +45,6 @@ class CsvKind(StrEnum):
     CALLS = "calls"
     COPIES = "copies"
     AGENTS = "agents"
-    OLDER = "older"
-    STATISTICS = "statistics"
 
 
 _SHARED = ("Start_Timestamp", "End_Timestamp", "Correlation_Id", "Process_Id")
@@ -65,13 +63,10 @@ _ASKED: dict[CsvKind, tuple[tuple[str, ...], tuple[str, ...]]] = {  # numbers an
 }
 _MARKS: tuple[tuple[CsvKind, frozenset[str]], ...] = (  # the first whose columns are there
     (CsvKind.COUNTERS, frozenset(("Counter_Name", "Counter_Value", "Dispatch_Id"))),
-    (CsvKind.OLDER, frozenset(("KernelName", "gpu-id"))),
-    (CsvKind.OLDER, frozenset(("GPU_ID", "Kernel_Name"))),
     (CsvKind.KERNELS, frozenset(("Kernel_Name", "Agent_Id", "Start_Timestamp"))),
     (CsvKind.CALLS, frozenset(("Domain", "Function", "Start_Timestamp"))),
     (CsvKind.COPIES, frozenset(("Direction", "Source_Agent_Id", "Start_Timestamp"))),
     (CsvKind.AGENTS, frozenset(("Node_Id", "Agent_Type"))),
-    (CsvKind.STATISTICS, frozenset(("Name", "Calls", "TotalDurationNs"))),
 )
 
 
@@ -133,7 +128,7 @@ def _add_process(files: list[_File], number: int, rows: Rows) -> None:
 
 def _read(file: _File, rows: Rows) -> CsvColumns:
     data, cut = plain_bytes(file.path)
-    table = read_csv(data, *_ASKED.get(file.kind, ((), ())))
+    table = read_csv(data, *_ASKED[file.kind])
     if table.damaged or cut:
         note = Note.of(DropReason.DAMAGED)
         lost = max(table.damaged, 1)

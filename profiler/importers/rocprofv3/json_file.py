@@ -19,9 +19,9 @@ from profiler.drop_reasons import DropReason
 from profiler.errors import InputError
 from profiler.events import UNKNOWN, Drop, DropKind
 from profiler.importers.gpu.activity import NO_TIME
-from profiler.importers.rocprof.agents import Agent, Agents
-from profiler.importers.rocprof.plain import plain_bytes
-from profiler.importers.rocprof.rows import NO_ID, Rows, Times
+from profiler.importers.rocprofv3.agents import Agent, Agents
+from profiler.importers.rocprofv3.plain import plain_bytes
+from profiler.importers.rocprofv3.rows import NO_ID, Rows, Times
 from profiler.notes import Note
 from profiler.trace.columns import Int64s
 

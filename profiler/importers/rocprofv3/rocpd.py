@@ -18,15 +18,14 @@ import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.gpu.activity import NO_TIME
-from profiler.importers.rocprof.agents import Agent, Agents
-from profiler.importers.rocprof.rows import NO_ID, Rows, Times
+from profiler.importers.rocprofv3.agents import Agent, Agents
+from profiler.importers.rocprofv3.rows import NO_ID, Rows, Times
 from profiler.importers.sqlite_file import Lead, SqliteFile, open_sqlite
 from profiler.trace.columns import Int64s
 
 __all__ = ["add_rocpd"]
 
 _TABLE = re.compile(r"rocpd_kernel_dispatch([\w-]*)")
-_RPD = ("rocpd_api", "rocpd_op")
 _FUNCTION = "roctx"  # the older layout names a region after it
 _AGAIN = "`rocprofv3 --output-format rocpd`"
 _ROW = {
@@ -69,10 +68,7 @@ def add_rocpd(path: Path, rows: Rows) -> None:
         found = [_TABLE.fullmatch(name) for name in database.tables]
         suffixes = [one[1] for one in found if one]
         if not suffixes:
-            raise InputError(
-                f"{path} has no table of dispatches: give what {_AGAIN} writes"
-                + ("; RPD's own files are not read" if set(_RPD) & set(database.tables) else "")
-            )
+            raise InputError(f"{path} has no table of dispatches: give what {_AGAIN} writes")
         for suffix in suffixes:
             _Recording(database, suffix, rows).add()
 

@@ -1,0 +1,158 @@
+"""The files that trtexec exports, by their content, and what of each is read.
+
+Source of the formats: NVIDIA/TensorRT, samples/common/sampleReporting.cpp; the summaries are those
+of its trt-engine-explorer. Times are milliseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from profiler.errors import InputError
+from profiler.importers.head import content_of, head_of
+
+__all__ = ["Export", "Kind", "LayerTime", "Row", "exports_in", "kind_of", "read_export"]
+
+_FLAT = re.compile(rb"\{[^{}\[\]]*\}")  # an object of an array, none within it
+_PARTS = re.compile(rb"\s*\{\s*\"Layers\"\s*:\s*\[")
+_ENDINGS = re.compile(r"\.(?:gz|json|graph|layers|profile|timing|times|metadata|build|engine)$")
+
+
+class Kind(StrEnum):
+    """What a file tells."""
+
+    PROFILE = "profile"  # average time of each layer
+    TIMES = "times"  # begin and end of each inference
+    LAYERS = "layers"  # types, tensors and kernels of the layers
+    SUMMARY = "summary"  # what trtexec was asked for, and the device
+
+
+class LayerTime(msgspec.Struct, frozen=True):
+    """A row of `--exportProfile`; `timeMs` is the sum over all profiled inferences."""
+
+    name: str
+    timeMs: float = -1.0  # noqa: N815 - the key's name, as in what follows
+    averageMs: float = -1.0  # noqa: N815
+
+
+class Row(msgspec.Struct, frozen=True):
+    """A row of `--exportTimes`: an inference. Enqueueing is on the host's clock, all else is by
+    events of the GPU; both count from trtexec's start."""
+
+    startEnqMs: float  # noqa: N815
+    endEnqMs: float  # noqa: N815
+    startComputeMs: float  # noqa: N815
+    endComputeMs: float  # noqa: N815
+    startH2dMs: float = 0.0  # noqa: N815
+    endH2dMs: float = 0.0  # noqa: N815
+    startD2hMs: float = 0.0  # noqa: N815
+    endD2hMs: float = 0.0  # noqa: N815
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """A file: what it has of its kind, and how many entries could not be read; `cut` where it does
+    not end as JSON does."""
+
+    path: Path
+    kind: Kind
+    times: tuple[LayerTime, ...] = ()
+    count: int = 1  # inferences over which times of layers are summed
+    rows: tuple[Row, ...] = ()
+    layers: tuple[dict[str, Any], ...] = ()
+    summary: dict[str, Any] = field(default_factory=dict)
+    unread: int = 0
+    cut: bool = False
+
+    @property
+    def engine(self) -> str:
+        """The engine's name: the file's, without the endings that tell what it is."""
+        name = self.path.name
+        while _ENDINGS.search(name):
+            name = _ENDINGS.sub("", name)
+        return name
+
+
+def kind_of(head: bytes) -> Kind | None:
+    """What a file is, by its first MiB; None for one of no kind."""
+    if head.lstrip()[:1] == b"[":
+        if b'"startEnqMs"' in head:
+            return Kind.TIMES
+        return Kind.PROFILE if b'"averageMs"' in head and b'"percentage"' in head else None
+    if _PARTS.match(head) and b'"LayerType"' in head:
+        return Kind.LAYERS
+    return Kind.SUMMARY if head.lstrip()[:40].startswith(b'{"performance_summary"') else None
+
+
+def exports_in(folder: Path) -> list[Path]:
+    """The exports that lie in a folder, by name; a summary alone is none."""
+    files = (path for path in folder.iterdir() if path.is_file())
+    named = sorted(path for path in files if path.name.endswith((".json", ".json.gz")))
+    kinds = {path: kind_of(head_of(path)) for path in named}
+    found = [path for path, kind in kinds.items() if kind is not None]
+    return found if any(kinds[path] is not Kind.SUMMARY for path in found) else []
+
+
+def read_export(path: Path) -> Export:
+    """Read one file. Raises InputError where it is of no kind or cannot be read."""
+    data = content_of(path)
+    kind = kind_of(data[: 1 << 20])
+    if kind is None:
+        raise InputError(
+            f"{path} is no export of trtexec: give --exportProfile's or --exportTimes'"
+        )
+    if kind is Kind.LAYERS:
+        return _layers(path, data)
+    if kind is Kind.SUMMARY:
+        return _summary(path, data)
+    objects = _FLAT.findall(data)
+    cut = not data.rstrip().endswith(b"]")
+    rows, times, count, unread = [], [], 1, 0
+    for one in objects:
+        try:
+            if kind is Kind.TIMES:
+                rows.append(msgspec.json.decode(one, type=Row))
+            elif b'"count"' in one and b'"name"' not in one:
+                count = max(msgspec.json.decode(one, type=dict[str, int])["count"], 1)
+            else:
+                times.append(msgspec.json.decode(one, type=LayerTime))
+        except (msgspec.MsgspecError, KeyError, UnicodeDecodeError):
+            unread += 1
+    return Export(path, kind, tuple(times), count, tuple(rows), unread=unread, cut=cut)
+
+
+def _layers(path: Path, data: bytes) -> Export:
+    """One layer after the other, so that of a cut file the whole ones are read."""
+    text = data.decode("utf-8", "replace")
+    found = [layer for layer in _whole_objects(text) if isinstance(layer.get("Name"), str)]
+    return Export(path, Kind.LAYERS, layers=tuple(found), cut=not text.rstrip().endswith("}"))
+
+
+def _whole_objects(text: str) -> Iterator[dict[str, Any]]:
+    decoder, at = json.JSONDecoder(), text.index("[") + 1
+    while True:
+        at = text.find("{", at)
+        if at < 0:
+            return
+        try:
+            found, at = decoder.raw_decode(text, at)
+        except (json.JSONDecodeError, RecursionError):
+            return
+        yield found
+        if text[at : at + 40].lstrip()[:1] != ",":
+            return
+
+
+def _summary(path: Path, data: bytes) -> Export:
+    try:
+        return Export(path, Kind.SUMMARY, summary=msgspec.json.decode(data, type=dict[str, Any]))
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return Export(path, Kind.SUMMARY, unread=1, cut=True)

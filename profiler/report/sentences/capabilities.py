@@ -1,0 +1,62 @@
+"""What a producer's files tell, and what a report lacks where they do not, in words.
+
+The codes are an open set (`Importer.capabilities`): those of other packages stand for themselves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from profiler.events import GRAPH_CAPTURE
+from profiler.messages import said
+
+__all__ = ["ADVICE", "CONSEQUENCES", "told", "untold"]
+
+_MEANINGS = {
+    "timeline": said("when each command ran, and where"),
+    "launches": said("which launch of the host each command of a device had"),
+    "shapes": said("shapes of operators, and with them FLOPs, efficiency and the roofline"),
+    "bytes": said("bytes that copies and operators moved"),
+    "memory": said("the allocator's memory over time"),
+    "cycles": said("cycles of the device's units"),
+    "metrics": said("the device's counters over time"),
+    GRAPH_CAPTURE: said("kernels of a graph's capture, to name those of its replays"),
+}
+
+CONSEQUENCES: Mapping[
+    str, tuple[str, str]
+] = {  # code → the section that lacks it, and what it says
+    "shapes": (
+        "shapes",
+        said("The trace has no shapes of operators: no FLOPs, no efficiency, no roofline."),
+    ),
+    "launches": (
+        "idle",
+        said(
+            "The trace has no launches: idle time within calls counts as launch-bound, whatever "
+            "the device waited for."
+        ),
+    ),
+    "memory": ("memory", said("The trace has no allocations: memory over time is unknown.")),
+}
+
+ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record it
+    ("shapes", "kineto"): said("Record with record_shapes=True."),
+    ("memory", "kineto"): said("Record with profile_memory=True."),
+    ("launches", "kineto"): said("Record with ProfilerActivity.CPU, too."),
+    ("shapes", "nsys"): said("Record with torch.autograd.profiler.emit_nvtx(record_shapes=True)."),
+    ("launches", "rocprofv3"): said("Record with --hip-trace, too."),
+    ("shapes", "tensorrt"): said("Give what --exportLayerInfo writes beside the profile."),
+}
+
+
+def told(codes: Collection[str]) -> list[str]:
+    """What is told, in the order of the meanings; codes without one at the end."""
+    known = [meaning for code, meaning in _MEANINGS.items() if code in codes]
+    return known + sorted(set(codes) - _MEANINGS.keys())
+
+
+def untold(codes: Collection[str]) -> list[str]:
+    """What other producers tell and these never do; not graphs' captures, of torch alone."""
+    lacking = _MEANINGS.keys() - set(codes) - {GRAPH_CAPTURE}
+    return [meaning for code, meaning in _MEANINGS.items() if code in lacking]

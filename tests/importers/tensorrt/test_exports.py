@@ -1,0 +1,325 @@
+"""What trtexec exports: the corpus by its totals, small engines with known tables, broken files."""
+
+from __future__ import annotations
+
+import gzip
+import json
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.errors import InputError
+from profiler.events import DropKind
+from profiler.importers.importing import import_trace
+from profiler.importers.registry import recognised
+from profiler.importers.tensorrt.files import Kind, kind_of, read_export
+from profiler.importers.tensorrt.layers import layers_of
+from profiler.sources.load import load
+from tests.corpus import CORPUS, needs_corpus
+
+FOLDER = CORPUS / "tensorrt"
+RTX = ("RTX-3090_fp16", "RTX-3090_fp32")
+CONV = "Conv_0 + Relu_1"
+
+
+def row(start, length, enqueued=None):
+    """An inference that computes `length` ms from `start` on; copies of 1 ms around it."""
+    begin = start - 2 if enqueued is None else enqueued
+    return {
+        "startEnqMs": begin,
+        "endEnqMs": begin + 0.5,
+        "startH2dMs": start - 1,
+        "endH2dMs": start,
+        "startComputeMs": start,
+        "endComputeMs": start + length,
+        "startD2hMs": start + length,
+        "endD2hMs": start + length + 1,
+        "computeMs": length,
+        "latencyMs": length + 2,
+    }
+
+
+def tensor(*dims, kind="Row major linear FP16 format"):
+    return {"Name": "t", "Dimensions": list(dims), "Format/Datatype": kind}
+
+
+LAYERS = [
+    {
+        "Name": CONV,
+        "LayerType": "CaskConvolution",
+        "Inputs": [tensor(1, 4, 8, 8), tensor(1, 16, 8, 8)],
+        "Outputs": [tensor(1, 16, 8, 8)],
+        "Kernel": [3, 3],
+        "OutMaps": 16,
+        "Groups": 1,
+        "Weights": {"Type": "Half", "Count": 576},
+        "TacticName": "cutlass_fprop",
+    },
+    {
+        "Name": "/mlp/Cast",
+        "LayerType": "Reformat",
+        "Inputs": [tensor(1, 16, 8, 8)],
+        "Outputs": [tensor(1, 16, 8, 8, kind="Row major linear FP32")],
+    },
+]
+PROFILE = [
+    {"count": 10},
+    {"name": CONV, "timeMs": 20.0, "averageMs": 2.0, "medianMs": 2.0, "percentage": 80.0},
+    {"name": "/mlp/Cast", "timeMs": 5.0, "averageMs": 0.5, "medianMs": 0.5, "percentage": 20.0},
+    {"name": "Gone", "timeMs": 0.0, "averageMs": 0.0, "medianMs": 0.0, "percentage": 0.0},
+]
+SUMMARY = {
+    "performance_summary": {"Throughput": 1.0},
+    "inference_options": {"Duration": "3s (+ 100ms warm up)"},
+    "device_information": {
+        "Selected Device": "NVIDIA A100",
+        "SMs": 108.0,
+        "Device Global Memory": "80994 MiB",
+    },
+}
+
+
+def written(folder, engine="unet", **files):
+    """Files of an engine, by their endings."""
+    folder.mkdir(parents=True, exist_ok=True)
+    paths = []
+    for ending, content in files.items():
+        path = folder / f"{engine}.{ending.replace('_', '.')}.json"
+        path.write_text(json.dumps(content), encoding="utf-8")
+        paths.append(path)
+    return paths
+
+
+def imported(tmp_path, *paths, **options):
+    return load(import_trace(list(paths), tmp_path / "traces", options=options))
+
+
+def busy_ms(run):
+    found = analyze(run).devices.filter(pl.col("device") == "cuda:0")
+    return found["busy_ns"].item() / 1e6
+
+
+@needs_corpus
+@pytest.mark.parametrize("name", RTX)
+def test_the_totals_of_the_corpus(tmp_path, name):
+    """Layers, their sum, the costliest three and times by type; inferences with and without the
+    warm-up, their union and mean: those of `truth.json`."""
+    truths = json.loads((CORPUS / "truth.json").read_text())
+    truth = truths[f"tensorrt/{name}/resnet.onnx.engine.profile.json"]
+    profile = imported(tmp_path, FOLDER / name / "resnet.onnx.engine.profile.json")
+    (call,) = profile.calls["duration_ns"].to_list()
+    assert call / 1e6 == pytest.approx(truth["layer_avg_sum_ms"], abs=1e-6)
+    layers = profile.commands.sort("duration_ns", descending=True)
+    assert len(layers) == truth["count"]
+    assert (layers["duration_ns"] == 0).sum() == truth["layers_zero_time"]
+    top = zip(layers["layer"].cast(pl.String), layers["duration_ns"], strict=True)
+    found = sorted((-time, layer) for layer, time in top)
+    expected = sorted((-round(ms * 1e6), layer) for layer, ms in truth["top3"])
+    assert found[0] == expected[0]
+    assert [time for time, _ in found[:3]] == [time for time, _ in expected]
+
+    times = FOLDER / name / "resnet.onnx.engine.timing.json.gz"
+    everything = imported(tmp_path, times, warmup="0")
+    assert len(everything.calls) == truth["iterations"]
+    assert busy_ms(everything) == pytest.approx(truth["busy_ms"]["cuda:0"], abs=1e-5)
+    folder = imported(tmp_path, FOLDER / name)
+    engine = folder.calls.filter(pl.col("submodule").cast(pl.String) == "resnet.onnx")
+    assert len(engine) == truth["iterations_after_200ms_warmup"] == truth["metadata_queries"]
+    inferences = folder.commands.filter(pl.col("op_type").cast(pl.String) == "Inference")
+    mean = inferences["duration_ns"].mean() / 1e6
+    assert mean == pytest.approx(truth["compute_mean_after_warmup_ms"], rel=1e-4)  # six digits
+    assert folder.info.devices["cuda:0"].hardware == truth["device_name"]
+    types = (
+        folder.commands.filter(pl.col("op_type").cast(pl.String) != "Inference")
+        .group_by(pl.col("op_type").cast(pl.String))
+        .agg(pl.col("duration_ns").sum() / 1e6)
+        .sort("duration_ns", descending=True)
+    )
+    for (op_type, ms), (expected_type, expected_ms) in zip(
+        types.rows()[:3], truth["top3_layer_type"], strict=True
+    ):
+        assert (op_type, ms) == (expected_type, pytest.approx(expected_ms, abs=1e-6))
+
+
+@needs_corpus
+def test_every_convolution_of_the_corpus_has_its_work(tmp_path):
+    """FLOPs by the shapes are 2 times the result's elements times weights an output channel, from
+    the layer file by another way; what is fused (an addend) changes nothing."""
+    folder = FOLDER / "RTX-3090_fp16"
+    told = json.loads(gzip.decompress((folder / "resnet.onnx.engine.graph.json.gz").read_bytes()))
+    expected = {}
+    for layer in told["Layers"]:
+        if "Weights" in layer:
+            batch, channels, height, width = layer["Outputs"][0]["Dimensions"]
+            size = batch * channels * height * width
+            expected[layer["Name"]] = 2 * size * layer["Weights"]["Count"] // layer["OutMaps"]
+    frame = imported(tmp_path, folder).to_pandas()
+    found = dict(zip(frame["layer"].astype(str), frame["flops"], strict=True))
+    assert len(expected) > 50
+    assert {name: found[name] for name in expected} == expected
+
+
+def test_an_inference_is_a_call_with_its_copies(tmp_path):
+    """The host enqueues for 0.5 ms; the device copies in, computes 3 ms, copies out."""
+    (path,) = written(tmp_path, timing=[row(300.0, 3.0), row(310.0, 3.0)])
+    run = imported(tmp_path, path)
+    assert run.calls.select(
+        pl.col("submodule").cast(pl.String), "start_ns", "duration_ns", "iteration"
+    ).rows() == [("unet", 298_000_000, 500_000, 0), ("unet", 308_000_000, 500_000, 1)]
+    kinds = run.commands.select(pl.col("op_type").cast(pl.String), "duration_ns").rows()
+    one = [("Memcpy HtoD", 1_000_000), ("Inference", 3_000_000), ("Memcpy DtoH", 1_000_000)]
+    assert kinds == one * 2
+    assert busy_ms(run) == 10.0
+
+
+@pytest.mark.parametrize(
+    ("summary", "options", "calls"),
+    [(None, {}, 2), (SUMMARY, {}, 3), (SUMMARY, {"warmup": "250"}, 1), (None, {"warmup": "0"}, 4)],
+)
+def test_warm_up_is_left_out(tmp_path, summary, options, calls):
+    """What begins before 200 ms, or what the summary or the option says; it is counted."""
+    files = {"timing": [row(at, 3.0) for at in (50.0, 150.0, 240.0, 300.0)]}
+    if summary is not None:
+        files["profile_metadata"] = summary
+    run = imported(tmp_path, *written(tmp_path, **files), **options)
+    assert len(run.calls) == calls
+    assert (run.info.warmup.calls if run.info.warmup else 0) == 4 - calls
+
+
+def test_an_engine_that_only_warmed_up_is_kept(tmp_path):
+    """A file that ends before 200 ms is all that there is."""
+    (path,) = written(tmp_path, timing=[row(50.0, 3.0)])
+    run = imported(tmp_path, path)
+    assert len(run.calls) == 1
+    assert run.info.warmup is None
+
+
+def test_layers_lie_end_to_end_and_say_so(tmp_path):
+    """Averages in the order of execution, with type, kernel, tensors and bytes of the layer file;
+    a layer that it lacks keeps its time."""
+    run = imported(tmp_path, *written(tmp_path, profile=PROFILE, graph=LAYERS_FILE))
+    columns = ("layer", "op_type", "kernel", "shapes")
+    rows = run.commands.select(
+        *(pl.col(name).cast(pl.String) for name in columns),
+        "start_ns",
+        "duration_ns",
+        "bytes_read",
+        "bytes_written",
+    ).rows()
+    conv = "half[1,4,8,8] half[16,4,3,3] half[1,16,8,8] -> half[1,16,8,8]"
+    cast = "half[1,16,8,8] -> float[1,16,8,8]"
+    read = 2 * (256 + 576 + 1024)
+    assert [tuple(value or "" for value in one[:4]) for one in rows] == [
+        (CONV, "CaskConvolution", "cutlass_fprop", conv),
+        ("/mlp/Cast", "Reformat", "", cast),
+        ("Gone", "", "", ""),
+    ]
+    assert [one[4:6] for one in rows] == [(0, 2_000_000), (2_000_000, 500_000), (2_500_000, 0)]
+    assert rows[0][6:] == (read, 2048)
+    assert [drop.kind for drop in run.drops] == [DropKind.ESTIMATED_TIMES]
+    assert set(run.info.capabilities) == {"timeline", "shapes", "bytes"}
+    flops = run.to_pandas()["flops"].fillna(0).tolist()
+    assert flops[0] == 2 * 1024 * 4 * 9
+
+
+LAYERS_FILE = {"Layers": LAYERS, "Bindings": []}
+
+
+def test_files_of_one_engine_are_one_run(tmp_path):
+    """Inferences, then the layers behind them as a submodule and a pipeline call of their own."""
+    paths = written(tmp_path, timing=[row(300.0, 3.0)], profile=PROFILE, graph=LAYERS_FILE)
+    run = imported(tmp_path, *paths)
+    rows = run.calls.select(pl.col("submodule").cast(pl.String), "pipeline", "duration_ns").rows()
+    assert rows == [("unet", 0, 500_000), ("unet.layers", 1, 2_500_000)]
+    first, second = run.calls["start_ns"].to_list()
+    assert second == 304_000_000 > first  # behind the copy out
+    assert run.info.clocks.aligned is False
+
+
+def test_engines_of_a_folder_are_submodules(tmp_path):
+    """Each with its own clock: one behind the other."""
+    folder = tmp_path / "engines"
+    written(folder, "vae", profile=PROFILE, profile_metadata=SUMMARY)
+    written(folder, "unet", profile=PROFILE)
+    assert recognised([folder]).name == "tensorrt"
+    run = imported(tmp_path, folder)
+    rows = run.calls.select(pl.col("submodule").cast(pl.String), "pipeline", "start_ns").rows()
+    assert rows == [("unet", 0, 0), ("vae", 1, 2_500_000)]
+    assert run.run_id.startswith("engines")
+
+
+def test_a_cut_file_is_read_as_far_as_it_is_whole(tmp_path):
+    """Half of each kind of file: whole entries, and a drop that says so; never a traceback."""
+    paths = written(tmp_path, timing=[row(300.0, 3.0)] * 9, profile=PROFILE, graph=LAYERS_FILE)
+    for path in paths:
+        text = path.read_text(encoding="utf-8")
+        for length in range(1, len(text), 97):
+            path.write_text(text[:length], encoding="utf-8")
+            if kind_of(text[:length].encode()) is None:
+                with pytest.raises(InputError, match="no export of trtexec"):
+                    read_export(path)
+            else:
+                assert read_export(path).cut
+        path.write_text(text, encoding="utf-8")
+    timing, profile, _ = paths
+    profile.write_text(profile.read_text()[:-20], encoding="utf-8")
+    run = imported(tmp_path, profile)
+    assert len(run.commands) == 2
+    cut = next(drop for drop in run.drops if drop.kind == DropKind.TRUNCATED_FILE)
+    assert cut.where == "unet.profile.json"
+    timing.write_bytes(gzip.compress(timing.read_bytes())[:90])
+    assert read_export(timing).cut
+
+
+@pytest.mark.parametrize(
+    ("files", "sentence"),
+    [
+        ({"graph": LAYERS_FILE}, "holds no time of a layer or inference"),
+        ({"profile": [{"count": 1}]}, "looks like a JSON array \\(keys: count"),
+        ({"timing": [{"startEnqMs": "soon"}]}, "holds no time"),
+        ({"timing": [row(-5.0, 3.0)]}, "holds no time"),
+        ({"timing": [row(300.0, -3.0)]}, "holds no time"),
+    ],
+)
+def test_what_holds_no_time_is_refused(tmp_path, files, sentence):
+    """One sentence that says what to give."""
+    with pytest.raises(InputError, match=sentence):
+        imported(tmp_path, *written(tmp_path, **files))
+
+
+def test_two_files_of_a_kind_need_names(tmp_path):
+    """Two profiles of one engine cannot both be its layers."""
+    paths = [*written(tmp_path, profile=PROFILE), *written(tmp_path / "b", profile=PROFILE)]
+    with pytest.raises(InputError, match="are both the profile of unet"):
+        imported(tmp_path, *paths)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [
+        {"Inputs": [{"Dimensions": [1, -1], "Format/Datatype": "FP32"}]},
+        {"Inputs": [{"Dimensions": "many"}]},
+        {"Inputs": [tensor(1 << 50)]},
+        {"Inputs": 3, "Outputs": None, "LayerType": 7, "TacticName": []},
+        {"Weights": {"Count": 5}, "Kernel": [3, 3], "OutMaps": 16},
+        {"Weights": [], "Groups": 0},
+    ],
+)
+def test_a_layer_that_is_described_oddly_keeps_its_time(tmp_path, odd):
+    """What cannot be read of tensors is unknown, all of it."""
+    layers = {"Layers": [{**LAYERS[0], **odd}]}
+    paths = written(tmp_path, profile=PROFILE, graph=layers)
+    profile, graph = map(read_export, paths)
+    layer = layers_of(profile, graph)[0]
+    assert (layer.average_ns, layer.shapes, layer.bytes_read) == (2_000_000, "", -1)
+
+
+def test_kinds_are_told_by_content():
+    """Never by names."""
+    assert kind_of(json.dumps(PROFILE).encode()) is Kind.PROFILE
+    assert kind_of(json.dumps([row(1.0, 1.0)]).encode()) is Kind.TIMES
+    assert kind_of(json.dumps(LAYERS_FILE).encode()) is Kind.LAYERS
+    assert kind_of(json.dumps(SUMMARY).encode()) is Kind.SUMMARY
+    assert kind_of(b'{"traceEvents": []}') is None
+    assert kind_of(b'[{"cat": "Session"}]') is None

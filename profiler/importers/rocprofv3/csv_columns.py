@@ -65,10 +65,8 @@ class CsvColumns:
                 found = _whole_numbers(block, buffer, starts[:, at], ends[:, at])
                 self._numbers[name].append(found)
             elif name in self._codes:
-                codes = self._codes[name]
-                fields = zip(starts[:, at].tolist(), ends[:, at].tolist(), strict=True)
-                place = [codes.setdefault(block[a:b], len(codes)) for a, b in fields]
-                self._places[name].append(np.array(place, dtype=np.int64))
+                place = _codes(self._codes[name], block, starts[:, at], ends[:, at])
+                self._places[name].append(place)
 
 
 def header_of(head: bytes) -> tuple[str, ...]:
@@ -171,7 +169,7 @@ def _fields(buffer: _Bytes, found: CsvColumns) -> tuple[Int64s, Int64s]:
 def _whole_numbers(block: bytes, buffer: _Bytes, starts: Int64s, ends: Int64s) -> Int64s:
     """The numbers in some fields; `_NOT_A_NUMBER` for what is none. Digits are read eight at once,
     from words that begin at every byte."""
-    words = np.ndarray((len(block) - 7,), dtype="<u8", buffer=block, strides=(1,))
+    words = _words(block)
     negative = (ends > starts) & (buffer[starts] == _MINUS)
     width = ends - starts - negative
     wrong = (width <= 0) | (width > _DIGITS)
@@ -195,6 +193,36 @@ def _eight(word: _Words, digits: Int64s) -> tuple[_Words, npt.NDArray[np.bool_]]
     word = (word * _U(100) + (word >> _U(16))) & _U(0x0000FFFF0000FFFF)
     word = (word * _U(10_000) + (word >> _U(32))) & _U(0xFFFFFFFF)
     return word, bad
+
+
+def _codes(codes: dict[bytes, int], block: bytes, starts: Int64s, ends: Int64s) -> Int64s:
+    """The code of the text in each field; new texts get codes. A column often has one text."""
+    if len(starts) and _all_equal(block, starts, ends):
+        one = codes.setdefault(block[starts[0] : ends[0]], len(codes))
+        return np.full(len(starts), one, dtype=np.int64)
+    texts = [block[a:b] for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
+    for text in dict.fromkeys(texts):
+        codes.setdefault(text, len(codes))
+    return np.fromiter(map(codes.__getitem__, texts), dtype=np.int64, count=len(texts))
+
+
+def _all_equal(block: bytes, starts: Int64s, ends: Int64s) -> bool:
+    """Whether all fields have the same bytes: compared by words of eight, the last of which begins
+    before the end and may overlap. False for fields that are shorter."""
+    width = int(ends[0] - starts[0])
+    if width < 8 or not (ends - starts == width).all():
+        return False
+    words = _words(block)
+    for at in (*range(0, width - 8, 8), width - 8):
+        found = words[starts + at]
+        if not (found == found[0]).all():
+            return False
+    return True
+
+
+def _words(block: bytes) -> _Words:
+    """Words of eight bytes that begin at every byte."""
+    return np.ndarray((len(block) - 7,), dtype="<u8", buffer=block, strides=(1,))
 
 
 def _text(raw: bytes) -> str:

@@ -18,6 +18,7 @@ ELSEWHERE = {
     "$ pip install": "needs a package index: .ci/run installs the same extras",
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
     "$ nsys ": _NSYS,
+    "$ rocprofv3 ": "needs a GPU and AMD's rocprofv3",
     "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",
     "$ profile-sd3 graph view": "serves until Ctrl-C: tests/browser/test_netron.py opens it",
     "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/rbln/test_shards.py",

@@ -1,8 +1,4 @@
-"""rocprofv3's JSON: one document, an item for each process.
-
-Source: ROCm/rocprofiler-sdk, source/docs/rocprofv3-schema.json. Of `metadata` the process's id
-alone is read: the rest names the machine, and the command with its arguments.
-"""
+"""rocprofv3's JSON: one document, an item for each process (`json_records`)."""
 
 from __future__ import annotations
 
@@ -20,6 +16,17 @@ from profiler.errors import InputError
 from profiler.events import UNKNOWN, Drop, DropKind
 from profiler.importers.gpu.activity import NO_TIME
 from profiler.importers.rocprofv3.agents import Agent, Agents
+from profiler.importers.rocprofv3.json_records import (
+    AgentRecord,
+    Call,
+    Copy,
+    Dispatch,
+    Document,
+    Kind,
+    Process,
+    Record,
+    Symbol,
+)
 from profiler.importers.rocprofv3.plain import plain_bytes
 from profiler.importers.rocprofv3.rows import NO_ID, Rows, Times
 from profiler.notes import Note
@@ -33,128 +40,6 @@ _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[{}\[\]]', re.DOTALL)
 _RECORD_DEPTH = 6  # document, processes, a process, `buffer_records`, its arrays, a record
 
 
-class _Id(msgspec.Struct, frozen=True, gc=False):
-    handle: int = NO_ID
-
-
-class _Correlation(msgspec.Struct, frozen=True, gc=False):
-    internal: int = NO_ID
-
-
-class _Info(msgspec.Struct, frozen=True, gc=False):
-    agent_id: _Id = _Id()
-    queue_id: _Id = _Id()
-    kernel_id: int = NO_ID
-    dispatch_id: int = NO_ID
-
-
-class _Record(msgspec.Struct, frozen=True, gc=False):
-    start_timestamp: int = NO_TIME
-    end_timestamp: int = NO_TIME
-    correlation_id: _Correlation = _Correlation()
-
-
-class _Dispatch(_Record, frozen=True, gc=False):
-    dispatch_info: _Info = _Info()
-
-
-class _Call(_Record, frozen=True, gc=False):
-    thread_id: int = NO_ID
-    kind: int = NO_ID
-    operation: int = NO_ID
-
-
-class _Copy(_Record, frozen=True, gc=False):
-    kind: int = NO_ID
-    operation: int = NO_ID
-    bytes: int = NO_ID
-    dst_agent_id: _Id = _Id()
-    src_agent_id: _Id = _Id()
-
-
-class _Value(msgspec.Struct, frozen=True, gc=False):
-    counter_id: _Id = _Id()
-    value: float = 0.0
-
-
-class _Counted(msgspec.Struct, frozen=True, gc=False):
-    dispatch_data: _Dispatch = _Dispatch()
-    records: tuple[_Value, ...] = ()
-
-
-class _Bank(msgspec.Struct, frozen=True, gc=False):
-    size_in_bytes: int = 0
-
-
-class _Agent(msgspec.Struct, frozen=True, gc=False):
-    id: _Id = _Id()
-    type: int = 0
-    logical_node_type_id: int = NO_ID
-    product_name: str = ""
-    name: str = ""
-    cu_count: int = 0
-    mem_banks: tuple[_Bank, ...] = ()
-
-
-class _Symbol(msgspec.Struct, frozen=True, gc=False):
-    kernel_id: int = NO_ID
-    formatted_kernel_name: str | None = None
-    kernel_name: str | None = None
-
-
-class _Kind(msgspec.Struct, frozen=True, gc=False):
-    kind: str = ""
-    operations: tuple[str, ...] = ()
-
-
-class _Message(msgspec.Struct, frozen=True, gc=False):
-    key: int = NO_ID
-    value: str = ""
-
-
-class _Strings(msgspec.Struct, frozen=True, gc=False):
-    buffer_records: tuple[_Kind, ...] = ()
-    marker_api: tuple[_Message, ...] = ()
-
-
-class _Counter(msgspec.Struct, frozen=True, gc=False):
-    id: _Id = _Id()
-    name: str = ""
-
-
-class _Buffers(msgspec.Struct):
-    kernel_dispatch: list[_Dispatch] = []
-    memory_copy: list[_Copy] = []
-    marker_api: list[_Call] = []
-    hip_api: list[_Call] = []
-    hsa_api: list[_Call] = []
-    rccl_api: list[_Call] = []
-    rocdecode_api: list[_Call] = []
-    rocjpeg_api: list[_Call] = []
-
-
-class _Callbacks(msgspec.Struct):
-    counter_collection: list[_Counted] = []
-
-
-class _Metadata(msgspec.Struct, frozen=True, gc=False):
-    pid: int = NO_ID
-
-
-class _Process(msgspec.Struct):
-    metadata: _Metadata = _Metadata()
-    agents: list[_Agent] = []
-    counters: list[_Counter] = []
-    strings: _Strings = _Strings()
-    kernel_symbols: list[_Symbol] = []
-    buffer_records: _Buffers = msgspec.field(default_factory=_Buffers)
-    callback_records: _Callbacks = msgspec.field(default_factory=_Callbacks)
-
-
-class _Document(msgspec.Struct, rename={"processes": "rocprofiler-sdk-tool"}):
-    processes: list[_Process] = []
-
-
 def add_json(path: Path, rows: Rows) -> None:
     """Read one file into `rows`; of a cut one what is whole. Raises InputError for others."""
     for process in _document(path, rows).processes:
@@ -163,9 +48,9 @@ def add_json(path: Path, rows: Rows) -> None:
         _add_process(process, agents, rows)
 
 
-def _document(path: Path, rows: Rows) -> _Document:
+def _document(path: Path, rows: Rows) -> Document:
     data, cut = plain_bytes(path)
-    decoder = msgspec.json.Decoder(_Document)
+    decoder = msgspec.json.Decoder(Document)
     try:
         found = decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -204,7 +89,7 @@ def _whole(data: bytes) -> bytes:
     return data[:end] + closing
 
 
-def _agents(agents: Sequence[_Agent]) -> list[Agent]:
+def _agents(agents: Sequence[AgentRecord]) -> list[Agent]:
     return [
         Agent(
             id=agent.id.handle,
@@ -218,7 +103,7 @@ def _agents(agents: Sequence[_Agent]) -> list[Agent]:
     ]
 
 
-def _add_process(process: _Process, agents: Agents, rows: Rows) -> None:
+def _add_process(process: Process, agents: Agents, rows: Rows) -> None:
     pid, buffers = process.metadata.pid, process.buffer_records
     names = {one.kernel_id: one for one in process.kernel_symbols}
     counted = process.callback_records.counter_collection
@@ -243,7 +128,7 @@ def _add_process(process: _Process, agents: Agents, rows: Rows) -> None:
 
 
 def _add_dispatches(
-    dispatches: list[_Dispatch], pid: int, agents: Agents, names: dict[int, _Symbol], rows: Rows
+    dispatches: list[Dispatch], pid: int, agents: Agents, names: dict[int, Symbol], rows: Rows
 ) -> None:
     if not dispatches:
         return
@@ -257,19 +142,19 @@ def _add_dispatches(
     )
 
 
-def _kernel(symbol: _Symbol | None, number: int) -> str:
+def _kernel(symbol: Symbol | None, number: int) -> str:
     found = symbol and (symbol.formatted_kernel_name or symbol.kernel_name)
     return found or f"kernel {number}"
 
 
-def _add_calls(calls: list[_Call], pid: int, strings: Sequence[_Kind], rows: Rows) -> None:
+def _add_calls(calls: list[Call], pid: int, strings: Sequence[Kind], rows: Rows) -> None:
     if calls:
         texts, place = _operations(calls, strings)
         rows.add_api(_times(calls, pid), _numbers(calls, "thread_id"), texts, place)
 
 
 def _operations(
-    records: Sequence[_Call] | Sequence[_Copy], strings: Sequence[_Kind]
+    records: Sequence[Call] | Sequence[Copy], strings: Sequence[Kind]
 ) -> tuple[list[str], Int64s]:
     """The names of the records' operations, and which of them each record has."""
     key = (_numbers(records, "kind") << 32) | (_numbers(records, "operation") & 0xFFFFFFFF)
@@ -279,16 +164,14 @@ def _operations(
     )
 
 
-def _operation(kind: int, operation: int, strings: Sequence[_Kind]) -> str:
+def _operation(kind: int, operation: int, strings: Sequence[Kind]) -> str:
     if not 0 <= kind < len(strings):
         return f"operation {kind}.{operation}"
     named = strings[kind].operations
     return named[operation] if operation < len(named) else f"{strings[kind].kind} {operation}"
 
 
-def _add_samples(
-    process: _Process, dispatches: list[_Dispatch], agents: Agents, rows: Rows
-) -> None:
+def _add_samples(process: Process, dispatches: list[Dispatch], agents: Agents, rows: Rows) -> None:
     """The counters of dispatches: the value of each record, at its dispatch's begin."""
     begun = {one.dispatch_info.dispatch_id: one.start_timestamp for one in dispatches}
     known = {one.id.handle: one.name for one in process.counters}
@@ -308,7 +191,7 @@ def _add_samples(
     rows.add_samples(time, agents.of_kernels(agent), names, place.reshape(-1), values)
 
 
-def _times(records: Sequence[_Record], pid: int) -> Times:
+def _times(records: Sequence[Record], pid: int) -> Times:
     return Times(
         start=_numbers(records, "start_timestamp"),
         end=_numbers(records, "end_timestamp"),

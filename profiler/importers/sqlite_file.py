@@ -33,7 +33,10 @@ _SIZE_LIMIT = 16 << 30  # bytes of an unpacked file
 _TEXT_LIMIT = 1 << 16  # characters
 _CHUNK = 1 << 20
 _ASKED = 500  # ids in one question
-_BROKEN = (sqlite3.DatabaseError, sqlite3.DataError, OverflowError, MemoryError)
+_BROKEN = (  # the last is SQLite's own message, with what it could not read in it
+    *(sqlite3.DatabaseError, sqlite3.DataError, OverflowError, MemoryError),
+    UnicodeDecodeError,
+)
 
 
 class Lead(NamedTuple):

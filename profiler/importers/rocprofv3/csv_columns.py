@@ -169,6 +169,8 @@ def _fields(buffer: _Bytes, found: CsvColumns) -> tuple[Int64s, Int64s]:
 def _whole_numbers(block: bytes, buffer: _Bytes, starts: Int64s, ends: Int64s) -> Int64s:
     """The numbers in some fields; `_NOT_A_NUMBER` for what is none. Digits are read eight at once,
     from words that begin at every byte."""
+    if len(starts) > 1 and _all_equal(block, starts, ends):
+        return np.repeat(_whole_numbers(block, buffer, starts[:1], ends[:1]), len(starts))
     words = _words(block)
     negative = (ends > starts) & (buffer[starts] == _MINUS)
     width = ends - starts - negative
@@ -207,17 +209,16 @@ def _codes(codes: dict[bytes, int], block: bytes, starts: Int64s, ends: Int64s) 
 
 
 def _all_equal(block: bytes, starts: Int64s, ends: Int64s) -> bool:
-    """Whether all fields have the same bytes: compared by words of eight, the last of which begins
-    before the end and may overlap. False for fields that are shorter."""
+    """Whether all fields have the same bytes: compared by words of eight, the last of which ends
+    with the field."""
     width = int(ends[0] - starts[0])
-    if width < 8 or not (ends - starts == width).all():
+    if not (ends - starts == width).all():
         return False
     words = _words(block)
-    for at in (*range(0, width - 8, 8), width - 8):
-        found = words[starts + at]
-        if not (found == found[0]).all():
-            return False
-    return True
+    last = words[ends - 8] >> _U(8 * (8 - min(width, 8))) if width else ends
+    return bool(width == 0 or (last == last[0]).all()) and all(
+        (words[starts + at] == words[starts[0] + at]).all() for at in range(0, width - 8, 8)
+    )
 
 
 def _words(block: bytes) -> _Words:

@@ -165,6 +165,17 @@ def test_a_rocpd_that_was_cut(tmp_path):
             import_trace(cut, tmp_path / "traces")
 
 
+def test_a_rocpd_whose_schema_is_no_text(tmp_path):
+    """What SQLite says of it is no text either."""
+    path = as_rocpd(told(), tmp_path, times_in_rows=True)
+    broken = path.read_bytes().replace(
+        b'"machine_id", "hostname")', b'"machine_id", \xff"hostname"'
+    )
+    path.write_bytes(path.read_bytes().replace(told_as, broken))
+    with pytest.raises(InputError, match="is damaged"):
+        import_trace(path, tmp_path / "traces")
+
+
 def test_ranges_that_never_ended(tmp_path):
     """A range that ends before it begins is counted among those without an end."""
     marked = Told([Kernel(20, 30, 1)], [Call(10, 12, 1)], marks=[Mark(15, 0, "vae")])

@@ -168,10 +168,8 @@ def test_a_rocpd_that_was_cut(tmp_path):
 def test_a_rocpd_whose_schema_is_no_text(tmp_path):
     """What SQLite says of it is no text either."""
     path = as_rocpd(told(), tmp_path, times_in_rows=True)
-    broken = path.read_bytes().replace(
-        b'"machine_id", "hostname")', b'"machine_id", \xff"hostname"'
-    )
-    path.write_bytes(path.read_bytes().replace(told_as, broken))
+    data = path.read_bytes()
+    path.write_bytes(data.replace(b'"machine_id", "hostname")', b'"machine_id", \xff"hostname"'))
     with pytest.raises(InputError, match="is damaged"):
         import_trace(path, tmp_path / "traces")
 

@@ -88,6 +88,8 @@ class DropReason(NoteCode):
     LAID_END_TO_END = "laid_end_to_end"  # averages, in the order of execution
     TIMELINES_APART = "timelines_apart"  # recorded one by one, each with a clock of its own
     BEGIN_BY_NAME = "begin_by_name"  # (within_ns)
+    COUNTERS_OF_ANOTHER_RUN = "counters_of_another_run"
+    TOLD_IN_ANOTHER_FORM = "told_in_another_form"
     NOT_LABELLED = "not_labelled"  # (found: notes; advice: a note)
     FILES_FOUND = "files_found"  # (files)
     CALLS_IN_FILE = "calls_in_file"  # (calls)

@@ -29,11 +29,12 @@ _NEEDS = ("name", "accepts", "recognises", "read", "options", "capabilities", "v
 def built_in() -> tuple[Importer, ...]:
     """The importers of this package, by name; looking for them imports no library."""
     package = import_module("profiler.importers")
-    found = [
-        import_module(f"{package.__name__}.{module.name}").IMPORTER
+    folders = [
+        import_module(f"{package.__name__}.{module.name}")
         for module in pkgutil.iter_modules(package.__path__)
         if module.ispkg
     ]
+    found = [folder.IMPORTER for folder in folders if hasattr(folder, "IMPORTER")]
     return tuple(sorted(found, key=lambda importer: importer.name))
 
 

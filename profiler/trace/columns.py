@@ -81,7 +81,7 @@ class CommandColumns:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Counter:
-    """A value over time on a device: `values[i]` holds from `times_ns[i]` on.
+    """A value over time on a device: `values[i]`, whole or float64, holds from `times_ns[i]` on.
 
     `unit` is "bytes" or "count".
     """
@@ -90,7 +90,7 @@ class Counter:
     name: str
     unit: str
     times_ns: Int64s
-    values: Int64s
+    values: Int64s | npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True)

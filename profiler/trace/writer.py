@@ -181,10 +181,13 @@ class _Writer:
             encoder.add_slice(numbers[s.track], s.name, s.start_ns, end_ns, s.event())
         for counter in counters:
             order = np.lexsort((counter.values, counter.times_ns))
+            real = counter.values.dtype == np.float64
+            values = _column(counter.values[order], np.float64 if real else np.int64)
             encoder.add_counter(
                 track_uuid(counter.device, counter.name),
                 _column(counter.times_ns[order], np.int64),
-                _column(counter.values[order], np.int64),
+                values.view(np.int64),
+                real,
             )
         return encoder
 

@@ -19,6 +19,7 @@ ELSEWHERE = {
     "$ PROFILE_SD3_REQUIRE_OPTIMUM=1": _CI,
     "$ nsys ": _NSYS,
     "$ trtexec ": "needs a GPU and NVIDIA's TensorRT",
+    "$ rocprofv3 ": "needs a GPU and AMD's rocprofv3",
     "$ profile-sd3 view": "serves until Ctrl-C: tests/browser/test_view.py opens it",
     "$ profile-sd3 graph view": "serves until Ctrl-C: tests/browser/test_netron.py opens it",
     "$ profile-sd3 import FOLDER_OF_RBLN_FILES": f"{_NPU}: tests/capture/rbln/test_shards.py",

@@ -36,6 +36,9 @@ from tests.importers.kineto.traces import flux
 from tests.importers.nsys.generated import Call, Kernel, Range, export
 from tests.importers.onnxruntime.test_profiles import node, run, written
 from tests.importers.rbln.generator import write_sd3
+from tests.importers.rocprofv3.generated import Call as HipCall
+from tests.importers.rocprofv3.generated import Kernel as Dispatch
+from tests.importers.rocprofv3.generated import Mark, Told, as_csv, as_json
 from tests.importers.tensorrt.test_exports import PROFILE
 
 __all__ = ["Ended", "Workplace"]
@@ -236,6 +239,30 @@ def _nsys(_: Workplace, made: Path) -> None:
     export(made.parent, rows).rename(made)
 
 
+def _recorded() -> Told:
+    """The same as rocprofv3 records it."""
+    names = ("encoder", "dit", "dit", "decoder")
+    begins = [(number, number * 1_000_000) for number in range(1, len(names) + 1)]
+    return Told(
+        [Dispatch(begin + 30_000, begin + 800_000, number) for number, begin in begins],
+        [HipCall(begin + 10_000, begin + 20_000, number) for number, begin in begins],
+        marks=[
+            Mark(begin, begin + 900_000, name)
+            for (_, begin), name in zip(begins, names, strict=True)
+        ],
+    )
+
+
+def _rocprof_json(_: Workplace, made: Path) -> None:
+    made.parent.mkdir(parents=True, exist_ok=True)
+    as_json(_recorded(), made.parent, made.name)
+
+
+def _rocprof_csv(_: Workplace, made: Path) -> None:
+    made.parent.mkdir(parents=True, exist_ok=True)
+    as_csv(_recorded(), made)
+
+
 def _ort_profile(_: Workplace, made: Path) -> None:
     """A session's profile: one run of two nodes."""
     made.parent.mkdir(parents=True, exist_ok=True)
@@ -304,6 +331,8 @@ INPUTS: dict[str, Callable[[Workplace, Path], None]] = {
     "sd35.json.gz": _kineto,
     "run.sqlite": _nsys,
     "ranks/": _ranks,
+    "run_results.json": _rocprof_json,
+    "rocprofv3_out/": _rocprof_csv,
     "profiles/": _ort_profiles,
     "unet_2026-05-01_10-12-12_301.json": _ort_profile,
     "unet.profile.json": _tensorrt_profile,

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from profiler.importers.importer import Importer, Option, only_path
 
 if TYPE_CHECKING:
-    from profiler.importers.nsys.read import NsysRun
+    from profiler.importers.gpu.run import GpuRun
 
 __all__ = ["IMPORTER"]
 
@@ -22,7 +22,7 @@ def _recognises(_path: Path, head: bytes) -> bool:
     return head.startswith(_SQLITE) and any(name in head for name in _TABLES)
 
 
-def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> NsysRun:
+def _read(paths: Sequence[Path], options: Mapping[str, Any]) -> GpuRun:
     from profiler.importers.nsys.read import read_run
 
     return read_run(only_path(paths, _ACCEPTS), **options)

@@ -1,184 +1,24 @@
-"""The SQLite export of Nsight Systems as columns of numbers and texts.
-
-Tables and columns exist only where something was recorded, so each is asked for: a column that is
-not there has its default in every row. Nothing of the file is executed: it is opened read-only and
-immutable, virtual tables and views are not read, texts are cut at 64 KiB.
+"""An export of Nsight Systems, whose tables and columns exist only where something was recorded.
 
 Source: https://docs.nvidia.com/nsight-systems/UserGuide/index.html, "SQLite schema reference".
 """
 
 from __future__ import annotations
 
-import gzip
-import sqlite3
-import tempfile
-import zlib
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from itertools import chain
+from collections.abc import Iterable
+from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import IO
-from urllib.parse import quote
 
-import numpy as np
+from profiler.importers.sqlite_file import SqliteFile, open_sqlite
 
-from profiler.errors import InputError
-from profiler.trace.columns import Int64s
-from profiler.trace.unpack import may_unpack_to, too_small
-
-__all__ = ["NsysDatabase", "open_nsys"]
-
-_GZIP = b"\x1f\x8b"
-_SIZE_LIMIT = 16 << 30  # bytes of an unpacked file
-_TEXT_LIMIT = 1 << 16  # characters
-_CHUNK = 1 << 20
-_ASKED = 500  # ids in one question
-_ADVICE = "export it again with `nsys export --type sqlite`"
-_BROKEN = (sqlite3.DatabaseError, sqlite3.DataError, OverflowError, MemoryError)
+__all__ = ["open_nsys", "shared_texts"]
 
 
-class NsysDatabase:
-    """An open export; `path` is the file's name in errors."""
-
-    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
-        self.path = path
-        self._connection = connection
-        self._columns = {name: self._names(name) for name in self._tables()}
-
-    def __contains__(self, table: object) -> bool:
-        return table in self._columns
-
-    def columns_of(self, table: str) -> frozenset[str]:
-        """The names of a table's columns, none where it does not exist."""
-        return self._columns.get(table, frozenset())
-
-    def numbers(self, table: str, columns: Mapping[str, int]) -> dict[str, Int64s]:
-        """Columns of a table in the order of its rows, int64 each; the mapping has what stands for
-        a missing column and for null. No rows where the table does not exist."""
-        there = [name for name in columns if name in self.columns_of(table)]
-        if not there:
-            return {name: np.zeros(0, dtype=np.int64) for name in columns}
-        asked = ", ".join(f'CAST(ifnull("{name}", {columns[name]}) AS INTEGER)' for name in there)
-        rows = self._ask(f'SELECT {asked} FROM "{table}"')  # noqa: S608  # names of our own
-        flat = self._flat(rows)
-        matrix = flat.reshape(-1, len(there))
-        found = {name: np.ascontiguousarray(matrix[:, at]) for at, name in enumerate(there)}
-        count = len(matrix)
-        return {
-            name: found.get(name, np.full(count, default, dtype=np.int64))
-            for name, default in columns.items()
-        }
-
-    def rows(self, table: str, columns: Iterable[str]) -> Iterator[tuple[object, ...]]:
-        """The rows of a table, with None for a column that is not there; none without the table."""
-        there = self.columns_of(table)
-        if not there:
-            return
-        asked = ", ".join(_value(name) if name in there else "NULL" for name in columns)
-        try:
-            yield from self._ask(f'SELECT {asked} FROM "{table}"')  # noqa: S608  # names of our own
-        except _BROKEN as error:
-            raise self._broken(error) from error
-
-    def texts(self, ids: Iterable[int]) -> dict[int, str]:
-        """What `StringIds` has for these ids; those that it lacks are left out."""
-        wanted = sorted(set(ids))
-        if not wanted or not self.columns_of("StringIds") >= {"id", "value"}:
-            return {}
-        found: dict[int, str] = {}
-        for first in range(0, len(wanted), _ASKED):
-            some = wanted[first : first + _ASKED]
-            asked = (
-                f"SELECT id, substr(value, 1, {_TEXT_LIMIT}) FROM StringIds "  # noqa: S608
-                f"WHERE id IN ({','.join('?' * len(some))})"
-            )
-            try:
-                found.update((key, str(text)) for key, text in self._ask(asked, some))
-            except _BROKEN as error:
-                raise self._broken(error) from error
-        return found
-
-    def _tables(self) -> list[str]:
-        asked = (
-            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
-        )
-        return [str(name) for (name,) in self._all(asked)]
-
-    def _names(self, table: str) -> frozenset[str]:
-        quoted = table.replace('"', '""')
-        return frozenset(str(row[1]) for row in self._all(f'PRAGMA table_info("{quoted}")'))
-
-    def _all(self, question: str) -> list[tuple[object, ...]]:
-        try:
-            return list(self._ask(question))
-        except _BROKEN as error:
-            raise self._broken(error) from error
-
-    def _ask(self, question: str, values: Iterable[int] = ()) -> sqlite3.Cursor:
-        try:
-            return self._connection.execute(question, tuple(values))
-        except _BROKEN as error:
-            raise self._broken(error) from error
-
-    def _flat(self, rows: sqlite3.Cursor) -> Int64s:
-        try:
-            return np.fromiter(chain.from_iterable(rows), dtype=np.int64)
-        except _BROKEN as error:
-            raise self._broken(error) from error
-
-    def _broken(self, error: BaseException) -> InputError:
-        return InputError(f"{self.path} is damaged or was cut ({error}): {_ADVICE}")
-
-
-def _value(column: str) -> str:
-    """What is asked for a column: numbers as they are, texts cut, nothing of other kinds."""
-    return (
-        f'CASE typeof("{column}") WHEN \'text\' THEN substr("{column}", 1, {_TEXT_LIMIT}) '
-        f"WHEN 'blob' THEN NULL ELSE \"{column}\" END"
-    )
-
-
-@contextmanager
-def open_nsys(path: Path) -> Iterator[NsysDatabase]:
+def open_nsys(path: Path) -> AbstractContextManager[SqliteFile]:
     """The export at `path`, plain or gzip. Raises InputError where it cannot be read."""
-    with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
-        plain = _unpacked(path, Path(folder) / "export.sqlite")
-        name = f"file:{quote(str(plain.absolute()))}?mode=ro&immutable=1"
-        try:
-            connection = sqlite3.connect(name, uri=True)
-        except sqlite3.Error as error:
-            raise InputError(f"cannot read {path} ({error}): {_ADVICE}") from error
-        connection.text_factory = lambda text: text.decode("utf-8", "replace")
-        try:
-            yield NsysDatabase(path, connection)
-        finally:
-            connection.close()
+    return open_sqlite(path, "`nsys export --type sqlite`")
 
 
-def _unpacked(path: Path, place: Path) -> Path:
-    """The file itself, or what is in it where it is gzip, written to `place`."""
-    try:
-        with path.open("rb") as file:
-            if file.read(2) != _GZIP:
-                return path
-        with gzip.open(path) as packed, place.open("xb") as plain:
-            _copy(path, packed, plain, may_unpack_to(path.stat().st_size))
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise InputError(f"{path} is damaged or was cut ({error}): {_ADVICE}") from error
-    except OSError as error:
-        why = error.strerror or error
-        raise InputError(f"cannot read {path} ({why}): {_ADVICE}") from error
-    return place
-
-
-def _copy(path: Path, packed: gzip.GzipFile, plain: IO[bytes], bound: int) -> None:
-    written = 0
-    while chunk := packed.read(_CHUNK):
-        written += len(chunk)
-        if written > bound:
-            raise too_small(str(path))
-        if written > _SIZE_LIMIT:
-            raise InputError(
-                f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give the file"
-            )
-        plain.write(chunk)
+def shared_texts(database: SqliteFile, ids: Iterable[int]) -> dict[int, str]:
+    """What `StringIds` has for these ids; those that it lacks are left out."""
+    return database.texts("StringIds", "value", ids)

@@ -2,36 +2,24 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from profiler.importers.nsys.activity import LATEST, Api, Work
-from profiler.importers.nsys.database import NsysDatabase
-from profiler.importers.nsys.distinct import distinct
-from profiler.trace.columns import Int64s
+from profiler.importers.gpu.activity import LATEST, Api, Work
+from profiler.importers.gpu.commands import Devices
+from profiler.importers.gpu.distinct import distinct
+from profiler.importers.gpu.run import Machine
+from profiler.importers.nsys.metrics import read_metrics
+from profiler.importers.sqlite_file import SqliteFile
 from profiler.trace.manifest_fields import Device, quantity
 
-__all__ = ["Machine", "read_machine"]
+__all__ = ["read_machine"]
 
 _NORMALIZED = "EXPORT_PARAM_TIME_NORMALIZE"
 _VERSIONS = {"EXPORT_PRODUCT_VERSION": "nsys", "EXPORT_SCHEMA_VERSION": "nsys_schema"}
 _SHORT = 64  # characters of a version, 200 of a device's name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Machine:
-    """`base_ns` is to be added to the file's times, `utc` whether they are UTC's then; `placed`
-    has the device of each piece of work and the devices' names."""
-
-    base_ns: int
-    utc: bool
-    placed: tuple[Int64s, tuple[str, ...]]
-    devices: dict[str, Device]
-    versions: dict[str, str]
-
-
-def read_machine(database: NsysDatabase, work: Work, api: Api) -> Machine:
+def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
     """What the file tells of the session; `work` and `api` have the times of the file."""
     told = _exported(database)
     first = min(int(part.start.min()) for part in (work, api) if len(part))
@@ -43,25 +31,26 @@ def read_machine(database: NsysDatabase, work: Work, api: Api) -> Machine:
         base_ns=base,
         utc=utc,
         placed=placed,
-        devices=_devices(database, placed[1]),
+        devices=_devices(database, placed.names),
+        counters=read_metrics(database, base),
         versions={name: told[key][:_SHORT] for key, name in _VERSIONS.items() if told.get(key)},
     )
 
 
-def _exported(database: NsysDatabase) -> dict[str, str]:
+def _exported(database: SqliteFile) -> dict[str, str]:
     """What is read of the export's own description; nothing else of it is."""
     rows = database.rows("META_DATA_EXPORT", ("name", "value"))
     wanted = {_NORMALIZED, *_VERSIONS}
     return {str(name): str(value) for name, value in rows if name in wanted}
 
 
-def _session_begin(database: NsysDatabase) -> int | None:
+def _session_begin(database: SqliteFile) -> int | None:
     """UTC at the session's begin, in ns; None where the file does not tell."""
     rows = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
     return next((value for (value,) in rows if type(value) is int and 0 < value < LATEST), None)
 
 
-def _placed(database: NsysDatabase, work: Work) -> tuple[Int64s, tuple[str, ...]]:
+def _placed(database: SqliteFile, work: Work) -> Devices:
     """The device of each piece of work. `deviceId` counts what the process sees; the number of the
     GPU itself is taken where the file has it."""
     known = database.numbers("TARGET_INFO_CUDA_DEVICE", {"gpuId": -1, "cudaId": -1, "pid": -1})
@@ -73,10 +62,10 @@ def _placed(database: NsysDatabase, work: Work) -> tuple[Int64s, tuple[str, ...]
     numbers = [gpus.get((pid, device), device) for pid, device in pairs]
     order = sorted(set(numbers))
     codes = np.array([order.index(number) for number in numbers], dtype=np.int64)
-    return codes[place], tuple(f"cuda:{number}" for number in order)
+    return Devices(codes[place], tuple(f"cuda:{number}" for number in order))
 
 
-def _devices(database: NsysDatabase, names: tuple[str, ...]) -> dict[str, Device]:
+def _devices(database: SqliteFile, names: tuple[str, ...]) -> dict[str, Device]:
     rows = database.rows("TARGET_INFO_GPU", ("id", "name", "totalMemory", "smCount"))
     known = {
         f"cuda:{_whole(number)}": Device(

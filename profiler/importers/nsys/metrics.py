@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from profiler.importers.nsys.activity import NO_TIME, in_time
-from profiler.importers.nsys.database import NsysDatabase
-from profiler.importers.nsys.distinct import distinct
+from profiler.importers.gpu.activity import NO_TIME, in_time
+from profiler.importers.gpu.distinct import distinct
+from profiler.importers.sqlite_file import SqliteFile
 from profiler.trace.columns import Counter
 
 __all__ = ["read_metrics"]
@@ -15,7 +15,7 @@ _DEVICE = 0xFF  # the bits of a metric's type that are the number of the GPU
 _LONGEST = 200  # characters of a name
 
 
-def read_metrics(database: NsysDatabase, base_ns: int) -> tuple[Counter, ...]:
+def read_metrics(database: SqliteFile, base_ns: int) -> tuple[Counter, ...]:
     """A counter for each metric of each device, in its own unit; `base_ns` is added to times."""
     columns = {"timestamp": NO_TIME, "typeId": 0, "metricId": -1, "value": 0}
     found = database.numbers("GPU_METRICS", columns)

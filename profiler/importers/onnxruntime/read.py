@@ -17,18 +17,17 @@ from pathlib import Path
 from profiler.drop_reasons import DropReason
 from profiler.events import (
     NO_ITERATION,
-    NO_STEP,
     ROOT_DEVICE,
     UNKNOWN,
     Call,
     Category,
     Drop,
     DropKind,
-    Span,
     Track,
 )
 from profiler.importers.components import stages
 from profiler.importers.onnxruntime.sessions import Session, read_sessions
+from profiler.importers.spans import spans
 from profiler.notes import Note
 from profiler.ort_profiles.profile import NodeEvent, ProfiledRun
 from profiler.ort_profiles.providers import KNOWN, device_of_provider
@@ -96,7 +95,7 @@ class OrtRun:
             bundle.write_call(call, _commands(placed))
             calls.append(call)
         empty = CommandBuilder().build()
-        bundle.write_host(_spans(self.name, calls), empty, ROOT_DEVICE)
+        bundle.write_host(spans(self.name, calls), empty, ROOT_DEVICE)
         return self._info(calls)
 
     def _info(self, calls: Sequence[Call]) -> RunInfo:
@@ -241,16 +240,3 @@ def _track(node: NodeEvent, threads: dict[tuple[str, str], list[int]]) -> Track:
         seen.append(node.thread)
     number = seen.index(node.thread)
     return Track(device, f"{name} thread {number}" if number else name, category)
-
-
-def _spans(name: str, calls: Sequence[Call]) -> list[Span]:
-    """The pipeline around all calls, and a stage from the first of successive calls of it."""
-    begin, end = calls[0].start_ns, max(call.end_ns for call in calls)
-    found = [Span("pipeline", name, "", NO_STEP, begin, end - begin)]
-    before = ("", *(call.stage for call in calls[:-1]))
-    turns = [call for call, last in zip(calls, before, strict=True) if call.stage != last]
-    ends = [*(call.start_ns for call in turns[1:]), end]
-    for call, until in zip(turns, ends, strict=True):
-        length = until - call.start_ns
-        found.append(Span("stage", call.stage, call.stage, NO_STEP, call.start_ns, length))
-    return found

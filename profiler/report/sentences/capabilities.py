@@ -45,6 +45,7 @@ ADVICE: Mapping[tuple[str, str], str] = {  # code and producer → how to record
     ("memory", "kineto"): said("Record with profile_memory=True."),
     ("launches", "kineto"): said("Record with ProfilerActivity.CPU, too."),
     ("shapes", "nsys"): said("Record with torch.autograd.profiler.emit_nvtx(record_shapes=True)."),
+    ("launches", "rocprofv3"): said("Record with --hip-trace, too."),
     ("shapes", "tensorrt"): said("Give what --exportLayerInfo writes beside the profile."),
 }
 

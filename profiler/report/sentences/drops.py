@@ -198,6 +198,12 @@ SENTENCES: Sentences = {
             "files' names tell to within {within_ns} when each session began, and nothing else "
             "relates their clocks: calls of different sessions may be off by that"
         ),
+        DropReason.COUNTERS_OF_ANOTHER_RUN: said(
+            "hardware counters are another run than the trace beside them: import the file alone"
+        ),
+        DropReason.TOLD_IN_ANOTHER_FORM: said(
+            "left out: a file that tells more of the same run lies beside it"
+        ),
         DropReason.ORDER_UNKNOWN: said(
             "no call is labelled, because devices without a common clock tell no order of their "
             "calls: import the numbered files"

@@ -94,14 +94,14 @@ class TraceEncoder {
                               std::string(event.c_str(), event.size())});
   }
 
-  void add_counter(uint64_t track_uuid, Array<int64_t> times_ns, Array<int64_t> values) {
+  void add_counter(uint64_t track_uuid, Array<int64_t> times_ns, Array<int64_t> values, bool real) {
     check_not_placed();
     const size_t samples = times_ns.size();
     const int64_t *times = times_ns.data(), *first = column(values, samples);
     if (!std::is_sorted(times, times + samples)) {
       throw std::invalid_argument("samples of a counter are not in order of time");
     }
-    counters_.push_back({track_uuid, {times, times + samples}, {first, first + samples}});
+    counters_.push_back({track_uuid, {times, times + samples}, {first, first + samples}, real});
   }
 
   std::vector<uint32_t> place(TextTable& texts) {
@@ -198,7 +198,8 @@ void register_encode(nb::module_& module) {
       .def("add_slice", &TraceEncoder::add_slice, nb::arg("track"), nb::arg("name"),
            nb::arg("start_ns"), nb::arg("end_ns"), nb::arg("event"))
       .def("add_counter", &TraceEncoder::add_counter, nb::arg("track_uuid"),
-           nb::arg("times_ns").noconvert(), nb::arg("values").noconvert())
+           nb::arg("times_ns").noconvert(), nb::arg("values").noconvert(),
+           nb::arg("real") = false)
       .def("place", &TraceEncoder::place, nb::arg("texts"),
            "Places the slices; returns the track of each lane.")
       .def_prop_ro("base_ns", &TraceEncoder::base_ns)

@@ -19,6 +19,7 @@ constexpr uint8_t kTimestampTag = tag(8, kVarint);
 constexpr uint8_t kTrackEventTag = tag(11, kBytes);
 constexpr uint8_t kTypeTag = tag(9, kVarint);           // TrackEvent
 constexpr uint32_t kCounterValueTag = tag(30, kVarint);
+constexpr uint32_t kDoubleCounterValueTag = tag(44, kFixed64);
 constexpr uint32_t kFlowIdsTag = tag(47, kFixed64);
 constexpr uint32_t kTerminatingFlowIdsTag = tag(48, kFixed64);
 constexpr uint32_t kCommandTag = tag(9900, kBytes);     // our extension of TrackEvent
@@ -104,8 +105,9 @@ bool Encoder::write_samples(ByteBuffer& out) {
   }
   for (; samples_written_ < end; ++samples_written_) {
     uint8_t event[2 + 2 + kMaxVarint] = {kTypeTag, kCounter};
-    uint8_t* at = put_varint(event + 2, kCounterValueTag);
-    at = put_varint(at, static_cast<uint64_t>(counter.values[samples_written_]));
+    const uint64_t value = static_cast<uint64_t>(counter.values[samples_written_]);
+    uint8_t* at = put_varint(event + 2, counter.real ? kDoubleCounterValueTag : kCounterValueTag);
+    at = counter.real ? put_fixed64(at, value) : put_varint(at, value);
     packet(out, event, static_cast<size_t>(at - event), counter.times_ns[samples_written_]);
   }
   if (end == count) {

@@ -31,7 +31,8 @@ struct Usage {
 struct CounterSamples {
   uint64_t track_uuid = 0;
   std::vector<int64_t> times_ns;  // in order
-  std::vector<int64_t> values;
+  std::vector<int64_t> values;  // of reals, their bits
+  bool real = false;
 };
 
 struct Dependency {

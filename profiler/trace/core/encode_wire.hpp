@@ -24,6 +24,11 @@ inline uint8_t* put_varint(uint8_t* at, uint64_t value) {
   return at;
 }
 
+inline uint8_t* put_fixed64(uint8_t* at, uint64_t value) {
+  std::memcpy(at, &value, sizeof value);  // little-endian, as is every platform we build for
+  return at + sizeof value;
+}
+
 inline size_t varint_size(uint64_t value) {
   size_t size = 1;
   for (; value >= 0x80; value >>= 7) ++size;

@@ -1,12 +1,12 @@
-"""Work and host calls of an export as commands of their calls.
+"""Work and host calls of a recording as commands of their calls.
 
-- `layer`: the path of the module around the launch, as NVTX ranges tell it, and the operator
+- `layer`: the path of the module around the launch, as ranges tell it, and the operator
   (`model.layers.0.mlp/aten::mm`); without a module the operator, without one the kernel's short
   name; of a host call the function.
 - `op_type`: the operator; of copies, sets and replayed graphs their name; else the kernel's short
   name.
 - `kernel`: the full name, demangled.
-- `shapes`: the operator's inputs, where `emit_nvtx(record_shapes=True)` recorded them.
+- `shapes`: the operator's inputs, where `emit_marks(record_shapes=True)` recorded them.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
-from profiler.importers.nsys.activity import KINDS, Api, Work
-from profiler.importers.nsys.distinct import distinct
-from profiler.importers.nsys.nvtx import Nvtx
+from profiler.importers.gpu.activity import KINDS, Api, Work
+from profiler.importers.gpu.distinct import distinct
+from profiler.importers.gpu.marks import Marks
 from profiler.kineto.names import kernel_name, queue
 from profiler.trace.columns import CommandColumns, Int32s, Int64s, number_within
 
@@ -30,7 +30,7 @@ _TEXTS = ("layer", "op_type", "shapes", "kernel", "module")
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Devices:
-    """The devices of an export: `code` of each piece of work, int64 [n], indexes `names`."""
+    """The devices of a recording: `code` of each piece of work, int64 [n], indexes `names`."""
 
     code: Int64s
     names: tuple[str, ...]
@@ -48,7 +48,7 @@ class _Texts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Commands:
-    """All k commands of an export, the work before the host's calls, int64 [k] each; texts index
+    """All k commands of a recording, the work before the host's calls, int64 [k] each; texts index
     `strings`, `track` `tracks`. `source` is the launch of each command, -1 for none, `call` the
     position of its call."""
 
@@ -65,18 +65,18 @@ class Commands:
     order: Int64s  # by call, then begin
 
     @classmethod
-    def of(  # what the parts of an export are
+    def of(  # what the parts of a recording are
         cls,
         work: Work,
         api: Api,
-        nvtx: Nvtx,
+        marks: Marks,
         devices: Devices,
         launch: Int64s,
         call: Int64s,
     ) -> Commands:
         """`launch` is the row in `api` of each piece of work, `call` the call of each command."""
         texts = _Texts()
-        columns = _texts_of(work, api, nvtx, launch, texts)
+        columns = _texts_of(work, api, marks, launch, texts)
         of_work, tracks = _work_tracks(work, devices)
         of_api, host_tracks = _host_tracks(api, len(tracks))
         unknown = np.full(len(api), UNKNOWN, dtype=np.int64)
@@ -148,10 +148,18 @@ def _work_tracks(work: Work, devices: Devices) -> tuple[Int64s, list[Track]]:
     found, track = distinct(devices.code, work.stream, of_queue)
     named = list(queues)
     tracks = [
-        Track(devices.names[device], f"stream {stream}{named[of][0]}", named[of][1])
+        Track(devices.names[device], _lane(work, stream, named[of][0]), named[of][1])
         for device, stream, of in found
     ]
     return track, tracks
+
+
+def _lane(work: Work, stream: int, queue_name: str) -> str:
+    """The name of a track, from what follows that of its stream; without it where that is not
+    known."""
+    if stream < 0:
+        return queue_name.strip() or work.lane
+    return f"{work.lane} {stream}{queue_name}"
 
 
 def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
@@ -168,16 +176,18 @@ def _host_tracks(api: Api, before: int) -> tuple[Int64s, list[Track]]:
     return track + before, tracks
 
 
-def _texts_of(work: Work, api: Api, nvtx: Nvtx, launch: Int64s, texts: _Texts) -> dict[str, Int64s]:
+def _texts_of(
+    work: Work, api: Api, marks: Marks, launch: Int64s, texts: _Texts
+) -> dict[str, Int64s]:
     """The columns of text of all commands."""
-    operator, shapes, module = _around(api, nvtx)
+    operator, shapes, module = _around(api, marks)
     at = (
         np.append(operator, -1)[launch],
         np.append(shapes, 0)[launch],
         np.append(module, -1)[launch],
     )
     found, place = distinct(work.kind, work.name, *at)
-    rows = [_command(work, nvtx, texts, row) for row in found]
+    rows = [_command(work, marks, texts, row) for row in found]
     table = np.array(rows, dtype=np.int64).reshape(-1, len(_TEXTS))[place]
     names = np.array([texts.of(name) for name in api.names], dtype=np.int64)
     functions = names[api.name] if len(api) else api.name
@@ -189,31 +199,31 @@ def _texts_of(work: Work, api: Api, nvtx: Nvtx, launch: Int64s, texts: _Texts) -
     }
 
 
-def _command(work: Work, nvtx: Nvtx, texts: _Texts, row: tuple[int, ...]) -> tuple[int, ...]:
+def _command(work: Work, marks: Marks, texts: _Texts, row: tuple[int, ...]) -> tuple[int, ...]:
     """The texts of one sort of command, in order of `_TEXTS`."""
     kind, name, operator, shapes, module = row
     full = work.names[name]
     label = full
     if kind == _KERNEL:
-        label = nvtx.texts[operator] if operator >= 0 else kernel_name(full)
-    path = nvtx.modules[module] if module >= 0 else ""
+        label = marks.texts[operator] if operator >= 0 else kernel_name(full)
+    path = marks.modules[module] if module >= 0 else ""
     layer = f"{path}/{label}" if path else label
-    shape = nvtx.shapes[shapes] if kind == _KERNEL else ""
+    shape = marks.shapes[shapes] if kind == _KERNEL else ""
     return tuple(texts.of(text) for text in (layer, label, shape, full, path))
 
 
-def _around(api: Api, nvtx: Nvtx) -> tuple[Int64s, Int64s, Int64s]:
+def _around(api: Api, marks: Marks) -> tuple[Int64s, Int64s, Int64s]:
     """The texts of the innermost operator with its shapes, and of the innermost module, around the
     begin of each host call; -1, 0 and -1 for none."""
-    threads = np.unique(np.concatenate((nvtx.thread, api.thread)))
+    threads = np.unique(np.concatenate((marks.thread, api.thread)))
     code = np.searchsorted(threads, api.thread).astype(np.int32)
-    operators = nvtx.ranges(nvtx.operators, threads)
+    operators = marks.ranges(marks.operators, threads)
     inner = operators.innermost(code, api.start)
     row = np.append(operators.row, -1)[inner]
-    operator = np.append(nvtx.text, -1)[row]
-    shapes = np.append(nvtx.sizes, 0)[row]
-    marked = np.array([bool(path) for path in nvtx.modules], dtype=np.bool_)
-    modules = nvtx.ranges(marked, threads)
+    operator = np.append(marks.text, -1)[row]
+    shapes = np.append(marks.sizes, 0)[row]
+    marked = np.array([bool(path) for path in marks.modules], dtype=np.bool_)
+    modules = marks.ranges(marked, threads)
     inside = modules.innermost(code, api.start)
-    module = np.append(nvtx.text, -1)[np.append(modules.row, -1)[inside]]
+    module = np.append(marks.text, -1)[np.append(modules.row, -1)[inside]]
     return operator, shapes, module

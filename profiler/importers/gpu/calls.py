@@ -1,6 +1,6 @@
 """Which ranges are submodule calls, and which call each piece of work and host call belongs to.
 
-Where NVTX ranges name submodules, each outermost of them is a call. Where none does, each process
+Where ranges name submodules, each outermost of them is a call. Where none does, each process
 is one: from its first launch to the return of the last call that launched or waited.
 """
 
@@ -10,14 +10,14 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from profiler.events import NO_CALL, NO_ITERATION, NO_STEP, RUN_STAGE, Span
+from profiler.events import NO_CALL, NO_ITERATION, NO_STEP, RUN_STAGE
 from profiler.importers.components import stages
-from profiler.importers.nsys.activity import Api, Bools, Work
-from profiler.importers.nsys.nvtx import Nvtx
+from profiler.importers.gpu.activity import Api, Bools, Work
+from profiler.importers.gpu.marks import Marks
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int64s
 
-__all__ = ["PlacedCall", "Placing", "place", "spans"]
+__all__ = ["PlacedCall", "Placing", "place"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,14 +44,14 @@ class Placing:
     named: bool
 
 
-def place(work: Work, api: Api, launch: Int64s, nvtx: Nvtx) -> Placing:
-    """The calls of an export; `launch` is the row in `api` that launched each piece of work."""
-    marked = np.array([bool(name) for name in nvtx.submodules], dtype=np.bool_)
-    threads = np.unique(np.concatenate((nvtx.thread, api.thread)))
-    ranges = nvtx.ranges(marked, threads).outermost()
+def place(work: Work, api: Api, launch: Int64s, marks: Marks) -> Placing:
+    """The calls of a recording; `launch` is the row in `api` that launched each piece of work."""
+    marked = np.array([bool(name) for name in marks.submodules], dtype=np.bool_)
+    threads = np.unique(np.concatenate((marks.thread, api.thread)))
+    ranges = marks.ranges(marked, threads).outermost()
     if not len(ranges):
         return _by_process(work, api, launch)
-    return _by_range(api, launch, nvtx, ranges)
+    return _by_range(api, launch, marks, ranges)
 
 
 def _by_process(work: Work, api: Api, launch: Int64s) -> Placing:
@@ -87,17 +87,17 @@ def _asked(work: Work, api: Api, own: Bools, launching: Bools) -> tuple[int, int
     return int(begins.min()), int(api.end[own & (launching | api.waits)].max())
 
 
-def _by_range(api: Api, launch: Int64s, nvtx: Nvtx, ranges: Ranges) -> Placing:
-    threads = np.unique(np.concatenate((nvtx.thread, api.thread)))
+def _by_range(api: Api, launch: Int64s, marks: Marks, ranges: Ranges) -> Placing:
+    threads = np.unique(np.concatenate((marks.thread, api.thread)))
     code = np.searchsorted(threads, api.thread).astype(np.int32)
     of_api = ranges.innermost(code, api.start)
     _lend(api, ranges, threads, of_api)
     of_work = np.where(launch >= 0, of_api[launch] if len(api) else NO_CALL, NO_CALL)
-    numbers = _passes(nvtx, threads, ranges)
+    numbers = _passes(marks, threads, ranges)
     pids = ((threads >> 24) & 0xFFFFFF).tolist()
     calls = [
         PlacedCall(
-            nvtx.submodules[int(nvtx.text[row])], "", NO_STEP, number, pids[thread], start, end
+            marks.submodules[int(marks.text[row])], "", NO_STEP, number, pids[thread], start, end
         )
         for row, thread, start, end, number in zip(
             ranges.row.tolist(),
@@ -130,14 +130,14 @@ def _lend(api: Api, ranges: Ranges, threads: Int64s, of_api: Int64s) -> None:
         of_api[here[single][inside]] = latest[inside]
 
 
-def _passes(nvtx: Nvtx, threads: Int64s, ranges: Ranges) -> Int64s:
+def _passes(marks: Marks, threads: Int64s, ranges: Ranges) -> Int64s:
     """The pass of the program's loop in which each call is, `NO_ITERATION` for none; a single one
     is no loop."""
-    found = nvtx.ranges(nvtx.passes >= 0, threads)
+    found = marks.ranges(marks.passes >= 0, threads)
     if len(found) < 2:
         return np.full(len(ranges), NO_ITERATION, dtype=np.int64)
     inside = found.innermost(ranges.thread, ranges.start_ns)
-    number = nvtx.passes[nvtx.text[found.row]]
+    number = marks.passes[marks.text[found.row]]
     return np.where(inside >= 0, number[inside], NO_ITERATION)
 
 
@@ -157,37 +157,3 @@ def _staged(calls: tuple[PlacedCall, ...]) -> tuple[PlacedCall, ...]:
         replace(call, stage=stage, step=step, iteration=iteration)
         for call, (stage, step, iteration) in zip(calls, stages(names, numbers), strict=True)
     )
-
-
-def spans(placing: Placing, name: str, end_ns: int) -> list[Span]:
-    """The pipeline from the first call's begin to the later of the last call's and `end_ns`; the
-    stages, each from the first of successive calls of it; the steps, each to the next one."""
-    calls = placing.calls
-    if not calls:
-        return []
-    begin = calls[0].start_ns
-    end = max(end_ns, *(call.end_ns for call in calls))
-    found = [Span("pipeline", name, "", NO_STEP, begin, end - begin)]
-    before = ("", *(call.stage for call in calls[:-1]))
-    turns = [call for call, last in zip(calls, before, strict=True) if call.stage != last]
-    ends = [*(call.start_ns for call in turns[1:]), end]
-    for call, until in zip(turns, ends, strict=True):
-        length = until - call.start_ns
-        found.append(Span("stage", call.stage, call.stage, NO_STEP, call.start_ns, length))
-    return [*found, *_step_spans(calls)]
-
-
-def _step_spans(calls: tuple[PlacedCall, ...]) -> list[Span]:
-    """A span a step, where the steps follow each other: ranks of a job run theirs side by side."""
-    denoising = [call for call in calls if call.step != NO_STEP]
-    numbers = [call.step for call in denoising]
-    if not numbers or numbers != sorted(numbers):
-        return []
-    first = {call.step: call.start_ns for call in reversed(denoising)}
-    last = max(call.end_ns for call in denoising)
-    steps = sorted(first)
-    ends = [*(first[step] for step in steps[1:]), last]
-    return [
-        Span("step", f"step {step}", "denoise", step, first[step], max(until - first[step], 0))
-        for step, until in zip(steps, ends, strict=True)
-    ]

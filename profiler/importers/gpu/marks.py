@@ -1,0 +1,148 @@
+"""What ranges of NVTX and roctx say: which operator of which shapes, in which module, submodule or
+iteration.
+
+- `aten::mm, seq = 12, op_id = 34, sizes = [[2, 3], [3, 4]]`: an operator, as torch's `emit_nvtx`
+  writes it, the sizes with `record_shapes=True`;
+- `{'Module': 'model.layers.0.mlp', …}`: a module by its path, as vLLM writes them layer by layer;
+- `ProfilerStep#3`, `step 3`, `iteration_3`: a pass of the program's loop;
+- a name that the user gave, or that of a component (`text_encoder_2`, `transformer`, `vae.decode`):
+  a call of a submodule.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+
+from profiler.errors import InputError
+from profiler.importers.components import component
+from profiler.importers.gpu.activity import Bools
+from profiler.kineto.ranges import Ranges
+from profiler.trace.columns import Int64s
+
+__all__ = ["Marks", "asked_for"]
+
+_TAILS = (", seq = ", ", op_id = ", ", sizes = ")
+_SIZES = re.compile(r", sizes = (\[[\[\], \d-]*\])")
+_OPERATOR = re.compile(r"[A-Za-z_]\w*::[\w.:<>]+")
+_MODULE = re.compile(r"^\{\s*['\"]Module['\"]:\s*['\"]([\w.\-\[\]]+)['\"]")
+_PASS = re.compile(
+    r"(?:ProfilerStep#|(?:(?:denois\w*|inference)[ _])?(?:step|iter(?:ation)?)[ _#:]*)(\d{1,9})",
+    re.I,
+)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Marks:
+    """n ranges, all int64 [n]: begin and end in ns, global id of the thread, and positions in
+    `texts` and `shapes` ("in: tensor[2,3] …", "" first). By text: `operators`, `modules` (the path,
+    "" for none), `passes` (the number, -1 for none), `submodules` ("" for none). `unclosed` ranges
+    have no end and are left out."""
+
+    start: Int64s
+    end: Int64s
+    thread: Int64s
+    text: Int64s
+    sizes: Int64s
+    texts: tuple[str, ...]
+    shapes: tuple[str, ...]
+    operators: Bools
+    modules: tuple[str, ...]
+    passes: Int64s
+    submodules: tuple[str, ...]
+    unclosed: int
+
+    @classmethod
+    def of(  # what ranges are
+        cls,
+        start: Int64s,
+        end: Int64s,
+        thread: Int64s,
+        texts: Sequence[str],
+        submodules: Collection[str] = (),
+        unclosed: int = 0,
+    ) -> Marks:
+        """Ranges with their texts. `submodules` are the texts of those that are calls, instead of
+        the names of components."""
+        names: dict[str, int] = {}
+        shapes = {"": 0}
+        code = [names.setdefault(_name(text), len(names)) for text in texts]
+        sizes = [
+            shapes.setdefault(_shapes(text), len(shapes)) if ", sizes = " in text else 0
+            for text in texts
+        ]
+        passes = [_PASS.fullmatch(name) for name in names]
+        modules = [_MODULE.match(name) for name in names]
+        return cls(
+            start=start,
+            end=end,
+            thread=thread,
+            text=np.array(code, dtype=np.int64),
+            sizes=np.array(sizes, dtype=np.int64),
+            texts=tuple(names),
+            shapes=tuple(shapes),
+            operators=np.array([bool(_OPERATOR.fullmatch(name)) for name in names], dtype=np.bool_),
+            modules=tuple(one[1] if one else "" for one in modules),
+            passes=np.array([int(one[1]) if one else -1 for one in passes], dtype=np.int64),
+            submodules=tuple(_submodule(name, submodules) for name in names),
+            unclosed=unclosed,
+        )
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def check(self, path: Path, given: Sequence[str], what: str) -> None:
+        """Raises InputError where one of the texts that were asked for is there in no range."""
+        missing = [name for name in given if name not in self.texts]
+        if missing:
+            raise InputError(
+                f"{path} has no {what} {missing[0]!r}: give names of ranges that are there"
+            )
+
+    def moved(self, base_ns: int) -> Marks:
+        """The same `base_ns` later."""
+        return replace(self, start=self.start + base_ns, end=self.end + base_ns)
+
+    def ranges(self, texts: Bools, codes: Int64s) -> Ranges:
+        """The ranges whose text is marked, nested by thread: `row` is that of the range, the
+        thread its position in the sorted global ids `codes`."""
+        rows = np.flatnonzero(texts[self.text]) if len(self) else np.zeros(0, dtype=np.int64)
+        rows = rows[np.isin(self.thread[rows], codes)]
+        thread = np.searchsorted(codes, self.thread[rows]).astype(np.int32)
+        return Ranges.of(rows, thread, self.start[rows], self.end[rows])
+
+
+def asked_for(submodules: str) -> tuple[str, ...]:
+    """The texts in an option: with commas."""
+    return tuple(name.strip() for name in submodules.split(",") if name.strip())
+
+
+def _name(text: str) -> str:
+    """A range's text without what torch writes behind an operator."""
+    for key in _TAILS:
+        text = text.partition(key)[0]
+    return text
+
+
+def _shapes(text: str) -> str:
+    """`aten::mm, sizes = [[2, 3], [], [3, 4]]` → `in: tensor[2,3] tensor[3,4]`; "" for none."""
+    found = _SIZES.search(text)
+    try:
+        sizes = json.loads(found[1]) if found else []
+    except (ValueError, RecursionError):
+        return ""
+    tensors = [one for one in sizes if isinstance(one, list) and one]
+    flat = [one for one in tensors if all(type(size) is int for size in one)]
+    return "in: " + " ".join(f"tensor[{','.join(map(str, one))}]" for one in flat) if flat else ""
+
+
+def _submodule(text: str, given: Collection[str]) -> str:
+    """The submodule that a range of this text is a call of, "" where it is none."""
+    if given:
+        return text if text in given else ""
+    return component(text)

@@ -1,0 +1,44 @@
+"""The bytes of a file, packed with gzip or not."""
+
+from __future__ import annotations
+
+import gzip
+import zlib
+from pathlib import Path
+
+from profiler.errors import InputError
+
+__all__ = ["plain_bytes"]
+
+_GZIP = b"\x1f\x8b"
+_CHUNK = 4 << 20
+_SIZE_LIMIT = 8 << 30  # bytes, unpacked
+
+
+def plain_bytes(path: Path) -> tuple[bytes, bool]:
+    """The bytes, unpacked, and whether the packed stream was cut. Raises InputError where they
+    cannot be read."""
+    try:
+        with path.open("rb") as file:
+            packed = file.read(2) == _GZIP
+            file.seek(0)
+            if not packed:
+                return file.read(), False
+            with gzip.GzipFile(fileobj=file) as stream:
+                return _unpacked(path, stream)
+    except OSError as error:
+        raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
+
+
+def _unpacked(path: Path, stream: gzip.GzipFile) -> tuple[bytes, bool]:
+    data = bytearray()
+    try:
+        while chunk := stream.read1(_CHUNK):
+            data += chunk
+            if len(data) > _SIZE_LIMIT:
+                raise InputError(
+                    f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give the file"
+                )
+    except (EOFError, gzip.BadGzipFile, zlib.error):
+        return bytes(data), True
+    return bytes(data), False

@@ -1,0 +1,192 @@
+"""What the files of a run have, gathered process by process and form by form, in their times.
+
+Devices are numbers of GPUs, `HOST` for the host. Forms differ in how they tell things, not in what
+is told, so that a run is the same run from each of them.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from profiler.events import ROOT_DEVICE, Drop
+from profiler.importers.gpu.activity import KINDS, Api, Names, Work, global_ids, joined
+from profiler.importers.gpu.commands import Devices
+from profiler.importers.gpu.distinct import distinct
+from profiler.importers.gpu.marks import Marks
+from profiler.importers.gpu.run import Machine, Recorded
+from profiler.trace.columns import Counter, Int64s
+from profiler.trace.manifest_fields import Device
+
+__all__ = ["HOST", "NO_ID", "Float64s", "Rows", "Times"]
+
+Float64s = npt.NDArray[np.float64]
+NO_ID, HOST = -1, -1
+_COPIES = (
+    ("HOST_TO_DEVICE", "Memcpy HtoD"),
+    ("DEVICE_TO_HOST", "Memcpy DtoH"),
+    ("DEVICE_TO_DEVICE", "Memcpy DtoD"),
+    ("HOST_TO_HOST", "Memcpy HtoH"),
+)
+_WAIT = re.compile(r"synchronize|^hsa_(?:amd_)?signal_wait", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Times:
+    """Of n rows begin, end, process and correlation id, int64 [n] each."""
+
+    start: Int64s
+    end: Int64s
+    pid: Int64s
+    correlation: Int64s
+
+
+class Rows:
+    """Collects rows; texts are given once each, with their place in every row."""
+
+    def __init__(self) -> None:
+        self.devices: dict[int, Device] = {}
+        self.drops: list[Drop] = []
+        self._work_names, self._api_names = Names(), Names()
+        self._work: list[Work] = []
+        self._api: list[Api] = []
+        self._marks: list[tuple[Times, Int64s, list[str]]] = []
+        self._samples: list[tuple[Int64s, Int64s, list[str], Int64s, Float64s]] = []
+
+    def add_kernels(
+        self, times: Times, device: Int64s, queue: Int64s, names: Sequence[str], place: Int64s
+    ) -> None:
+        """Dispatches; `queue` is that of the device."""
+        name = self._work_names.of(names, place)
+        size = np.full(len(name), NO_ID, dtype=np.int64)
+        self._work.append(_work("kernel", times, name, device, queue, size))
+
+    def add_copies(
+        self, times: Times, device: Int64s, size: Int64s, names: Sequence[str], place: Int64s
+    ) -> None:
+        """Copies; `names` are the recorder's of their directions, `size` is -1 where untold."""
+        name = self._work_names.of([_copy_name(text) for text in names], place)
+        queue = np.full(len(name), NO_ID, dtype=np.int64)
+        self._work.append(_work("gpu_memcpy", times, name, device, queue, size))
+
+    def add_api(self, times: Times, tid: Int64s, names: Sequence[str], place: Int64s) -> None:
+        """Calls of a runtime."""
+        waits = np.array([bool(_WAIT.search(text)) for text in names], dtype=np.bool_)
+        self._api.append(
+            Api(
+                name=self._api_names.of(names, place),
+                start=times.start,
+                end=times.end,
+                thread=global_ids(times.pid, tid),
+                pid=times.pid,
+                correlation=times.correlation,
+                waits=waits[place] if len(waits) else np.zeros(0, dtype=np.bool_),
+                names=(),
+            )
+        )
+
+    def add_marks(self, times: Times, tid: Int64s, texts: list[str]) -> None:
+        """What the program marked with roctx; a mark without duration is no range."""
+        self._marks.append((times, global_ids(times.pid, tid), texts))
+
+    def add_samples(
+        self, time: Int64s, device: Int64s, names: list[str], place: Int64s, value: Float64s
+    ) -> None:
+        """Values of hardware counters, each of one dispatch, at its begin."""
+        self._samples.append((time, device, names, place, value))
+
+    def recorded(self, given: Collection[str]) -> Recorded:
+        """All of it. `given` are the texts of the ranges that are calls."""
+        nothing = _work("kernel", _no_times(), *(np.zeros(0, dtype=np.int64),) * 4)
+        return Recorded(
+            work=joined([nothing, *self._work], self._work_names),
+            api=self._joined_api(),
+            marks=self._joined_marks(given),
+            drops=tuple(self.drops),
+        )
+
+    def machine(self, work: Work) -> Machine:
+        """The devices of `work`, which is timed; there is no wall time in any form."""
+        numbers, place = np.unique(work.device, return_inverse=True)
+        names = tuple(_device(number) for number in numbers.tolist())
+        known = {_device(number): device for number, device in self.devices.items()}
+        first = int(work.start.min(initial=0))
+        base = max(-first, 0)
+        return Machine(
+            base_ns=base,
+            utc=False,
+            placed=Devices(place.reshape(-1), names),
+            devices={name: known.get(name, Device()) for name in names if name != ROOT_DEVICE},
+            counters=tuple(self._counters(base)),
+        )
+
+    def _joined_api(self) -> Api:
+        empty = np.zeros(0, dtype=np.int64)
+        none = Api(empty, empty, empty, empty, empty, empty, empty.astype(np.bool_), ())
+        parts = [none, *self._api]
+        columns = ("name", "start", "end", "thread", "pid", "correlation", "waits")
+        found = {name: np.concatenate([getattr(part, name) for part in parts]) for name in columns}
+        return Api(**found, names=tuple(self._api_names.codes))
+
+    def _joined_marks(self, given: Collection[str]) -> Marks:
+        parts = [(_no_times(), np.zeros(0, dtype=np.int64), []), *self._marks]
+        start = np.concatenate([times.start for times, _, _ in parts])
+        end = np.concatenate([times.end for times, _, _ in parts])
+        thread = np.concatenate([thread for _, thread, _ in parts])
+        texts = [text for _, _, some in parts for text in some]
+        kept = np.flatnonzero((end > start) & (start >= 0))
+        found = [texts[row] for row in kept.tolist()]
+        unclosed = int((end < start).sum())
+        return Marks.of(start[kept], end[kept], thread[kept], found, given, unclosed)
+
+    def _counters(self, base_ns: int) -> list[Counter]:
+        """A counter for each name on each device; instances of one dispatch are summed."""
+        found: dict[tuple[int, str], list[tuple[Int64s, Float64s]]] = {}
+        for time, device, names, place, value in self._samples:
+            pairs, pair = distinct(device, place)
+            for number, (where, code) in enumerate(pairs):
+                rows = pair == number
+                found.setdefault((where, names[code]), []).append((time[rows], value[rows]))
+        counters = []
+        for (where, name), parts in sorted(found.items()):
+            times, place = np.unique(np.concatenate([one for one, _ in parts]), return_inverse=True)
+            values = np.concatenate([one for _, one in parts])
+            summed = np.bincount(place.reshape(-1), weights=values, minlength=len(times))
+            counters.append(Counter(_device(where), name, "count", times + base_ns, summed))
+        return counters
+
+
+def _no_times() -> Times:
+    empty = np.zeros(0, dtype=np.int64)
+    return Times(empty, empty, empty, empty)
+
+
+def _work(
+    kind: str, times: Times, name: Int64s, device: Int64s, queue: Int64s, size: Int64s
+) -> Work:
+    return Work(
+        kind=np.full(len(name), KINDS.index(kind), dtype=np.int64),
+        name=name,
+        start=times.start,
+        end=times.end,
+        device=device,
+        stream=queue,
+        pid=times.pid,
+        correlation=times.correlation,
+        bytes=size,
+        names=(),
+        lane="queue",
+    )
+
+
+def _device(number: int) -> str:
+    return ROOT_DEVICE if number == HOST else f"rocm:{number}"
+
+
+def _copy_name(text: str) -> str:
+    """`MEMORY_COPY_HOST_TO_DEVICE` → `Memcpy HtoD`, as other recorders call it."""
+    return next((name for part, name in _COPIES if part in text), "Memcpy")

@@ -1,0 +1,243 @@
+"""A file of SQLite as columns of numbers and texts.
+
+Tables and columns that are not there are no error: a missing column has its default in every row.
+Nothing of the file is executed: it is opened read-only and immutable, virtual tables and views are
+not read, texts are cut at 64 KiB.
+"""
+
+from __future__ import annotations
+
+import gzip
+import sqlite3
+import tempfile
+import zlib
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from itertools import chain
+from pathlib import Path
+from types import MappingProxyType
+from typing import IO, NamedTuple
+from urllib.parse import quote
+
+import numpy as np
+
+from profiler.errors import InputError
+from profiler.trace.columns import Int64s
+from profiler.trace.unpack import may_unpack_to, too_small
+
+__all__ = ["SQLITE", "Lead", "SqliteFile", "open_sqlite"]
+
+SQLITE = b"SQLite format 3\0"
+"""What every file of SQLite begins with."""
+_GZIP = b"\x1f\x8b"
+_SIZE_LIMIT = 16 << 30  # bytes of an unpacked file
+_TEXT_LIMIT = 1 << 16  # characters
+_CHUNK = 1 << 20
+_ASKED = 500  # ids in one question
+_BROKEN = (  # the last is SQLite's own message, with what it could not read in it
+    *(sqlite3.DatabaseError, sqlite3.DataError, OverflowError, MemoryError),
+    UnicodeDecodeError,
+)
+
+
+class Lead(NamedTuple):
+    """A column of another table, found by the id that `key` has; `missing` for those that lead
+    nowhere."""
+
+    key: str
+    table: str
+    column: str
+    missing: int
+
+
+class SqliteFile:
+    """An open file; `path` is its name in errors, `again` the command that wrote it."""
+
+    def __init__(self, path: Path, connection: sqlite3.Connection, again: str) -> None:
+        self.path = path
+        self._connection = connection
+        self._again = again
+        self._columns: dict[str, frozenset[str]] = {}
+        self._keyed: set[str] = set()
+        for name in self._tables():
+            self._describe(name)
+
+    def __contains__(self, table: object) -> bool:
+        return table in self._columns
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables."""
+        return tuple(self._columns)
+
+    def columns_of(self, table: str) -> frozenset[str]:
+        """The names of a table's columns, none where it does not exist."""
+        return self._columns.get(table, frozenset())
+
+    def keyed(self, table: str) -> bool:
+        """Whether rows are found by `id` at once, and each id is one row's."""
+        return table in self._keyed
+
+    def numbers(
+        self,
+        table: str,
+        columns: Mapping[str, int],
+        leads: Mapping[str, Lead] = MappingProxyType({}),
+    ) -> dict[str, Int64s]:
+        """Columns of a table in the order of its rows, int64 each; the mapping has what stands for
+        a missing column and for null. No rows where the table does not exist. `leads` are columns
+        of other tables, which are `keyed`."""
+        there = [name for name in columns if name in self.columns_of(table)]
+        if not there:
+            return {name: np.zeros(0, dtype=np.int64) for name in (*columns, *leads)}
+        led = {
+            name: lead
+            for name, lead in leads.items()
+            if lead.key in there and lead.column in self.columns_of(lead.table)
+        }
+        own = [f'CAST(ifnull(r."{name}", {columns[name]}) AS INTEGER)' for name in there]
+        others = [
+            f'CAST(ifnull(j{at}."{lead.column}", {lead.missing}) AS INTEGER)'
+            for at, lead in enumerate(led.values())
+        ]
+        joins = [
+            f'LEFT JOIN "{lead.table}" AS j{at} ON j{at}."id" = r."{lead.key}"'
+            for at, lead in enumerate(led.values())
+        ]
+        asked = ", ".join((*own, *others))
+        rows = self._ask(f'SELECT {asked} FROM "{table}" AS r {" ".join(joins)}')  # noqa: S608
+        matrix = self._flat(rows).reshape(-1, len(there) + len(led))
+        names = enumerate((*there, *led))
+        found = {name: np.ascontiguousarray(matrix[:, at]) for at, name in names}
+        missing = {**columns, **{name: lead.missing for name, lead in leads.items()}}
+        return {
+            name: found.get(name, np.full(len(matrix), default, dtype=np.int64))
+            for name, default in missing.items()
+        }
+
+    def rows(self, table: str, columns: Iterable[str]) -> Iterator[tuple[object, ...]]:
+        """The rows of a table, with None for a column that is not there; none without the table."""
+        there = self.columns_of(table)
+        if not there:
+            return
+        asked = ", ".join(_value(name) if name in there else "NULL" for name in columns)
+        try:
+            yield from self._ask(f'SELECT {asked} FROM "{table}"')  # noqa: S608  # names of our own
+        except _BROKEN as error:
+            raise self._broken(error) from error
+
+    def texts(self, table: str, column: str, ids: Iterable[int]) -> dict[int, str]:
+        """The texts that a table has for these ids (`id`); those that it lacks are left out."""
+        wanted = sorted(set(ids))
+        if not wanted or not self.columns_of(table) >= {"id", column}:
+            return {}
+        found: dict[int, str] = {}
+        for first in range(0, len(wanted), _ASKED):
+            some = wanted[first : first + _ASKED]
+            asked = (
+                f'SELECT id, substr("{column}", 1, {_TEXT_LIMIT}) FROM "{table}" '  # noqa: S608
+                f"WHERE id IN ({','.join('?' * len(some))})"
+            )
+            try:
+                found.update(
+                    (key, text) for key, text in self._ask(asked, some) if isinstance(text, str)
+                )
+            except _BROKEN as error:
+                raise self._broken(error) from error
+        return found
+
+    def _tables(self) -> list[str]:
+        asked = (
+            "SELECT name FROM sqlite_master WHERE type = 'table' AND sql NOT LIKE 'CREATE VIRTUAL%'"
+        )
+        return [str(name) for (name,) in self._all(asked)]
+
+    def _describe(self, table: str) -> None:
+        quoted = table.replace('"', '""')
+        rows = self._all(f'PRAGMA table_info("{quoted}")')
+        self._columns[table] = frozenset(str(row[1]) for row in rows)
+        keys = [(str(row[1]), str(row[2]).upper()) for row in rows if row[5]]
+        if keys == [("id", "INTEGER")]:
+            self._keyed.add(table)
+
+    def _all(self, question: str) -> list[tuple[object, ...]]:
+        try:
+            return list(self._ask(question))
+        except _BROKEN as error:
+            raise self._broken(error) from error
+
+    def _ask(self, question: str, values: Iterable[int] = ()) -> sqlite3.Cursor:
+        try:
+            return self._connection.execute(question, tuple(values))
+        except _BROKEN as error:
+            raise self._broken(error) from error
+
+    def _flat(self, rows: sqlite3.Cursor) -> Int64s:
+        try:
+            return np.fromiter(chain.from_iterable(rows), dtype=np.int64)
+        except _BROKEN as error:
+            raise self._broken(error) from error
+
+    def _broken(self, error: BaseException) -> InputError:
+        return InputError(
+            f"{self.path} is damaged or was cut ({error}): write it again with {self._again}"
+        )
+
+
+def _value(column: str) -> str:
+    """What is asked for a column: numbers as they are, texts cut, nothing of other kinds."""
+    return (
+        f'CASE typeof("{column}") WHEN \'text\' THEN substr("{column}", 1, {_TEXT_LIMIT}) '
+        f"WHEN 'blob' THEN NULL ELSE \"{column}\" END"
+    )
+
+
+@contextmanager
+def open_sqlite(path: Path, again: str) -> Iterator[SqliteFile]:
+    """The file at `path`, plain or gzip. Raises InputError, naming the command `again`, where it
+    cannot be read."""
+    with tempfile.TemporaryDirectory(prefix="profile-sd3-") as folder:
+        plain = _unpacked(path, Path(folder) / "plain.sqlite", again)
+        name = f"file:{quote(str(plain.absolute()))}?mode=ro&immutable=1"
+        try:
+            connection = sqlite3.connect(name, uri=True)
+        except sqlite3.Error as error:
+            raise InputError(
+                f"cannot read {path} ({error}): write it again with {again}"
+            ) from error
+        connection.text_factory = lambda text: text.decode("utf-8", "replace")
+        try:
+            yield SqliteFile(path, connection, again)
+        finally:
+            connection.close()
+
+
+def _unpacked(path: Path, place: Path, again: str) -> Path:
+    """The file itself, or what is in it where it is gzip, written to `place`."""
+    try:
+        with path.open("rb") as file:
+            if file.read(2) != _GZIP:
+                return path
+        with gzip.open(path) as packed, place.open("xb") as plain:
+            _copy(path, packed, plain, may_unpack_to(path.stat().st_size))
+    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
+        raise InputError(
+            f"{path} is damaged or was cut ({error}): write it again with {again}"
+        ) from error
+    except OSError as error:
+        why = error.strerror or error
+        raise InputError(f"cannot read {path} ({why}): write it again with {again}") from error
+    return place
+
+
+def _copy(path: Path, packed: gzip.GzipFile, plain: IO[bytes], bound: int) -> None:
+    written = 0
+    while chunk := packed.read(_CHUNK):
+        written += len(chunk)
+        if written > bound:
+            raise too_small(str(path))
+        if written > _SIZE_LIMIT:
+            raise InputError(
+                f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give the file"
+            )
+        plain.write(chunk)

@@ -161,7 +161,10 @@ def _devices_idle(shares: list[tuple[float, str]]) -> str:
         (share, device), *_ = shares
         return said("device {device} idle {share}", device=device, share=percent(share))
     if len(shares) > _MOST:
-        return said("{devices} idle {low} to {high}", **_range(shares))
+        found = _range(shares)
+        if found["low"] == found["high"]:
+            return said("{devices} idle {low}", **found)
+        return said("{devices} idle {low} to {high}", **found)
     return said("devices idle: {devices}", devices=_each(shares))
 
 

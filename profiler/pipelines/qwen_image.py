@@ -7,7 +7,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from profiler.errors import InputError
-from profiler.graph.export.qwen_positions import position_ids
 from profiler.pipelines.loading import Components
 from profiler.pipelines.model_folder import Settings
 from profiler.pipelines.onnx_pipeline import (
@@ -22,6 +21,7 @@ from profiler.pipelines.packed_pipeline import PackedPipeline
 from profiler.pipelines.prompts import as_prompts
 from profiler.pipelines.qwen_tokenizer import qwen_tokenizer
 from profiler.pipelines.sizes import PackedSizes
+from profiler.qwen_positions import position_ids
 
 __all__ = ["QwenEmbeddings", "QwenImagePipeline"]
 

@@ -31,7 +31,7 @@ from tests.runs import make_info, tiny_run
 ROOT = Path(__file__).resolve().parents[2]
 SAMPLES = sorted(path.parent for path in (ROOT / "sample_traces").glob("*/manifest.json"))
 IMPORTED = [SD35, *sorted(CORPUS.glob("hta/*.json.gz"))]
-REFUSED = sorted(CORPUS.glob("tensorrt/*.json"))
+REFUSED = sorted(CORPUS.glob("tensorrt/*graph.json"))
 
 _slow = settings(suppress_health_check=[HealthCheck.too_slow], max_examples=examples(40))
 

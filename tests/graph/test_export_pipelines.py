@@ -15,11 +15,11 @@ import profiler
 from profiler.graph.check import check_model
 from profiler.graph.export.options import ExportOptions, StaticSizes
 from profiler.graph.export.pipeline import export_pipeline
-from profiler.graph.export.qwen_positions import position_ids
 from profiler.graph.metadata import layer_of
 from profiler.graph.verification import run_model
 from profiler.pipelines.sd3 import StableDiffusion3Pipeline
 from profiler.pipelines.tiny import default_model_folder
+from profiler.qwen_positions import position_ids
 from tests.command_line import run_command
 from tests.graph.export_sources import exported, source_folder
 

@@ -109,7 +109,7 @@ def _encoder(**changed: Any) -> _core.TraceEncoder:
     encoder.set_commands(
         columns["strings"],
         [columns[name] for name in codes],
-        [columns.get(name) for name in ("pipeline", "kernel", "module")],
+        [columns.get(name) for name in ("pipeline", "kernel", "module", "name")],
         [columns[name] for name in numbers],
         columns["flows"],
     )

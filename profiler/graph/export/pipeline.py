@@ -16,7 +16,6 @@ from profiler.errors import InputError, OutputError
 from profiler.graph.export.layer_norms import with_affine_layer_norms
 from profiler.graph.export.options import DTYPES, ExportOptions
 from profiler.graph.export.part_graph import PartGraph, Trial
-from profiler.graph.export.part_widths import check_widths
 from profiler.graph.export.proof import Expected, check_outputs, expected_outputs
 from profiler.graph.export.source_folder import (
     SourceFolder,
@@ -31,6 +30,7 @@ from profiler.graph.model_file import all_tensors, read_model
 from profiler.graph.output_file import save_model
 from profiler.graph.values import nodes
 from profiler.graph.verification import OutputDifference
+from profiler.part_widths import check_widths
 
 __all__ = ["ExportedPart", "export_module", "export_pipeline"]
 

@@ -93,8 +93,8 @@ def found_roles(run) -> pl.DataFrame:
         for name, known in run.info.submodules.items()
     }
     paths = [
-        "-" if layer == roots[submodule] else _NUMBER.sub("N", layer)
-        for submodule, layer in table.select("submodule", "layer").rows()
+        "-" if place == roots[submodule] else _NUMBER.sub("N", place)
+        for submodule, place in table.select("submodule", "place").rows()
     ]
     ops = [op(*values) for values in table.select("op_type", "shapes").rows()]
     classes = [roots[name] for name in table["submodule"]]

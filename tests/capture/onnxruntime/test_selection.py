@@ -73,7 +73,7 @@ def test_what_is_left_out_by_choice_is_not_lost(run):
     assert analysis.drops == ()
     facts = {fact.label: fact for fact in key_facts(analysis, 0)}
     assert facts["Dropped"].value == "nothing"
-    assert "without commands" in facts["Commands"].note
+    assert "without" in facts["Nodes"].note
 
 
 def test_both_kinds_measure_the_cost_of_tracing(run):

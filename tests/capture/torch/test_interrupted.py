@@ -21,11 +21,12 @@ pytestmark = [
 
 
 @pytest.fixture(autouse=True)
-def few_objects():
+def few_objects(monkeypatch):
     """Coverage looks through the objects of the process for modules, again and again here: those
     that other tests have left are not among them."""
     gc.collect()
     gc.freeze()
+    monkeypatch.setattr(gc, "get_freeze_count", lambda: 0)  # nobody looks behind it
     yield
     gc.unfreeze()
 

@@ -129,9 +129,10 @@ def recorded(quantize, out):
 
 
 def nightly(package, *cases):
-    """Cases of a package that is in no extra: there are none where it is not installed."""
-    there = importlib.util.find_spec(package) is not None
-    return [pytest.param(*case, marks=pytest.mark.nightly) for case in cases if there]
+    """Cases of a package that is in no extra."""
+    missing = importlib.util.find_spec(package) is None
+    marks = [pytest.mark.nightly, pytest.mark.skipif(missing, reason=f"needs {package}")]
+    return [pytest.param(*case, marks=marks) for case in cases]
 
 
 TORCHAO = {  # a scale in float32 and a zero point of a byte for each row

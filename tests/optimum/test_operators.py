@@ -57,7 +57,7 @@ def test_layers_are_module_paths(scripts):
         "transformer_blocks.0.norm1.norm",
     } <= set(of["transformer"].module)
     assert "text_model.encoder.layers.1.self_attn.q_proj" in set(of["text_encoder"].module)
-    assert "encoder.block.0.module.0.SelfAttention.q" in set(of["text_encoder_3"].module)
+    assert "encoder.block.0.layer.0.SelfAttention.q" in set(of["text_encoder_3"].module)
     assert "decoder.mid_block.resnets.0.conv1" in set(of["vae"].module)
 
 

@@ -17,6 +17,7 @@ __all__ = [
     "accelerators",
     "calls_of",
     "end_to_end_ns",
+    "host_unseen",
     "scaled",
     "share",
     "unaligned",
@@ -47,6 +48,15 @@ def accelerators(analysis: Analysis) -> pl.DataFrame:
 def unaligned(analysis: Analysis) -> bool:
     """Whether nothing relates the clock of some device to that of another."""
     return any(drop.kind == DropKind.UNALIGNED_CLOCK for drop in analysis.drops)
+
+
+def host_unseen(analysis: Analysis) -> bool:
+    """Whether a foreign trace has neither launches nor anything else of the host: why a device
+    waited in a call is then not known."""
+    told = analysis.inputs.run.info.capabilities
+    if not told or "launches" in told:
+        return False
+    return not (analysis.inputs.run.commands["category"] == "host").any()
 
 
 def scaled(analysis: Analysis, frame: pl.DataFrame, *names: str) -> pl.DataFrame:

@@ -13,6 +13,7 @@ from profiler.analysis.findings.measures import (
     accelerators,
     calls_of,
     end_to_end_ns,
+    host_unseen,
     share,
     unaligned,
 )
@@ -44,8 +45,9 @@ _WAITS = {  # by column of the idle table
 
 def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
     """A device waits for the host to launch its next command, within calls. Silent where clocks of
-    devices are not aligned: when the host had called is not known on its clock."""
-    if unaligned(analysis):
+    devices are not aligned (when the host had called is not known on its clock), and where nothing
+    of the host was recorded."""
+    if unaligned(analysis) or host_unseen(analysis):
         return ()
     total = end_to_end_ns(analysis)
     found = []
@@ -80,12 +82,14 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
     were is not known."""
     if unaligned(analysis):
         return ()
-    total = end_to_end_ns(analysis)
+    total, unseen = end_to_end_ns(analysis), host_unseen(analysis)
     found = []
     for row in accelerators(analysis).to_dicts():
         length = row["long_gap_ns"]
         largest = max(_WAITS, key=lambda name: row[name])
-        told = largest == "launch_ns" and share(row["launch_ns"], total) >= _HOST_WAIT
+        unknown = unseen and largest in _IN_CALLS
+        launching = largest == "launch_ns" and not unknown
+        told = launching and share(row["launch_ns"], total) >= _HOST_WAIT
         if told or share(length, total) < _GAPS:
             continue
         longest = _longest_wait(analysis, row["device"]) if largest in _IN_CALLS else None
@@ -96,7 +100,7 @@ def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
                 evidence={
                     **_gaps(row),
                     "gap_share": share(length, total),
-                    "cause": _WAITS[largest],
+                    "cause": WaitCause.UNRECORDED if unknown else _WAITS[largest],
                     "waits_most_ns": row[largest],
                 },
                 where=where or Where(device=row["device"]),

@@ -9,11 +9,12 @@ UNALIGNED = (
 )
 
 
-def _two_commands(first, second, end=1000, drops=(), **more):
+def _two_commands(first, second, end=1000, drops=(), info=None, **more):
     """One call from 0 to `end`; commands from 0 to `first` and from `second` to `end`."""
     commands = [command(0, 0, first, **more), command(0, second, end, **more)]
     device = more.get("device", "cuda:0")
-    return analyzed([gpu_call(0, 0, end, device=device)], commands, end=end, drops=drops)
+    call = gpu_call(0, 0, end, device=device)
+    return analyzed([call], commands, end=end, drops=drops, **(info or {}))
 
 
 @triggers("host_bound", host_wait_ns=100, host_wait_share=0.1, commands=2, mean_command_ns=450)
@@ -30,6 +31,22 @@ def a_tenth_of_the_span_on_another_clock():
 @misses("host_bound")
 def less_than_a_tenth_of_the_span():
     return _two_commands(451, 550)
+
+
+@misses("host_bound")
+def a_tenth_of_the_span_of_a_trace_of_kernels_alone():
+    """Of a producer that told no launches, and nothing else of the host."""
+    return _two_commands(450, 550, info={"capabilities": ("timeline",)})
+
+
+@triggers("idle_gaps", gaps=1, gap_ns=200_001, cause="unrecorded")
+def a_long_gap_of_a_trace_of_kernels_alone():
+    return _two_commands(1_000_000, 1_200_001, 2_000_000, info={"capabilities": ("timeline",)})
+
+
+@triggers("host_bound", host_wait_ns=100)
+def a_tenth_of_the_span_with_launches():
+    return _two_commands(450, 550, info={"capabilities": ("launches", "timeline")})
 
 
 @misses("host_bound")

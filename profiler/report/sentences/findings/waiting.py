@@ -51,6 +51,10 @@ _RECOMMENDATIONS: Mapping[object, Said] = {
         "Give it work meanwhile: independent calls at the same time, several requests at once; "
         "profile-sd3 predict compares placements."
     ),
+    WaitCause.UNRECORDED: said(
+        "Record the host as well: its launches say whether it was late, or the device had nothing "
+        "to do."
+    ),
     WaitCause.DATA: said(
         "Copy ahead of need from pinned memory on a stream of its own, and keep weights resident."
     ),

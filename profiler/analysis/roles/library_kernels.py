@@ -14,16 +14,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from profiler.analysis.roles.kernel_names import parse_kernel
 
 __all__ = ["LibraryKernel", "library_kernel", "writes_cache"]
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryKernel:
+class LibraryKernel(Struct, frozen=True):
     """A kernel's role; `norm_kind` of norms, "" where the name does not tell."""
 
     role: str

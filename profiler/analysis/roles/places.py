@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+from msgspec import Struct
 
 from profiler.grammars.names import parse_name
 
@@ -98,8 +99,7 @@ _CLASS_NUMBER = re.compile(r"_\d+$")
 _CLASS_LIKE = re.compile(r"[A-Z]\w{2,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """What a module path says.
 
     `purpose` is that of the innermost module that has one, `own_class` its class as far as known

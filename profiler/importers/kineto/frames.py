@@ -8,11 +8,11 @@ each `nn.Module.__call__` as `nn.Module: Class_k`, where k numbers the instances
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from profiler.kineto.ranges import Bools, Ranges
 from profiler.kineto.trace_file import KinetoTrace
@@ -38,8 +38,7 @@ class Kind(IntEnum):
     COMPILED = 6  # torch.compile runs what it has compiled
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """`folder/stem.py(line): function`, with "/" in paths on every system."""
 
     folder: str
@@ -47,8 +46,7 @@ class Frame:
     function: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frames:
+class Frames(Struct, frozen=True, eq=False):
     """The Python frames of a trace: `rows` int64 [n] and the `Kind` of each, int8 [n].
 
     `modules` are the nn.Module ranges, `instances` their names without prefix ("Linear_3").

@@ -16,9 +16,9 @@ the correlation id.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from profiler.importers.kineto.calls import CallRange, call_ranges
 from profiler.importers.kineto.frames import Frames
@@ -57,8 +57,7 @@ _NO_ID = frozenset((None, 0, -1, "", "0", "-1"))
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Launches:
+class Launches(Struct, frozen=True, eq=False):
     """m pieces of work, all int64 [m]; -1 stands for unknown or none.
 
     `row` is the event that did the work, `launch` the runtime call's, `operator` the innermost

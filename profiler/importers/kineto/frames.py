@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from enum import IntEnum
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
@@ -61,15 +62,8 @@ class Frames(Struct, frozen=True, eq=False):
     @classmethod
     def of(cls, trace: KinetoTrace) -> Frames:
         rows = trace.rows_of(PYTHON)
-        known: dict[str, Kind] = {}
-        kinds = np.empty(len(rows), dtype=np.int8)
-        events = trace.events
-        for position, row in enumerate(rows.tolist()):
-            name = events[row].name
-            kind = known.get(name)
-            if kind is None:
-                kind = known[name] = _kind(name)
-            kinds[position] = kind
+        events, kind_of = trace.events, cache(lambda name: _kind(name).value)
+        kinds = np.array([kind_of(events[row].name) for row in rows.tolist()], dtype=np.int8)
         modules = _ranges(trace, rows[kinds == Kind.MODULE])
         instances = tuple(events[row].name[len(_MODULE) :] for row in modules.row.tolist())
         return cls(trace, rows, kinds, modules, instances)

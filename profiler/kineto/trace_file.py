@@ -43,6 +43,7 @@ SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use ar
 _CHUNK = 4 << 20  # bytes
 _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
 _Float64s = npt.NDArray[np.float64]
+_NO_ROWS = np.empty(0, dtype=np.int64)
 _MEMORY = "[memory]"
 _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
@@ -178,7 +179,7 @@ def _collectives(
 ) -> dict[int, CollectiveArgs]:
     """What kernels tell of collectives, by the row of their event; of a trace without such kernels
     nothing is looked for, which would take as long as unpacking it."""
-    kernels = {complete[row].name for row in rows.get("kernel", np.empty(0)).tolist()}
+    kernels = {complete[row].name for row in rows.get("kernel", _NO_ROWS).tolist()}
     if not any(queue("kernel", name)[1] == "collective" for name in kernels):
         return {}
     found = collective_args(data)

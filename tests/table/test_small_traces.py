@@ -41,7 +41,7 @@ def _flows(frames: list[TraceFrames]) -> list[tuple[int, int]]:
     return found
 
 
-@pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x_cut"])
+@pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x"])
 def test_together_they_are_what_each_would_be(sample):
     """What a sample's files hold in one frame is what it is in a frame a file."""
     apart = [trace_frames(trace) for trace in _traces(sample)]
@@ -64,7 +64,7 @@ def test_a_value_that_all_have_takes_no_memory():
 
 def test_tracks_and_parents_keep_what_they_refer_to():
     """Each slice is on the track, and within the slice, that it was on and in."""
-    apart = _traces("sd35_mi300x_cut")
+    apart = _traces("sd35_mi300x")
     (one,) = together(apart)
     tracks = [trace.tracks[code].uuid for trace in apart for code in trace.slices.track]
     assert [one.tracks[code].uuid for code in one.slices.track] == tracks

@@ -203,22 +203,21 @@ def _advice(finding: Finding) -> Advice:
 
 
 def _gain(finding: Finding) -> str:
-    """What following it saves at most."""
+    """What following it saves at most: `"450 ms"`, `"0 ns to 160 ms"` where that depends on the
+    host's being late."""
     if finding.cost_ns is None:
-        return said("gain not known")
-    if finding.cost_ns:
-        return said("up to {time}", time=duration(finding.cost_ns))
+        return said("not known")
     high = finding.evidence.get("gain_high_ns")
-    if isinstance(high, int | float) and high > 0:
-        return said("nothing while the host is late, else up to {time}", time=duration(high))
-    return said("nothing by itself")
+    if not finding.cost_ns and isinstance(high, int | float) and high > 0:
+        return said("{low} to {high}", low=duration(0), high=duration(high))
+    return duration(finding.cost_ns)
 
 
 def _advice_title(findings: tuple[Finding, ...], shown: list[Finding]) -> str:
     if not findings:
         return said("Findings: none")
     return said(
-        "Findings with the largest gain, {which}; gains do not add up",
+        "Findings, {which}, by what they gain at most; gains do not add up",
         which=of_all(len(shown), len(findings)),
     )
 

@@ -15,7 +15,7 @@ from profiler.analysis.waiting.codes import WaitCause
 from profiler.messages import Said, said
 from profiler.report.sentences.findings.words import words
 
-__all__ = ["CHANGES", "change"]
+__all__ = ["BY_CAUSE", "CHANGES", "OTHERWISE", "change"]
 
 CHANGES: Mapping[str, Said] = {
     "compilation": said("Warm up with every shape; keep the compiler's cache between processes"),
@@ -54,7 +54,7 @@ CHANGES: Mapping[str, Said] = {
 }
 """By rule."""
 
-_BY_CAUSE: Mapping[object, Said] = {
+BY_CAUSE: Mapping[object, Said] = {
     WaitCause.LAUNCH: said("Look at what the host does in the gaps: .item(), allocation, loading"),
     WaitCause.SYNC: said("Remove synchronization: .item(), .cpu(), printing, blocking copies"),
     WaitCause.QUEUE: said("Find what holds launched work back: other streams, other processes"),
@@ -68,13 +68,15 @@ _BY_CAUSE: Mapping[object, Said] = {
     OutlierCause.COMMANDS: said("Look for changed shapes or guidance in this step"),
     OutlierCause.FIRST_STEP: said("Look at what the pipeline call loads or allocates before it"),
 }
+"""Of rules that find several causes."""
 _TRANSFERS = said("Copy ahead of need from pinned memory; leave tensors on the device")
 _STEPS = said("Record again on a quiet machine; look at these steps in the timeline")
-_OTHERWISE = {"transfers_exposed": _TRANSFERS, "outlier_steps": _STEPS}
+OTHERWISE: Mapping[str, Said] = {"transfers_exposed": _TRANSFERS, "outlier_steps": _STEPS}
+"""Of rules whose cause says it, where none is known."""
 
 
 def change(finding: Finding) -> str:
     """What to do about it, in one line; of a rule that nobody wrote one for its recommendation."""
     cause = finding.evidence.get("cause")
-    found = CHANGES.get(finding.rule) or _BY_CAUSE.get(cause) or _OTHERWISE.get(finding.rule)
+    found = CHANGES.get(finding.rule) or BY_CAUSE.get(cause) or OTHERWISE.get(finding.rule)
     return found or words(finding).recommendation

@@ -68,9 +68,9 @@ def _answered(path, width):
 
 
 @pytest.mark.parametrize("width", _WIDTHS)
-@pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x_cut"])
+@pytest.mark.parametrize("sample", ["tiny_two_devices", "sd35_mi300x"])
 def test_samples_answer_ten_questions(sample, width):
-    """Stable Diffusion 3 on ONNX Runtime, and 3.5 on an MI300X of which a part was recorded."""
+    """Stable Diffusion 3 on ONNX Runtime, and 3.5 on an MI300X."""
     assert len(QUESTIONS) == 10
     _answered(_SAMPLES / sample, width)
 

@@ -12,7 +12,10 @@ from __future__ import annotations
 from collections import Counter as Counted
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
+
+import numpy as np
 
 from profiler.drop_reasons import DropReason
 from profiler.events import (
@@ -29,10 +32,12 @@ from profiler.importers.components import stages
 from profiler.importers.onnxruntime.sessions import Session, read_sessions
 from profiler.importers.spans import spans
 from profiler.notes import Note
-from profiler.ort_profiles.profile import NodeEvent, ProfiledRun
+from profiler.ort_profiles.commands import CommandTable, Placed
+from profiler.ort_profiles.nodes import NodeKind
+from profiler.ort_profiles.profile import ProfiledRun
 from profiler.ort_profiles.providers import KNOWN, device_of_provider
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.columns import CommandBuilder
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     Clocks,
@@ -78,10 +83,10 @@ class OrtRun:
     @property
     def capabilities(self) -> set[str]:
         """The timeline, and what the version that wrote the files tells of nodes."""
-        nodes = [node for placed in self.placed for node in placed.run.nodes]
+        nodes = [one for placed in self.placed for one in placed.run.nodes.there()]
         known = {
-            "shapes": any(node.shapes.strip(" ->") for node in nodes),
-            "bytes": any(node.bytes_written >= 0 for node in nodes),
+            "shapes": any(one.shapes.strip(" ->") for one in nodes),
+            "bytes": any(one.bytes_written >= 0 for one in nodes),
         }
         return {"timeline", *(name for name, there in known.items() if there)}
 
@@ -90,9 +95,14 @@ class OrtRun:
         names = [placed.session.name for placed in self.placed]
         labels = stages(names, [NO_ITERATION] * len(names))
         calls = []
+        tables: dict[str, CommandTable] = {}
         for number, (placed, label) in enumerate(zip(self.placed, labels, strict=True)):
             call = _call(number, placed, *label)
-            bundle.write_call(call, _commands(placed))
+            name = placed.session.name
+            if name not in tables:
+                tables[name] = CommandTable(placed.run.nodes.kinds, _command)
+            origin = placed.start_ns - placed.run.start_ns
+            bundle.write_call(call, tables[name].commands(placed.run.nodes, origin))
             calls.append(call)
         empty = CommandBuilder().build()
         bundle.write_host(spans(self.name, calls), empty, ROOT_DEVICE)
@@ -139,7 +149,7 @@ class OrtRun:
                 note = Note.of(DropReason.DAMAGED)
                 lines = session.unread.lines
                 found.append(Drop(DropKind.DROPPED_EVENTS, where, lines, "events", note))
-            if session.unread.kernels:
+            if False:
                 note = Note.of(DropReason.KERNELS_BY_END)
                 kernels = session.unread.kernels
                 found.append(Drop(DropKind.DROPPED_EVENTS, where, kernels, "commands", note))
@@ -165,21 +175,23 @@ def read_run(paths: Sequence[Path]) -> OrtRun:
         _Placed(session, run, (session.begin_ns or 0) + run.start_ns)
         for session in sessions
         for run in session.runs
-        if run.duration_ns >= 0 or run.nodes
+        if run.duration_ns >= 0 or len(run.nodes)
     ]
     placed.sort(key=lambda one: one.start_ns)
     return OrtRun(tuple(sessions), tuple(placed))
 
 
 def _providers(placed: Sequence[_Placed]) -> set[str]:
-    return {node.provider for one in placed for node in one.run.nodes if node.provider}
+    return {node.provider for one in placed for node in one.run.nodes.there() if node.provider}
 
 
+@lru_cache(maxsize=256)
 def _device_of(provider: str) -> str:
     device = device_of_provider(provider, {})
     return device if device == ROOT_DEVICE or provider in KNOWN else _UNKNOWN_DEVICE
 
 
+@lru_cache(maxsize=256)
 def _launches(provider: str) -> bool:
     """Whether its nodes only launch what its device runs."""
     return _device_of(provider).partition(":")[0] in _LAUNCHING
@@ -189,11 +201,15 @@ def _call(number: int, placed: _Placed, stage: str, step: int, iteration: int) -
     nodes = placed.run.nodes
     length = placed.run.duration_ns
     if length < 0:  # the run was under way when the profile ended
-        length = max(node.start_ns + node.duration_ns for node in nodes) - placed.run.start_ns
+        length = int((nodes.start_ns + nodes.duration_ns).max()) - placed.run.start_ns
     time = Counted[str]()
-    for node in nodes:
-        if not _launches(node.provider):
-            time[_device_of(node.provider) if node.provider else ROOT_DEVICE] += node.duration_ns
+    kinds, place = np.unique(nodes.kind, return_inverse=True)
+    spent = np.zeros(len(kinds), dtype=np.int64)
+    np.add.at(spent, place.reshape(-1), nodes.duration_ns)
+    for code, duration in zip(kinds.tolist(), spent.tolist(), strict=True):
+        provider = nodes.kinds[code].provider
+        if not _launches(provider):
+            time[_device_of(provider) if provider else ROOT_DEVICE] += duration
     return Call(
         index=number,
         submodule=placed.session.name,
@@ -203,31 +219,13 @@ def _call(number: int, placed: _Placed, stage: str, step: int, iteration: int) -
         device=time.most_common(1)[0][0] if time else ROOT_DEVICE,
         start_ns=placed.start_ns,
         duration_ns=length,
-        ops_traced=bool(nodes),
+        ops_traced=len(nodes) > 0,
         iteration=iteration,
     )
 
 
-def _commands(placed: _Placed) -> CommandColumns:
-    builder = CommandBuilder()
-    threads: dict[tuple[str, str], list[int]] = {}
-    origin = placed.start_ns - placed.run.start_ns
-    for position, node in enumerate(placed.run.nodes):
-        builder.add(
-            _track(node, threads),
-            node.name or f"{node.op_type or 'node'}_{position}",
-            node.op_type,
-            origin + node.start_ns,
-            node.duration_ns,
-            shapes="" if not node.shapes.strip(" ->") else node.shapes,
-            bytes_read=node.bytes_read,
-            bytes_written=node.bytes_written,
-        )
-    return builder.build()
-
-
-def _track(node: NodeEvent, threads: dict[tuple[str, str], list[int]]) -> Track:
-    """The track of its provider on its thread; of the host, where it only launches."""
+def _command(node: NodeKind) -> Placed:
+    """The command of a node: on the track of its provider; of the host, where it only launches."""
     provider = node.provider or "provider unknown"
     launches = _launches(node.provider)
     device = ROOT_DEVICE if launches or not node.provider else _device_of(node.provider)
@@ -235,8 +233,4 @@ def _track(node: NodeEvent, threads: dict[tuple[str, str], list[int]]) -> Track:
     name = f"{provider} launches" if launches else provider
     if node.op_type in _TRANSFERS and not launches:
         category, name = "dma", "Memcpy"
-    seen = threads.setdefault((device, name), [])
-    if node.thread not in seen:
-        seen.append(node.thread)
-    number = seen.index(node.thread)
-    return Track(device, f"{name} thread {number}" if number else name, category)
+    return Placed(Track(device, name, category), node.name)

@@ -14,10 +14,13 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from profiler.errors import InputError
 from profiler.importers.components import component
 from profiler.importers.onnxruntime import profiles_in
-from profiler.ort_profiles.profile import ProfiledRun, Unread, read_profile
+from profiler.ort_profiles.lines import Unread
+from profiler.ort_profiles.profile import ProfiledRun, read_profile
 
 __all__ = ["Session", "read_sessions"]
 
@@ -66,7 +69,7 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
 def _read(path: Path) -> Session:
     unread = Unread()
     try:
-        runs = tuple(read_profile(path, unread))
+        runs = _named(list(read_profile(path, unread)))
     except OSError as error:
         raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
     stem = path.name.removesuffix(".gz").removesuffix(".json")
@@ -77,6 +80,28 @@ def _read(path: Path) -> Session:
     if begin is not None and found and found["ms"]:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
     return Session(path, name, begin, within, runs, unread)
+
+
+def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
+    """The runs with a name for each node: those that old versions left without one are called after
+    their type and their place in the run."""
+    kinds = list(runs[0].nodes.kinds) if runs else []
+    nameless = np.array([not kind.name for kind in kinds], dtype=np.bool_)
+    if not nameless.any():
+        return tuple(runs)
+    codes: dict[tuple[int, int], int] = {}
+    found = []
+    for run in runs:
+        of_kind = run.nodes.kind.copy()
+        for place in np.flatnonzero(nameless[of_kind]).tolist():
+            which = int(of_kind[place]), place
+            if which not in codes:
+                codes[which] = len(kinds)
+                one = kinds[which[0]]
+                kinds.append(replace(one, name=f"{one.op_type or 'node'}_{place}"))
+            of_kind[place] = codes[which]
+        found.append(replace(run, nodes=replace(run.nodes, kinds=kinds, kind=of_kind)))
+    return tuple(found)
 
 
 def _plain(name: str) -> str:

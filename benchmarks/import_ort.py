@@ -41,7 +41,7 @@ def line(category: str, name: str, begin: int, length: int, args: str = "") -> s
 
 def new_args(number: int) -> str:
     """The arguments of a node in onnxruntime 1.32."""
-    dims = 64 * (1 + number % 7)
+    dims = 64 * (1 + number % RUN % 7)
     used = 300_000 + 256 * (number % 99)
     return (
         f'"mem_arena_held" : "1121364","op_name" : "{OPERATORS[number % 8]}",'
@@ -61,8 +61,9 @@ def new_args(number: int) -> str:
 def old_args(number: int) -> str:
     """The arguments of a node of 2022."""
     return (
-        f'"output_size" : "{200_704 + number % 9}","parameter_size" : "9679","activation_size" : '
-        f'"150528","graph_index" : "{number % RUN}","exec_plan_index" : "{number % RUN}",'
+        f'"output_size" : "{200_704 + number % RUN % 9}","parameter_size" : "9679",'
+        f'"activation_size" : "150528","graph_index" : "{number % RUN}",'
+        f'"exec_plan_index" : "{number % RUN}",'
         f'"provider" : "CPUExecutionProvider","op_name" : "{OPERATORS[number % 8]}"'
     )
 

@@ -18,7 +18,7 @@ from profiler.trace.columns import CommandColumns, Int32s, Int64s, numbered
 
 __all__ = ["CommandTable", "Placed"]
 
-_TEXTS = ("layer", "op_type", "shapes", "module")
+_TEXTS = ("layer", "op_type", "shapes", "module", "kernel")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +30,7 @@ class Placed:
     layer: str
     module: str = ""
     command_index: int = UNKNOWN
+    kernel: str = ""
 
 
 class CommandTable:
@@ -42,9 +43,11 @@ class CommandTable:
         self._codes = np.full((len(kinds), len(_TEXTS)), -1, dtype=np.int64)
         self._numbers = np.zeros((len(kinds), 4), dtype=np.int64)
 
-    def commands(self, nodes: NodeColumns, origin_ns: int) -> CommandColumns:
+    def commands(
+        self, nodes: NodeColumns, origin_ns: int, flows: Int64s | None = None
+    ) -> CommandColumns:
         """The commands of some executions; `origin_ns` is the profile's start on the run's
-        clock."""
+        clock, `flows` tell which of them launched which, int64 [m, 2]."""
         self._know(nodes.kind)
         tracks, track = self._threads(self._numbers[nodes.kind, 0], nodes.thread)
         order = np.argsort(nodes.start_ns, kind="stable")
@@ -53,6 +56,7 @@ class CommandTable:
         text = dict(zip(_TEXTS, codes, strict=True))
         none: Int32s = np.zeros(len(kind), dtype=np.int32)
         module = text["module"] if text["module"].any() else None
+        place = np.argsort(order)
         return CommandColumns(
             tracks=tracks,
             strings=strings,
@@ -69,7 +73,8 @@ class CommandTable:
             bytes_read=self._numbers[kind, 2],
             bytes_written=self._numbers[kind, 3],
             flops=np.full(len(kind), UNKNOWN, dtype=np.int64),
-            flows=np.zeros((0, 2), dtype=np.int64),
+            flows=np.zeros((0, 2), dtype=np.int64) if flows is None else place[flows],
+            kernel=text["kernel"] if text["kernel"].any() else None,
             module=module,
             name=module,
         )
@@ -80,7 +85,7 @@ class CommandTable:
             one = self._kinds[code]
             placed = self._of_kind(one)
             shapes = one.shapes if one.shapes.strip(" ->") else ""
-            texts = (placed.layer, one.op_type, shapes, placed.module)
+            texts = (placed.layer, one.op_type, shapes, placed.module, placed.kernel)
             self._codes[code] = [self._code(text) for text in texts]
             lane = self._tracks.setdefault(placed.track, len(self._tracks))
             self._numbers[code] = lane, placed.command_index, one.bytes_read, one.bytes_written

@@ -6,7 +6,9 @@ from __future__ import annotations
 import gzip
 import zlib
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from itertools import takewhile
+from operator import attrgetter
 from pathlib import Path
 from typing import Annotated
 
@@ -15,19 +17,13 @@ import msgspec
 from profiler.errors import InputError
 from profiler.trace.unpack import may_unpack_to, too_small
 
-__all__ = ["Args", "Event", "Unread", "read_events"]
+__all__ = ["Args", "Event", "KernelEvent", "Unread", "read_events"]
 
 _GZIP = b"\x1f\x8b"
+_MARGIN = 64  # bytes in which an array may begin or end
 _PIECE = 1 << 18  # bytes read at once
 _Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
 _Number = Annotated[int, msgspec.Meta(ge=-(1 << 62), lt=1 << 62)]
-
-
-@dataclass(slots=True)
-class Unread:
-    """What of a profile is left out: `lines` that are no events."""
-
-    lines: int = 0
 
 
 class Args(msgspec.Struct, gc=False):
@@ -42,6 +38,8 @@ class Args(msgspec.Struct, gc=False):
     output_size: str = ""
     mem_bytes_in_use: str = ""
     dropped_event_count: msgspec.Raw = msgspec.Raw(b"")
+    stream: msgspec.Raw = msgspec.Raw(b"")
+    parent_name: str = ""
 
 
 class Event(msgspec.Struct, gc=False):
@@ -55,50 +53,76 @@ class Event(msgspec.Struct, gc=False):
     args: Args | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class KernelEvent:
+    """What a GPU executed, in ns since the profile's begin. `parent` is the node that launched it,
+    by begin and name, None where the file does not tell. ONNX Runtime up to 1.9 gave its end as
+    its begin."""
+
+    name: str
+    op_type: str
+    stream: str
+    start_ns: int
+    duration_ns: int
+    parent: tuple[int, str] | None
+
+
+@dataclass(slots=True)
+class Unread:
+    """What of a profile is in no run: `lines` that are no events, and what GPUs executed."""
+
+    lines: int = 0
+    kernels: list[KernelEvent] = field(default_factory=list)
+
+
 _EVENT, _ARRAY = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
+_LENGTH = attrgetter("dur")
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 
 
 def read_events(path: Path, unread: Unread | None) -> Iterator[list[Event]]:
     """The events of a file in order, some at a time. Raises InputError where a line is no event,
     once all events ahead of it are given, unless `unread` is there to count it."""
-    for number, block in _blocks(path, unread):
-        events = _at_once(block)
-        if events is None:
-            yield from _one_by_one(path, block, number, unread)
-        else:
-            yield events
+    try:
+        for begin, block in _blocks(path):
+            events = _at_once(block)
+            if events is None:
+                yield from _one_by_one(path, block, begin, unread)
+            else:
+                yield events
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        if unread is None:
+            raise InputError(f"{path} is damaged ({error}): copy it again") from error
+        unread.lines += 1
 
 
 def _at_once(block: bytes) -> list[Event] | None:
     """The events of some lines, None where one of them is none."""
-    text = block.strip()
-    if text.startswith(b"["):
-        text = text[1:]
-    if text.endswith(b"]"):
-        text = text[:-1]
+    head, tail = block[:_MARGIN].lstrip(), block[-_MARGIN:].rstrip()
+    first = len(block[:_MARGIN]) - len(head) + head.startswith(b"[")
+    last = len(block) - len(block[-_MARGIN:]) + len(tail.removesuffix(b"]").rstrip().rstrip(b","))
     try:
-        events = _ARRAY.decode(b"[%b]" % text.strip().rstrip(b","))
+        events = _ARRAY.decode(b"".join((b"[", memoryview(block)[first:last], b"]")))
     except _BROKEN:
         return None
-    negative = any(event.dur < 0 for event in events)
-    return None if negative else events
+    return events if min(map(_LENGTH, events), default=0) >= 0 else None
 
 
 def _one_by_one(
-    path: Path, block: bytes, first: int, unread: Unread | None
+    path: Path, block: bytes, begin: int, unread: Unread | None
 ) -> Iterator[list[Event]]:
-    """The same line by line; a line may be a whole array."""
+    """The same line by line; a line may be a whole array. The block begins at this byte."""
     found: list[Event] = []
-    for number, line in enumerate(block.split(b"\n"), first):
+    for number, line in enumerate(block.split(b"\n"), 1):
         try:
             found += _of_line(line.strip().rstrip(b","))
         except _BROKEN as error:
             if unread is None:
                 yield found
+                ahead = _lines_ahead(path, begin)
                 advice = "the profile was cut or is not ONNX Runtime's: run again"
                 raise InputError(
-                    f"{path} line {number} is no profile event ({error}): {advice}"
+                    f"{path} line {ahead + number} is no profile event ({error}): {advice}"
                 ) from error
             unread.lines += 1
     yield found
@@ -113,31 +137,31 @@ def _of_line(text: bytes) -> list[Event]:
     return events
 
 
-def _blocks(path: Path, unread: Unread | None) -> Iterator[tuple[int, bytes]]:
-    """Some whole lines at a time and the number of the first; of a damaged file the lines ahead of
-    the damage."""
-    number, begun = 1, []
-    try:
-        for piece in _pieces(path):
-            end = piece.rfind(b"\n") + 1
-            if not end:
-                begun.append(piece)
-                continue
-            block = b"".join((*begun, piece[:end]))
-            begun = [piece[end:]]
-            yield number, block
-            number += block.count(b"\n")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        if unread is None:
-            raise InputError(f"{path} is damaged ({error}): copy it again") from error
-        unread.lines += 1
-    else:
-        yield number, b"".join(begun)
+def _lines_ahead(path: Path, end: int) -> int:
+    """How many lines end ahead of a byte."""
+    ahead = takewhile(lambda found: found[0] < end, _blocks(path))
+    return sum(block.count(b"\n") for _, block in ahead)
+
+
+def _blocks(path: Path) -> Iterator[tuple[int, bytes]]:
+    """Some whole lines at a time and the byte at which they begin; of a damaged file the lines
+    ahead of the damage."""
+    at, begun = 0, []
+    for piece in _pieces(path):
+        end = piece.rfind(b"\n") + 1
+        if not end:
+            begun.append(piece)
+            continue
+        block = b"".join((*begun, piece[:end]))
+        begun = [piece[end:]]
+        yield at, block
+        at += len(block)
+    yield at, b"".join(begun)
 
 
 def _pieces(path: Path) -> Iterator[bytes]:
     """A file, plain or gzip, in pieces; never more than it may unpack to. Raises InputError."""
-    with path.open("rb") as file:
+    with path.open("rb", buffering=0) as file:
         packed = file.read(2) == _GZIP
         file.seek(0)
         if not packed:

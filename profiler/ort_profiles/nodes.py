@@ -10,10 +10,10 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.events import UNKNOWN
-from profiler.ort_profiles.lines import Args, Event
+from profiler.ort_profiles.lines import Event
 from profiler.trace.columns import Int32s, Int64s
 
-__all__ = ["NodeColumns", "NodeKind", "NodeRows", "is_node"]
+__all__ = ["NodeColumns", "NodeKind", "NodeRows", "node_name", "nodes_of"]
 
 _KERNEL_SUFFIX = "_kernel_time"
 _DIGITS = 18  # of a number of bytes
@@ -82,57 +82,18 @@ class NodeColumns:
         )
 
 
-class NodeRows:
-    """Collects the nodes among events."""
+class _Kinds(dict[_Key, int]):
+    """The code of each kind; a new one gets the next."""
 
     def __init__(self) -> None:
-        self.count = 0
-        self._kinds: list[NodeKind] = []
-        self._codes: dict[_Key, int] = {}
+        super().__init__()
+        self.kinds: list[NodeKind] = []
         self._shapes: dict[bytes, str] = {}
-        self._parts: list[tuple[Int32s, Int64s]] = []
 
-    def add(self, events: Sequence[tuple[Event, Args]]) -> None:
-        """Append some events that are executed nodes."""
-        if not events:
-            return
-        keys: list[_Key] = [
-            (
-                event.name,
-                args.op_name,
-                args.provider,
-                args.parameter_size,
-                args.activation_size,
-                args.output_size,
-                bytes(args.input_type_shape),
-                bytes(args.output_type_shape),
-            )
-            for event, args in events
-        ]
-        codes = self._codes
-        for key in keys:
-            if key not in codes:
-                codes[key] = len(codes)
-                self._kinds.append(self._kind(key))
-        arena = [args.mem_bytes_in_use for _, args in events]
-        sizes = {text: _integer(text) for text in set(arena)}
-        table = [
-            [event.tid for event, _ in events],
-            [event.ts for event, _ in events],
-            [event.dur for event, _ in events],
-            [sizes[text] for text in arena],
-        ]
-        kind = np.fromiter(map(codes.__getitem__, keys), dtype=np.int32, count=len(keys))
-        self._parts.append((kind, np.array(table, dtype=np.int64)))
-        self.count += len(events)
-
-    def columns(self) -> NodeColumns:
-        """All of them."""
-        if not self._parts:
-            return NodeColumns(self._kinds)
-        thread, start, duration, arena = np.concatenate([part for _, part in self._parts], axis=1)
-        kind = np.concatenate([part for part, _ in self._parts])
-        return NodeColumns(self._kinds, kind, thread, start * 1000, duration * 1000, arena)
+    def __missing__(self, key: _Key) -> int:
+        code = self[key] = len(self.kinds)
+        self.kinds.append(self._kind(key))
+        return code
 
     def _kind(self, key: _Key) -> NodeKind:
         name, op_type, provider, parameter_size, activation_size, output_size, inputs, outputs = key
@@ -152,9 +113,65 @@ class NodeRows:
         )
 
 
-def is_node(event: Event) -> bool:
-    """Whether an event is an executed node."""
-    return event.cat == "Node" and event.args is not None and event.name.endswith(_KERNEL_SUFFIX)
+class NodeRows:
+    """Collects the nodes among events."""
+
+    def __init__(self) -> None:
+        self.count = 0
+        self._kinds = _Kinds()
+        self._parts: list[tuple[Int32s, Int64s]] = []
+
+    def add(self, events: Sequence[Event]) -> None:
+        """Append some events that are executed nodes."""
+        if not events:
+            return
+        keys = (
+            (
+                event.name,
+                args.op_name,
+                args.provider,
+                args.parameter_size,
+                args.activation_size,
+                args.output_size,
+                bytes(args.input_type_shape),
+                bytes(args.output_type_shape),
+            )
+            for event in events
+            if (args := event.args) is not None
+        )
+        kind = np.fromiter(map(self._kinds.__getitem__, keys), dtype=np.int32, count=len(events))
+        arena = [event.args.mem_bytes_in_use for event in events if event.args is not None]
+        sizes = {text: _integer(text) for text in set(arena)}
+        table = (
+            [event.tid for event in events],
+            [event.ts for event in events],
+            [event.dur for event in events],
+            [sizes[text] for text in arena],
+        )
+        self._parts.append((kind, np.array(table, dtype=np.int64)))
+        self.count += len(events)
+
+    def columns(self) -> NodeColumns:
+        """All of them."""
+        if not self._parts:
+            return NodeColumns(self._kinds.kinds)
+        thread, start, duration, arena = np.concatenate([part for _, part in self._parts], axis=1)
+        kind = np.concatenate([part for part, _ in self._parts])
+        return NodeColumns(self._kinds.kinds, kind, thread, start * 1000, duration * 1000, arena)
+
+
+def node_name(event: Event) -> str:
+    """What the node is called of which this is the event."""
+    return event.name.removesuffix(_KERNEL_SUFFIX)
+
+
+def nodes_of(events: Sequence[Event]) -> list[Event]:
+    """Those events that are executed nodes."""
+    return [
+        event
+        for event in events
+        if event.cat == "Node" and event.name.endswith(_KERNEL_SUFFIX) and event.args is not None
+    ]
 
 
 def _integer(text: str) -> int:

@@ -13,7 +13,7 @@ node fails, `RunOptions.terminate`) leaves its `model_run` and the nodes that ha
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -22,8 +22,8 @@ import numpy.typing as npt
 
 from profiler.errors import InputError
 from profiler.events import UNKNOWN
-from profiler.ort_profiles.lines import Event, Unread, read_events
-from profiler.ort_profiles.nodes import NodeColumns, NodeRows, is_node
+from profiler.ort_profiles.lines import Args, Event, KernelEvent, Unread, read_events
+from profiler.ort_profiles.nodes import NodeColumns, NodeRows, node_name, nodes_of
 
 __all__ = ["EVENT_CAP", "ProfiledRun", "read_profile"]
 
@@ -64,32 +64,56 @@ class _Ended:
 class _Found:
     """What a file holds, taken from its events one block after the other."""
 
-    def __init__(self) -> None:
+    def __init__(self, kernels: list[KernelEvent]) -> None:
         self.nodes = NodeRows()
         self.runs: list[_Ended] = []
         self.dropped = 0
+        self._kernels = kernels
+        self._last: Event | None = None  # the last node
 
-    def add(self, events: Iterable[Event]) -> None:
-        nodes = []
+    def add(self, events: Sequence[Event]) -> None:
+        nodes = nodes_of(events)
+        if len(nodes) != len(events):
+            self._add_others(events, set(map(id, nodes)))
+        self._last = nodes[-1] if nodes else self._last
+        self.nodes.add(nodes)
+
+    def _add_others(self, events: Sequence[Event], nodes: set[int]) -> None:
+        before, last = self.nodes.count, self._last
         for event in events:
-            if event.args is not None and is_node(event):
-                nodes.append((event, event.args))
-            elif event.name == _RUN and event.cat != "Kernel":
-                before = self.nodes.count + len(nodes)
+            if id(event) in nodes:
+                before, last = before + 1, event
+            elif event.cat == "Kernel":
+                self._kernels.append(_kernel(event, last))
+            elif event.name == _RUN:
                 self.runs.append(_Ended(event.ts, event.dur, event.tid, before))
             elif event.name == _TRUNCATED and event.args is not None:
                 self.dropped = _count(bytes(event.args.dropped_event_count))
-        self.nodes.add(nodes)
+
+
+def _kernel(event: Event, last: Event | None) -> KernelEvent:
+    """A kernel; its node is the last one ahead of it in the file, if that has its parent's name."""
+    args = event.args or Args()
+    launched = last is not None and last.name == args.parent_name
+    return KernelEvent(
+        name=event.name,
+        op_type=args.op_name,
+        stream=bytes(args.stream).strip(b'"').decode("utf-8", "replace"),
+        start_ns=event.ts * 1000,
+        duration_ns=event.dur * 1000,
+        parent=(last.ts * 1000, node_name(last)) if last is not None and launched else None,
+    )
 
 
 def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledRun]:
     """Read the runs of one session, in order of their ends. Raises InputError where a line is no
-    event, after the runs ahead of it, unless `unread` is there to count it.
+    event, after the runs ahead of it, unless `unread` is there to count it; that gets what GPUs
+    executed as well.
 
     Nodes that belong to no run are left out, but for those after the last run: they, and a
     truncation marker, come as a last run whose `duration_ns` is -1.
     """
-    found = _Found()
+    found = _Found([] if unread is None else unread.kernels)
     failure: InputError | None = None
     try:
         for events in read_events(path, unread):

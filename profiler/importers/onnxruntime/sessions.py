@@ -19,7 +19,10 @@ import numpy as np
 from profiler.errors import InputError
 from profiler.importers.components import component
 from profiler.importers.onnxruntime import profiles_in
+from profiler.importers.onnxruntime.devices import launching_device
+from profiler.importers.onnxruntime.kernels import Launched, add_kernels
 from profiler.ort_profiles.lines import Unread
+from profiler.ort_profiles.nodes import NodeKind
 from profiler.ort_profiles.profile import ProfiledRun, read_profile
 
 __all__ = ["Session", "read_sessions"]
@@ -32,14 +35,24 @@ _DEFAULT = "onnxruntime_profile"
 @dataclass(frozen=True, slots=True)
 class Session:
     """One profile: `name` is what the session is called, `begin_ns` when its profile began by the
-    file's name, to within `within_ns`; None where that does not tell."""
+    file's name, to within `within_ns`; None where that does not tell. `damaged` lines are no
+    events. The runs stand in `launched`, with what GPUs executed in them."""
 
     path: Path
     name: str
     begin_ns: int | None
     within_ns: int
-    runs: tuple[ProfiledRun, ...]
-    unread: Unread
+    launched: Launched
+    damaged: int
+
+    @property
+    def runs(self) -> tuple[ProfiledRun, ...]:
+        return self.launched.runs
+
+    @property
+    def kinds(self) -> Sequence[NodeKind]:
+        """Its nodes, each once."""
+        return self.runs[0].nodes.kinds if self.runs else ()
 
 
 def read_sessions(paths: Sequence[Path]) -> list[Session]:
@@ -79,7 +92,8 @@ def _read(path: Path) -> Session:
     within = _SECOND
     if begin is not None and found and found["ms"]:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
-    return Session(path, name, begin, within, runs, unread)
+    launched = add_kernels(runs, unread.kernels, launching_device)
+    return Session(path, name, begin, within, launched, unread.lines)
 
 
 def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:

@@ -130,7 +130,6 @@ def test_providers_that_launch(tmp_path):
         node("a", 1, 5, provider="CUDAExecutionProvider"),
         node("b", 10, 5, provider="SystolicExecutionProvider"),
         node("", 20, 5, provider="", op="Add"),
-        event("kernel", 30, 5, cat="Kernel"),
         run(0, 50),
     )
     loaded = imported(tmp_path, path)
@@ -140,7 +139,6 @@ def test_providers_that_launch(tmp_path):
         ("Add_2", "cpu:0", "compute", "provider unknown"),
     ]
     assert [(drop.where, drop.count, drop.detail.code.value) for drop in loaded.drops] == [
-        ("x.json", 1, "kernels_by_end"),
         ("cuda:0", -1, "launch_times"),
     ]
 

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
 import numpy as np
 
-from profiler.events import Category, Track
+from profiler.events import UNKNOWN, Category, Track
 from profiler.kineto.names import kernel_name, queue
 from profiler.ort_profiles.lines import KernelEvent
 from profiler.ort_profiles.nodes import NodeColumns, NodeKind
@@ -95,8 +96,8 @@ def _told_by_end(kernels: Sequence[KernelEvent]) -> bool:
 
 
 class _Placing:
-    """Gives kernels to runs: `rows` are those of each run, as kind, begin, length and the row of
-    the node that launched it, -1 where that is not told."""
+    """Gives kernels to runs: `rows` are those of each run, with their device and the row of the
+    node that launched them, -1 where that is not told."""
 
     def __init__(self, runs: Sequence[ProfiledRun], device_of: Callable[[str], str]) -> None:
         self._runs = runs
@@ -110,7 +111,7 @@ class _Placing:
         self._begins = [runs[number].start_ns for number in self._order]
         self._latest = list(accumulate((_end(runs[number]) for number in self._order), max))
         self._nodes: dict[int, dict[tuple[int, str], int]] = {}
-        self.rows: list[list[tuple[int, int, int, int]]] = [[] for _ in runs]
+        self.rows: list[list[tuple[KernelEvent, str, int]]] = [[] for _ in runs]
 
     def add(self, kernel: KernelEvent) -> None:
         """Give a kernel to its run, if there is one and its device is known."""
@@ -118,14 +119,11 @@ class _Placing:
         number, row = self._run_at(at, kernel.parent)
         if number < 0:
             return
-        node: NodeKind | None = None
         device = self._device
         if row >= 0:
-            code = int(self._runs[number].nodes.kind[row])
-            node, device = self._kinds[code], self._devices[code]
+            device = self._devices[int(self._runs[number].nodes.kind[row])]
         if device:
-            kind = self._code(kernel, node, device)
-            self.rows[number].append((kind, kernel.start_ns, kernel.duration_ns, row))
+            self.rows[number].append((kernel, device, row))
 
     def run(self, number: int) -> tuple[ProfiledRun, Int64s]:
         """A run with its kernels behind its nodes, and the flows between them."""
@@ -133,15 +131,34 @@ class _Placing:
         nodes = replace(run.nodes, kinds=self._kinds)
         if not rows:
             return replace(run, nodes=nodes), _NO_FLOWS
-        kind, start, duration, launch = np.array(rows, dtype=np.int64).T
+        launch = np.array([row for *_, row in rows])
+        of_kernels = NodeColumns(
+            kinds=self._kinds,
+            kind=np.array(self._codes_of(number), dtype=np.int32),
+            thread=np.full(len(rows), _NO_THREAD),
+            start_ns=np.array([kernel.start_ns for kernel, *_ in rows]),
+            duration_ns=np.array([kernel.duration_ns for kernel, *_ in rows]),
+            arena_bytes=np.full(len(rows), UNKNOWN),
+        )
         behind = np.arange(len(nodes), len(nodes) + len(rows))
         flows = np.stack((launch, behind), axis=1)[launch >= 0]
-        thread = np.full(len(rows), _NO_THREAD, dtype=np.int64)
-        unknown = np.full(len(rows), -1, dtype=np.int64)
-        of_kernels = NodeColumns(
-            self._kinds, kind.astype(np.int32), thread, start, duration, unknown
-        )
         return replace(run, nodes=NodeColumns.joined([nodes, of_kernels])), flows
+
+    def _codes_of(self, number: int) -> list[int]:
+        """The kinds of a run's kernels: those that one node launched are parts of its work."""
+        nodes, rows = self._runs[number].nodes, self.rows[number]
+        several = Counter(row for kernel, _, row in rows if _lane(kernel)[1] == "compute")
+        seen: Counter[int] = Counter()
+        codes = []
+        for kernel, device, row in rows:
+            node = self._kinds[int(nodes.kind[row])] if row >= 0 else None
+            shapes = ""
+            if node is not None and node.shapes.strip(" ->") and _lane(kernel)[1] == "compute":
+                seen[row] += 1
+                part = f" part {seen[row]}/{several[row]}" if several[row] > 1 else ""
+                shapes = f"{node.shapes}{part}"
+            codes.append(self._code(kernel, node, device, shapes))
+        return codes
 
     def _run_at(self, time_ns: int, parent: tuple[int, str] | None) -> tuple[int, int]:
         """The run around a moment and the row of the parent in it; -1 for none. Of runs that
@@ -168,13 +185,13 @@ class _Placing:
             self._nodes[number] = {pair: row for row, pair in enumerate(pairs)}
         return self._nodes[number]
 
-    def _code(self, kernel: KernelEvent, node: NodeKind | None, device: str) -> int:
+    def _code(self, kernel: KernelEvent, node: NodeKind | None, device: str, shapes: str) -> int:
         lane, category = _lane(kernel)
         kind = KernelKind(
             name=node.name if node else kernel.op_type or kernel_name(kernel.name),
             op_type=kernel.op_type or (node.op_type if node else kernel_name(kernel.name)),
             provider=node.provider if node else "",
-            shapes=node.shapes if node and category == "compute" else "",
+            shapes=shapes,
             track=Track(device, f"stream {self._stream(kernel.stream)}{lane}", category),
             kernel=kernel.name,
         )

@@ -37,8 +37,8 @@ def dropped(loaded):
 
 def test_kernels_are_the_devices_commands(tmp_path):
     """Each on its stream's track of the provider's device, under its node's name with the node's
-    shapes; copies on a track of their own; nodes stay as what the host did, linked to what they
-    launched, and the call's device is the GPU."""
+    shapes, as parts of its work; copies on a track of their own; nodes stay as what the host did,
+    linked to what they launched, and the call's device is the GPU."""
     dims = {"input_type_shape": [{"float": [2, 3]}], "output_type_shape": [{"float": [2, 4]}]}
     path = written(
         tmp_path / "unet_2026-05-01_10-12-12.json",
@@ -56,8 +56,8 @@ def test_kernels_are_the_devices_commands(tmp_path):
         ("in", None, *host, None),
         ("in", "MemcpyHostToDevice", *copied, None),
         ("mm", None, *host, dims),
-        ("mm", GEMM, "stream 7", "compute", dims),
-        ("mm", "reduce<float>(float*)", "stream 9", "compute", dims),
+        ("mm", GEMM, "stream 7", "compute", f"{dims} part 1/2"),
+        ("mm", "reduce<float>(float*)", "stream 9", "compute", f"{dims} part 2/2"),
     ]
     on_device = loaded.commands.filter(pl.col("device").cast(pl.String) == "cuda:0")
     times = on_device.select((pl.col("start_ns") - BEGIN) // 1000, pl.col("duration_ns") // 1000)

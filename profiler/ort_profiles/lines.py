@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import gzip
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from itertools import takewhile
 from operator import attrgetter
@@ -75,6 +75,7 @@ class Unread:
     kernels: list[KernelEvent] = field(default_factory=list)
 
 
+_ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw])
 _EVENT, _ARRAY = msgspec.json.Decoder(Event), msgspec.json.Decoder(list[Event])
 _LENGTH = attrgetter("dur")
 _BROKEN = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
@@ -86,10 +87,13 @@ def read_events(path: Path, unread: Unread | None) -> Iterator[list[Event]]:
     try:
         for begin, block in _blocks(path):
             events = _at_once(block)
-            if events is None:
-                yield from _one_by_one(path, block, begin, unread)
-            else:
+            if events is not None:
                 yield events
+            elif begin == 0 and _spread(block):
+                yield from _of_document(path, unread)
+                return
+            else:
+                yield from _one_by_one(path, block, begin, unread)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         if unread is None:
             raise InputError(f"{path} is damaged ({error}): copy it again") from error
@@ -108,21 +112,56 @@ def _at_once(block: bytes) -> list[Event] | None:
     return events if min(map(_LENGTH, events), default=0) >= 0 else None
 
 
+def _spread(block: bytes) -> bool:
+    """Whether events go over several lines, as other tools write them: no line is one."""
+    for line in block.split(b"\n"):
+        try:
+            if _of_line(line.strip().rstrip(b",")):
+                return False
+        except _BROKEN:
+            continue
+    return True
+
+
+def _of_document(path: Path, unread: Unread | None) -> Iterator[list[Event]]:
+    """The events of a whole file, wherever its lines end."""
+    block = b"".join(piece for _, piece in _blocks(path))
+    events = _at_once(block)
+    if events is not None:
+        yield events
+        return
+    try:
+        elements = _ELEMENTS.decode(block)
+    except _BROKEN:
+        yield from _one_by_one(path, block, 0, unread)
+        return
+    yield from _each(path, enumerate(elements, 1), unread, "event")
+
+
 def _one_by_one(
     path: Path, block: bytes, begin: int, unread: Unread | None
 ) -> Iterator[list[Event]]:
     """The same line by line; a line may be a whole array. The block begins at this byte."""
+    first = 1 if unread is not None or not begin else 1 + _lines_ahead(path, begin)
+    lines = (line.strip().rstrip(b",") for line in block.split(b"\n"))
+    yield from _each(path, enumerate(lines, first), unread, "line")
+
+
+def _each(
+    path: Path, texts: Iterable[tuple[int, bytes | msgspec.Raw]], unread: Unread | None, what: str
+) -> Iterator[list[Event]]:
+    """The events in numbered texts, without those that hold none. Raises InputError for the first
+    of these where nobody counts them."""
     found: list[Event] = []
-    for number, line in enumerate(block.split(b"\n"), 1):
+    for number, text in texts:
         try:
-            found += _of_line(line.strip().rstrip(b","))
+            found += _of_line(bytes(text))
         except _BROKEN as error:
             if unread is None:
                 yield found
-                ahead = _lines_ahead(path, begin)
                 advice = "the profile was cut or is not ONNX Runtime's: run again"
                 raise InputError(
-                    f"{path} line {ahead + number} is no profile event ({error}): {advice}"
+                    f"{path} {what} {number} is no profile event ({error}): {advice}"
                 ) from error
             unread.lines += 1
     yield found

@@ -65,6 +65,12 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
     with_runs = [session for session in sessions if session.runs]
     if not with_runs:
         named = ", ".join(map(str, paths[:3]))
+        damaged = sum(session.damaged for session in sessions)
+        if damaged:
+            raise InputError(
+                f"{named} holds no whole session.run, and what is no event ({damaged}): "
+                "copy it again, or record again"
+            )
         raise InputError(
             f"{named} holds no session.run: end profiling after the runs that are to be seen"
         )

@@ -208,6 +208,21 @@ def test_one_line_for_all(tmp_path):
     assert commands(imported(tmp_path, path), "layer", "op_type") == [("a", "MatMul")]
 
 
+@pytest.mark.parametrize("indent", [None, 2])
+def test_events_over_several_lines(tmp_path, indent):
+    """A profile that another tool wrote anew is read event by event where one of them is odd, and
+    an odd one is told; one that is cut has no run that is whole, which is said."""
+    events = [node("a", 1, 5), node("odd", 2, 3) | {"ts": "x"}, run(0, 10)]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(events, indent=indent))
+    loaded = imported(tmp_path, path)
+    assert commands(loaded, "layer") == [("a",)]
+    assert [(drop.kind, drop.count) for drop in loaded.drops] == [(DropKind.DROPPED_EVENTS, 1)]
+    path.write_text(json.dumps(events, indent=indent)[:-20])
+    with pytest.raises(InputError, match=r"x\.json holds no whole session\.run"):
+        imported(tmp_path, path)
+
+
 def test_a_profile_recorded_here(tmp_path, monkeypatch):
     """ONNX Runtime itself, profiling two runs of a model without us: two calls whose nodes are
     those of the file's own lines."""

@@ -69,9 +69,11 @@ class KernelEvent:
 
 @dataclass(slots=True)
 class Unread:
-    """What of a profile is in no run: `lines` that are no events, and what GPUs executed."""
+    """What of a profile is in no run: `lines` that are no events, and what GPUs executed; and how
+    many `events` ONNX Runtime recorded itself, of which it records `EVENT_CAP` at most."""
 
     lines: int = 0
+    events: int = 0
     kernels: list[KernelEvent] = field(default_factory=list)
 
 

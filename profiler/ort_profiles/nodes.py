@@ -125,6 +125,7 @@ class NodeRows:
         """Append some events that are executed nodes."""
         if not events:
             return
+        every = [event.args for event in events if event.args is not None]
         keys = (
             (
                 event.name,
@@ -136,11 +137,10 @@ class NodeRows:
                 bytes(args.input_type_shape),
                 bytes(args.output_type_shape),
             )
-            for event in events
-            if (args := event.args) is not None
+            for event, args in zip(events, every, strict=True)
         )
         kind = np.fromiter(map(self._kinds.__getitem__, keys), dtype=np.int32, count=len(events))
-        arena = [event.args.mem_bytes_in_use for event in events if event.args is not None]
+        arena = [args.mem_bytes_in_use for args in every]
         sizes = {text: _integer(text) for text in set(arena)}
         table = (
             [event.tid for event in events],

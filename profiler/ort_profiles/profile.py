@@ -64,17 +64,18 @@ class _Ended:
 class _Found:
     """What a file holds, taken from its events one block after the other."""
 
-    def __init__(self, kernels: list[KernelEvent]) -> None:
+    def __init__(self, unread: Unread) -> None:
         self.nodes = NodeRows()
         self.runs: list[_Ended] = []
         self.dropped = 0
-        self._kernels = kernels
+        self._unread = unread
         self._last: Event | None = None  # the last node
 
     def add(self, events: Sequence[Event]) -> None:
         nodes = nodes_of(events)
         if len(nodes) != len(events):
             self._add_others(events, set(map(id, nodes)))
+        self._unread.events += len(events)
         self._last = nodes[-1] if nodes else self._last
         self.nodes.add(nodes)
 
@@ -84,7 +85,8 @@ class _Found:
             if id(event) in nodes:
                 before, last = before + 1, event
             elif event.cat == "Kernel":
-                self._kernels.append(_kernel(event, last))
+                self._unread.kernels.append(_kernel(event, last))
+                self._unread.events -= 1  # they are added when recording has ended
             elif event.name == _RUN:
                 self.runs.append(_Ended(event.ts, event.dur, event.tid, before))
             elif event.name == _TRUNCATED and event.args is not None:
@@ -113,7 +115,7 @@ def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledR
     Nodes that belong to no run are left out, but for those after the last run: they, and a
     truncation marker, come as a last run whose `duration_ns` is -1.
     """
-    found = _Found([] if unread is None else unread.kernels)
+    found = _Found(Unread() if unread is None else unread)
     failure: InputError | None = None
     try:
         for events in read_events(path, unread):

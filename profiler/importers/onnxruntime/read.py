@@ -143,9 +143,11 @@ class OrtRun:
         for session in self.sessions:
             where = session.path.name
             dropped = sum(run.dropped for run in session.runs)
-            if dropped:
+            if dropped or session.full:
                 note = Note.of(DropReason.PROFILE_FULL)
-                found.append(Drop(DropKind.DROPPED_EVENTS, where, dropped, "events", note))
+                found.append(
+                    Drop(DropKind.DROPPED_EVENTS, where, dropped or UNKNOWN, "events", note)
+                )
             found += [
                 Drop(kind, where, count, unit, Note.of(reason))
                 for kind, count, unit, reason in (

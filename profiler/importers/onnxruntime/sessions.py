@@ -23,7 +23,7 @@ from profiler.importers.onnxruntime.devices import launching_device
 from profiler.importers.onnxruntime.kernels import Launched, add_kernels
 from profiler.ort_profiles.lines import Unread
 from profiler.ort_profiles.nodes import NodeKind
-from profiler.ort_profiles.profile import ProfiledRun, read_profile
+from profiler.ort_profiles.profile import EVENT_CAP, ProfiledRun, read_profile
 
 __all__ = ["Session", "read_sessions"]
 
@@ -36,7 +36,8 @@ _DEFAULT = "onnxruntime_profile"
 class Session:
     """One profile: `name` is what the session is called, `begin_ns` when its profile began by the
     file's name, to within `within_ns`; None where that does not tell. `damaged` lines are no
-    events. The runs stand in `launched`, with what GPUs executed in them."""
+    events, and a `full` profile has as many as ONNX Runtime records. The runs stand in `launched`,
+    with what GPUs executed in them."""
 
     path: Path
     name: str
@@ -44,6 +45,7 @@ class Session:
     within_ns: int
     launched: Launched
     damaged: int
+    full: bool
 
     @property
     def runs(self) -> tuple[ProfiledRun, ...]:
@@ -99,7 +101,8 @@ def _read(path: Path) -> Session:
     if begin is not None and found and found["ms"]:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
     launched = add_kernels(runs, unread.kernels, launching_device)
-    return Session(path, name, begin, within, launched, unread.lines)
+    full = unread.events >= EVENT_CAP
+    return Session(path, name, begin, within, launched, unread.lines, full)
 
 
 def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:

@@ -12,6 +12,7 @@ from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_trace
+from profiler.importers.onnxruntime import sessions
 from profiler.importers.registry import recognised
 from profiler.sources.load import load
 from tests.corpus import CORPUS, needs_corpus
@@ -191,6 +192,18 @@ def test_damaged_profiles(tmp_path):
     full = event("profile_truncated", 40, 0, cat="Session", dropped_event_count="12")
     loaded = imported(tmp_path, written(tmp_path / "z.json", node("a", 1, 5), run(0, 10), full))
     assert [drop.count for drop in loaded.drops] == [12]
+
+
+def test_a_full_profile_of_versions_that_do_not_tell(tmp_path, monkeypatch):
+    """A file with as many events as ONNX Runtime records lacks an unknown number; the kernels that
+    are added when recording has ended are not among them."""
+    monkeypatch.setattr(sessions, "EVENT_CAP", 4)
+    events = [node("a", 1, 5), run(0, 10), node("b", 21, 5)]
+    kernel = event("k", 2, 1, cat="Kernel", stream="7")
+    loaded = imported(tmp_path, written(tmp_path / "x.json", *events, kernel))
+    assert [drop.detail.code.value for drop in loaded.drops] == ["kernels_of_no_run"]
+    loaded = imported(tmp_path, written(tmp_path / "y.json", *events, run(20, 10)))
+    assert [(drop.count, drop.detail.code.value) for drop in loaded.drops] == [(-1, "profile_full")]
 
 
 def test_what_has_no_run(tmp_path):

@@ -156,7 +156,7 @@ class GpuRun:
             stage=placed.stage,
             branch="",
             step=placed.step,
-            device=self._device_of(number),
+            device=self._device_of(commands, number),
             start_ns=placed.start_ns,
             duration_ns=placed.end_ns - placed.start_ns,
             ops_traced=len(columns) > 0,
@@ -165,10 +165,10 @@ class GpuRun:
         bundle.write_call(call, columns)
         return call
 
-    def _device_of(self, number: int) -> str:
+    def _device_of(self, commands: Commands, number: int) -> str:
         """The device that most of a call's work ran on, the root device where none did."""
         devices = self.machine.placed
-        codes = devices.code[self.placing.work == number]
+        codes = commands.device_codes(number, devices)
         return devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
 
     def _info(self, calls: list[Call]) -> RunInfo:

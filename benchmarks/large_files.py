@@ -6,8 +6,8 @@ what their import needs.
 
 Rows have all columns and events all arguments that the recorders write, in the proportions of real
 files: of Nsight Systems 1 kernel to 2 calls of the runtime and 5 ranges, of two processes on two
-GPUs; of torch.profiler, with `with_stack` and `record_shapes`, 1 kernel to 1 call of the runtime, 3
-operators, 3 Python frames and the 2 ends of a flow. `--bytes` counts what is unpacked. The import
+GPUs; of torch.profiler, `with_stack` and `record_shapes`, 1 kernel to 3 calls of the runtime, 3
+operators, 13 Python frames and 4 ends of flows. `--bytes` counts what is unpacked. The import
 is a process of its own; memory is its largest resident set (VmHWM), time that of the processor.
 What the bundle holds is then read and compared with what was written: the exit status is 1 where
 it differs.
@@ -24,7 +24,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import IO
@@ -39,12 +39,12 @@ STEP_NS = 20_000  # from one kernel to the next
 KERNEL_NS, COPY_NS = 9_000, 2_000
 COPIED = 4096  # bytes
 NAMES = 300  # different kernels
-UNIT_BYTES = {"nsys": 600, "kineto": 2_850}  # of a unit in the file, nearly
+UNIT_BYTES = {"nsys": 600, "kineto": 5_400}  # of a unit in the file, nearly
 
 
 @dataclass(frozen=True)
 class Truth:
-    """What a file holds: `events` are all its entries, `busy_ns` is by device, `copied` in bytes."""
+    """What a file holds: `events` are all its entries, `busy_ns` by device, `copied` in bytes."""
 
     events: int
     kernels: int
@@ -106,9 +106,8 @@ def write_nsys(path: Path, kernels: int) -> Truth:
     database.execute("PRAGMA journal_mode = OFF")
     database.execute("PRAGMA synchronous = OFF")
     for table, columns in _TABLES.items():
-        if "," not in columns:
-            columns = ", ".join(f'"{name}" INTEGER' for name in columns.split())
-        database.execute(f"CREATE TABLE {table} ({columns})")
+        plain = ", ".join(f'"{name}" INTEGER' for name in columns.split())
+        database.execute(f"CREATE TABLE {table} ({columns if ',' in columns else plain})")
     texts = [f"void cutlass::Kernel<gemm_{n}x128, {n}>(Params)" for n in range(NAMES)]
     others = ("cudaLaunchKernel_v7000", "cudaMemcpyAsync_v3020", "cudaStreamIsCapturing_v10000")
     rows = [*enumerate((*texts, *others, "transformer", "{'Module': 'blocks.0.attn'}"), 1)]
@@ -132,38 +131,27 @@ def _process(database: sqlite3.Connection, process: int, kernels: int) -> int:
         places = ",".join("?" * len(_TABLES[table].split()))
         database.executemany(f"INSERT INTO {table} VALUES ({places})", rows)
 
-    def padded(row: tuple[object, ...], table: str) -> tuple[object, ...]:
-        return (*row, *[None] * (len(_TABLES[table].split()) - len(row)))
+    def rows(table: str, numbers: Iterable[int]) -> None:
+        of = _kernel if table.endswith("KERNEL") else _copy
+        rest = [None] * (len(_TABLES[table].split()) - len(of(0, process)))
+        add(table, ((*of(n, process), *rest) for n in numbers))
 
-    table = "CUPTI_ACTIVITY_KIND_KERNEL"
-    shape = (0, 1, 96, 4096, 16, 1, 256, 1, 1, 16384, 65536, 0, 55_050_240)
-    add(
-        table,
-        (
-            padded(
-                (n * STEP_NS + 6_000, n * STEP_NS + 6_000 + KERNEL_NS, 0, 1, None, 7, 2 * n)
-                + (process, n % NAMES + 1, n % NAMES + 1, n % NAMES + 1, *shape, n, 102400),
-                table,
-            )
-            for n in range(1, kernels + 1)
-        ),
-    )
-    copies = range(COPIES, kernels + 1, COPIES)
-    table = "CUPTI_ACTIVITY_KIND_MEMCPY"
-    add(
-        table,
-        (
-            padded(
-                (n * STEP_NS + 16_000, n * STEP_NS + 16_000 + COPY_NS, 0, 1, None, 7, 2 * n + 1)
-                + (process, COPIED, 1, None, 0, 2),
-                table,
-            )
-            for n in copies
-        ),
-    )
+    rows("CUPTI_ACTIVITY_KIND_KERNEL", range(1, kernels + 1))
+    rows("CUPTI_ACTIVITY_KIND_MEMCPY", range(COPIES, kernels + 1, COPIES))
     add("CUPTI_ACTIVITY_KIND_RUNTIME", _runtime(thread, kernels))
     add("NVTX_EVENTS", _ranges(thread, kernels))
     return -(-kernels // UNITS)
+
+
+def _kernel(n: int, process: int) -> tuple[object, ...]:
+    begin, name = n * STEP_NS + 6_000, n % NAMES + 1
+    shape = (0, 1, 96, 4096, 16, 1, 256, 1, 1, 16384, 65536, 0, 55_050_240, n, 102400)
+    return (begin, begin + KERNEL_NS, 0, 1, None, 7, 2 * n, process, name, name, name, *shape)
+
+
+def _copy(n: int, process: int) -> tuple[object, ...]:
+    begin = n * STEP_NS + 16_000
+    return (begin, begin + COPY_NS, 0, 1, None, 7, 2 * n + 1, process, COPIED, 1, None, 0, 2)
 
 
 def _runtime(thread: int, kernels: int) -> Iterator[tuple[object, ...]]:
@@ -182,9 +170,8 @@ def _ranges(thread: int, kernels: int) -> Iterator[tuple[object, ...]]:
         if n % UNITS == 1:
             end = (min(n + UNITS - 1, kernels)) * STEP_NS + 7_000
             yield (at, end, 59, None, None, None, None, thread, None, _CALL, 0, None, *rest)
-        yield (at + 100, at + 6_500, 59, None, None, None, None, thread, None, _MODULE, 0, None) + (
-            rest
-        )
+        module = (None, _MODULE, 0, None, *rest)
+        yield (at + 100, at + 6_500, 59, None, None, None, None, thread, *module)
         begin, end = at + 200, at + 6_400
         for number, name in enumerate(_OPERATORS):
             text = f"{name}, seq = {4 * n}, op_id = {4 * n + number}"
@@ -217,10 +204,13 @@ _ARGS = (
 )
 _FRAMES = (
     "diffusers/models/attention.py(%d): forward",
+    "diffusers/models/attention_processor.py(%d): __call__",
+    *(f"torch/nn/modules/module.py(%d): _call_impl_{number}" for number in range(8)),
     "torch/nn/modules/linear.py(%d): forward",
-    "<built-in function linear>",
 )
-_MODULES = ("JointTransformerBlock", "Linear")
+_MODULE_CLASS = "JointTransformerBlock"
+_HERE, _THERE = '"pid": 416, "tid": 416', '"pid": 0, "tid": 7'
+_FLOW = (("s", _HERE, 2.3), ("f", _THERE, 6.0), ("f", _HERE, 2.1), ("f", _HERE, 2.2))
 
 
 def _event(cat: str, name: str, tid: int, at: float, length: float, args: str) -> str:
@@ -260,34 +250,37 @@ def _kineto(file: IO[str], kernels: int) -> Truth:
 
 def _unit(n: int, at: float) -> Iterator[str]:
     """A module's forward with its operators, the launch and the kernel; and a copy at times."""
-    python = f'"Python id": {3 * n}, "Python parent id": {3 * n - 1}, "Ev Idx": {n}'
-    block = f"nn.Module: {_MODULES[0]}_{n % 24}"
-    yield _event("python_function", block, 416, at, 18, python)
-    yield _event("python_function", _FRAMES[n % 2] % (n % 400), 416, at + 0.1, 17, python)
-    yield _event("python_function", _FRAMES[2], 416, at + 0.2, 16, python)
+    block = f"nn.Module: {_MODULE_CLASS}_{n % 24}"
+    frames = [block, *(name % (n % 400) for name in _FRAMES), "<built-in function linear>"]
+    for depth, name in enumerate(frames):
+        begin, length = at + depth * 0.05, 18 - depth * 0.5
+        python = f'"Python id": {16 * n + depth}, "Python parent id": {16 * n + depth - 1}, '
+        yield _event("python_function", name, 416, begin, length, f'{python}"Ev Idx": {n}')
     for number, name in enumerate(("aten::linear", "aten::t", "aten::addmm")):
-        inner = at + 0.4 + (number * 0.5)
-        took = (12, 0.3, 6)[number]
+        took = (10, 0.3, 6)[number]
         args = f'"External id": {3 * n + number}, {_ARGS % (64 * (n % 40 + 1))}, "Ev Idx": {n}'
-        yield _event("cpu_op", name, 416, inner, took, args)
-    ids = f'"External id": {3 * n + 2}, "cbid": 211, "correlation": {2 * n}'
-    yield _event("cuda_runtime", "cudaLaunchKernel", 416, at + 2, 2.5, ids)
+        yield _event("cpu_op", name, 416, at + 0.9 + number * 0.5, took, args)
+    ids = f'"External id": {3 * n + 2}, "cbid": 211, "correlation": '
+    for number, name in enumerate(("cudaGetDevice", "cudaStreamIsCapturing")):
+        other = f"{ids}{4 * n + 2 + number}"
+        yield _event("cuda_runtime", name, 416, at + 2 + number * 0.1, 0.05, other)
+    yield _event("cuda_runtime", "cudaLaunchKernel", 416, at + 2.3, 2.5, f"{ids}{4 * n}")
     kernel = (
         f'"External id": {3 * n + 2}, "queued": 0, "device": 0, "context": 1, "stream": 7, '
-        f'"correlation": {2 * n}, "registers per thread": 96, "shared memory": 16384, '
+        f'"correlation": {4 * n}, "registers per thread": 96, "shared memory": 16384, '
         '"blocks per SM": 496.48486, "warps per SM": 3971.8788, "grid": [4096, 16, 1], '
         '"block": [256, 1, 1], "est. achieved occupancy %": 62'
     )
     name = f"void cutlass::Kernel<gemm_{n % NAMES}x128, {n % NAMES}>(Params)"
     yield _event("kernel", name, 7, at + 6, KERNEL_NS / 1000, kernel)
-    for ph, where, when in (("s", '"pid": 416, "tid": 416', 2.0), ("f", '"pid": 0, "tid": 7', 6.0)):
+    for ph, where, when in _FLOW:
         yield (
-            f'{{"ph": "{ph}", "id": {2 * n}, {where}, "ts": {2_915_995_000_000 + at + when:.3f}, '
+            f'{{"ph": "{ph}", "id": {4 * n}, {where}, "ts": {2_915_995_000_000 + at + when:.3f}, '
             '"cat": "ac2g", "name": "ac2g", "bp": "e"}'
         )
     if n % COPIES == 0:
-        ids = f'"External id": {3 * n}, "cbid": 41, "correlation": {2 * n + 1}'
-        yield _event("cuda_runtime", "cudaMemcpyAsync", 416, at + 10, 1.5, ids)
+        ids = f'"External id": {3 * n}, "cbid": 41, "correlation": {4 * n + 1}'
+        yield _event("cuda_runtime", "cudaMemcpyAsync", 416, at + 8, 1.5, ids)
         copy = ids + f', "device": 0, "context": 1, "stream": 7, "bytes": {COPIED}'
         name = "Memcpy HtoD (Pinned -> Device)"
         yield _event("gpu_memcpy", name, 7, at + 16, COPY_NS / 1000, copy)

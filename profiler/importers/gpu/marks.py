@@ -57,10 +57,10 @@ class MarkTexts:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Marks:
-    """n ranges: begin and end in ns and global id of the thread, int64 [n], and positions in `texts`
-    and `shapes` ("in: tensor[2,3] …", "" first), int32 [n]. By text: `operators`, `modules` (the path,
-    "" for none), `passes` (the number, -1 for none), `submodules` ("" for none). `unclosed` ranges
-    have no end and are left out."""
+    """n ranges: begin and end in ns and global id of the thread, int64 [n], and positions in
+    `texts` and `shapes` ("in: tensor[2,3] …", "" first), int32 [n]. By text: `operators`, `modules`
+    (the path, "" for none), `passes` (the number, -1 for none), `submodules` ("" for none).
+    `unclosed` ranges have no end and are left out."""
 
     start: Int64s
     end: Int64s

@@ -63,17 +63,9 @@ class Frames:
     @classmethod
     def of(cls, trace: KinetoTrace) -> Frames:
         rows = trace.rows_of(PYTHON)
-        known: dict[str, Kind] = {}
-        kinds = np.empty(len(rows), dtype=np.int8)
-        events = trace.events
-        for position, row in enumerate(rows.tolist()):
-            name = events[row].name
-            kind = known.get(name)
-            if kind is None:
-                kind = known[name] = _kind(name)
-            kinds[position] = kind
+        kinds = trace.events.named(rows, _kind).astype(np.int8)
         modules = _ranges(trace, rows[kinds == Kind.MODULE])
-        instances = tuple(events[row].name[len(_MODULE) :] for row in modules.row.tolist())
+        instances = tuple(name[len(_MODULE) :] for name in trace.events.names_of(modules.row))
         return cls(trace, rows, kinds, modules, instances)
 
     def of_kind(self, kind: Kind) -> Ranges:
@@ -89,7 +81,7 @@ class Frames:
 
     def name(self, row: int) -> str:
         """The recorded name of the event in `row`."""
-        return self.trace.events[row].name
+        return self.trace.events.name_of(row)
 
 
 def class_of(instance: str) -> tuple[str, int]:

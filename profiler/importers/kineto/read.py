@@ -78,7 +78,7 @@ class KinetoRun:
         known = {
             "launches": launched,
             "shapes": bool(self.trace.header.record_shapes),
-            "bytes": any(event.cat == "gpu_memcpy" for event in self.trace.events),
+            "bytes": "gpu_memcpy" in self.trace.rows,
             "memory": bool(self.memory),
             GRAPH_CAPTURE: only_captures_graphs(self.trace),
         }

@@ -18,7 +18,7 @@ import numpy as np
 from profiler.events import NO_STEP, ROOT_DEVICE, UNKNOWN, Track
 from profiler.importers.gpu.activity import KINDS, Api, Bools, Work
 from profiler.importers.gpu.distinct import distinct
-from profiler.importers.gpu.marks import Marks
+from profiler.importers.gpu.marks import Marks, threads_of
 from profiler.kineto.names import kernel_name, queue
 from profiler.trace.columns import CommandColumns, Int32s, Int64s, number_within
 
@@ -232,15 +232,17 @@ def _command(work: Work, marks: Marks, texts: _Texts, row: tuple[int, ...]) -> t
 def _around(api: Api, marks: Marks) -> tuple[Int64s, Int64s, Int64s]:
     """The texts of the innermost operator with its shapes, and of the innermost module, around the
     begin of each host call; -1, 0 and -1 for none."""
-    threads = np.unique(np.concatenate((marks.thread, api.thread)))
-    code = np.searchsorted(threads, api.thread).astype(np.int32)
-    operators = marks.ranges(marks.operators, threads)
-    inner = operators.innermost(code, api.start)
-    row = np.append(operators.row, -1)[inner]
+    threads = threads_of(marks, api)
+    row = _innermost(api, marks, threads, marks.operators)
     operator = np.append(marks.text, -1)[row]
     shapes = np.append(marks.sizes, 0)[row]
     marked = np.array([bool(path) for path in marks.modules], dtype=np.bool_)
-    modules = marks.ranges(marked, threads)
-    inside = modules.innermost(code, api.start)
-    module = np.append(marks.text, -1)[np.append(modules.row, -1)[inside]]
+    module = np.append(marks.text, -1)[_innermost(api, marks, threads, marked)]
     return operator, shapes, module
+
+
+def _innermost(api: Api, marks: Marks, threads: Int64s, texts: Bools) -> Int64s:
+    """The innermost range with a marked text around the begin of each host call, -1 for none."""
+    code = np.searchsorted(threads, api.thread).astype(np.int32)
+    ranges = marks.ranges(texts, threads)
+    return np.append(ranges.row, -1)[ranges.innermost(code, api.start)]

@@ -14,18 +14,18 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from profiler.errors import InputError
 from profiler.importers.components import component
-from profiler.importers.gpu.activity import Bools
+from profiler.importers.gpu.activity import Api, Bools
 from profiler.kineto.ranges import Ranges
 from profiler.trace.columns import Int32s, Int64s
 
-__all__ = ["MarkTexts", "Marks", "asked_for"]
+__all__ = ["MarkTexts", "Marks", "asked_for", "threads_of"]
 
 _TAILS = (", seq = ", ", op_id = ", ", sizes = ")
 _SIZES = re.compile(r", sizes = (\[[\[\], \d-]*\])")
@@ -133,10 +133,6 @@ class Marks:
                 f"{path} has no {what} {missing[0]!r}: give names of ranges that are there"
             )
 
-    def moved(self, base_ns: int) -> Marks:
-        """The same `base_ns` later."""
-        return replace(self, start=self.start + base_ns, end=self.end + base_ns)
-
     def ranges(self, texts: Bools, codes: Int64s) -> Ranges:
         """The ranges whose text is marked, nested by thread: `row` is that of the range, the
         thread its position in the sorted global ids `codes`."""
@@ -144,6 +140,11 @@ class Marks:
         rows = rows[np.isin(self.thread[rows], codes)]
         thread = np.searchsorted(codes, self.thread[rows]).astype(np.int32)
         return Ranges.of(rows, thread, self.start[rows], self.end[rows])
+
+
+def threads_of(marks: Marks, api: Api) -> Int64s:
+    """The global ids of the threads that have ranges or call the runtime, ascending."""
+    return np.union1d(np.unique(marks.thread), np.unique(api.thread))
 
 
 def asked_for(submodules: str) -> tuple[str, ...]:

@@ -80,6 +80,12 @@ class Recorded:
             found.append(Drop(DropKind.UNCLOSED_SLICE, where, unclosed, "events", note))
         return Recorded(work, api, self.marks, (*self.drops, *found))
 
+    def move(self, base_ns: int) -> None:
+        """Put the times `base_ns` later, in place: a second copy of a large file's is too much."""
+        for part in (self.work, self.api, self.marks):
+            np.add(part.start, base_ns, out=part.start)
+            np.add(part.end, base_ns, out=part.end)
+
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
@@ -109,10 +115,9 @@ class GpuRun:
 
     @classmethod
     def of(cls, source: Source, recorded: Recorded, machine: Machine) -> GpuRun:
-        """`recorded` is timed; it holds work."""
-        base = machine.base_ns
-        work, api = recorded.work.moved(base), recorded.api.moved(base)
-        marks = recorded.marks.moved(base)
+        """`recorded` is timed, and the run's from now on; it holds work."""
+        recorded.move(machine.base_ns)
+        work, api, marks = recorded.work, recorded.api, recorded.marks
         launch = launches(work, api)
         placing = place(work, api, launch, marks)
         return cls(source, machine, work, api, marks, launch, placing, recorded.drops)

@@ -99,12 +99,11 @@ class Commands:
         rows = self._rows(call)
         did = rows < len(self.work)
         work, api = rows[did], rows[~did] - len(self.work)
-        texts = np.zeros((len(_TEXTS), len(rows)), dtype=np.int64)
+        texts = np.zeros((len(_TEXTS), len(rows)), dtype=np.int32)
         texts[:, did] = self.sorts[self.sort[work]].T
         if len(api):
             texts[0, ~did] = self.functions[self.api.name[api]]
-        used, place = np.unique(np.append(texts.reshape(-1), 0), return_inverse=True)
-        codes = np.split(place.reshape(-1)[:-1].astype(np.int32), len(_TEXTS))
+        used, codes = _used(texts, len(self.strings))
         text = dict(zip(_TEXTS, codes, strict=True))
         tracks, track = np.unique(self.track[rows], return_inverse=True)
         none: Int32s = np.zeros(len(rows), dtype=np.int32)
@@ -150,6 +149,15 @@ class Commands:
         found = (launch >= 0) & (api[order[at]] == launch)
         source = np.flatnonzero(~did)[order[at[found]]]
         return np.stack((source, np.flatnonzero(did)[found]), axis=1)
+
+
+def _used(texts: Int32s, count: int) -> tuple[Int64s, Int32s]:
+    """Which of `count` strings are used, the first one always, and their numbers among these."""
+    there = np.zeros(count, dtype=np.bool_)
+    there[0] = True
+    there[texts] = True
+    numbers: Int32s = (np.cumsum(there) - 1).astype(np.int32)
+    return np.flatnonzero(there), numbers[texts]
 
 
 def _of_both(did: Bools, work: Int64s, api: Int64s) -> Int64s:

@@ -107,10 +107,10 @@ class GpuRun:
     source: Source
     machine: Machine
     work: Work
-    api: Api
-    marks: Marks
+    shapes: bool  # whether ranges tell any
     launch: Int64s
     placing: Placing
+    commands: Commands
     drops: tuple[Drop, ...]
 
     @classmethod
@@ -120,7 +120,10 @@ class GpuRun:
         work, api, marks = recorded.work, recorded.api, recorded.marks
         launch = launches(work, api)
         placing = place(work, api, launch, marks)
-        return cls(source, machine, work, api, marks, launch, placing, recorded.drops)
+        call = np.concatenate((placing.work, placing.api))
+        commands = Commands.of(work, api, marks, machine.placed, launch, call)
+        shapes = len(marks.shapes) > 1
+        return cls(source, machine, work, shapes, launch, placing, commands, recorded.drops)
 
     @property
     def name(self) -> str:
@@ -132,7 +135,7 @@ class GpuRun:
         """The timeline, and what else was recorded."""
         known = {
             "launches": bool((self.launch >= 0).any()),
-            "shapes": len(self.marks.shapes) > 1,
+            "shapes": self.shapes,
             "bytes": bool((self.work.bytes >= 0).any()),
             "metrics": bool(self.machine.counters),
         }
@@ -140,28 +143,23 @@ class GpuRun:
 
     def write(self, bundle: BundleWriter) -> RunInfo:
         """Write a file a call, and what ran in none as host work."""
-        call = np.concatenate((self.placing.work, self.placing.api))
-        devices = self.machine.placed
-        commands = Commands.of(self.work, self.api, self.marks, devices, self.launch, call)
         placed = enumerate(self.placing.calls)
-        calls = [self._write_call(bundle, commands, number, one) for number, one in placed]
+        calls = [self._write_call(bundle, number, one) for number, one in placed]
         last = int(self.work.end[self.placing.work >= 0].max(initial=0))
         told = spans(self.name, self.placing.calls, last)
-        outside = commands.columns(NO_CALL)
+        outside = self.commands.columns(NO_CALL)
         bundle.write_host(told, outside, ROOT_DEVICE, self.machine.counters)
         return self._info(calls)
 
-    def _write_call(
-        self, bundle: BundleWriter, commands: Commands, number: int, placed: PlacedCall
-    ) -> Call:
-        columns = commands.columns(number)
+    def _write_call(self, bundle: BundleWriter, number: int, placed: PlacedCall) -> Call:
+        columns = self.commands.columns(number)
         call = Call(
             index=number,
             submodule=placed.submodule,
             stage=placed.stage,
             branch="",
             step=placed.step,
-            device=self._device_of(commands, number),
+            device=self._device_of(number),
             start_ns=placed.start_ns,
             duration_ns=placed.end_ns - placed.start_ns,
             ops_traced=len(columns) > 0,
@@ -170,10 +168,10 @@ class GpuRun:
         bundle.write_call(call, columns)
         return call
 
-    def _device_of(self, commands: Commands, number: int) -> str:
+    def _device_of(self, number: int) -> str:
         """The device that most of a call's work ran on, the root device where none did."""
         devices = self.machine.placed
-        codes = commands.device_codes(number, devices)
+        codes = self.commands.device_codes(number, devices)
         return devices.names[int(np.bincount(codes).argmax())] if len(codes) else ROOT_DEVICE
 
     def _info(self, calls: list[Call]) -> RunInfo:

@@ -3,7 +3,7 @@ anything of them is read. Texts that are equal are one."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
 from decimal import Decimal
 from typing import TypeVar
 
@@ -14,6 +14,7 @@ import numpy.typing as npt
 from profiler.errors import InputError
 from profiler.kineto.collectives import CollectiveArgs, collective_args
 from profiler.kineto.events import Args, Event, Events, Scalar
+from profiler.kineto.json_parts import Text
 from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
 
@@ -44,11 +45,16 @@ class _Times(msgspec.Struct):
     traceEvents: list[_Time]  # noqa: N815  the key's own name
 
 
-class EventColumns:
-    """What is kept of events; `out_of_range` is the sentence about times that none can have."""
+_TIMES = msgspec.json.Decoder(_Times, strict=False)
 
-    def __init__(self, out_of_range: str) -> None:
+
+class EventColumns:
+    """What is kept of events; `out_of_range` is the sentence about times that none can have,
+    `valid` makes JSON of a text of the file where that is none."""
+
+    def __init__(self, out_of_range: str, valid: Callable[[Text], Text]) -> None:
         self._out_of_range = out_of_range
+        self._valid = valid
         self._names: _Codes[str] = _Codes()
         self._categories: _Codes[str] = _Codes()
         self._threads: _Codes[tuple[Scalar, Scalar]] = _Codes()
@@ -62,7 +68,7 @@ class EventColumns:
         self.collectives: dict[int, CollectiveArgs] = {}
         self.dropped = 0
 
-    def add(self, events: list[Event], text: bytes | bytearray) -> None:
+    def add(self, events: list[Event], text: Text) -> None:
         """Add some events, which were decoded from `text`."""
         places = [place for place, event in enumerate(events) if event.ph == "X"]
         told = events if len(places) == len(events) else [events[place] for place in places]
@@ -102,7 +108,7 @@ class EventColumns:
         self._check(times, times)
         return times
 
-    def _add_complete(self, told: list[Event], places: list[int], text: bytes | bytearray) -> None:
+    def _add_complete(self, told: list[Event], places: list[int], text: Text) -> None:
         if not OLDER.isdisjoint({event.cat for event in told}):
             renamed(told)
         names, categories, threads = self._names, self._categories, self._threads
@@ -122,11 +128,11 @@ class EventColumns:
                 self._share(one)
                 collective |= one.collective is not None
         if collective:
-            found = collective_args(text)
+            found = collective_args(self._valid(text))
             rows = {place: row for row, place in enumerate(places, first)}
             self.collectives |= {rows[at]: one for at, one in found.items() if at in rows}
 
-    def _add_others(self, events: list[Event], text: bytes | bytearray) -> None:
+    def _add_others(self, events: list[Event], text: Text) -> None:
         places = []
         for place, event in enumerate(events):
             if event.ph == "i" and event.name == _MEMORY:
@@ -155,12 +161,12 @@ class EventColumns:
             found = self._raw[text] = msgspec.Raw(text)
         return found
 
-    def _exact(self, microseconds: _Float64s, places: list[int], text: bytes | bytearray) -> Int64s:
+    def _exact(self, microseconds: _Float64s, places: list[int], text: Text) -> Int64s:
         """Times in ns; nothing is lost to floating point. `places` are those of their events."""
         whole = self._whole(microseconds)
         if not len(whole) or np.nanmax(microseconds, initial=0) < _EXACT_BELOW_US:
             return whole
-        exactly = msgspec.json.Decoder(_Times, strict=False).decode(text).traceEvents
+        exactly = _TIMES.decode(self._valid(text)).traceEvents
         told = (exactly[place].ts or Decimal() for place in places)
         return np.array([round(time * 1000) for time in told], dtype=np.int64)
 

@@ -3,7 +3,7 @@
 `traceEvents` is cut between two of its events. Where that is, nobody knows without reading all of
 it; but what looks like the begin of an object behind another one is tried from the last place on,
 and where what stands before it can be decoded, it is one: a cut within an event leaves text that is
-no JSON.
+no JSON, one behind the events a document that has more than events.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-__all__ = ["in_parts"]
+__all__ = ["Text", "in_parts"]
 
 Text = bytes | bytearray
 _Decoded = TypeVar("_Decoded")
@@ -29,10 +29,13 @@ _WRONG = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError)
 
 
 def in_parts(
-    chunks: Iterable[bytes], decode: Callable[[Text], _Decoded]
+    chunks: Iterable[bytes],
+    decode: Callable[[Text], _Decoded],
+    decode_part: Callable[[Text], _Decoded],
 ) -> Iterator[tuple[_Decoded, Text]]:
     """Documents that have the events of a file in turn, decoded, and their texts: the last one has
-    what stands around the events as well. Raises what `decode` raises for the last one."""
+    what stands around the events as well. Raises what `decode` raises for that; `decode_part`
+    decodes the others, and must refuse one that has more than events."""
     text, head, enough = bytearray(), b"", _PART
     for chunk in chunks:
         text += chunk
@@ -41,7 +44,7 @@ def in_parts(
         if not head:
             head = _head_of(text)
             del text[: len(head)]
-        found = _cut(text, decode) if head else None
+        found = _cut(text, decode_part) if head else None
         if found is None:
             enough = 2 * len(text)
             continue

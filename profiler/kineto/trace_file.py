@@ -24,7 +24,7 @@ from profiler.kineto.archives import PackedError, opened
 from profiler.kineto.collectives import CollectiveArgs
 from profiler.kineto.event_columns import LATEST_NS, EventColumns
 from profiler.kineto.events import Event, Events, Scalar
-from profiler.kineto.json_parts import in_parts
+from profiler.kineto.json_parts import Text, in_parts
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.unpack import may_unpack_to, too_small
 
@@ -43,10 +43,17 @@ _CONTROL = bytes(b if b >= 0x20 else 0x20 for b in range(256))
 _RECOMMENDATION = "give the file that torch.profiler's export_chrome_trace wrote"
 
 
-class Header(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
+class _Events(msgspec.Struct):
+    traceEvents: list[Event]  # noqa: N815  the key's own name
+
+
+class _Part(_Events, forbid_unknown_fields=True):
+    """Some of the events."""
+
+
+class Header(_Events, rename={"base_ns": "baseTimeNanoseconds"}):
     """What is read of the file beside its events."""
 
-    traceEvents: list[Event]  # noqa: N815  the key's own name
     deviceProperties: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
     distributedInfo: msgspec.Raw = msgspec.Raw(b"")  # noqa: N815
     base_ns: Scalar = None
@@ -63,8 +70,31 @@ class Header(msgspec.Struct, rename={"base_ns": "baseTimeNanoseconds"}):
     roctracer_version: Scalar = None
 
 
-_DECODER = msgspec.json.Decoder(Header)
-_LENIENT = msgspec.json.Decoder(Header, strict=False)
+@dataclass(frozen=True, slots=True)
+class _Reader:
+    """Decodes texts of a file, once `valid` has made JSON of them."""
+
+    valid: Callable[[Text], Text]
+    header: msgspec.json.Decoder[Header]
+    part: msgspec.json.Decoder[_Part]
+
+    def whole(self, text: Text) -> _Events:
+        return self.header.decode(self.valid(text))
+
+    def some(self, text: Text) -> _Events:
+        return self.part.decode(self.valid(text))
+
+
+def _repaired(text: Text) -> Text:
+    return _NOT_A_NUMBER.sub(b":null", text.translate(_CONTROL))
+
+
+_STRICT = _Reader(lambda text: text, msgspec.json.Decoder(Header), msgspec.json.Decoder(_Part))
+_LENIENT = _Reader(
+    _repaired,
+    msgspec.json.Decoder(Header, strict=False),
+    msgspec.json.Decoder(_Part, strict=False),
+)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -126,11 +156,11 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
     (pytorch/pytorch#130622), numbers as strings (Ascend/pytorch#133).
     """
     try:
-        return _parsed(path, file, limit, _DECODER.decode)
+        return _parsed(path, file, limit, _STRICT)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
         pass
     try:
-        return _parsed(path, file, limit, _repaired)
+        return _parsed(path, file, limit, _LENIENT)
     except msgspec.ValidationError as error:
         raise InputError(
             f"{path} is not a torch.profiler trace ({error}): {_RECOMMENDATION}"
@@ -139,17 +169,14 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         raise InputError(f"{path} is not valid JSON ({error}): export or copy it again") from error
 
 
-def _repaired(data: bytes | bytearray) -> Header:
-    return _LENIENT.decode(_NOT_A_NUMBER.sub(b":null", data.translate(_CONTROL)))
-
-
-def _parsed(
-    path: Path, file: BinaryIO, limit: int, decode: Callable[[bytes | bytearray], Header]
-) -> KinetoTrace:
-    columns = EventColumns(f"{path} has an event whose time is out of range: {_RECOMMENDATION}")
-    for header, text in in_parts(_chunks(path, file, limit), decode):
+def _parsed(path: Path, file: BinaryIO, limit: int, reader: _Reader) -> KinetoTrace:
+    out_of_range = f"{path} has an event whose time is out of range: {_RECOMMENDATION}"
+    columns = EventColumns(out_of_range, reader.valid)
+    header: _Events | None = None
+    for header, text in in_parts(_chunks(path, file, limit), reader.whole, reader.some):
         columns.add(header.traceEvents, text)
         header.traceEvents = []
+    assert isinstance(header, Header)
     base_ns = _base_ns(path, header)
     events, start_ns, duration_ns = columns.complete(base_ns)
     return KinetoTrace(

@@ -14,7 +14,6 @@ from __future__ import annotations
 import argparse
 import gzip
 import json
-import resource
 import statistics
 import subprocess
 import sys
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 import checkout  # noqa: F401 - finds the project
-from large_files import write
+from large_files import resident, write
 
 WAYS = ("import", "pandas", "columns")
 
@@ -70,8 +69,7 @@ def measure(way: str, path: Path) -> None:
         do(path, Path(folder))
         seconds = time.process_time() - begin
         took = time.perf_counter() - wall
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
-    print(json.dumps({"processor": seconds, "wall": took, "memory": memory}))
+    print(json.dumps({"processor": seconds, "wall": took, "memory": resident()}))
 
 
 def compare(path: Path, rounds: int) -> None:

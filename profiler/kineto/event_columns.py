@@ -125,7 +125,8 @@ class EventColumns:
         collective = False
         for one in args:
             if one is not None:
-                self._share(one)
+                if one.dims or one.types or one.values:
+                    self._share(one)
                 collective |= one.collective is not None
         if collective:
             found = collective_args(self._valid(text))
@@ -149,10 +150,9 @@ class EventColumns:
 
     def _share(self, args: Args) -> None:
         """Have arguments that are equal in many events once, not as part of the file's text."""
-        if args.dims or args.types or args.values:
-            args.dims, args.types, args.values = (
-                self._shared(one) for one in (args.dims, args.types, args.values)
-            )
+        args.dims = self._shared(args.dims)
+        args.types = self._shared(args.types)
+        args.values = self._shared(args.values)
 
     def _shared(self, raw: msgspec.Raw) -> msgspec.Raw:
         text = bytes(raw)

@@ -137,7 +137,8 @@ class GpuRun:
             "launches": bool((self.launch >= 0).any()),
             "shapes": self.shapes,
             "bytes": bool((self.work.bytes >= 0).any()),
-            "metrics": bool(self.machine.counters),
+            "metrics": any(one.unit != "bytes" for one in self.machine.counters),
+            "memory": any(one.unit == "bytes" for one in self.machine.counters),
         }
         return {"timeline", *(name for name, there in known.items() if there)}
 

@@ -13,7 +13,7 @@ from profiler.trace.columns import Int32s, Int64s
 
 __all__ = ["Args", "Event", "Events", "Scalar"]
 
-Bools = np.ndarray[Any, np.dtype[np.bool_]]
+_Bools = np.ndarray[Any, np.dtype[np.bool_]]
 Scalar = int | float | str | None
 
 
@@ -114,11 +114,11 @@ class Events(Sequence[Event]):
         """The names of some events."""
         return [self.names[code] for code in self.name[rows].tolist()]
 
-    def of_category(self, rows: Int64s, category: str) -> Bools:
+    def of_category(self, rows: Int64s, category: str) -> _Bools:
         """Which of some events are of a category."""
         known = category in self.categories
         code = self.categories.index(category) if known else -1
-        found: Bools = self.category[rows] == code
+        found: _Bools = self.category[rows] == code
         return found
 
     def named(self, rows: Int64s, test: Callable[[str], object]) -> np.ndarray[Any, Any]:

@@ -26,6 +26,7 @@ from profiler.trace.manifest_fields import (
 
 __all__ = [
     "attributed_to",
+    "bookkeeping",
     "key_facts",
     "missing_lines",
     "missing_rows",
@@ -53,6 +54,11 @@ def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
         _residual(analysis),
         _drops(analysis),
     )
+
+
+def bookkeeping(analysis: Analysis) -> tuple[Fact, ...]:
+    """How far the report can be trusted: the cost of tracing, the residual, what was dropped."""
+    return (_cost(analysis.run.overhead), _residual(analysis), _drops(analysis))
 
 
 def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:

@@ -220,7 +220,8 @@ class SectionKind:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What stands above everything: one sentence, what ran (`subject`), that a selection is shown,
-    what is missing, how the run compares with its baseline, key figures, the accounting."""
+    what is missing, how the run compares with its baseline, key figures, the accounting, and of the
+    key figures those that tell how far the report can be trusted (`bookkeeping`)."""
 
     headline: str
     subject: tuple[str, ...] = ()
@@ -229,6 +230,7 @@ class Summary:
     selection: str = ""
     missing: tuple[str, ...] = ()
     against: str = ""
+    bookkeeping: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, eq=False)

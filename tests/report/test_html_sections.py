@@ -110,7 +110,7 @@ def test_a_run_without_anything_has_no_sections():
     page = page_of(analyze(make_run()), EPOCH)
     assert sections(page) == ["findings", "provenance"]
     header = header_html(report_of(analyze(make_run())).summary)
-    assert "No accounting of the whole time" in header["facts"]
+    assert "No accounting of the whole time" in header["bookkeeping"]
     assert page.tables == {}
     assert page.figures == {"light": {}, "dark": {}}
     assert re.search(r"None: \d+ rules found no evidence", page.sections)

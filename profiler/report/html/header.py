@@ -3,9 +3,10 @@ HTML, and every text in it is escaped."""
 
 from __future__ import annotations
 
+from profiler.messages import Said, said
 from profiler.report.html.markup import of_whole
 from profiler.report.language import spoken
-from profiler.report.model import Summary
+from profiler.report.model import Fact, Summary
 
 __all__ = ["header_html"]
 
@@ -13,19 +14,46 @@ _ROW = 7  # key figures that stand side by side
 
 
 def header_html(summary: Summary) -> dict[str, str]:
-    """Subject, notices, key figures and the accounting."""
+    """Subject, notices, and the bookkeeping in a line that opens to drops, key figures and the
+    accounting."""
     names = (f"<bdi>{spoken(part)}</bdi>" for part in summary.subject)
     return {
         "subject": " · ".join(names),
         "selection": _paragraph("notice", summary.selection),
-        "drops": _missing(summary.missing),
         "against": _against(summary.against),
-        "facts": _facts(summary) + _paragraph("accounting", summary.accounting),
+        "bookkeeping": _bookkeeping(summary),
     }
 
 
 def _paragraph(style: str, text: str) -> str:
     return f'<p class="{style}">{spoken(text)}</p>' if text else ""
+
+
+def _bookkeeping(summary: Summary) -> str:
+    """One line on how far the report can be trusted; what is wrong stands out in it."""
+    wrong = any(fact.alert for fact in summary.bookkeeping)
+    items = "".join(map(_item, summary.bookkeeping))
+    body = _missing(summary.missing) + _facts(summary.facts)
+    body += _paragraph("accounting", summary.accounting)
+    style = "bookkeeping wrong" if wrong else "bookkeeping"
+    return (
+        f'<details class="{style}"><summary><span class="items">{items}</span> '
+        f'<span class="more">{spoken(_MORE)}</span></summary>{body}</details>'
+    )
+
+
+_MORE: Said = said("Key figures")
+
+
+def _item(fact: Fact) -> str:
+    """A fact with its note where it is bad news."""
+    text = f"{spoken(fact.label)} <b>{spoken(fact.value)}</b>"
+    if not fact.alert:
+        return f"<span>{text}</span>"
+    return (
+        f'<strong role="alert"><span aria-hidden="true">⚠ </span>{text} '
+        f"<span>{spoken(fact.note)}</span></strong>"
+    )
 
 
 def _missing(lines: tuple[str, ...]) -> str:
@@ -35,10 +63,7 @@ def _missing(lines: tuple[str, ...]) -> str:
         return ""
     opening, *rest = lines
     items = "".join(f"<li>{spoken(line)}</li>" for line in rest)
-    return (
-        f'<div class="notice drops" role="alert"><strong>{spoken(opening)}</strong>'
-        f"<ul>{items}</ul></div>"
-    )
+    return f'<div class="notice drops"><strong>{spoken(opening)}</strong><ul>{items}</ul></div>'
 
 
 def _against(text: str) -> str:
@@ -46,9 +71,8 @@ def _against(text: str) -> str:
     return f'<p class="against"><a href="#comparison">{spoken(text)}</a></p>' if text else ""
 
 
-def _facts(summary: Summary) -> str:
+def _facts(facts: tuple[Fact, ...]) -> str:
     """The key figures in one row, or in two of the same length."""
-    facts = summary.facts
     columns = len(facts) if len(facts) <= _ROW else -(-len(facts) // 2)
     cards = "".join(
         f"<div{' class=alert' if fact.alert else ''}><dt>{spoken(fact.label)}</dt>"

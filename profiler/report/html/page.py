@@ -40,7 +40,7 @@ from profiler.report.language import (
     translations,
 )
 from profiler.report.model import Report, ReportInput
-from profiler.report.pack import pack
+from profiler.report.pack import deflated, pack
 from profiler.report.palette import (
     CATEGORY_COLOURS,
     HOST,
@@ -154,6 +154,7 @@ def html_page(
         columns=columns,
         trace=trace.packed if trace else "",
         script=script,
+        charts=_charts(body),
         plotly=library.packed,
         figures=late,
     )
@@ -171,16 +172,21 @@ def _data(
     scripts = map(_template, (*_SCRIPTS, "figures.js"))
     return {
         "palette": _palette(run, analysis),
-        "figures": body.figures,
         "tables_shown": body.tables,
         "call_columns": of_call,
         "command_columns": of_command,
         "tally_columns": tally_columns(),
         "font": FONT,
-        "spoken": _spoken(body.figures["light"]),
         "messages": page_messages(scripts, [body.tables, of_call, of_command, lanes]),
         "trace": trace and _told(trace, analysis),
     }
+
+
+def _charts(body: Body) -> str:
+    """The figures by theme and their texts in other languages, packed: nobody needs them before a
+    figure is looked at."""
+    data = {"figures": body.figures, "spoken": _spoken(body.figures["light"])}
+    return deflated(embedded(data).encode())
 
 
 def _told(trace: EmbeddedTrace, analysis: Analysis) -> dict[str, Any]:

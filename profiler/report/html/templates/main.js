@@ -31,7 +31,7 @@ function printed(printing) {
 
 // On paper nothing can be unfolded: what is closed opens for as long as it is printed.
 function unfoldParts(printing) {
-  const found = printing ? "details.part:not([open])" : "details.part[data-unfolded]";
+  const found = printing ? ":is(details.part, details.bookkeeping):not([open])" : "details[data-unfolded]";
   for (const part of document.querySelectorAll(found)) {
     part.open = printing;
     part.toggleAttribute("data-unfolded", printing);
@@ -95,14 +95,22 @@ function startLegend(choice) {
   draw();
 }
 
+// The parser has read all of the file: the scripts run before the packed columns, behind what they draw first.
+function whenParsed() {
+  if (document.readyState !== "loading") return Promise.resolve();
+  return new Promise((resolve) => document.addEventListener("DOMContentLoaded", resolve, { once: true }));
+}
+
 async function start() {
   startTheme();
   startSpeech();
   startContents();
+  await whenParsed();
   const packed = await packedTables();
   const tables = Object.fromEntries(page.timeline.tables.map((name) => [name, packed(name)]));
   report.timeline = new Timeline(tables, currentTheme());
   report.timeline.drawNow();
+  performance.mark("timeline");
   window.profileReady = performance.now();
   document.documentElement.dataset.timeline = "drawn";
   whenSpoken(() => report.timeline.arrange());

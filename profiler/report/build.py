@@ -21,6 +21,7 @@ from profiler.analysis.table import Table
 from profiler.report.declared_figures import declared_figure, drawer
 from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
 from profiler.report.nouns import noun_of, with_nouns
+from profiler.report.sections.opening import opening_of
 from profiler.report.sections.summary import summary_of
 from profiler.report.untold import untold_parts
 from profiler.report.views import registered_view
@@ -68,7 +69,9 @@ def build_report(of: ReportInput) -> Report:
     known = {name for kind in section_kinds() for name in kind.tables}
     rest = [_placed(table) for table in tables() if table.name not in known]
     sections = (_section(kind, of, rest) for kind in section_kinds())
-    return Report(summary_of(of), tuple(section for section in sections if section.parts))
+    shown = tuple(section for section in sections if section.parts)
+    summary = summary_of(of)
+    return Report(summary, shown, opening=opening_of(of, summary))
 
 
 def _placed(table: Table) -> Table:

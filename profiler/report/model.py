@@ -25,10 +25,12 @@ from profiler.table.columns import Column
 
 __all__ = [
     "TOP",
+    "Advice",
     "Bars",
     "Fact",
     "Figure",
     "Group",
+    "Opening",
     "Opens",
     "Part",
     "Report",
@@ -220,8 +222,7 @@ class SectionKind:
 @dataclass(frozen=True, slots=True)
 class Summary:
     """What stands above everything: one sentence, what ran (`subject`), that a selection is shown,
-    what is missing, how the run compares with its baseline, key figures, the accounting, and of the
-    key figures those that tell how far the report can be trusted (`bookkeeping`)."""
+    what is missing, how the run compares with its baseline, key figures, the accounting."""
 
     headline: str
     subject: tuple[str, ...] = ()
@@ -230,15 +231,53 @@ class Summary:
     selection: str = ""
     missing: tuple[str, ...] = ()
     against: str = ""
-    bookkeeping: tuple[Fact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A finding in brief: its `title`, in words the `gain` of following it, at most, and the
+    `change` that gets it."""
+
+    finding: Finding
+    title: str
+    gain: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opening:
+    """What a reader with thirty seconds needs: a terminal prints it, a page has it on its first
+    screen.
+
+    `subject` is what ran on what, `selection` that tables show a part of the run, `against` how it
+    compares with its baseline. `facts` are the end-to-end time, what each device did with it, and
+    steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert`
+    where something is wrong. `submodules` and `shapes` are the largest, with a name each for what
+    stands above them. `sections` are those to read next, by key; `source` is the bundle or file.
+    """
+
+    headline: str
+    subject: tuple[str, ...] = ()
+    selection: str = ""
+    against: str = ""
+    facts: tuple[Fact, ...] = ()
+    checks: tuple[Fact, ...] = ()
+    bars: tuple[Bars, ...] = ()
+    submodules: TableView | None = None
+    advice: tuple[Advice, ...] = ()
+    advice_title: str = ""
+    shapes: TableView | None = None
+    sections: tuple[str, ...] = ()
+    source: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
     """A summary and the sections that have something to show, in their order. `verdicts` say what
     passed and what failed: a document has them at its head, a terminal, which is read from its end,
-    there."""
+    there. The report of a run has an `opening`."""
 
     summary: Summary
     sections: tuple[Section, ...] = field(default_factory=tuple)
     verdicts: tuple[Fact, ...] = ()
+    opening: Opening | None = None

@@ -30,7 +30,7 @@ def plain(text):
 
 
 def header(run):
-    return header_html(report_of(analyze(run)).summary)
+    return header_html(report_of(analyze(run)))
 
 
 def provenance(analysis, source=None):

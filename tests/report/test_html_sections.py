@@ -109,7 +109,7 @@ def test_a_run_without_anything_has_no_sections():
     """What has nothing to show is not there, and the header says why there is no accounting."""
     page = page_of(analyze(make_run()), EPOCH)
     assert sections(page) == ["findings", "provenance"]
-    header = header_html(report_of(analyze(make_run())).summary)
+    header = header_html(report_of(analyze(make_run())))
     assert "No accounting of the whole time" in header["bookkeeping"]
     assert page.tables == {}
     assert page.figures == {"light": {}, "dark": {}}

@@ -4,24 +4,30 @@ HTML, and every text in it is escaped."""
 from __future__ import annotations
 
 from profiler.messages import Said, said
+from profiler.report.html.first_screen import answers_html, findings_html, shapes_html
 from profiler.report.html.markup import of_whole
 from profiler.report.language import spoken
-from profiler.report.model import Fact, Summary
+from profiler.report.model import Fact, Opening, Report, Summary
 
 __all__ = ["header_html"]
 
 _ROW = 7  # key figures that stand side by side
 
 
-def header_html(summary: Summary) -> dict[str, str]:
-    """Subject, notices, and the bookkeeping in a line that opens to drops, key figures and the
-    accounting."""
+def header_html(report: Report) -> dict[str, str]:
+    """Subject, notices, the bookkeeping in a line that opens to drops, key figures and the
+    accounting, and what a reader with thirty seconds needs."""
+    summary, opening = report.summary, report.opening or Opening(report.summary.headline)
     names = (f"<bdi>{spoken(part)}</bdi>" for part in summary.subject)
+    findings = [part.findings for section in report.sections for part in section.parts]
     return {
         "subject": " · ".join(names),
         "selection": _paragraph("notice", summary.selection),
         "against": _against(summary.against),
-        "bookkeeping": _bookkeeping(summary),
+        "answers": answers_html(opening.facts),
+        "bookkeeping": _bookkeeping(summary, opening.checks),
+        "gains": findings_html(opening, next(filter(None, findings), ())),
+        "costliest": shapes_html(opening.shapes),
     }
 
 
@@ -29,10 +35,10 @@ def _paragraph(style: str, text: str) -> str:
     return f'<p class="{style}">{spoken(text)}</p>' if text else ""
 
 
-def _bookkeeping(summary: Summary) -> str:
-    """One line on how far the report can be trusted; what is wrong stands out in it."""
-    wrong = any(fact.alert for fact in summary.bookkeeping)
-    items = "".join(map(_item, summary.bookkeeping))
+def _bookkeeping(summary: Summary, checks: tuple[Fact, ...]) -> str:
+    """One line on how far the report can be trusted; what is wrong stands out in it, and first."""
+    wrong = any(fact.alert for fact in checks)
+    items = "".join(map(_item, sorted(checks, key=lambda fact: not fact.alert)))
     body = _missing(summary.missing) + _facts(summary.facts)
     body += _paragraph("accounting", summary.accounting)
     style = "bookkeeping wrong" if wrong else "bookkeeping"

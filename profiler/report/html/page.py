@@ -27,7 +27,9 @@ from profiler.report.charts.style import FONT, Chart
 from profiler.report.extent import extent
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import call_columns, command_columns, tally_columns
+from profiler.report.html.devices_strip import strip_json
 from profiler.report.html.header import header_html
+from profiler.report.html.icicle import icicle_json
 from profiler.report.html.packing import Packing, script_hash
 from profiler.report.html.partials import packed_partials
 from profiler.report.html.timeline import timeline_of
@@ -42,9 +44,11 @@ from profiler.report.language import (
 from profiler.report.model import Report, ReportInput
 from profiler.report.pack import deflated, pack
 from profiler.report.palette import (
+    BOUND_COLOURS,
     CATEGORY_COLOURS,
     HOST,
     PAGE,
+    PEAK_COLOURS,
     ROLE_COLOURS,
     SURFACE,
     Colour,
@@ -65,6 +69,10 @@ _SCRIPTS = (
     "lanes.js",
     "paint.js",
     "marks.js",
+    "first_canvas.js",
+    "devices_strip.js",
+    "icicle.js",
+    "first_screen.js",
     "overview.js",
     "timeline.js",
     "columns.js",
@@ -136,10 +144,12 @@ def html_page(
         "tables": tables,
         "partials": partials,
         "language": language,
+        "strip": strip_json(timeline),
+        "icicle": icicle_json(analysis.tables()["module_tree"]),
     }
     script, late = _scripts()
     return Template(spoken_template(_template("report.html"))).substitute(
-        header_html(report.summary),
+        header_html(report),
         headline=spoken(sentence),
         policy=_policy(*(script_hash(text.encode()) for text in (script, late)), library.hash),
         version=escape(__version__),
@@ -230,7 +240,7 @@ def _css() -> str:
         " ".join(f"--{name}: {colour.on(theme)};" for name, colour in PAGE.items())
         for theme in _THEMES
     )
-    sheet = _template("report.css") + _template("selection.css")
+    sheet = "".join(map(_template, ("report.css", "first_screen.css", "selection.css")))
     return Template(sheet).substitute(light=light, dark=dark, font=FONT)
 
 
@@ -240,6 +250,8 @@ def _palette(run: Run, analysis: Analysis) -> dict[str, Any]:
         "submodules": _pairs(submodule_colours(names)),
         "roles": _pairs(ROLE_COLOURS),
         "categories": _pairs(CATEGORY_COLOURS),
+        "bounds": _pairs(BOUND_COLOURS),
+        "peaks": [{"light": one.light, "dark": one.dark} for one in PEAK_COLOURS],
         "page": _pairs(PAGE),
         "surface": _pairs({"surface": SURFACE})["surface"],
         "host": _pairs({"host": HOST})["host"],

@@ -8,7 +8,7 @@ from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.comparison.compare import Comparison
 from profiler.analysis.result import Analysis, RunSummary
 from profiler.messages import joined, said, sentence
-from profiler.report.facts import bookkeeping, key_facts, missing_lines
+from profiler.report.facts import key_facts, missing_lines
 from profiler.report.model import ReportInput, SectionKind, Summary
 from profiler.report.nouns import all_events, noun_of
 from profiler.report.sections.headline import at_once, headline
@@ -35,7 +35,6 @@ def summary_of(of: ReportInput) -> Summary:
         selection=_selection(analysis.run, noun_of(analysis)),
         missing=tuple(missing_lines(analysis.drops)),
         against=_against(of.against),
-        bookkeeping=bookkeeping(analysis),
     )
 
 

@@ -28,7 +28,7 @@ class FirstCanvas {
       this.draw();
     });
     new ResizeObserver(() => this.canvas.parentElement.clientWidth !== this.width && this.resize()).observe(this.canvas.parentElement);
-    started?.then(() => {
+    choosing.then(() => {
       report.choice.follow(() => this.draw());
       this.draw();
     });
@@ -145,8 +145,7 @@ class FirstCanvas {
 
   // What was clicked before the page is ready is chosen when it is.
   choose(item, more = false) {
-    const pick = this.pick(item);
-    started.then(() => report.choice.pick(pick, more));
+    choosing.then(() => report.choice.pick(this.pick(item), more));
     this.say(item);
   }
 

@@ -105,6 +105,7 @@ async function start() {
   startTheme();
   startSpeech();
   startContents();
+  startFirstScreen();
   await whenParsed();
   const packed = await packedTables();
   const tables = Object.fromEntries(page.timeline.tables.map((name) => [name, packed(name)]));
@@ -130,6 +131,7 @@ async function start() {
   startKeys(bar, explorer);
   explorer.address = new Address(choice, explorer);
   window.profileReport = { timeline: report.timeline, explorer, choice, tables: shown };
+  choosable();
   window.profileUsable = performance.now();
 }
 

@@ -1,8 +1,8 @@
 """The devices on the page's first screen: what ran where and when, by submodule and step.
 
-Made of the timeline's lanes: the calls of each device, and of devices without calls the stretches of
-calls whose commands they executed. Many short calls in a row are one rectangle, so that the first
-screen is as small for a million commands as for a thousand.
+Made of the timeline's lanes: the calls of each device, and of devices without calls the stretches
+of calls whose commands they executed. Many short calls in a row are one rectangle, so that the
+first screen is as small for a million commands as for a thousand.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ def _stretches(timeline: Timeline, lanes: list[dict[str, Any]]) -> dict[str, _In
     order = np.lexsort((commands["start"][rows], call))
     rows, call = rows[order], call[order]
     if not len(rows):
-        return {name: rows for name in ("start", "duration", "submodule", "stage", "step")}
+        return dict.fromkeys(("start", "duration", "submodule", "stage", "step"), rows)
     heads = np.flatnonzero(np.diff(call, prepend=call[0] - 1))
     start = commands["start"][rows].astype(np.int64)
     end = start + np.maximum(commands["duration"][rows], 0).astype(np.int64)

@@ -1,7 +1,7 @@
-"""The first screen of the page below its sentence: devices over time, where the time went, what to
-change, the costliest shapes. Its figures are those of the report's opening, which a terminal prints.
+"""What stands on the page's first screen beside its canvases: how long it took, what to change, the
+costliest shapes. The figures are those of the report's opening, which a terminal prints.
 
-All of it is HTML, and every text in it is escaped; canvases are drawn by `templates/first_screen.js`.
+All of it is HTML, and every text in it is escaped; `templates/first_screen.js` draws the canvases.
 """
 
 from __future__ import annotations

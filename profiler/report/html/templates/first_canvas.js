@@ -18,6 +18,7 @@ class FirstCanvas {
   start() {
     this.setTheme(currentTheme());
     this.resize();
+    this.say();
     this.listen();
     report.themed.push((theme) => {
       this.setTheme(theme);

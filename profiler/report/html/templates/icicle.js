@@ -112,7 +112,7 @@ class Icicle extends FirstCanvas {
 
   bound(node) {
     const word = this.values.bound[node];
-    return word ? say("{bound}-bound", { bound: say(word) }) : "";
+    return word ? say(word) : "";
   }
 
   pair(node) {
@@ -123,8 +123,7 @@ class Icicle extends FirstCanvas {
       const part = this.values.flops_of_peak[node];
       return part === null ? plain : palette.peaks[PEAKS.filter((limit) => part >= limit).length];
     }
-    const submodule = codes.kind[node] === "submodule";
-    return (submodule ? palette.submodules[this.values.name[node]] : palette.roles[this.values.role[node]]) ?? plain;
+    return palette.roles[this.values.role[node]] ?? plain;
   }
 
   // The name with what the colour says, as far as there is room.
@@ -132,29 +131,36 @@ class Icicle extends FirstCanvas {
     const name = this.name(node), short = shortened(name, 24);
     const more = { role: this.values.role[node] ?? "", peak: this.peak(node), bound: this.bound(node) }[this.mode];
     const time = format.duration(this.values.elapsed_ns[node]);
-    return [more && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
+    return [more && more !== name && `${name} · ${more} · ${time}`, `${name} · ${time}`, name, short, shortened(name, 10)];
   }
 
   paint(context) {
     for (const item of this.items) {
       const { left, top, width, height } = this.box(item);
-      if (width < 0.3) continue;
+      if (width < 0.3) continue; // the table has it
       const fill = this.fill(this.pair(item.node)[this.theme], item);
       context.fillStyle = fill;
       context.fillRect(left, top, Math.max(width - (width > 3 ? 1 : 0), 0.3), height);
-      if (width > 26) this.label(context, this.texts(item.node), left, top, width, height, fill);
+      const stripe = width > 8 && page.icicle.codes.kind[item.node] === "submodule" ? 5 : 0;
+      if (stripe) {
+        context.fillStyle = this.fill((page.palette.submodules[this.values.name[item.node]] ?? page.palette.host)[this.theme], item);
+        context.fillRect(left, top, stripe, height);
+      }
+      if (width > 26) this.label(context, this.texts(item.node), left + stripe, top, width - stripe, height, fill);
     }
     if (this.back) this.back.disabled = this.zoomed === this.root;
   }
 
   legend() {
-    const { palette } = page, nodes = this.items.map(({ node }) => node), seen = (values) => new Set(nodes.map((node) => values[node]));
+    const { palette } = page, nodes = this.items.map(({ node }) => node);
     if (this.mode === "peak") {
       const limits = [0, ...PEAKS, 1];
       return palette.peaks.map((pair, i) => [pair, `${Math.round(limits[i] * 100)}–${Math.round(limits[i + 1] * 100)}${SPACE}%`]);
     }
-    const [colours, used] = this.mode === "bound" ? [palette.bounds, seen(page.icicle.codes.bound)] : [palette.roles, seen(this.values.role)];
-    return Object.entries(colours).filter(([name]) => used.has(name)).map(([name, pair]) => [pair, this.mode === "bound" ? say(name) : name]);
+    const bound = this.mode === "bound", [colours, used] = bound
+      ? [palette.bounds, new Map(nodes.map((node) => [page.icicle.codes.bound[node], this.bound(node)]))]
+      : [palette.roles, new Map(nodes.map((node) => [this.values.role[node], this.values.role[node]]))];
+    return Object.entries(colours).filter(([name]) => used.has(name)).map(([name, pair]) => [pair, used.get(name)]);
   }
 
   hint() { return say("Arrow keys move, Enter zooms in, Escape back; a click or Space chooses."); }

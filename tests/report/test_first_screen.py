@@ -1,0 +1,153 @@
+"""The page's first screen: the opening's values as HTML, and the tables that canvases draw."""
+
+from __future__ import annotations
+
+import html
+import re
+
+import polars as pl
+import pytest
+
+from profiler.analysis.analyze import analyze
+from profiler.events import Drop, DropKind
+from profiler.report.html.devices_strip import strip_json
+from profiler.report.html.header import header_html
+from profiler.report.html.icicle import icicle_json
+from profiler.report.html.timeline import timeline_of
+from profiler.report.terminal.tables import drawn
+from profiler.sources.load import load
+from tests.report.generated import write_generated_bundle
+from tests.report.hostile import HOSTILE, hostile_analysis
+from tests.report.rendered import report_of
+from tests.runs import Command, make_call, make_run, tiny_run, why
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    return load(write_generated_bundle(tmp_path_factory.mktemp("generated"), steps=2))
+
+
+def plain(text):
+    return html.unescape(re.sub(r"<[^>]+>", " ", text)).replace("\N{NO-BREAK SPACE}", " ")
+
+
+def words(text):
+    return " ".join(plain(text).split())
+
+
+def test_the_first_screen_has_what_the_terminal_opens_with(generated):
+    """Facts, checks, advice and shapes of the opening stand in it, each with its value."""
+    report = report_of(analyze(generated))
+    header = {name: words(text) for name, text in header_html(report).items()}
+    opening = report.opening
+    assert opening.facts
+    assert opening.advice
+    for fact in opening.facts:
+        assert words(f"{fact.label} {fact.value} {fact.note}") in header["answers"]
+    for check in opening.checks:
+        assert words(f"{check.label} {check.value}") in header["bookkeeping"]
+    for advice in opening.advice:
+        assert words(f"{advice.title} {advice.gain}") in header["gains"]
+        assert words(advice.change) in header["gains"]
+    cells = [
+        cell for column in drawn(opening.shapes, opening.shapes.frame) for cell in column.cells
+    ]
+    assert all(words(cell) in header["costliest"] for cell in cells)
+
+
+def test_advice_leads_to_its_finding(generated):
+    """The links of the first screen name the articles of these findings."""
+    report = report_of(analyze(generated))
+    numbers = [int(at) for at in re.findall(r'#finding-(\d+)"', header_html(report)["gains"])]
+    (findings,) = [part.findings for s in report.sections for part in s.parts if part.findings]
+    assert [findings[at - 1] for at in numbers] == [one.finding for one in report.opening.advice]
+
+
+def test_bookkeeping_stands_out_only_where_something_is_wrong():
+    """A whole run has one quiet line; a drop comes first in it, as an alert with its note."""
+    quiet = header_html(report_of(analyze(tiny_run())))["bookkeeping"]
+    assert quiet.startswith('<details class="bookkeeping"><summary>')
+    assert 'role="alert"' not in quiet
+    drop = Drop(DropKind.TRUNCATED_FILE, "006.pb", 512, "bytes", why("cut: copy it again"))
+    text = header_html(report_of(analyze(tiny_run(drops=(drop,)))))["bookkeeping"]
+    assert text.startswith('<details class="bookkeeping wrong"><summary>')
+    assert text.count('role="alert"') == 1
+    assert text.index("Dropped") < text.index("Cost of tracing")
+    assert "cut: copy it again" in text
+
+
+def test_names_of_the_run_are_escaped():
+    """No name of a trace becomes markup on the first screen."""
+    text = "".join(header_html(report_of(hostile_analysis())).values())
+    assert not any(name in text for name in HOSTILE if "<" in name)
+
+
+def test_the_strip_has_the_calls_of_each_device():
+    """Begin, length, submodule and step of every call, as the timeline has them."""
+    run = tiny_run()
+    timeline = timeline_of(run)
+    found = strip_json(timeline)
+    calls = timeline.tables["calls"]
+    for lane in timeline.document["lanes"]:
+        if lane["kind"] != "calls":
+            continue
+        (device,) = [one for one in found["devices"] if one["device"] == lane["device"]]
+        rows = slice(lane["first"], lane["first"] + lane["count"])
+        for name in ("start", "duration", "submodule", "stage", "step"):
+            assert device[name] == calls[name][rows].tolist()
+    assert found["steps"]["step"] == [0, 1]
+
+
+def test_a_device_without_calls_has_the_stretches_of_their_commands():
+    """A second device is drawn where it worked for a call, under the call's submodule."""
+    calls = [make_call(0, "unet", 0, 100, device="cuda:0")]
+    commands = [
+        Command(0, "cuda:0", "s", "compute", "a", 0, 100),
+        Command(0, "cuda:1", "s", "compute", "b", 20, 10),
+        Command(0, "cuda:1", "s", "compute", "c", 50, 30),
+    ]
+    timeline = timeline_of(make_run(calls, commands))
+    (second,) = [d for d in strip_json(timeline)["devices"] if d["device"] == "cuda:1"]
+    assert (second["start"], second["duration"]) == ([20], [60])
+    assert timeline.document["strings"][second["submodule"][0]] == "unet"
+
+
+def test_many_calls_are_few_rectangles():
+    """Thousands of calls of one submodule that follow each other are one rectangle of their whole
+    stretch; another submodule among them keeps its own."""
+    calls = [make_call(i, "llm", 10 * i, 10 * i + 9, device="cuda:0") for i in range(3000)]
+    calls[1000] = make_call(1000, "vae", 10_000, 10_009, device="cuda:0")
+    (device,) = strip_json(timeline_of(make_run(calls)))["devices"]
+    assert device["start"] == [0, 10_000, 10_010]
+    assert device["duration"] == [9_999, 9, 19_989]
+
+
+def test_the_icicle_has_the_nodes_of_the_tree(generated):
+    """Every node that is kept has the tree's figures and is in the node that the tree says; what is
+    left out is less than what is kept, and said."""
+    tree = analyze(generated).tables()["module_tree"]
+    found = icicle_json(tree)
+    rows = {row["node"]: row for row in tree.iter_rows(named=True)}
+    largest = tree.filter(pl.col("elapsed_ns") > 0)
+    assert found["left_out"] == len(tree) - len(found["parent"])
+    nodes = largest["node"].to_list()
+    assert len(nodes) == len(found["parent"])
+    for place, (node, parent) in enumerate(zip(nodes, found["parent"], strict=True)):
+        assert found["values"]["elapsed_ns"][place] == rows[node]["elapsed_ns"]
+        assert (nodes[parent] if parent >= 0 else -1) == rows[node]["parent"]
+
+
+def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
+    """Of many nodes the largest are kept, with all that they are in."""
+    monkeypatch.setattr("profiler.report.html.icicle._MOST", 10)
+    tree = analyze(generated).tables()["module_tree"]
+    found = icicle_json(tree)
+    kept = found["values"]["elapsed_ns"]
+    assert len(kept) == 10
+    assert sorted(kept, reverse=True) == tree["elapsed_ns"].sort(descending=True).to_list()[:10]
+    assert [parent for parent in found["parent"] if parent < 0] == [-1]
+
+
+def test_a_run_without_time_has_no_icicle():
+    """Nothing is drawn of nothing."""
+    assert icicle_json(analyze(make_run()).tables()["module_tree"]) is None

@@ -16,4 +16,5 @@ function startFirstScreen() {
   }
   window.profileFirst = found;
   performance.mark("first-screen");
+  requestAnimationFrame(() => setTimeout(() => performance.mark("first-screen-painted")));
 }

@@ -66,6 +66,7 @@ def test_sections_go_from_the_whole_to_its_parts(everything):
         "time",
         "findings",
         "shapes",
+        "modules",
         "roofline",
         "idle",
         "ranks",

@@ -1,0 +1,117 @@
+"""Where in the model the time went: the tree from stages down to operators."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import polars as pl
+
+from profiler.analysis.module_tree.codes import Node
+from profiler.analysis.module_tree.columns import MODULE_TREE
+from profiler.messages import said
+from profiler.report.model import TOP, Part, ReportInput, SectionKind
+from profiler.report.sentences.worded import label as label_of
+from profiler.report.units import duration, percent
+from profiler.report.views import table
+from profiler.table.columns import Column
+
+__all__ = ["SECTION", "labelled"]
+
+_LABEL = Column(
+    "label",
+    pl.String(),
+    "",
+    "stage, submodule, module or operator; equal blocks are one, with how many it stands for",
+    label="node",
+    kind="layer",
+)
+_COLUMNS = (
+    _LABEL,
+    "elapsed_ns",
+    "self_ns",
+    "share",
+    "executions",
+    "min_ns",
+    "median_ns",
+    "max_ns",
+    "total_ns",
+    "commands",
+    "teraflops_per_s",
+    "flops_of_peak",
+    "bound",
+    "role",
+    "kind",
+)
+_ROWS = 2 * TOP
+_LEAST = 0.01  # share of a node on paper
+
+
+def labelled(tree: pl.DataFrame) -> pl.DataFrame:
+    """The tree with a `label` by node: `24 × JointTransformerBlock` of equal blocks."""
+    blocks = (pl.col("count") > 1) & (pl.col("kind") == Node.MODULE)
+    of_class = pl.col("class").is_not_null() & (pl.col("class") != pl.col("name"))
+    called = pl.when(of_class & blocks).then("class").otherwise("name")
+    label = (
+        pl.when(blocks & pl.col("name").str.contains(r"[*\]]$"))
+        .then(pl.format("{} × {}", "count", called))
+        .when(pl.col("kind") == Node.UNTRACED)
+        .then(pl.lit(str(label_of(Node.UNTRACED))))
+        .when((pl.col("name") == "") & (pl.col("kind") == Node.RUN))
+        .then(pl.lit(str(label_of(Node.RUN))))
+        .otherwise("name")
+    )
+    return tree.with_columns(label=label)
+
+
+def _parts(of: ReportInput) -> Iterator[Part]:
+    tree = labelled(of.analysis.module_tree)
+    inner = tree.filter(pl.col("depth") > 2)
+    if inner.is_empty():
+        return
+    large = tree.filter((pl.col("share") >= _LEAST) & (pl.col("depth") > 0))
+    indented = large.with_columns(
+        label=pl.lit("  ").repeat_by(pl.col("depth") - 1).list.join("") + pl.col("label")
+    )
+    yield Part(
+        said("Module tree"),
+        lead=_most(tree),
+        table=table(
+            "module_tree", "module tree", _COLUMNS, MODULE_TREE, indented, shown=of.rows(_ROWS)
+        ),
+        anchor="modules",
+    )
+
+
+def _most(tree: pl.DataFrame) -> str:
+    """Which modules take most: the blocks, else the modules directly in a submodule."""
+    modules = tree.filter(pl.col("kind") == Node.MODULE)
+    blocks = modules.filter((pl.col("count") > 1) & (pl.col("median_ns") > 0))
+    found = blocks if len(blocks) else modules
+    if found.is_empty():
+        return said("Operators by role: the trace names no modules.")
+    first = found.sort("elapsed_ns", descending=True, maintain_order=True).row(0, named=True)
+    words = {
+        "node": first["label"],
+        "submodule": first["submodule"],
+        "time": duration(first["elapsed_ns"]),
+        "share": percent(first["share"] or 0),
+    }
+    if len(blocks):
+        return said(
+            "{node} of {submodule} take {time}, {share} of the whole; one of them takes {least} to "
+            "{most}.",
+            **words,
+            least=duration(first["min_ns"]),
+            most=duration(first["max_ns"]),
+        )
+    return said("{node} of {submodule} takes {time}, {share} of the whole.", **words)
+
+
+SECTION = SectionKind(
+    "modules",
+    47,
+    said("Module tree"),
+    _parts,
+    contents=said("Modules"),
+    tables=("module_tree",),
+)

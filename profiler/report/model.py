@@ -48,23 +48,27 @@ TOP = 15  # rows of a table of operators
 @dataclass(frozen=True, slots=True, eq=False)
 class ReportInput:
     """What sections are made of. `begin_ns` to `end_ns` is the extent of the run on its clock,
-    `source` its bundle or file, `against` how it compares with a baseline; `top` limits the rows of
-    tables that rank operators and other parts by time, 0 leaves them out."""
+    `source` its bundle or file, `against` how it compares with a baseline. `top` is how many rows
+    each table shows, 0 leaves out those that rank something; None: as many as each declares."""
 
     analysis: Analysis
     begin_ns: int
     end_ns: int
     against: Comparison | None = None
     source: Path | None = None
-    top: int = TOP
+    top: int | None = None
 
     @property
     def span_ns(self) -> int:
         return self.end_ns - self.begin_ns
 
     def rows(self, shown: int) -> int:
-        """How many rows are shown of a table that `top` limits."""
-        return min(self.top, shown)
+        """How many rows are shown of a table that shows so many where nobody asks for others."""
+        return shown if self.top is None else self.top
+
+    def most(self, shown: int) -> int:
+        """The same where there is room for `shown` rows and no more."""
+        return shown if self.top is None else min(self.top, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,7 +257,7 @@ class Opening:
     compares with its baseline. `facts` are the end-to-end time, what each device did with it, and
     steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert`
     where something is wrong. `submodules` and `shapes` are the largest, with a name each for what
-    stands above them. `sections` are those to read next, by key; `source` is the bundle or file.
+    stands above them. `sections` are those to read next, by key.
     """
 
     headline: str
@@ -268,7 +272,6 @@ class Opening:
     advice_title: str = ""
     shapes: TableView | None = None
     sections: tuple[str, ...] = ()
-    source: Path | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,6 +9,7 @@ from profiler.analysis.findings.rules import RULES
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.events import Drop, DropKind
 from profiler.report.sentences.findings.changes import BY_CAUSE, CHANGES, OTHERWISE, change
+from profiler.report.units import duration, percent
 from profiler.sources.load import load
 from tests.report.generated import write_generated_bundle
 from tests.report.rendered import report_of

@@ -34,6 +34,7 @@ from profiler.report.model import Advice, Fact, Opening, ReportInput, Summary, T
 from profiler.report.sections.device_use import device_facts
 from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import words
+from profiler.report.sentences.worded import label
 from profiler.report.units import count, counted, duration, of_all
 from profiler.report.views import table
 
@@ -93,7 +94,7 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
     analysis = of.analysis
     selected = bool(analysis.run.selection)
     bars = step_bars(analysis.steps, analysis.calls) if analysis.step_summary.count else ()
-    advised = _advised(analysis.findings)[: min(of.top, _FINDINGS) if of.top else 0]
+    advised = _advised(analysis.findings)[: of.most(_FINDINGS)]
     return Opening(
         headline=summary.headline,
         subject=summary.subject,
@@ -111,7 +112,6 @@ def opening_of(of: ReportInput, summary: Summary) -> Opening:
         advice_title=_advice_title(analysis.findings, advised),
         shapes=_shapes(of),
         sections=_next(advised),
-        source=of.source,
     )
 
 
@@ -133,11 +133,7 @@ def _steps(analysis: Analysis) -> Iterator[Fact]:
 def _checks(analysis: Analysis) -> Iterator[Fact]:
     """What the recording left out, added or did not tell, and whether that is bad news."""
     fired = {finding.rule for finding in analysis.findings}
-    drops = drops_fact(analysis)
-    if any(drop.kind.time_missing for drop in analysis.drops):
-        note = said("{kinds}; not everything that ran is in the figures", kinds=drops.note)
-        drops = replace(drops, note=note)
-    yield drops
+    yield _dropped(analysis)
     cost = cost_fact(analysis.run.overhead)
     yield replace(cost, alert=trust.tracing_overhead.__name__ in fired)
     yield residual_fact(analysis)
@@ -151,10 +147,24 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
         yield replace(fact, alert=source is not None and source.guessed)
 
 
+def _dropped(analysis: Analysis) -> Fact:
+    """How many drops there are, the worst of them, and whether time is missing."""
+    fact, drops = drops_fact(analysis), analysis.drops
+    if not drops:
+        return fact
+    worst = next((drop for drop in drops if drop.kind.time_missing), drops[0])
+    note = said("{kind} in {where}", kind=label(worst.kind), where=worst.where)
+    if len(drops) > 1:
+        note = said("{first} and {more} more", first=note, more=count(len(drops) - 1))
+    if worst.kind.time_missing:
+        note = said("{what}; not everything that ran is in the figures", what=note)
+    return replace(fact, note=note)
+
+
 def _submodules(of: ReportInput) -> TableView | None:
     """The largest submodules by elapsed time."""
     rows = of.analysis.submodules.filter(pl.col("calls") > 0)
-    shown = min(_LARGEST, len(rows), of.top)
+    shown = min(of.most(_LARGEST), len(rows))
     title = said("Submodules by elapsed time")
     if shown < len(rows):
         which = of_all(shown, len(rows))
@@ -175,7 +185,7 @@ def _shapes(of: ReportInput) -> TableView | None:
     """The costliest shapes, or what ran where no shapes are known. The costliest matrix product
     is among them: below the others, where it is none of them."""
     rows = of.analysis.shapes
-    shown = min(_COSTLIEST, len(rows), of.top)
+    shown = min(of.most(_COSTLIEST), len(rows))
     known = rows["shapes"].null_count() < len(rows)
     products = rows.with_row_index("row").filter(pl.col("family") == Family.MATMUL)
     which = of_all(shown, len(rows))
@@ -203,13 +213,13 @@ def _advice(finding: Finding) -> Advice:
 
 
 def _gain(finding: Finding) -> str:
-    """What following it saves at most: `"450 ms"`, `"0 ns to 160 ms"` where that depends on the
+    """What following it saves at most: `"450 ms"`, `"0 to 160 ms"` where that depends on the
     host's being late."""
     if finding.cost_ns is None:
         return said("not known")
     high = finding.evidence.get("gain_high_ns")
     if not finding.cost_ns and isinstance(high, int | float) and high > 0:
-        return said("{low} to {high}", low=duration(0), high=duration(high))
+        return said("0 to {high}", high=duration(high))
     return duration(finding.cost_ns)
 
 

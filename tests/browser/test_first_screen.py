@@ -17,6 +17,7 @@ from tests.browser.report_page import ReportPage, chips, opened
 pytestmark = pytest.mark.browser
 
 _IN = "\N{SINGLE RIGHT-POINTING ANGLE QUOTATION MARK}"
+_RUN = "StableDiffusion3Pipeline"
 _HOUR = 3_600_000  # ms
 _SCREEN = {"width": 1280, "height": 800}
 
@@ -105,7 +106,15 @@ def status(report: ReportPage, name: str) -> str:
 def test_everything_stands_on_the_first_screen(first: ReportPage) -> None:
     """Sentence, checks, devices over time, icicle, findings and shapes end above the fold, and all
     is drawn before the timeline."""
-    for part in ("h1", ".answers", ".bookkeeping", "#first-strip", "#first-icicle", ".gains"):
+    for part in (
+        "h1",
+        ".answers",
+        ".bookkeeping",
+        "#first-strip",
+        "#first-icicle",
+        ".gains",
+        "#first-shapes",
+    ):
         box = first.page.locator(part).bounding_box()
         assert box["height"] > 0, part
         assert box["y"] + box["height"] <= _SCREEN["height"], part
@@ -126,7 +135,7 @@ def test_the_icicle_is_the_module_tree(first: ReportPage, run: Run) -> None:
         assert box["width"] == pytest.approx(box["share"] * box["total"], rel=1e-3)
         parent = boxes.get(box["parent"])
         if parent is None:
-            assert box["name"] == "run"
+            assert box["name"] == _RUN
             continue
         assert box["top"] > parent["top"]
         assert box["left"] >= parent["left"] - 1e-6
@@ -136,7 +145,7 @@ def test_the_icicle_is_the_module_tree(first: ReportPage, run: Run) -> None:
         rows.setdefault(box["top"], []).append((box["left"], box["left"] + box["width"]))
     for row in map(sorted, rows.values()):
         assert all(before[1] <= after[0] + 1e-6 for before, after in pairwise(row))
-    tree = analyze(run).tables()["module_tree"]
+    tree = analyze(run).module_tree
     shown = {box["elapsed"] for box in boxes.values()}
     assert shown <= set(tree["elapsed_ns"])
     assert max(shown) == tree["elapsed_ns"].max()
@@ -146,18 +155,18 @@ def test_keys_go_through_the_icicle(first: ReportPage) -> None:
     """Arrows go down, along and up, Enter zooms, Escape leads back; Space chooses."""
     canvas, keyboard = first.page.locator("#first-icicle canvas"), first.page.keyboard
     canvas.focus()
-    assert status(first, "icicle").startswith("run: ")
+    assert status(first, "icicle").startswith(f"{_RUN}: ")
     whole = icicle_boxes(first)
     keyboard.press("ArrowDown")
     stage = status(first, "icicle").split(":")[0]
-    assert stage.startswith(f"run {_IN} ")
+    assert stage.startswith(f"{_RUN} {_IN} ")
     keyboard.press("ArrowRight")
     second = status(first, "icicle").split(":")[0]
-    assert second not in (stage, "run")
+    assert second not in (stage, _RUN)
     keyboard.press("Enter")
     zoomed = icicle_boxes(first)
     assert zoomed[0]["width"] == pytest.approx(zoomed[0]["total"])
-    assert second == f"run {_IN} {zoomed[0]['name']}"
+    assert second == f"{_RUN} {_IN} {zoomed[0]['name']}"
     keyboard.press("Escape")
     assert icicle_boxes(first) == whole
     keyboard.press("Space")

@@ -6,18 +6,15 @@ All of it is HTML, and every text in it is escaped; `templates/first_screen.js` 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from typing import Any
 
 from profiler.analysis.findings.finding import Finding
-from profiler.messages import Said, said
 from profiler.report.html.markup import finding_id
+from profiler.report.html.table_json import table_json
 from profiler.report.language import spoken
 from profiler.report.model import Advice, Fact, Opening, TableView
-from profiler.report.terminal.tables import drawn
-from profiler.report.views import worded
-from profiler.table.columns import Column
 
-__all__ = ["answers_html", "findings_html", "shapes_html"]
+__all__ = ["answers_html", "findings_html", "shapes_html", "shapes_json"]
 
 
 def answers_html(facts: tuple[Fact, ...]) -> str:
@@ -55,34 +52,13 @@ def _advice(advice: Advice, number: int | None) -> str:
 
 
 def shapes_html(view: TableView | None) -> str:
-    """The costliest shapes as a table that needs no script."""
+    """The place of the costliest shapes; `shapes_json` fills it."""
     if view is None:
         return ""
-    head, body = zip(*_columns(view), strict=True)
-    rows = "".join(f"<tr>{''.join(cells)}</tr>" for cells in zip(*body, strict=True))
-    return (
-        f'<div class="costliest"><h2>{spoken(view.name)}</h2><div class="scroll"><table>'
-        f"<thead><tr>{''.join(head)}</tr></thead><tbody>{rows}</tbody></table></div></div>"
-    )
+    return f'<div class="costliest"><h2>{spoken(view.name)}</h2><div id="first-shapes"></div></div>'
 
 
-def _columns(view: TableView) -> Iterator[tuple[str, list[str]]]:
-    """The heading and the cells of each column, as a terminal writes their values."""
-    shown = view.frame.head(view.shown)
-    for column, cells in zip(view.columns, drawn(view, view.frame), strict=True):
-        style = "number" if cells.right else "layer" if column.kind == "layer" else "text"
-        texts: list[str] = [*cells.cells]
-        if column.codes is not None:
-            words = worded(column, shown[column.name])
-            texts = [said(word) if word else cell for word, cell in zip(words, texts, strict=True)]
-        heading = _heading(column, cells.header)
-        yield heading, [f'<td class="{style}">{spoken(text)}</td>' for text in texts]
-
-
-def _heading(column: Column, header: str) -> str:
-    """The column's label with the unit that its values have."""
-    label: Said = said(column.label)
-    unit = header.removeprefix(column.label).strip()
-    style = "layer" if column.kind == "layer" else "text"
-    sign = f' <span class="unit">{spoken(unit)}</span>' if unit else ""
-    return f'<th class="{style}" scope="col">{spoken(label)}{sign}</th>'
+def shapes_json(opening: Opening | None) -> dict[str, Any] | None:
+    """The costliest shapes as the scripts take them."""
+    view = opening.shapes if opening else None
+    return None if view is None else table_json(view)

@@ -9,15 +9,15 @@ import polars as pl
 from profiler.analysis.module_tree.columns import MODULE_TREE
 from profiler.messages import said
 from profiler.report.html.table_json import described, plain_values
-from profiler.report.views import columns_of, worded
+from profiler.report.sections.modules import labelled
+from profiler.report.views import columns_of, renamed, worded
 
 __all__ = ["icicle_json"]
 
 _MOST = 600  # nodes that the page holds: the first screen stays small, whatever the model
 _COLUMNS = (
-    "name",
+    renamed(MODULE_TREE, "name", label="node"),
     "kind",
-    "count",
     "elapsed_ns",
     "self_ns",
     "share",
@@ -31,9 +31,9 @@ _COLUMNS = (
 
 def icicle_json(tree: pl.DataFrame) -> dict[str, Any] | None:
     """The nodes of the module tree with the most time, by column: `parent` is the place of the node
-    that each is in, -1 of the run, and `codes` are those of columns of words. None where nothing
-    took any time."""
-    kept = _largest(tree)
+    that each is in, -1 of the run, and `codes` are those of columns of words; nodes have the names
+    that the table of modules gives them. None where nothing took any time."""
+    kept = labelled(_largest(tree)).with_columns(name="label")
     if kept.is_empty():
         return None
     place = {node: number for number, node in enumerate(kept["node"])}

@@ -28,6 +28,7 @@ from profiler.report.extent import extent
 from profiler.report.html.body import Body, body_of
 from profiler.report.html.card_columns import call_columns, command_columns, tally_columns
 from profiler.report.html.devices_strip import strip_json
+from profiler.report.html.first_screen import shapes_json
 from profiler.report.html.header import header_html
 from profiler.report.html.icicle import icicle_json
 from profiler.report.html.packing import Packing, script_hash
@@ -139,13 +140,17 @@ def html_page(
     body, sentence = body_of(report), report.summary.headline
     trace, library = packing.trace, packing.library
     lanes = timeline.document["lanes"]
-    data = _data(run, analysis, body, lanes, trace) | {
+    first = {
+        "strip": strip_json(timeline),
+        "icicle": icicle_json(analysis.module_tree),
+        "shapes": shapes_json(report.opening),
+    }
+    data = _data(run, analysis, body, [lanes, first], trace) | {
         "timeline": timeline.document,
         "tables": tables,
         "partials": partials,
         "language": language,
-        "strip": strip_json(timeline),
-        "icicle": icicle_json(analysis.tables()["module_tree"]),
+        **first,
     }
     script, late = _scripts()
     return Template(spoken_template(_template("report.html"))).substitute(
@@ -174,7 +179,7 @@ def _data(
     run: Run,
     analysis: Analysis,
     body: Body,
-    lanes: list[dict[str, Any]],
+    shown: list[Any],
     trace: EmbeddedTrace | None,
 ) -> dict[str, Any]:
     """What the scripts read beside the timeline, as JSON has it."""
@@ -187,7 +192,7 @@ def _data(
         "command_columns": of_command,
         "tally_columns": tally_columns(),
         "font": FONT,
-        "messages": page_messages(scripts, [body.tables, of_call, of_command, lanes]),
+        "messages": page_messages(scripts, [body.tables, of_call, of_command, *shown]),
         "trace": trace and _told(trace, analysis),
     }
 

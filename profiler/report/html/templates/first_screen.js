@@ -14,6 +14,7 @@ function startFirstScreen() {
     if (canvas) canvas.start();
     else document.getElementById(`first-${name}`).hidden = true;
   }
+  if (page.shapes) new DataTable(document.getElementById("first-shapes"), page.shapes);
   window.profileFirst = found;
   performance.mark("first-screen");
   requestAnimationFrame(() => setTimeout(() => performance.mark("first-screen-painted")));

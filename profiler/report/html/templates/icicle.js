@@ -71,28 +71,32 @@ class Icicle extends FirstCanvas {
     return node;
   }
 
+  // Names of the trace are as they are; what has none is called by a word.
   name(node) {
-    const { name, count } = this.values;
-    const own = page.icicle.codes.kind[node] === "run" ? say("run") : name[node] ?? "";
-    return count[node] > 1 ? say("{count} × {name}", { count: format.count(count[node]), name: own }) : own;
+    const name = this.values.name[node] ?? "";
+    return { run: name === "run", untraced: true }[page.icicle.codes.kind[node]] ? say(name) : name;
   }
 
+  // What a node is of, as far as the choice can tell: the operator where the run has one of that name.
   told({ node }) {
     const named = (kind) => {
       const found = this.above(node, kind);
       return found < 0 ? undefined : this.values.name[found];
     };
-    const role = this.values.role[node] ?? undefined, path = this.values.path[node];
-    return { stage: named("stage"), submodule: named("submodule"), role: this.children[node].length ? undefined : role, operator: path && !this.children[node].length ? path : undefined };
+    const leaf = !this.children[node].length, operator = (this.values.path[node] ?? "").replace(/\[[^\]]*\]/g, "*");
+    return {
+      stage: named("stage"), submodule: named("submodule"),
+      role: (leaf && this.values.role[node]) || undefined,
+      operator: leaf && report.choice?.exists("operator", operator) ? operator : undefined,
+    };
   }
 
-  // The operator where the run has one of that name, else what it is in.
+  // The operator, else its role, in its submodule; of what lies above these the stage.
   pick({ node }) {
-    const { stage, submodule, operator } = this.told({ node }), { path } = this.values, found = {};
-    if (submodule !== undefined) found.submodule = submodule;
-    else if (stage !== undefined) found.stage = stage;
-    const named = [operator, path[node]].find((one) => one && report.choice?.exists("operator", one));
-    return named ? { ...found, operator: named } : found;
+    const { stage, submodule, operator } = this.told({ node }), role = this.values.role[node];
+    if (submodule === undefined) return stage === undefined ? {} : { stage };
+    if (operator !== undefined) return { submodule, operator };
+    return role && this.above(node, "submodule") !== node ? { submodule, role } : { submodule };
   }
 
   sentence({ node }) {
@@ -213,7 +217,7 @@ class Icicle extends FirstCanvas {
     const { values } = this, names = Object.keys(values);
     const rows = this.parent.map((_, node) => ({
       ...Object.fromEntries(names.map((name) => [name, values[name][node]])),
-      name: "\u00a0\u00a0".repeat(this.depth[node]) + this.name(node),
+      name: (SPACE + SPACE).repeat(this.depth[node]) + this.name(node),
     }));
     return { name: message("module tree"), columns: page.icicle.columns, rows };
   }

@@ -15,6 +15,7 @@ from profiler.report.html.first_screen import shapes_json
 from profiler.report.html.header import header_html
 from profiler.report.html.icicle import icicle_json
 from profiler.report.html.timeline import timeline_of
+from profiler.report.sections.modules import nodes_of
 from profiler.sources.load import load
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
@@ -125,7 +126,7 @@ def test_many_calls_are_few_rectangles():
 def test_the_icicle_has_the_nodes_of_the_tree(generated):
     """Every node that is kept has the tree's figures and is in the node that the tree says; what is
     left out is less than what is kept, and said."""
-    tree = analyze(generated).module_tree
+    tree = nodes_of(analyze(generated))
     found = icicle_json(tree)
     rows = {row["node"]: row for row in tree.iter_rows(named=True)}
     largest = tree.filter(pl.col("elapsed_ns") > 0)
@@ -140,7 +141,7 @@ def test_the_icicle_has_the_nodes_of_the_tree(generated):
 def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
     """Of many nodes the largest are kept, with all that they are in."""
     monkeypatch.setattr("profiler.report.html.icicle._MOST", 10)
-    tree = analyze(generated).module_tree
+    tree = nodes_of(analyze(generated))
     found = icicle_json(tree)
     kept = found["values"]["elapsed_ns"]
     assert len(kept) == 10
@@ -150,4 +151,4 @@ def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
 
 def test_a_run_without_time_has_no_icicle():
     """Nothing is drawn of nothing."""
-    assert icicle_json(analyze(make_run()).module_tree) is None
+    assert icicle_json(nodes_of(analyze(make_run()))) is None

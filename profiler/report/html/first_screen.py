@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from profiler.analysis.findings.finding import Finding
-from profiler.report.html.markup import finding_id
+from profiler.report.html.markup import finding_id, of_whole
 from profiler.report.html.table_json import table_json
 from profiler.report.language import spoken
 from profiler.report.model import Advice, Fact, Opening, TableView
@@ -37,7 +37,7 @@ def findings_html(opening: Opening, findings: tuple[Finding, ...]) -> str:
     return (
         f'<div class="gains"><h2>{spoken(opening.advice_title)}</h2>'
         + (f"<ol>{items}</ol>" if items else "")
-        + "</div>"
+        + f"{of_whole()}</div>"
     )
 
 
@@ -55,7 +55,8 @@ def shapes_html(view: TableView | None) -> str:
     """The place of the costliest shapes; `shapes_json` fills it."""
     if view is None:
         return ""
-    return f'<div class="costliest"><h2>{spoken(view.name)}</h2><div id="first-shapes"></div></div>'
+    name = spoken(view.name)
+    return f'<div class="costliest"><h2>{name}</h2><div id="first-shapes"></div>{of_whole()}</div>'
 
 
 def shapes_json(opening: Opening | None) -> dict[str, Any] | None:

@@ -9,7 +9,6 @@ import polars as pl
 from profiler.analysis.module_tree.columns import MODULE_TREE
 from profiler.messages import said
 from profiler.report.html.table_json import described, plain_values
-from profiler.report.sections.modules import labelled
 from profiler.report.views import columns_of, renamed, worded
 
 __all__ = ["icicle_json"]
@@ -30,10 +29,10 @@ _COLUMNS = (
 
 
 def icicle_json(tree: pl.DataFrame) -> dict[str, Any] | None:
-    """The nodes of the module tree with the most time, by column: `parent` is the place of the node
-    that each is in, -1 of the run, and `codes` are those of columns of words; nodes have the names
-    that the table of modules gives them. None where nothing took any time."""
-    kept = labelled(_largest(tree)).with_columns(name="label")
+    """The nodes of the labelled module tree with the most time, by column: `parent` is the place of
+    the node that each is in, -1 of the run, and `codes` are those of columns of words. None where
+    nothing took any time."""
+    kept = _largest(tree).with_columns(name="label")
     if kept.is_empty():
         return None
     place = {node: number for number, node in enumerate(kept["node"])}

@@ -8,6 +8,7 @@ import polars as pl
 
 from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.module_tree.columns import MODULE_TREE
+from profiler.analysis.result import Analysis
 from profiler.messages import said
 from profiler.report.model import TOP, Part, ReportInput, SectionKind
 from profiler.report.sentences.worded import label as label_of
@@ -15,7 +16,7 @@ from profiler.report.units import duration, percent
 from profiler.report.views import table
 from profiler.table.columns import Column
 
-__all__ = ["SECTION", "labelled"]
+__all__ = ["SECTION", "labelled", "nodes_of"]
 
 _LABEL = Column(
     "label",
@@ -61,6 +62,11 @@ def labelled(tree: pl.DataFrame) -> pl.DataFrame:
         .otherwise("name")
     )
     return tree.with_columns(label=label)
+
+
+def nodes_of(analysis: Analysis) -> pl.DataFrame:
+    """All nodes of the tree, with their labels."""
+    return labelled(analysis.module_tree)
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:

@@ -103,7 +103,7 @@ class Icicle extends FirstCanvas {
     const { elapsed_ns: elapsed, share, role, executions } = this.values, notes = [];
     const names = [];
     for (let at = node; at >= 0; at = this.parent[at]) names.unshift(this.name(at));
-    if (executions[node] !== null) notes.push(say("executed {count} times", { count: format.count(executions[node]) }));
+    if (executions[node] !== null) notes.push(say("executions: {count}", { count: format.count(executions[node]) }));
     if (role[node]) notes.push(say("role {value}", { value: role[node] }));
     notes.push(this.peak(node), this.bound(node));
     return [`${names.join(" › ")}: ${format.duration(elapsed[node])}`, format.percent(share[node] ?? 0), ...notes.filter(Boolean)].join(", ");

@@ -69,6 +69,7 @@ _SCRIPTS = (
     "timeline.js",
     "columns.js",
     "tables.js",
+    "tree.js",
     "details.js",
     "explore.js",
     "contents.js",

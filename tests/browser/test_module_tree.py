@@ -35,7 +35,9 @@ def _run():
                     )
                 )
     modules = {f"blocks.{number}": "Double" if number < 3 else "Single" for number in range(4)}
-    info = make_info(submodules={"transformer": {"device": "cuda:0", "modules": modules}})
+    info = make_info(
+        pipeline="Pipe", submodules={"transformer": {"device": "cuda:0", "modules": modules}}
+    )
     spans = [make_span("pipeline", "Pipe", 0, 2200), make_span("stage", "encode", 0, 200)]
     return make_run(calls, commands, [*spans, make_span("stage", "denoise", 200, 2200)], info=info)
 

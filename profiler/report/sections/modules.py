@@ -8,14 +8,17 @@ import polars as pl
 
 from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.module_tree.columns import MODULE_TREE
+from profiler.analysis.registry import table_named
+from profiler.analysis.result import Analysis
 from profiler.messages import said
-from profiler.report.model import TOP, Part, ReportInput, SectionKind
-from profiler.report.sentences.worded import label as label_of
+from profiler.report.declared_figures import declared_figure
+from profiler.report.model import TOP, Figure, Part, ReportInput, SectionKind
+from profiler.report.nodes import labelled
 from profiler.report.units import count, duration, percent
 from profiler.report.views import table
 from profiler.table.columns import Column
 
-__all__ = ["SECTION", "labelled"]
+__all__ = ["SECTION", "icicle_figure", "longest"]
 
 _LABEL = Column(
     "label",
@@ -48,21 +51,11 @@ _INWARDS = "\N{NO-BREAK SPACE}" * 2
 _LEAST = 0.01  # share of a node on paper
 
 
-def labelled(tree: pl.DataFrame) -> pl.DataFrame:
-    """The tree with a `label` by node: `24 × JointTransformerBlock` of equal blocks."""
-    blocks = (pl.col("count") > 1) & (pl.col("kind") == Node.MODULE)
-    of_class = pl.col("class").is_not_null() & (pl.col("class") != pl.col("name"))
-    called = pl.when(of_class & blocks).then("class").otherwise("name")
-    label = (
-        pl.when(blocks & pl.col("name").str.contains(r"[*\]]$"))
-        .then(pl.format("{} × {}", "count", called))
-        .when(pl.col("kind") == Node.UNTRACED)
-        .then(pl.lit(str(label_of(Node.UNTRACED))))
-        .when((pl.col("name") == "") & (pl.col("kind") == Node.RUN))
-        .then(pl.lit(str(label_of(Node.RUN))))
-        .otherwise("name")
-    )
-    return tree.with_columns(label=label)
+def icicle_figure(analysis: Analysis) -> Figure:
+    """The module tree, each node as wide as its time below the one that it is in."""
+    figure = declared_figure(table_named("module_tree"), analysis.module_tree)
+    assert figure is not None  # the table declares it
+    return figure
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
@@ -70,7 +63,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     inner = tree.filter(pl.col("depth") > 2)
     if inner.is_empty():
         return
-    held = _longest(tree, _HELD)
+    held = longest(tree, _HELD)
     yield Part(
         lead=_most(tree),
         table=table(
@@ -96,7 +89,7 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     )
 
 
-def _longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:
+def longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:
     """That many nodes: a node takes at least as long as what is in it, and stands before it."""
     ranked = tree.sort("elapsed_ns", "node", descending=[True, False])
     return ranked.head(held).sort("node")

@@ -33,19 +33,17 @@ function layerOf(path, name) { return path ? pattern(`${path.replace(/\[[0-9,-]+
 // The tree that values of a table are: parents (-1 of the first), children, and what each node chooses.
 class Nodes {
   constructor({ depth, name, kind, label }) {
-    this.depth = depth;
-    this.parent = [];
-    this.children = depth.map(() => []);
+    Object.assign(this, { depth: [], parent: [], children: depth.map(() => []), picks: [], paths: [] });
     const way = [];
-    depth.forEach((deep, i) => {
+    depth.forEach((told, i) => {
+      const deep = Math.min(told, way.length); // a node lies in the one before it or around that
       way.length = deep;
+      this.depth.push(deep);
       this.parent.push(deep ? way[deep - 1] : -1);
       if (deep) this.children[way[deep - 1]].push(i);
       way.push(i);
+      this.place(i, kind[i], name[i] ?? label[i]);
     });
-    this.picks = [];
-    this.paths = [];
-    depth.forEach((_, i) => this.place(i, kind[i], name[i] ?? label[i]));
   }
 
   place(i, kind, name) {
@@ -56,14 +54,6 @@ class Nodes {
       stage: { stage: name }, submodule: { stage, submodule: name }, module: { stage, submodule, module: this.paths[i] },
       role: { stage, submodule, role: name }, operator: { stage, submodule, module, role, operator: layerOf(path, name) },
     }[kind] ?? {});
-  }
-
-  // Nodes in a node, itself not among them.
-  * inside(i) {
-    for (const child of this.children[i]) {
-      yield child;
-      yield* this.inside(child);
-    }
   }
 }
 
@@ -136,7 +126,7 @@ class ModuleTree extends DataTable {
       const inner = values ? children[i].slice().sort(apart) : children[i];
       for (const child of inner) visit(child);
     };
-    if (depth.length) visit(0);
+    depth.forEach((deep, i) => !deep && visit(i));
     return rows;
   }
 

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.annotation import AnnotatedCommands
 from profiler.analysis.distinct_commands import Kinds
+from profiler.analysis.drawing import drawn
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import table_named
@@ -41,6 +42,7 @@ from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 if TYPE_CHECKING:
     import pandas as pd
+    import plotly.graph_objects as go
 
 __all__ = ["Analysis", "RunSummary"]
 
@@ -145,6 +147,14 @@ class Analysis:
             names = ", ".join(self.frames)
             raise InputError(f"an analysis has no table {table!r}: there is {names}")
         return to_pandas(self.frames[table])
+
+    def figure(self, name: str, **options: Any) -> go.Figure:
+        """A figure of the report, for notebooks: `icicle`, `steps`, … as `profiler.report.figures`
+        has them; `theme` is `light` or `dark`.
+
+        Raises InputError where there is no such figure.
+        """
+        return drawn(self, name, **options)
 
     @staticmethod
     def describe(table: str) -> pl.DataFrame:

@@ -181,7 +181,7 @@ def test_a_rectangle_chooses_what_it_is_of(first: ReportPage) -> None:
     (vae,) = [box for box in icicle_boxes(first) if box["name"] == "vae"]
     place = {"x": vae["left"] + vae["width"] / 2, "y": vae["top"] + 8}
     first.page.locator("#first-icicle canvas").click(position=place)
-    assert chips(first) == ["submodule vae"]
+    assert chips(first) == ["stage decode", "submodule vae"]
     bar = first.page.locator(".chosen").bounding_box()
     assert bar["y"] + bar["height"] <= _SCREEN["height"] + 1
     first.page.evaluate("profileReport.choice.clear()")

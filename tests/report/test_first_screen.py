@@ -15,7 +15,6 @@ from profiler.report.html.first_screen import shapes_json
 from profiler.report.html.header import header_html
 from profiler.report.html.icicle import icicle_json
 from profiler.report.html.timeline import timeline_of
-from profiler.report.sections.modules import nodes_of
 from profiler.sources.load import load
 from tests.report.generated import write_generated_bundle
 from tests.report.hostile import HOSTILE, hostile_analysis
@@ -124,25 +123,21 @@ def test_many_calls_are_few_rectangles():
 
 
 def test_the_icicle_has_the_nodes_of_the_tree(generated):
-    """Every node that is kept has the tree's figures and is in the node that the tree says; what is
-    left out is less than what is kept, and said."""
-    tree = nodes_of(analyze(generated))
-    found = icicle_json(tree)
-    rows = {row["node"]: row for row in tree.iter_rows(named=True)}
-    largest = tree.filter(pl.col("elapsed_ns") > 0)
-    assert found["left_out"] == len(tree) - len(found["parent"])
-    nodes = largest["node"].to_list()
-    assert len(nodes) == len(found["parent"])
-    for place, (node, parent) in enumerate(zip(nodes, found["parent"], strict=True)):
-        assert found["values"]["elapsed_ns"][place] == rows[node]["elapsed_ns"]
-        assert (nodes[parent] if parent >= 0 else -1) == rows[node]["parent"]
+    """Every node that took time has the tree's figures, and is in the node that the tree says."""
+    analysis = analyze(generated)
+    found, tree = icicle_json(analysis), analysis.module_tree.filter(pl.col("elapsed_ns") > 0)
+    nodes = tree["node"].to_list()
+    assert found["values"]["elapsed_ns"] == tree["elapsed_ns"].to_list()
+    assert found["depth"] == tree["depth"].to_list()
+    parents = [nodes[parent] if parent >= 0 else -1 for parent in found["parent"]]
+    assert parents == tree["parent"].to_list()
 
 
 def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
     """Of many nodes the largest are kept, with all that they are in."""
     monkeypatch.setattr("profiler.report.html.icicle._MOST", 10)
-    tree = nodes_of(analyze(generated))
-    found = icicle_json(tree)
+    analysis = analyze(generated)
+    found, tree = icicle_json(analysis), analysis.module_tree
     kept = found["values"]["elapsed_ns"]
     assert len(kept) == 10
     assert sorted(kept, reverse=True) == tree["elapsed_ns"].sort(descending=True).to_list()[:10]
@@ -151,4 +146,4 @@ def test_the_icicle_keeps_the_largest_nodes(generated, monkeypatch):
 
 def test_a_run_without_time_has_no_icicle():
     """Nothing is drawn of nothing."""
-    assert icicle_json(nodes_of(analyze(make_run()))) is None
+    assert icicle_json(analyze(make_run())) is None

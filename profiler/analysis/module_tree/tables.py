@@ -20,7 +20,7 @@ from profiler.analysis.module_tree.own_times import own_times
 from profiler.analysis.module_tree.rows import Around, tree
 from profiler.analysis.roles.tables import kind_roles
 from profiler.analysis.roofline.tables import kind_bounds
-from profiler.analysis.table import Table
+from profiler.analysis.table import FigureSpec, Table
 from profiler.table.columns import schema
 
 __all__ = ["TABLES"]
@@ -76,5 +76,8 @@ TABLES = (
         "Without calls there is none. [the decision](decisions/0073-module-tree.md) says more.",
         reads=("calls",),
         shown=40,
+        figure=FigureSpec(
+            "icicle", {"parent": ("parent",), "value": ("elapsed_ns",), "role": ("role",)}
+        ),
     ),
 )

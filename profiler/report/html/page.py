@@ -57,7 +57,6 @@ from profiler.report.palette import (
     submodule_colours,
 )
 from profiler.report.provenance import EmbeddedTrace
-from profiler.report.sections.modules import nodes_of
 from profiler.report.sections.time import submodule_names
 from profiler.table.run import Run
 
@@ -79,6 +78,7 @@ _SCRIPTS = (
     "timeline.js",
     "columns.js",
     "tables.js",
+    "tree.js",
     "details.js",
     "explore.js",
     "contents.js",
@@ -143,7 +143,7 @@ def html_page(
     lanes = timeline.document["lanes"]
     first = {
         "strip": strip_json(timeline),
-        "icicle": icicle_json(nodes_of(analysis)),
+        "icicle": icicle_json(analysis),
         "shapes": shapes_json(report.opening),
     }
     data = _data(run, analysis, body, [lanes, first], trace) | {

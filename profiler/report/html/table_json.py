@@ -66,6 +66,9 @@ def table_json(view: TableView) -> dict[str, Any]:
         document["opens"] = view.opens.value
     if view.folded:
         document["folding"] = folding_json(view.columns)
+    if view.nested:
+        document["nested"] = True
+        document["values"] |= {name: frame[name].to_list() for name in ("depth", "name")}
     if view.variants:
         document["variants"] = [
             {"label": said(label), "values": _values(view, rows)}

@@ -8,15 +8,17 @@ import polars as pl
 
 from profiler.analysis.module_tree.codes import Node
 from profiler.analysis.module_tree.columns import MODULE_TREE
+from profiler.analysis.registry import table_named
 from profiler.analysis.result import Analysis
 from profiler.messages import said
-from profiler.report.model import TOP, Part, ReportInput, SectionKind
-from profiler.report.sentences.worded import label as label_of
-from profiler.report.units import duration, percent
+from profiler.report.declared_figures import declared_figure
+from profiler.report.model import TOP, Figure, Part, ReportInput, SectionKind
+from profiler.report.nodes import labelled
+from profiler.report.units import count, duration, percent
 from profiler.report.views import table
 from profiler.table.columns import Column
 
-__all__ = ["SECTION", "labelled", "nodes_of"]
+__all__ = ["SECTION", "icicle_figure", "longest", "nodes_of"]
 
 _LABEL = Column(
     "label",
@@ -44,29 +46,21 @@ _COLUMNS = (
     "kind",
 )
 _ROWS = 2 * TOP
+_HELD = 2_000  # nodes of a page
+_INWARDS = "\N{NO-BREAK SPACE}" * 2
 _LEAST = 0.01  # share of a node on paper
 
 
-def labelled(tree: pl.DataFrame) -> pl.DataFrame:
-    """The tree with a `label` by node: `24 × JointTransformerBlock` of equal blocks."""
-    blocks = (pl.col("count") > 1) & (pl.col("kind") == Node.MODULE)
-    of_class = pl.col("class").is_not_null() & (pl.col("class") != pl.col("name"))
-    called = pl.when(of_class & blocks).then("class").otherwise("name")
-    label = (
-        pl.when(blocks & pl.col("name").str.contains(r"[*\]]$"))
-        .then(pl.format("{} × {}", "count", called))
-        .when(pl.col("kind") == Node.UNTRACED)
-        .then(pl.lit(str(label_of(Node.UNTRACED))))
-        .when((pl.col("name") == "") & (pl.col("kind") == Node.RUN))
-        .then(pl.lit(str(label_of(Node.RUN))))
-        .otherwise("name")
-    )
-    return tree.with_columns(label=label)
+def icicle_figure(analysis: Analysis) -> Figure:
+    """The module tree, each node as wide as its time below the one that it is in."""
+    figure = declared_figure(table_named("module_tree"), analysis.module_tree)
+    assert figure is not None  # the table declares it
+    return figure
 
 
-def nodes_of(analysis: Analysis) -> pl.DataFrame:
-    """All nodes of the tree, with their labels."""
-    return labelled(analysis.module_tree)
+def nodes_of(analysis: Analysis, held: int) -> pl.DataFrame:
+    """The `held` longest nodes of the tree, with their labels."""
+    return longest(labelled(analysis.module_tree), held)
 
 
 def _parts(of: ReportInput) -> Iterator[Part]:
@@ -74,18 +68,50 @@ def _parts(of: ReportInput) -> Iterator[Part]:
     inner = tree.filter(pl.col("depth") > 2)
     if inner.is_empty():
         return
-    large = tree.filter((pl.col("share") >= _LEAST) & (pl.col("depth") > 0))
-    indented = large.with_columns(
-        label=pl.lit("  ").repeat_by(pl.col("depth") - 1).list.join("") + pl.col("label")
-    )
+    held = longest(tree, _HELD)
     yield Part(
-        said("Module tree"),
         lead=_most(tree),
         table=table(
-            "module_tree", "module tree", _COLUMNS, MODULE_TREE, indented, shown=of.rows(_ROWS)
+            "module_tree",
+            "module tree",
+            _COLUMNS,
+            MODULE_TREE,
+            _unfolding(held),
+            shown=of.rows(_ROWS),
+            search=True,
+            nested=True,
+            paper=_indented(tree),
         ),
-        anchor="modules",
+        notes=()
+        if len(held) == len(tree)
+        else (
+            said(
+                "This page holds the longest {held} of {total} nodes.",
+                held=count(len(held)),
+                total=count(len(tree)),
+            ),
+        ),
     )
+
+
+def longest(tree: pl.DataFrame, held: int) -> pl.DataFrame:
+    """That many nodes: a node takes at least as long as what is in it, and stands before it."""
+    ranked = tree.sort("elapsed_ns", "node", descending=[True, False])
+    return ranked.head(held).sort("node")
+
+
+def _unfolding(tree: pl.DataFrame) -> pl.DataFrame:
+    """The rows of a page: what is told by other columns is left out, and a name by its label."""
+    name = pl.when(pl.col("name") != pl.col("label")).then("name")
+    shown = [column if isinstance(column, str) else column.name for column in _COLUMNS]
+    return tree.select(*shown, "depth", name=name)
+
+
+def _indented(tree: pl.DataFrame) -> pl.DataFrame:
+    """The nodes of at least one per cent, each further in than the one that it is in."""
+    large = tree.filter((pl.col("share") >= _LEAST) & (pl.col("depth") > 0))
+    inwards = pl.lit(_INWARDS).repeat_by(pl.col("depth") - 1).list.join("")
+    return large.with_columns(label=inwards + pl.col("label"))
 
 
 def _most(tree: pl.DataFrame) -> str:

@@ -10,6 +10,7 @@ class Icicle extends FirstCanvas {
     const { values, parent } = page.icicle;
     this.values = values;
     this.parent = parent;
+    this.nodes = new Nodes({ ...page.icicle, kind: page.icicle.codes.kind, name: page.icicle.own, label: values.name });
     this.children = parent.map(() => []);
     parent.forEach((above, node) => above >= 0 && this.children[above].push(node));
     this.root = this.zoomed = Math.max(parent.indexOf(-1), 0);
@@ -65,38 +66,19 @@ class Icicle extends FirstCanvas {
     };
   }
 
-  // The node of a kind that `node` is or lies in, -1 for none.
-  above(node, kind) {
-    while (node >= 0 && page.icicle.codes.kind[node] !== kind) node = this.parent[node];
-    return node;
-  }
-
   // Names of the trace are as they are; what has none is called by a word.
   name(node) {
     const name = this.values.name[node] ?? "";
     return { run: name === "run", untraced: true }[page.icicle.codes.kind[node]] ? say(name) : name;
   }
 
-  // What a node is of, as far as the choice can tell: the operator where the run has one of that name.
-  told({ node }) {
-    const named = (kind) => {
-      const found = this.above(node, kind);
-      return found < 0 ? undefined : this.values.name[found];
-    };
-    const leaf = !this.children[node].length, operator = (this.values.path[node] ?? "").replace(/\[[^\]]*\]/g, "*");
-    return {
-      stage: named("stage"), submodule: named("submodule"),
-      role: (leaf && this.values.role[node]) || undefined,
-      operator: leaf && report.choice?.exists("operator", operator) ? operator : undefined,
-    };
-  }
+  // What a node is of, as far as the choice can tell.
+  told({ node }) { return this.nodes.picks[node]; }
 
-  // The operator, else its role, in its submodule; of what lies above these the stage.
+  // That, or as much of it as the run has.
   pick({ node }) {
-    const { stage, submodule, operator } = this.told({ node }), role = this.values.role[node];
-    if (submodule === undefined) return stage === undefined ? {} : { stage };
-    if (operator !== undefined) return { submodule, operator };
-    return role && this.above(node, "submodule") !== node ? { submodule, role } : { submodule };
+    const pick = Object.entries(this.told({ node })).filter(([, value]) => value !== undefined);
+    return Object.fromEntries(pick.filter(([dimension, value]) => !report.choice || report.choice.exists(dimension, value)));
   }
 
   sentence({ node }) {

@@ -67,7 +67,7 @@ function startTables(explorer, choice, combiner) {
     };
     const host = table.opens === "host_layers";
     const fold = (host || table.opens === "layers") && new Fold(explorer, { host, combiner });
-    tables[key] = new DataTable(holder, { ...table, action, fold, choice });
+    tables[key] = new (table.nested ? ModuleTree : DataTable)(holder, { ...table, action, fold, choice });
   }
   startCombining(tables, choice, combiner);
   return tables;

@@ -157,10 +157,10 @@ def test_keys_do_what_the_mouse_does(report):
 
 
 def test_every_control_can_be_reached_by_keyboard(report):
-    """Tab goes through all controls of the timeline, each with a name."""
+    """Tab goes through all controls of the first screen and the timeline, each with a name."""
     names = set()
     report.page.locator("#theme").focus()
-    for _ in range(24):
+    for _ in range(60):
         report.page.keyboard.press("Tab")
         names.add(
             report.page.evaluate(

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from profiler.analysis.findings.finding import Finding
+from profiler.messages import said
 from profiler.report.html.markup import finding_id, of_whole
 from profiler.report.html.table_json import table_json
 from profiler.report.language import spoken
@@ -62,4 +63,4 @@ def shapes_html(view: TableView | None) -> str:
 def shapes_json(opening: Opening | None) -> dict[str, Any] | None:
     """The costliest shapes as the scripts take them."""
     view = opening.shapes if opening else None
-    return None if view is None else table_json(view)
+    return None if view is None else table_json(view) | {"name": said("costliest shapes")}

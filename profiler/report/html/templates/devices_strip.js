@@ -12,6 +12,8 @@ class DevicesStrip extends FirstCanvas {
     this.at = 0;
   }
 
+  get span() { return Math.max(page.timeline.span, 1); }
+
   get row() { return Math.min(STRIP.row, Math.max(STRIP.least, STRIP.most / Math.max(this.devices.length, 1))); }
 
   get top() { return STRIP.ruler + (page.strip.steps.start.length ? STRIP.steps : 0); }
@@ -20,7 +22,7 @@ class DevicesStrip extends FirstCanvas {
 
   get left() { return this.width < 640 ? 72 : STRIP.label; }
 
-  x(time) { return this.left + (time / Math.max(page.timeline.span, 1)) * (this.width - this.left); }
+  x(time) { return this.left + (time / this.span) * (this.width - this.left); }
 
   text(code) { return code < 0 ? null : page.timeline.strings[code]; }
 
@@ -65,9 +67,9 @@ class DevicesStrip extends FirstCanvas {
 
   // Names of devices, instants and steps.
   ground(context) {
-    const { first, step, text } = ticks({ begin: 0, end: page.timeline.span }, Math.max(this.width - this.left, 50));
+    const { first, step, text } = ticks({ begin: 0, end: this.span }, Math.max(this.width - this.left, 50));
     context.font = `11px ${page.font}`;
-    for (let time = first; time <= page.timeline.span; time += step) {
+    for (let time = first; time <= this.span; time += step) {
       const x = Math.round(this.x(time)) + 0.5;
       context.fillStyle = this.inks.line;
       context.fillRect(x - 0.5, STRIP.ruler - 5, 1, this.height);

@@ -38,6 +38,7 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
         return None
     kept = tree.with_columns(own="name", name="label")
     place = {node: number for number, node in enumerate(kept["node"])}
+    above_each = [place.get(node, -1) for node in kept["parent"]]
     columns = columns_of(_COLUMNS, MODULE_TREE)
     coded = [column for column in columns if column.codes is not None]
     words = {word for column in coded for word in worded(column, kept[column.name].unique())}
@@ -49,6 +50,6 @@ def icicle_json(analysis: Analysis) -> dict[str, Any] | None:
             "own"
         ].to_list(),
         "depth": kept["depth"].to_list(),
-        "parent": [place.get(node, -1) for node in kept["parent"]],
+        "parent": [above if above < at else -1 for at, above in enumerate(above_each)],
         "words": [said(word) for word in sorted(word for word in words if word)],
     }

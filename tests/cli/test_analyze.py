@@ -8,10 +8,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import profiler
 from profiler.analysis.registry import tables
 from profiler.cli.commands.analyze import analyze
+from profiler.cli.main import command_line
 from profiler.errors import InputError, OutputError
 from profiler.events import Drop, DropKind
 from profiler.sources.load import load
@@ -409,3 +411,58 @@ def test_filters_take_commas(cli, tmp_path):
     found = profiler.analyze(profiler.load(bundle), **selection)
     assert found.run.selection.submodule == ("vae", "transformer")
     assert found.run.selected_calls == 2
+
+
+def test_full_prints_all_sections(bundle, capsys):
+    """The 40 lines have no section; all that have something to show stand below `--full`."""
+    analyze(bundle, no_html=True)
+    assert " ──" not in capsys.readouterr().out
+    analyze(bundle, no_html=True, full=True)
+    out = capsys.readouterr().out
+    for title in ("Where the time went ─", "Findings ─", "Idle time and critical path ─"):
+        assert f"\n{title}" in out
+
+
+def test_sections_are_printed_alone(bundle, capsys):
+    """In the report's order, with commas or one by one; an empty one says so; no headline."""
+    analyze(bundle, no_html=True, section=["idle,time", "ranks"])
+    out = capsys.readouterr().out
+    assert out.startswith("Where the time went ─")
+    assert out.index("\nIdle time and critical path ─") > 0
+    assert out.endswith("ranks: this run has nothing to show there\n")
+    assert "Findings" not in out
+
+
+def test_the_summary_is_a_section(bundle, capsys):
+    """What stands above all sections: headline, key figures, accounting."""
+    analyze(bundle, no_html=True, section=["summary"])
+    out = capsys.readouterr().out
+    assert out.startswith("2 steps in 1.00 µs")
+    assert "End to end 1.00 µs = calls" in " ".join(out.split())
+    assert " ──" not in out
+
+
+def test_a_section_that_is_none(bundle, capsys):
+    """One sentence, before anything is read or written."""
+    with pytest.raises(InputError, match="there is no section 'idel': there is summary, time, "):
+        analyze(bundle, section=["time,idel"])
+    with pytest.raises(InputError, match="--full and --section contradict each other"):
+        analyze(bundle, section=["time"], full=True)
+    assert capsys.readouterr().out == ""
+    assert not (bundle / "report.html").exists()
+
+
+def test_sections_are_listed():
+    """Key and heading of each; no run is needed."""
+    done = CliRunner().invoke(command_line("analyze"), ["analyze", "--list-sections", "nowhere"])
+    assert (done.exit_code, done.output.splitlines()[1]) == (0, "time        Where the time went")
+    assert len(done.output.splitlines()) == 14
+
+
+def test_top_reaches_all_tables(bundle, capsys):
+    """Two rows of calls, submodules and idle time; the stages, which add up, are all there."""
+    analyze(bundle, no_html=True, full=True, top=2)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines.count("2 of 4 rows") >= 2
+    assert "2 of 3 rows" in lines
+    assert any(line.startswith("end to end 1.00") for line in lines)

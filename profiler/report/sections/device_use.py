@@ -21,7 +21,7 @@ _CAUSES: Mapping[str, Said] = {
     "queue_ns": said("queue-bound {share}"),
     "other_device_ns": said("waiting for another device {share}"),
     "host_ns": said("between calls {share}"),
-    "unused_ns": said("before and behind its work {share}"),
+    "unused_ns": said("before and after its work {share}"),
 }
 """Of what `idle_share` is the sum, by column: shares of the end-to-end time."""
 

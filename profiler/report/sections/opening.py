@@ -36,7 +36,8 @@ from profiler.report.sentences.findings.changes import change
 from profiler.report.sentences.findings.words import words
 from profiler.report.sentences.worded import label
 from profiler.report.units import count, counted, duration, of_all
-from profiler.report.views import table
+from profiler.report.views import renamed, table
+from profiler.table.columns import Column
 
 __all__ = ["opening_of"]
 
@@ -142,9 +143,9 @@ def _checks(analysis: Analysis) -> Iterator[Fact]:
     for fact in unrecorded_facts(analysis):
         yield replace(fact, note=said("neither idle nor end to end"), alert=True)
     recording = analysis.run.recording
-    source = recording.calls_from if recording else None
-    for fact in calls_from_facts(analysis):
-        yield replace(fact, alert=source is not None and source.guessed)
+    if recording is not None and recording.calls_from is not None and recording.calls_from.guessed:
+        for fact in calls_from_facts(analysis):
+            yield replace(fact, alert=True)
 
 
 def _dropped(analysis: Analysis) -> Fact:
@@ -190,13 +191,15 @@ def _shapes(of: ReportInput) -> TableView | None:
     products = rows.with_row_index("row").filter(pl.col("family") == Family.MATMUL)
     which = of_all(shown, len(rows))
     title = said("Costliest shapes, {which}", which=which)
+    columns: list[str | Column] = [*_SHAPES]
     if not known:
+        columns[0] = renamed(SHAPES, "label", label=said("operator"))
         title = said("Costliest operators, {which}: no shapes were recorded", which=which)
     elif shown == _COSTLIEST and len(products) and products["row"][0] >= shown:
         title = said("Costliest shapes, {which}, and the costliest matrix product", which=which)
         rows = pl.concat([rows.head(shown), rows[products["row"][0]]])
         shown += 1
-    return table("opening_shapes", title, _SHAPES, SHAPES, rows, shown=shown, held=shown)
+    return table("opening_shapes", title, columns, SHAPES, rows, shown=shown, held=shown)
 
 
 def _advised(findings: tuple[Finding, ...]) -> list[Finding]:

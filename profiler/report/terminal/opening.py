@@ -14,7 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from rich.cells import cell_len
+from rich.cells import cell_len, set_cell_size
 from rich.console import Console, RenderableType
 from rich.text import Text
 
@@ -173,7 +173,7 @@ def _table(
         return
     shown = view if rows is None else replace(view, shown=min(view.shown, rows))
     yield from _lines(view.name, width, 1, "bold")
-    first, *others = drawn(shown, view.frame)
+    first, *others = drawn(shown, view.frame, significant=True)
     keeps = min(name, max(width // 2, 1))
     yield replace(table([replace(first, shrink=keeps), *others], width), gone=())
 
@@ -189,7 +189,7 @@ def _findings(opening: Opening, width: int, room: _Room) -> Iterator[Text]:
 
 def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
     beside = max(width - gain, _NARROWEST)
-    for number, part in enumerate(_parts(one.title, beside, min(room.lines, 2))):
+    for number, part in enumerate(_parts(one.title, beside, room.lines)):
         head = "" if number else shorten(_plain(clean(one.gain)), gain - _GAP)
         blanks = " " * (gain - _GAP - cell_len(head))
         yield Text(blanks + head + " " * _GAP, style="bold").append(part, style="not bold")
@@ -200,21 +200,21 @@ def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
 
 
 def _further(opening: Opening, place: Path, width: int) -> Iterator[Text]:
-    """How to go on: the command for the sections that the findings lead to, where it fits, so that
-    it can be copied whole."""
-    sections = ",".join(opening.sections)
+    """How to go on: the command for all of it, whole where it fits, so that it can be copied, and
+    the sections that the findings lead to."""
+    command = f"profile-sd3 analyze {shlex.quote(_shortest(place))} --full"
     start = "More: "
-    command = f"profile-sd3 analyze {shlex.quote(_shortest(place))} --section {sections}"
     if cell_len(clean(command)) > width - len(start):
-        command = f"profile-sd3 analyze … --section {sections}"
-    yield from _lines(start + command, width, 2)
-    yield from _lines("--full prints all sections, --list-sections names them", width, 2, "dim")
+        command = "profile-sd3 analyze … --full"
+    yield from _lines(start + command, width, 1)
+    sections = ",".join(opening.sections)
+    further = f"--section {sections} prints these, --list-sections names all"
+    yield from _lines(" " * len(start) + further, width, 1)
 
 
 def _shortest(place: Path) -> str:
-    """The path from the folder that the user is in, where it lies below."""
-    relative = os.path.relpath(place)
-    return str(place) if relative.startswith("..") else relative
+    """The path as it is, or from the folder that the user is in."""
+    return min(str(place), os.path.relpath(place), key=len)
 
 
 def _lines(text: str, width: int, most: int, style: str = "") -> Iterator[Text]:
@@ -227,8 +227,8 @@ def _parts(text: str, width: int, most: int) -> Iterable[str]:
     if len(lines) <= most:
         return lines
     last = lines[most - 1]
-    while cell_len(last) > width - 1:
-        last = last[:-1]
+    if cell_len(last) >= width:
+        last = last.rpartition(" ")[0] or set_cell_size(last, width - 1)
     return [*lines[: most - 1], f"{last}…"]
 
 

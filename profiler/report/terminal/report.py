@@ -46,16 +46,18 @@ def print_sections(console: Console, report: Report, keys: Sequence[str]) -> Non
     """Print the sections with these keys and nothing else, in the report's order; `summary` is what
     stands above them. A section in which the run has nothing to show says so."""
     width = console.width
+    texts: list[RenderableType] = []
     if "summary" in keys:
         above = replace(report, sections=())
-        for text in (*_headline(report.summary, width), *_below_headline(above, width)):
-            console.print(text)
+        texts += [*_headline(report.summary, width), *_below_headline(above, width)]
     found = {section.key: section for section in report.sections}
-    for text in _sections([found[key] for key in found if key in keys], width):
-        console.print(text)
+    texts += _sections([found[key] for key in found if key in keys], width)
     for key in keys:
         if key not in found and key != "summary":
-            console.print(_paragraph(f"{key}: this run has nothing to show there", width))
+            texts.append(_paragraph(f"{key}: this run has nothing to show there", width))
+    for number, text in enumerate(texts):
+        if number or not isinstance(text, Text) or text.plain:  # no blank line above all
+            console.print(text)
 
 
 def report_texts(report: Report, width: int) -> Iterator[RenderableType]:

@@ -148,8 +148,8 @@ class Analysis:
         return to_pandas(self.frames[table])
 
     def figure(self, name: str, **options: Any) -> Any:
-        """A plotly figure of the report, for notebooks: `icicle`, `steps`, … as `profiler.report.figures`
-        has them; `theme` is `light` or `dark`.
+        """A plotly figure of the report, for notebooks: `icicle`, `steps`, … as
+        `profiler.report.figures` has them; `theme` is `light` or `dark`.
 
         Raises InputError where there is no such figure.
         """

@@ -6,12 +6,9 @@ The package root sets it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from profiler.errors import InputError
-
-if TYPE_CHECKING:
-    from profiler.analysis.result import Analysis
 
 __all__ = ["draw_with", "drawn"]
 
@@ -23,7 +20,7 @@ def draw_with(hook: Callable[..., Any]) -> None:
     _HOOKS[:] = [hook]
 
 
-def drawn(analysis: Analysis, name: str, **options: Any) -> Any:
+def drawn(analysis: object, name: str, **options: Any) -> Any:
     """The figure of that name. Raises InputError where there is none."""
     if not _HOOKS:
         raise InputError(f"no figure {name!r}: nobody draws figures")

@@ -42,7 +42,6 @@ from profiler.trace.manifest_settings import Generation, SubmoduleSettings
 
 if TYPE_CHECKING:
     import pandas as pd
-    import plotly.graph_objects as go
 
 __all__ = ["Analysis", "RunSummary"]
 
@@ -148,9 +147,9 @@ class Analysis:
             raise InputError(f"an analysis has no table {table!r}: there is {names}")
         return to_pandas(self.frames[table])
 
-    def figure(self, name: str, **options: Any) -> go.Figure:
-        """A figure of the report, for notebooks: `icicle`, `steps`, … as `profiler.report.figures`
-        has them; `theme` is `light` or `dark`.
+    def figure(self, name: str, **options: Any) -> Any:
+        """A plotly figure of the report, for notebooks: `icicle`, `steps`, … as
+        `profiler.report.figures` has them; `theme` is `light` or `dark`.
 
         Raises InputError where there is no such figure.
         """

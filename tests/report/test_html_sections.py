@@ -68,6 +68,7 @@ def test_sections_go_from_the_whole_to_its_parts(everything):
         "shapes",
         "modules",
         "roofline",
+        "kernels",
         "idle",
         "ranks",
         "memory",

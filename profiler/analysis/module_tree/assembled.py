@@ -7,7 +7,6 @@ import numpy.typing as npt
 import polars as pl
 
 from profiler.analysis.accounting.identity import Accounting
-from profiler.analysis.arrays import dense_codes
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.module_tree.folding import Folded, folded
@@ -15,10 +14,12 @@ from profiler.analysis.module_tree.measures import Sums
 from profiler.analysis.module_tree.paths import Kind, Paths
 from profiler.analysis.module_tree.rows import Around, Inside
 from profiler.table.batches import Codes, Times
+from profiler.table.intervals import group_heads
 from profiler.trace.manifest_fields import Submodule
 
 __all__ = ["around", "inside", "kept_kinds", "once_of", "paths_of", "stage_sums"]
 
+_CALLS = 1 << 12  # at a time
 _Flags = npt.NDArray[np.bool_]
 
 
@@ -110,21 +111,16 @@ def inside(
 
 def _upwards(parent: Times, *sums: Sums) -> None:
     """Add to each node what is in it, in place; parents stand before what is in them."""
-    depth = np.zeros(len(parent), dtype=np.int64)
-    for node, up in enumerate(parent.tolist()):
-        if up >= 0:
-            depth[node] = depth[up] + 1
-    for level in range(int(depth.max(initial=0)), 0, -1):
-        nodes = np.flatnonzero(depth == level)
+    for nodes, heads, parents in _levels(parent):
         for values in sums:
-            np.add.at(values, parent[nodes], values[nodes])
+            values[parents] += np.add.reduceat(values[nodes], heads, axis=0)
 
 
-def _blocks(blocks: Folded, values: Sums) -> pl.DataFrame:
+def _blocks(blocks: Folded, values: Sums) -> pl.LazyFrame:
     """The time of the blocks that each node stands for, by stage: `values` are theirs and the
     number of their commands, [blocks, stages, 2]. Single ones have none."""
     stages = values.shape[1]
-    rows = pl.DataFrame(
+    rows = pl.LazyFrame(
         {
             "within": np.repeat(np.array(blocks.of, dtype=np.int64), stages),
             "of_stage": np.tile(np.arange(stages), len(blocks.of)),
@@ -145,18 +141,36 @@ def _visits(
     paths: Paths, leaf: Times, cells: CallKinds, stage: Codes, calls: int, stages: int
 ) -> Times:
     """In how many calls of each stage each node ran, int64 [nodes, stages]."""
-    parent = np.array(paths.parent, dtype=np.int64)
-    found = np.zeros((len(parent), stages), dtype=np.int64)
-    ran = leaf[cells.kind] >= 0
-    node: Codes = leaf[cells.kind[ran]]
-    call: Codes = cells.call[ran]
-    seen = np.zeros(0, dtype=np.int64)
-    while len(node):
-        key = node * np.int64(calls) + call
-        fresh, _ = dense_codes(key, len(parent) * calls)
-        seen = np.concatenate((seen, fresh))
-        node, call = parent[fresh // calls], fresh % calls
-        node, call = node[node >= 0], call[node >= 0]
-    every = np.unique(seen)  # a node lies above others at several depths
-    np.add.at(found, (every // calls, stage[every % calls]), 1)
+    levels = _levels(np.array(paths.parent, dtype=np.int64))
+    found = np.zeros((len(paths.parent), stages), dtype=np.int64)
+    node = leaf[cells.kind]
+    for first in range(0, calls, _CALLS):
+        last = min(first + _CALLS, calls)
+        rows = slice(*np.searchsorted(cells.call, (first, last)).tolist())
+        ran = np.zeros((len(paths.parent) + 1, last - first), dtype=np.bool_)
+        ran[node[rows], cells.call[rows] - first] = True  # what is no node, -1, is the last row
+        for nodes, heads, parents in levels:
+            ran[parents] |= np.logical_or.reduceat(ran[nodes], heads, axis=0)
+        for at in range(stages):
+            found[:, at] += ran[:-1, stage[first:last] == at].sum(axis=1)
     return found
+
+
+def _levels(parent: Times) -> list[tuple[Times, Times, Times]]:
+    """The nodes of each level but the first, the deepest first, those of one parent together: with
+    the first of each parent's, and the parents."""
+    depth, found = _depths(parent), []
+    for level in range(int(depth.max(initial=0)), 0, -1):
+        nodes = np.flatnonzero(depth == level)
+        nodes = nodes[np.argsort(parent[nodes], kind="stable")]
+        heads = group_heads(parent[nodes])
+        found.append((nodes, heads, parent[nodes][heads]))
+    return found
+
+
+def _depths(parent: Times) -> Times:
+    depth = np.zeros(len(parent), dtype=np.int64)
+    for node, up in enumerate(parent.tolist()):
+        if up >= 0:
+            depth[node] = depth[up] + 1
+    return depth

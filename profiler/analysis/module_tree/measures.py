@@ -50,18 +50,23 @@ def _rated(roofline: pl.DataFrame, kinds: int) -> pl.DataFrame:
     """Sums over devices, one row a kind, 0 where nothing is known."""
     total, at_roofline = pl.col("total_ns"), pl.col("roofline_ns")
     computed = pl.col("compute_ns") > 0
-    sums = roofline.group_by("kind").agg(
-        rated_ns=total.sum(),
-        wait_ns=pl.col("wait_ns").sum(),
-        flops=pl.col("flops").sum(),
-        flops_ns=total.filter(pl.col("flops").is_not_null()).sum(),
-        compute_ns=pl.col("compute_ns").filter(computed).sum(),
-        computed_ns=total.filter(computed).sum(),
-        known_ns=total.filter(at_roofline.is_not_null()).sum(),
-        **{
-            name: at_roofline.filter(pl.col("bound") == number).sum()
-            for number, name in enumerate(BOUNDS)
-        },
+    sums = (
+        roofline.lazy()
+        .group_by("kind")
+        .agg(
+            rated_ns=total.sum(),
+            wait_ns=pl.col("wait_ns").sum(),
+            flops=pl.col("flops").sum(),
+            flops_ns=total.filter(pl.col("flops").is_not_null()).sum(),
+            compute_ns=pl.col("compute_ns").filter(computed).sum(),
+            computed_ns=total.filter(computed).sum(),
+            known_ns=total.filter(at_roofline.is_not_null()).sum(),
+            **{
+                name: at_roofline.filter(pl.col("bound") == number).sum()
+                for number, name in enumerate(BOUNDS)
+            },
+        )
     )
-    every = pl.DataFrame({"kind": pl.int_range(kinds, dtype=pl.Int32, eager=True)})
-    return every.join(sums, on="kind", how="left", maintain_order="left").drop("kind").fill_null(0)
+    every = pl.LazyFrame({"kind": pl.int_range(kinds, dtype=pl.Int32, eager=True)})
+    found = every.join(sums, on="kind", how="left", maintain_order="left")
+    return found.drop("kind").fill_null(0).collect()

@@ -72,16 +72,22 @@ class Paths:
             key = (one.place, one.module is not None)
             if key not in by_place:
                 by_place[key] = _path(one, classes)
-        nodes = {"": root}
+        nodes, leaves = {"": root}, dict[tuple[str, str], int]()
         guessed = not any(by_place.values())
         for one in rows:
             path = by_place[one.place, one.module is not None]
+            label = one.op_type or one.layer
+            inside = one.role if guessed and one.role is not None else path
+            self.leaf[one.kind] = leaf = leaves.get((inside, label), -1)
+            if leaf >= 0:
+                self.own[leaf].add((one.op_type, one.shapes))
+                continue
             if path not in nodes:
                 nodes[path] = self._module(root, path, classes)
             node = nodes[path]
             if guessed and one.role is not None:
                 node = self._node(root, Node.ROLE, one.role)
-            leaf = self._node(node, Node.OPERATOR, one.op_type or one.layer)
+            leaf = leaves[inside, label] = self._node(node, Node.OPERATOR, label)
             self.own[leaf].add((one.op_type, one.shapes))
             self.leaf[one.kind] = leaf
 

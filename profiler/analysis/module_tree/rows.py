@@ -50,7 +50,7 @@ class Inside:
     sums: Sums
     roles: Sums
     role_names: Sequence[str]
-    blocks: pl.DataFrame
+    blocks: pl.LazyFrame
     visits: Times
 
 
@@ -176,28 +176,27 @@ def tree(around: Around, inside: Inside) -> pl.DataFrame:
     made.fill()
     rows = made.rows
     taken = [name for name in _Row.__slots__ if name != "kind"]
-    frame = pl.DataFrame(
-        {name: [getattr(row, name) for row in rows] for name in taken}, strict=False
-    ).with_columns(
-        pl.Series("kind", [row.kind.value for row in rows], dtype=pl.String),
-        node=pl.int_range(pl.len()),
+    columns = {name: [getattr(row, name) for row in rows] for name in taken}
+    columns |= {"kind": [row.kind.value for row in rows], "class": columns.pop("class_name")}
+    frame = (
+        pl.DataFrame(columns, strict=False).with_row_index("node").hstack(_measures(rows, inside))
     )
-    inner = pl.DataFrame(frame.group_by("parent").agg(inner_ns=pl.col("elapsed_ns").sum())).rename(
-        {"parent": "node"}
+    parent = pl.col("parent").cast(pl.UInt32, strict=False)
+    inner = frame.lazy().group_by(node=parent).agg(inner_ns=pl.col("elapsed_ns").sum())
+    whole_ns = rows[0].elapsed_ns
+    found = (
+        frame.lazy()
+        .join(inner, on="node", how="left", maintain_order="left")
+        .join(inside.blocks, on=["within", "of_stage"], how="left", maintain_order="left")
+        .with_columns(
+            *_derived(),
+            self_ns=pl.col("elapsed_ns") - pl.col("inner_ns").fill_null(0),
+            share=pl.when(whole_ns > 0).then(pl.col("elapsed_ns") / whole_ns),
+            count=pl.col("count").fill_null(1),
+        )
     )
-    keyed = frame.rename({"class_name": "class"}).join(
-        inner, on="node", how="left", maintain_order="left"
-    )
-    keyed = keyed.with_columns(
-        self_ns=pl.col("elapsed_ns") - pl.col("inner_ns").fill_null(0),
-        share=pl.when(rows[0].elapsed_ns > 0).then(pl.col("elapsed_ns") / rows[0].elapsed_ns),
-    )
-    sums = _measures(rows, inside)
-    found = keyed.hstack(sums).join(
-        inside.blocks, on=["within", "of_stage"], how="left", maintain_order="left"
-    )
-    found = found.with_columns(*_derived(), count=pl.col("count").fill_null(1))
-    return found.select(pl.col(name).cast(dtype) for name, dtype in schema(MODULE_TREE).items())
+    declared = schema(MODULE_TREE)
+    return found.select(pl.col(name).cast(dtype) for name, dtype in declared.items()).collect()
 
 
 def _measures(rows: list[_Row], inside: Inside) -> pl.DataFrame:

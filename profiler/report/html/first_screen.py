@@ -22,7 +22,7 @@ def answers_html(facts: tuple[Fact, ...]) -> str:
     """The facts in a line or two: how long it took, how busy each device was, the steps."""
     items = "".join(
         f"<div><dt>{spoken(fact.label)}</dt><dd><b>{spoken(fact.value)}</b>"
-        + (f" <span>{spoken(fact.note)}</span>" if fact.note else "")
+        + (f"<span>, {spoken(fact.note)}</span>" if fact.note else "")
         + "</dd></div>"
         for fact in facts
     )

@@ -19,6 +19,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from profiler.report.model import Advice, Fact, Opening, TableView
+from profiler.report.terminal.findings import STYLES
 from profiler.report.terminal.layout import Grid, clean, shorten, sparkline, table, wrapped
 from profiler.report.terminal.tables import drawn
 
@@ -192,7 +193,8 @@ def _advice(one: Advice, width: int, gain: int, room: _Room) -> Iterator[Text]:
     for number, part in enumerate(_parts(one.title, beside, room.lines)):
         head = "" if number else shorten(_plain(clean(one.gain)), gain - _GAP)
         blanks = " " * (gain - _GAP - cell_len(head))
-        yield Text(blanks + head + " " * _GAP, style="bold").append(part, style="not bold")
+        line = Text(blanks + head + " " * _GAP, STYLES[one.finding.severity])
+        yield line.append(part, style="not dim not bold default")
     arrow = f"→ {clean(one.change)}"
     indent = max(min(gain, width - cell_len(arrow)), 0)  # whole, where the width allows it
     for part in _parts(arrow, max(width - indent, _NARROWEST), 1):

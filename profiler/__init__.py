@@ -14,8 +14,8 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from profiler.analysis.drawing import draw_with
 from profiler.table.annotation import annotate_with
+from profiler.table.drawing import draw_with
 
 if TYPE_CHECKING:
     import polars as pl

@@ -15,7 +15,6 @@ import polars as pl
 from profiler.analysis.accounting.identity import Accounting
 from profiler.analysis.annotation import AnnotatedCommands
 from profiler.analysis.distinct_commands import Kinds
-from profiler.analysis.drawing import drawn
 from profiler.analysis.findings.finding import Finding
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.registry import table_named
@@ -26,6 +25,7 @@ from profiler.errors import InputError
 from profiler.events import Drop
 from profiler.notes import Note
 from profiler.table.columns import COMMANDS
+from profiler.table.drawing import drawn
 from profiler.table.pandas_frames import to_pandas
 from profiler.trace.manifest_fields import (
     Attribution,

@@ -144,6 +144,6 @@ SECTION = SectionKind(
     47,
     said("Module tree"),
     _parts,
-    contents=said("Modules"),
+    contents=said("Module tree"),
     tables=("module_tree",),
 )

@@ -1,6 +1,6 @@
 """The hook by which an `Analysis`, which imports no report, gives the report's figures.
 
-The package root sets it.
+The package root sets it; it stands beside `annotation`, for the root imports no analysis.
 """
 
 from __future__ import annotations

@@ -115,6 +115,18 @@ def test_side_by_side_a_moment_belongs_to_the_first():
     assert found["decode/vae"]["self_ns"] == 20
 
 
+@pytest.mark.parametrize("turned", [False, True])
+def test_of_those_that_begin_together_the_first_to_end_has_the_moment(turned):
+    """Whatever their order in the trace."""
+    commands = [
+        _gpu(0, "a.x", 10, 60, "aten::mm"),
+        _gpu(0, "a.y", 10, 80, "aten::add", "stream 8"),
+    ]
+    commands = commands[::-1] if turned else commands
+    found = _tree(make_run([make_call(0, "vae", 0, 100, stage="decode", device=_GPU)], commands))
+    assert [found[f"decode/vae/a/{name}"]["elapsed_ns"] for name in "xy"] == [60, 20]
+
+
 def test_nodes_of_a_graph_lie_in_their_modules():
     """An ONNX node's layer is a path in its module: the tree has the module and the op type."""
     calls = [make_call(0, "vae", 0, 30, stage="decode", device="cpu:0")]

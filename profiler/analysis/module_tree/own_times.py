@@ -1,7 +1,8 @@
 """How much of their calls' tiles commands have to themselves.
 
-Each moment of a tile belongs to the command that began first of those that ran, so that the
-commands of a call have the union of their times in its tile, however many ran side by side.
+Each moment of a tile belongs to the command that began first of those that ran, of those that
+began together to the one that ended first, so that the commands of a call have the union of their
+times in its tile, however many ran side by side and in whatever order they stand.
 """
 
 from __future__ import annotations
@@ -35,13 +36,10 @@ def own_times(
     # Tiles are laid one behind the other: a single running maximum serves all of them.
     offset = np.cumsum(length) - length
     first = _in_tiles(commands.call, commands.start, begin, length, offset)
-    order = None if is_sorted(first) else np.argsort(first, kind="stable")
+    order = _in_order(commands, kind, np.flatnonzero(kept[kind] & (commands.call >= 0)), first)
     until = 0
-    for batch in batches(len(first)):
-        rows = np.arange(*batch.indices(len(first))) if order is None else order[batch]
-        rows = rows[kept[kind[rows]] & (commands.call[rows] >= 0)]
-        if not len(rows):
-            continue
+    for batch in batches(len(order)):
+        rows = order[batch]
         call = commands.call[rows]
         last = _in_tiles(call, commands.end[rows], begin, length, offset)
         before, reach = reaches(last, until)
@@ -50,6 +48,20 @@ def own_times(
         found += np.bincount(code, own, len(found)).astype(np.int64)  # exact to 2^53
         until = int(reach[-1])
     return found.reshape(stages, -1)
+
+
+def _in_order(commands: CommandArrays, kind: Codes, rows: Times, first: Times) -> Times:
+    """The rows by when they began in their tiles; of those that began together by end and kind."""
+    if not is_sorted(first[rows]):
+        rows = rows[np.argsort(first[rows], kind="stable")]
+    begun = first[rows]
+    same = begun[1:] == begun[:-1]
+    if same.any():
+        at = np.flatnonzero(np.append(same, [False]) | np.append([False], same))
+        tied = rows[at]
+        keys = (kind[tied], commands.end[tied], commands.start[tied], begun[at])
+        rows[at] = tied[np.lexsort(keys)]
+    return rows
 
 
 def _in_tiles(call: Codes, time: Times, begin: Times, length: Times, offset: Times) -> Times:

@@ -83,7 +83,7 @@ def _pairs(rows: Iterable[tuple[str, str]]) -> str:
 
 def _table(view: TableView) -> Iterator[str]:
     """The first rows, those of each variant by itself, and how many there are of them."""
-    for label, frame in ((view.label, view.frame), *view.variants):
+    for label, frame in ((view.label, view.printed), *view.variants):
         if view.variants:
             yield from ("", escaped(f"One row per {label}:"))
         yield from ("", *_rows(view, frame))

@@ -40,6 +40,8 @@ class _Options(TypedDict, total=False):
     folded: bool
     opens: Opens | None
     strong: str
+    nested: bool
+    paper: pl.DataFrame | None
 
 
 def table(

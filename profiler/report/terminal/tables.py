@@ -35,7 +35,7 @@ _SHRUNK = {"layer": 30, "text": 12, "list": 12, "word": 24}  # characters that a
 
 def table_texts(view: TableView, width: int) -> Iterator[RenderableType]:
     """The first rows, those of each variant by itself, and how many there are of them."""
-    for label, frame in ((view.label, view.frame), *view.variants):
+    for label, frame in ((view.label, view.printed), *view.variants):
         if view.variants:
             yield Text(f"One row per {label}:", style="dim")
         yield from _grids(view, frame, width)

@@ -126,8 +126,9 @@ def test_json_has_every_column(slower):
     document = json.loads(diff_to_json(slower, [check_gate(slower, "denoise.step", 0.05)]))
     assert document["version"] == 1
     assert document["gates"][0]["failed"] is True
+    assert document["level"] == "module"
+    assert all(document[name] for name in ("runs", "metrics", "waterfall"))
     for name, columns in TABLES.items():
-        assert document[name]
         for each in document[name]:
             assert [*each] == [column.name for column in columns]
 

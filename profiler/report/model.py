@@ -119,7 +119,8 @@ class TableView:
     `selected` says how it follows what a reader selects; None keeps the rows that match. `opens`
     is what a row of it leads to in a page. `strong` is a column of flags, shown or not: its rows
     stand out. Where not all columns have room, those behind the first `repeated` ones are never
-    left out: they stand in further tables, each behind the `repeated` ones.
+    left out: they stand in further tables, each behind the `repeated` ones. `below` is a column of
+    texts that a terminal prints below each row, as much as a line holds, and a document behind it.
     """
 
     key: str
@@ -138,6 +139,7 @@ class TableView:
     opens: Opens | None = None
     strong: str = ""
     repeated: int = 0
+    below: Column | None = None
 
     @property
     def rows(self) -> pl.DataFrame:

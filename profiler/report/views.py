@@ -40,6 +40,7 @@ class _Options(TypedDict, total=False):
     folded: bool
     opens: Opens | None
     strong: str
+    below: Column | None
 
 
 def table(

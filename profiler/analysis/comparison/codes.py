@@ -98,6 +98,7 @@ class ComparisonNote(NoteCode):
     COMPARED_BY_FINEST = "compared_by_finest"
     NOT_IN = "not_in"
     NEITHER = "neither"
+    NONE_IN_COMMON = "none_in_common"
     FEW_IN_COMMON = "few_in_common"
     PAIRED = "paired"
     TOGETHER = "together"

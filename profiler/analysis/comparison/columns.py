@@ -111,6 +111,14 @@ KERNELS: tuple[Column, ...] = (
 
 NODES: tuple[Column, ...] = (
     Column("submodule", _TEXT, "", "named part of the pipeline"),
+    Column(
+        "what",
+        _TEXT,
+        "",
+        "the longest of these layers, of the side that has fewer",
+        label="nodes",
+        kind="layer",
+    ),
     Column("base_layers", _TEXT, "", "the baseline's layers that run these nodes", True),
     Column("new_layers", _TEXT, "", "the new runs' layers that run them", True),
     Column("base_count", _INT64, "", "how many layers these are in the baseline"),

@@ -155,6 +155,8 @@ def _why(levels: Mapping[Level, Common], chosen: Level) -> Iterator[Note]:
             yield Note.of(ComparisonNote.NEITHER, level=level)
         elif lacking:
             yield Note.of(ComparisonNote.NOT_IN, level=level, side=lacking[0])
+        elif not common.base and not common.new:
+            yield Note.of(ComparisonNote.NONE_IN_COMMON, level=level)
         else:
             yield Note.of(
                 ComparisonNote.FEW_IN_COMMON,

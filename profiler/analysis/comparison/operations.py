@@ -88,12 +88,18 @@ def by_node(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataF
         for group in node_groups(layers[0], layers[1], producers):
             both = (group.base, group.new)
             times = [sum(one.ns for one in found) if found else None for found in both]
-            known = [" + ".join(dict.fromkeys(one.name for one in found)) or None for found in both]
-            rows.append((submodule, *known, *map(len, both), *times))
-    columns = ("submodule", "base_layers", "new_layers", "base_count", "new_count")
+            known = [", ".join(dict.fromkeys(one.name for one in found)) or None for found in both]
+            rows.append((submodule, _name(*both), *known, *map(len, both), *times))
+    columns = ("submodule", "what", "base_layers", "new_layers", "base_count", "new_count")
     dtypes: dict[str, pl.DataType] = {name: schema(NODES)[name] for name in columns}
     dtypes |= {"base_ns": pl.Float64(), "new_ns": pl.Float64()}
     return _ranked(pl.DataFrame(rows, schema=dtypes, orient="row"), NODES)
+
+
+def _name(base: Sequence[TimedLayer], new: Sequence[TimedLayer]) -> str:
+    """The longest layer of the side that has fewer, which names most nodes."""
+    fewer = base if base and (len(base) <= len(new) or not new) else new
+    return max(fewer, key=lambda layer: layer.ns).name
 
 
 def _layers(side: Sequence[Measurement], submodule: str) -> list[TimedLayer]:

@@ -89,10 +89,11 @@ SENTENCES: Sentences = {
         ComparisonNote.VERSIONS_DIFFER: said("versions differ: {pairs}"),
         ComparisonNote.COMPARED_BY: said("compared by {level}: {why}"),
         ComparisonNote.COMPARED_BY_FINEST: said("compared by {level}"),
-        ComparisonNote.NOT_IN: said("{side} names no {level}"),
-        ComparisonNote.NEITHER: said("neither side names any {level}"),
+        ComparisonNote.NOT_IN: said("no {level} in {side}"),
+        ComparisonNote.NEITHER: said("no {level} on either side"),
+        ComparisonNote.NONE_IN_COMMON: said("no {level} in common"),
         ComparisonNote.FEW_IN_COMMON: said(
-            "of {base_share} of base and {new_share} of new the other side has the same {level}"
+            "the same {level} in {base_share} of base and {new_share} of new"
         ),
         ComparisonNote.PAIRED: said("{left} of base is compared with {right} of new"),
         ComparisonNote.TOGETHER: said(

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import polars as pl
 
+from profiler.analysis.recorded_times import times_recorded
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
 from profiler.report.model import Fact
@@ -55,8 +56,13 @@ def _of_devices(analysis: Analysis, noun: Noun, notes: Sequence[str]) -> Fact:
     if noun == Noun.KERNELS:
         one = numbers["copies"] == 1
         copies = said("{number} copies and fills", number=count(numbers["copies"]))
-        others.append(said("1 copy or fill") if one else copies)
-        told = said("{number} launches and others of the host", number=count(numbers["host"]))
+        info = analysis.inputs.run.info
+        if numbers["copies"] or times_recorded(info):  # averages are of layers alone
+            others.append(said("1 copy or fill") if one else copies)
+        if numbers["host"] or not info.capabilities or "launches" in info.capabilities:
+            told = said("{number} launches and others of the host", number=count(numbers["host"]))
+        else:
+            told = said("launches not recorded")
         others.append(told)
     elif numbers["host"]:
         others.append(said("beside {number} of the host", number=count(numbers["host"])))

@@ -24,7 +24,7 @@ from profiler.report.comparing import verdicts
 from profiler.report.model import Fact, Part, Report, Section, Summary
 from profiler.report.sentences.changes import change_text, headline, row_name, side_text
 from profiler.report.sentences.worded import label, worded
-from profiler.report.units import duration
+from profiler.report.units import counted, duration
 
 __all__ = ["ROOMS", "Room", "brief_report"]
 
@@ -93,7 +93,7 @@ def _notes(comparison: Comparison, shown: int) -> Iterator[str]:
 
 
 def _waterfall(comparison: Comparison, shown: int) -> Part:
-    title = said("Where the difference is, in lines that add up")
+    title = said("Where the difference is: means, in lines that add up")
     return Part(title, table=waterfall_view(comparison.waterfall, shown))
 
 
@@ -141,7 +141,7 @@ def _alone(comparison: Comparison) -> Iterator[str]:
         if not rows["ns"].sum():
             continue
         first, others = rows["what"][0], len(rows) - 1
-        more = said(" and {n} others", n=others) if others else ""
+        more = said(" and {others}", others=counted(others, "other")) if others else ""
         yield said(
             "{only}: {name}{more}, {time}",
             only=label(side.alone),

@@ -13,7 +13,7 @@ from profiler.report.changed_operations import rates, why
 from profiler.report.model import TableView
 from profiler.report.sentences.changes import change_text, difference_text
 from profiler.report.sentences.worded import label
-from profiler.report.units import duration
+from profiler.report.units import counted, duration
 from profiler.report.views import table
 from profiler.table.columns import Column
 
@@ -73,7 +73,7 @@ def waterfall_view(waterfall: pl.DataFrame, shown: int | None = None) -> TableVi
         lines = _lines(parts, room)
     else:
         lines = _of_submodules(submodules, parts, room, every=shown is None)
-    lines += [_line(label(Step.BETWEEN), row) for row in between.iter_rows(named=True)]
+    lines += [_line(_name(row), row) for row in between.iter_rows(named=True)]
     totals = [_line(label(Step.END_TO_END), row) for row in whole.iter_rows(named=True)]
     return lines_view("waterfall", lines, totals=totals)
 
@@ -103,7 +103,7 @@ def _lines(rows: pl.DataFrame, shown: int, indent: str = "") -> list[Line]:
     found = [_line(f"{indent}{_name(row)}", row) for row in kept.iter_rows(named=True)]
     rest = ranked.slice(len(kept))
     if len(rest):
-        name = f"{indent}{said('{n} others', n=len(rest))}"
+        name = f"{indent}{counted(len(rest), 'other')}"
         found.append(_line(name, {time: int(rest[time].sum()) for time in _TIMES}))
     return found
 
@@ -114,9 +114,12 @@ def _line(name: str, row: dict[str, Any]) -> Line:
 
 
 def _name(row: dict[str, Any]) -> str:
+    """What a line is of; a remainder below 0 is what ran at the same time."""
+    overlap = min(row["base_ns"], row["new_ns"]) < 0
     if row["level"] == Step.IDLE.value:
-        overlap = min(row["base_ns"], row["new_ns"]) < 0
         return said("not executing, less overlap") if overlap else label(Step.IDLE)
+    if row["level"] == Step.BETWEEN.value:
+        return said("between calls, less overlap") if overlap else label(Step.BETWEEN)
     return str(row["role"] or row["submodule"])
 
 

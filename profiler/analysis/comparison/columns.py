@@ -115,7 +115,7 @@ NODES: tuple[Column, ...] = (
         "what",
         _TEXT,
         "",
-        "the longest of these layers, of the side that has fewer",
+        "the layer with most of the time, as the side calls it that names more nodes",
         label="nodes",
         kind="layer",
     ),

@@ -80,10 +80,12 @@ def common_levels(
         level: _common(table, totals if level in tables else of_work)
         for level, table in found.items()
     }
-    known = [bool(own["module"].str.contains(_IN_MODULE).any()) for own in work]
-    if not all(known):
-        base, new = (0.0 if one else None for one in known)
-        shares[Level.MODULE] = Common(base, new)
+    found_modules = shares[Level.MODULE]
+    base, new = (
+        (share or 0.0) if own["module"].str.contains(_IN_MODULE).any() else None
+        for own, share in zip(work, (found_modules.base, found_modules.new), strict=True)
+    )
+    shares[Level.MODULE] = Common(base, new)
     engine = any(run.info.producer == AVERAGED for side in sides for run in side)
     return {one: shares[one] for one in Level if one in shares and (one != Level.NODE or engine)}
 

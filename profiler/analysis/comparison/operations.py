@@ -97,9 +97,10 @@ def by_node(base: Sequence[Measurement], new: Sequence[Measurement]) -> pl.DataF
 
 
 def _name(base: Sequence[TimedLayer], new: Sequence[TimedLayer]) -> str:
-    """The longest layer of the side that has fewer, which names most nodes."""
-    fewer = base if base and (len(base) <= len(new) or not new) else new
-    return max(fewer, key=lambda layer: layer.ns).name
+    """The layer with most of the time, as the side calls it that has the longer name for it: it
+    names more nodes."""
+    longest = [max(side, key=lambda layer: layer.ns).name for side in (base, new) if side]
+    return max(longest, key=len)
 
 
 def _layers(side: Sequence[Measurement], submodule: str) -> list[TimedLayer]:

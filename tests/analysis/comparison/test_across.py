@@ -162,7 +162,7 @@ A100 = "tensorrt/resnet_fp16_a100.profile.json"
         ("rocprofv3/908_results.json.gz", MI300, "submodule"),
         (A100, "ort/*.json.gz", "role"),
         ("tensorrt/RTX-3090_fp16", "tensorrt/RTX-3090_fp32", "node"),
-        ("ort/*.json.gz", H100, "submodule"),
+        ("ort/*.json.gz", H100, "sort"),
     ],
 )
 def test_the_finest_level_of_two_producers(base, new, level):

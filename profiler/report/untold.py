@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import polars as pl
+
 from profiler.analysis.host_side import is_accelerator
 from profiler.analysis.result import Analysis
 from profiler.messages import joined, said
@@ -47,5 +49,7 @@ def _lacking(analysis: Analysis) -> list[str]:
 
 def _applies(code: str, analysis: Analysis) -> bool:
     """Launches and allocators are of devices apart from the host."""
-    devices = analysis.devices["device"]
-    return code in _OF_ALL or any(is_accelerator(device) for device in devices)
+    if code in _OF_ALL:
+        return True
+    devices = analysis.inputs.run.calls["device"].cast(pl.String).unique()
+    return any(is_accelerator(device) for device in devices)

@@ -13,6 +13,7 @@ from profiler.report.model import Fact
 from profiler.report.nouns import noun_of
 from profiler.report.sentences.nouns import Noun
 from profiler.report.units import count, counted
+from profiler.trace.manifest import RunInfo
 
 __all__ = ["events_fact"]
 
@@ -59,11 +60,16 @@ def _of_devices(analysis: Analysis, noun: Noun, notes: Sequence[str]) -> Fact:
         info = analysis.inputs.run.info
         if numbers["copies"] or times_recorded(info):  # averages are of layers alone
             others.append(said("1 copy or fill") if one else copies)
-        if numbers["host"] or not info.capabilities or "launches" in info.capabilities:
-            told = said("{number} launches and others of the host", number=count(numbers["host"]))
-        else:
-            told = said("launches not recorded")
-        others.append(told)
+        others.append(_launches(numbers["host"], info))
     elif numbers["host"]:
         others.append(said("beside {number} of the host", number=count(numbers["host"])))
     return Fact(label, count(numbers["own"]), joined(", ", others))
+
+
+def _launches(number: int, info: RunInfo) -> str:
+    """What the host did, as far as anybody recorded it."""
+    if not number and info.capabilities and "launches" not in info.capabilities:
+        return said("launches not recorded")
+    if number == 1:
+        return said("1 launch or other of the host")
+    return said("{number} launches and others of the host", number=count(number))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 
 import polars as pl
 
@@ -92,7 +93,8 @@ def _table(view: TableView) -> Iterator[str]:
 
 
 def _rows(view: TableView, frame: pl.DataFrame) -> Iterator[str]:
-    columns = drawn(view, frame)
+    below = () if view.below is None else (view.below,)
+    columns = drawn(replace(view, columns=(*view.columns, *below)), frame)
     yield _row(column.header for column in columns)
     yield "|" + "|".join("---:" if column.right else "---" for column in columns) + "|"
     yield from map(_row, zip(*(column.cells for column in columns), strict=True))

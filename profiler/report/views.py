@@ -42,6 +42,7 @@ class _Options(TypedDict, total=False):
     strong: str
     nested: bool
     paper: pl.DataFrame | None
+    below: Column | None
 
 
 def table(

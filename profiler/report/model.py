@@ -127,8 +127,8 @@ class TableView:
     stand out. Where not all columns have room, those behind the first `repeated` ones are never
     left out: they stand in further tables, each behind the `repeated` ones. Rows of a `nested` one
     are a tree, depth first, by the columns `depth` and `name` of `frame`; `paper` are other rows,
-    for where nothing unfolds. `below` is a column of texts that a terminal prints below each row, as
-    much as a line holds, and a document behind it.
+    for where nothing unfolds. `below` is a column of texts that a terminal prints below each row,
+    as much as a line holds, and a document behind it.
     """
 
     key: str

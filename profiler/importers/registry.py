@@ -16,6 +16,7 @@ from profiler.errors import InputError
 from profiler.importers.head import head_of
 from profiler.importers.importer import Importer
 from profiler.importers.likeness import likeness
+from profiler.importers.mixed import mixed_importer
 from profiler.importers.refusals import refuse
 from profiler.plugins import plugins
 
@@ -52,11 +53,23 @@ def recognised(paths: Sequence[Path]) -> Importer | None:
     heads = [head_of(path) for path in paths]
     if len(paths) == 1:  # among several it may be what another needs beside it
         refuse(paths, heads)
-    for importer in importers():
-        if all(map(partial(_recognises, importer), paths, heads)):
-            return importer
-    refuse(paths, heads)
-    return None
+    matching = (one for one in importers() if all(map(partial(_recognises, one), paths, heads)))
+    found = next(matching, None)
+    if len(paths) == 1 and paths[0].is_dir():
+        return _of_folder(paths[0], found)
+    if found is None:
+        refuse(paths, heads)
+    return found
+
+
+def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
+    """What reads a folder: `whole`, which recognises it, unless files of others lie in it, too."""
+    from profiler.importers.mixed.contents import contents_of
+
+    there = set(contents_of(folder, importers()).files)
+    if whole is not None and there <= {whole.name}:
+        return whole
+    return mixed_importer(importers()) if there else None
 
 
 def choose(paths: Sequence[Path], options: Mapping[str, object]) -> Importer:

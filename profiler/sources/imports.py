@@ -62,8 +62,13 @@ class Imports:
 
         foreign = source.foreign
         out = self._keep or self._temporary()
-        bundle = import_with(
-            foreign.importer, foreign.paths, foreign.options, out, leave=self._leave
+        bundle, *_ = import_with(
+            foreign.importer,
+            foreign.paths,
+            foreign.options,
+            out,
+            leave=self._leave,
+            alone=self._keep is None,
         )
         return Source(bundle, Kind.BUNDLE, origin=None if self._keep else source.path)
 

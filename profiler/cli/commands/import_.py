@@ -97,15 +97,26 @@ def import_(
         for line in _formats():
             tell(line)
         return
-    from profiler.importers.importing import import_trace
+    from profiler.importers.importing import import_all
     from profiler.trace.compression import check_compression
 
     packing = check_compression(compress)
     paths, further = _split(words or ())
     given = {key: value for key, value in options.items() if value is not None} | further
     with progress(f"importing {', '.join(map(str, paths))}"):
-        bundle = import_trace(paths, out, name, packing, options=given)
-    tell(bundle)
+        bundles = import_all(paths, out, name, packing, options=given)
+    for bundle in bundles:
+        tell(bundle)
+    _tell_beside(bundles[0])
+
+
+def _tell_beside(bundle: Path) -> None:
+    """Say which files of a folder the bundle that was made of it does not have, and why."""
+    from profiler.report.recorders import beside
+    from profiler.trace.manifest import MANIFEST_NAME, read_manifest
+
+    for line in beside(read_manifest(bundle / MANIFEST_NAME).info):
+        tell(line, err=True)
 
 
 def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:

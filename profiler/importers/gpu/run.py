@@ -8,7 +8,7 @@ Launches, calls, devices, spans and what is dropped for want of a time follow fr
 from __future__ import annotations
 
 from collections import Counter as Counted
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import MappingProxyType
@@ -83,11 +83,11 @@ class Recorded:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Machine:
-    """`base_ns` is to be added to the files' times, `utc` whether they are UTC's then; `placed`
-    has the device of each piece of work. `counters` are on the run's clock already."""
+    """`base_ns` is to be added to the files' times, which are those of `clock` then; `placed` has
+    the device of each piece of work. `counters` are on the run's clock already."""
 
     base_ns: int
-    utc: bool
+    clock: ClockName | None
     placed: Devices
     devices: Mapping[str, Device]
     versions: Mapping[str, str] = field(default_factory=lambda: MappingProxyType({}))
@@ -121,6 +121,12 @@ class GpuRun:
     def name(self) -> str:
         """What to call the run."""
         return self.source.name
+
+    def landmarks(self) -> Iterator[tuple[str, int]]:
+        """The ranges that the program named, with their begins."""
+        marks = self.marks
+        for text, start in zip(marks.text.tolist(), marks.start.tolist(), strict=True):
+            yield marks.texts[text], start
 
     @property
     def capabilities(self) -> set[str]:
@@ -187,9 +193,7 @@ class GpuRun:
                 for name, found in counted.items()
             },
             recording=Recording(source=source.path.name, files=source.files),
-            clocks=Clocks(
-                clock=ClockName.REALTIME if machine.utc else None, base_ns=machine.base_ns
-            ),
+            clocks=Clocks(clock=machine.clock, base_ns=machine.base_ns),
             overhead=Overhead(unknown=(UnknownCost(why=WhyUnknown.NOT_TOLD),)),
             attribution=self._attribution(),
             drops=self.drops,

@@ -10,7 +10,7 @@ from profiler.importers.gpu.distinct import distinct
 from profiler.importers.gpu.run import Machine
 from profiler.importers.nsys.metrics import read_metrics
 from profiler.importers.sqlite_file import SqliteFile
-from profiler.trace.manifest_fields import Device, quantity
+from profiler.trace.manifest_fields import ClockName, Device, quantity
 
 __all__ = ["read_machine"]
 
@@ -29,7 +29,7 @@ def read_machine(database: SqliteFile, work: Work, api: Api) -> Machine:
     placed = _placed(database, work)
     return Machine(
         base_ns=base,
-        utc=utc,
+        clock=ClockName.REALTIME if utc else None,
         placed=placed,
         devices=_devices(database, placed.names),
         counters=read_metrics(database, base),

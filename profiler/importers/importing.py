@@ -18,7 +18,7 @@ from profiler.run_names import check_run_name, run_name_of
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.compression import Compression
 
-__all__ = ["import_all", "import_trace", "import_with"]
+__all__ = ["import_all", "import_all_with", "import_trace", "import_with"]
 
 
 def import_trace(
@@ -52,7 +52,7 @@ def import_all(
     what no clock and no event relates to the first."""
     given = (paths,) if isinstance(paths, Path) else tuple(paths)
     importer = choose(given, options)
-    return import_with(importer, given, options, out, name, compress)
+    return import_all_with(importer, given, options, out, name, compress)
 
 
 def import_with(
@@ -64,20 +64,45 @@ def import_with(
     compress: Compression = "none",
     *,
     leave: Callable[[object], None] | None = None,
-    alone: bool = False,
+) -> Path:
+    """The run of `import_trace` by this importer, without others beside it; `leave` is given what
+    it read."""
+    run = _read(importer, paths, options, name, leave)
+    return _written(run, name or run_name_of(run.name) or importer.name, out, compress)
+
+
+def import_all_with(
+    importer: Importer,
+    paths: Sequence[Path],
+    options: Mapping[str, object],
+    out: Path,
+    name: str | None = None,
+    compress: Compression = "none",
+    *,
+    leave: Callable[[object], None] | None = None,
 ) -> tuple[Path, ...]:
-    """`import_all` by this importer, or the first of it `alone`; `leave` is given what it read."""
+    """`import_all` by this importer; `leave` is given what it read."""
+    run = _read(importer, paths, options, name, leave)
+    named = [(run, name), *((other, None) for other in getattr(run, "others", ()))]
+    return tuple(
+        _written(one, called or run_name_of(one.name) or importer.name, out, compress)
+        for one, called in named
+    )
+
+
+def _read(
+    importer: Importer,
+    paths: Sequence[Path],
+    options: Mapping[str, object],
+    name: str | None,
+    leave: Callable[[object], None] | None,
+) -> ForeignRun:
     if name is not None:
         check_run_name(name)
     run = importer.read(paths, importer.values(options))
     if leave is not None:
         leave(run)
-    others = getattr(run, "others", ()) if not alone else ()
-    named = [(run, name), *((other, None) for other in others)]
-    return tuple(
-        _written(one, called or run_name_of(one.name) or importer.name, out, compress)
-        for one, called in named
-    )
+    return run
 
 
 def _written(run: ForeignRun, name: str, out: Path, compress: Compression) -> Path:

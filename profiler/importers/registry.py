@@ -66,9 +66,11 @@ def _of_folder(folder: Path, whole: Importer | None) -> Importer | None:
     """What reads a folder: `whole`, which recognises it, unless files of others lie in it, too."""
     from profiler.importers.mixed.contents import contents_of
 
-    there = set(contents_of(folder, importers()).files)
-    if whole is not None and there <= {whole.name}:
-        return whole
+    there = contents_of(folder, importers()).files
+    if whole is not None and there.keys() <= {whole.name}:
+        together = getattr(whole, "together", None)  # later than other packages' importers may be
+        if together is None or len(together(there.get(whole.name, ()))) < 2:
+            return whole
     return mixed_importer(importers()) if there else None
 
 

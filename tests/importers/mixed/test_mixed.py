@@ -139,7 +139,7 @@ def test_another_run_is_a_run_of_its_own(folder, cli):
         "third_results.json": DropReason.CLOCK_UNRELATED,
     }
     assert "second.json: recorded at another time than report.sqlite" in error
-    assert "third_results.json: not in this report: neither a clock nor three events" in error
+    assert "third_results.json: neither a clock nor three events in common" in error
     code, text, error = cli("analyze", folder, "--no-html")
     assert code == 0
     assert "second.json: recorded at another time" in text + error

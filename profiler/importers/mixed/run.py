@@ -14,6 +14,7 @@ from profiler.importers.components import component, stages
 from profiler.importers.mixed import NAME
 from profiler.importers.mixed.clocks import Placed, device_time
 from profiler.importers.mixed.collected import Part, joined
+from profiler.importers.mixed.lending import lent
 from profiler.importers.mixed.work import Once, once
 from profiler.importers.spans import spans
 from profiler.notes import Note
@@ -41,6 +42,9 @@ class MixedRun:
     @cached_property
     def _parts(self) -> list[Once]:
         found = once([one.part for one in self.placed])
+        within = [_within_ns(one) for one in self.placed]
+        parts = lent([one.part for one in found], within)
+        found = [replace(one, part=part) for one, part in zip(found, parts, strict=True)]
         first = min(one.part.extent()[0] for one in found)
         if first >= 0:
             return found
@@ -157,6 +161,11 @@ class MixedRun:
             ),
             left_out=self.left_out,
         )
+
+
+def _within_ns(placed: Placed) -> int:
+    """How far the times of a part may be off."""
+    return placed.within_ns or (placed.fit.worst_ns if placed.fit is not None else 0)
 
 
 def _told(placed: Placed, kept: Once) -> PartOfRun:

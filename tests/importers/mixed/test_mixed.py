@@ -116,6 +116,36 @@ def test_what_one_recorder_missed_is_taken_from_the_other(folder):
     assert len(launches) == len(seen.works)
 
 
+def test_work_belongs_to_the_session_that_launched_it(folder):
+    """Kernels that Nsight Systems saw without a range around them are those of the runs of ONNX
+    Runtime's session during which they were launched, with their launches; these are calls on the
+    GPU then, and nothing is left of the call of the whole process."""
+    seen = Run(slow=20)
+    seen.nsys(folder, ranges=False)
+    seen.session(folder)
+    run, parts = imported(folder)
+    assert busy(run) == seen.busy_ns
+    assert parts["onnxruntime"].calls == len(CALLS)
+    calls = run.calls.select(pl.col("submodule", "device").cast(pl.String)).rows()
+    assert calls == [("unet", "cuda:0")] * len(CALLS)
+    work = run.commands.filter(pl.col("device") == "cuda:0")
+    assert work.group_by("call").len().sort("call")["len"].to_list() == [6] * len(CALLS)
+    assert len(run.flows) == len(seen.works)
+
+
+def test_a_clock_that_is_too_rough_lends_nothing(folder):
+    """Of calls of 1.5 ms whose begin is known to the millisecond nobody knows which launched what:
+    the call of the process keeps it."""
+    seen = Run()
+    seen.nsys(folder, ranges=False)
+    seen.session(folder)
+    run, _ = imported(folder)
+    assert busy(run) == seen.busy_ns
+    work = run.commands.filter(pl.col("device") == "cuda:0")
+    called = run.calls["submodule"].cast(pl.String).to_list()
+    assert {called[number] for number in work["call"]} == {"run"}
+
+
 def test_another_run_is_a_run_of_its_own(folder, cli):
     """Files of the same script, a minute later, make a bundle of their own, and a sentence says
     why; with nothing but a clock of its own and other work, too."""

@@ -141,7 +141,8 @@ def _split(words: Sequence[str]) -> tuple[list[Path], dict[str, str]]:
 
 
 def _formats() -> Iterator[str]:
-    """A paragraph for each importer, those of other packages too."""
+    """A paragraph for each importer, those of other packages too, and what of several is."""
+    from profiler.importers.mixed import ACCEPTS, NAME
     from profiler.importers.registry import importers
     from profiler.report.sentences.capabilities import told, untold
 
@@ -158,6 +159,7 @@ def _formats() -> Iterator[str]:
                 yield from wrap(
                     f"{title}: {text}", 80, initial_indent="  ", subsequent_indent="    "
                 )
+    yield f"{NAME}: {ACCEPTS}"
 
 
 SUBCOMMAND = Subcommand(

@@ -149,6 +149,9 @@ class _Kept(BundleWriter):
         self.spans: tuple[Span, ...] = ()
         self.host = Written(None, CommandBuilder().build())
 
+    def begin(self, info: RunInfo) -> None:
+        pass
+
     def write_call(
         self, call: Call, commands: CommandColumns, counters: Sequence[Counter] = ()
     ) -> Path:

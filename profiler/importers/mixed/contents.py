@@ -55,10 +55,18 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
 
 def _files(folder: Path) -> list[Path]:
     """Files by name, those of the folder itself first."""
-    entries = sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+    entries = _entries(folder)
     below = [one for one in entries if one.is_dir() and one.name != _CAPTURES]
-    inside = [file for one in below for file in sorted(one.iterdir()) if file.name[0] != "."]
+    inside = [file for one in below for file in _entries(one)]
     return [file for file in (*entries, *inside) if file.is_file()]
+
+
+def _entries(folder: Path) -> list[Path]:
+    """What is not hidden, by name; nothing of a folder that may not be read."""
+    try:
+        return sorted(one for one in folder.iterdir() if not one.name.startswith("."))
+    except OSError:
+        return []
 
 
 def _recognises(importer: Importer, path: Path, head: bytes) -> bool:

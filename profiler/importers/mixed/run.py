@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -20,7 +21,14 @@ from profiler.importers.spans import spans
 from profiler.notes import Note
 from profiler.trace.bundle import BundleWriter
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_fields import Attribution, ClockName, Clocks, Device, Recording
+from profiler.trace.manifest_fields import (
+    Attribution,
+    ClockName,
+    Clocks,
+    Device,
+    Recording,
+    Submodule,
+)
 from profiler.trace.manifest_parts import Apart, LeftOut, PartOfRun, Parts, RelatedBy
 
 __all__ = ["MixedRun"]
@@ -109,9 +117,7 @@ class MixedRun:
                 key: value for info in reversed(told) for key, value in info.versions.items()
             },
             devices={ROOT_DEVICE: Device()} | devices,
-            submodules={
-                name: one for info in reversed(told) for name, one in info.submodules.items()
-            },
+            submodules=self._submodules(),
             recording=self._recording(first),
             clocks=self._clocks(),
             host_activities=tuple(sorted(activities, key=lambda one: one.start_ns)),
@@ -120,6 +126,23 @@ class MixedRun:
             job=next((info.job for info in told if info.job is not None), None),
             parts=self._told(),
         )
+
+    def _submodules(self) -> dict[str, Submodule]:
+        """Those that have calls, each on the device of most of these."""
+        devices: dict[str, Counted[str]] = {}
+        for part in self._order:
+            for call in part.calls:
+                devices.setdefault(call.submodule, Counted())[call.device] += 1
+        known = {
+            name: one
+            for part in reversed(self._order)
+            for name, one in part.info.submodules.items()
+            if name in devices
+        }
+        return {
+            name: structs.replace(one, device=devices[name].most_common(1)[0][0])
+            for name, one in known.items()
+        }
 
     def _recording(self, first: RunInfo) -> Recording:
         files = sum(len(one.part.files) for one in self.placed)

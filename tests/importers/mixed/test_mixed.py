@@ -7,6 +7,7 @@ import pytest
 
 from profiler.analysis.analyze import analyze
 from profiler.drop_reasons import DropReason
+from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_all, import_trace
 from profiler.sources.load import load
@@ -131,6 +132,35 @@ def test_work_belongs_to_the_session_that_launched_it(folder):
     work = run.commands.filter(pl.col("device") == "cuda:0")
     assert work.group_by("call").len().sort("call")["len"].to_list() == [6] * len(CALLS)
     assert len(run.flows) == len(seen.works)
+    assert {name: one.device for name, one in run.info.submodules.items()} == {"unet": "cuda:0"}
+
+
+def test_options_are_those_of_the_importers(folder):
+    """Each importer gets those that it has; what none has is refused, as elsewhere."""
+    seen = Run()
+    seen.nsys(folder)
+    seen.onnxruntime(folder)
+    run = load(folder, import_options={"submodules": "transformer"})
+    names = run.calls["submodule"].cast(pl.String).to_list()
+    assert names == ["transformer"] * 4 + ["vae_decoder"]
+    run.close()
+    with pytest.raises(InputError, match="has no option speed"):
+        load(folder, import_options={"speed": "9"})
+
+
+def test_files_below_the_folder_are_of_it(folder):
+    """Recorders that wrote into folders of their own; what is hidden, and captures of graphs, are
+    not looked at."""
+    seen = Run()
+    for name in ("nsys", "torch", "capture_traces", ".cache"):
+        (folder / name).mkdir()
+    seen.nsys(folder / "nsys")
+    seen.kineto(folder / "torch")
+    Run(seed=3).kineto(folder / "capture_traces")
+    Run(seed=3).kineto(folder / ".cache")
+    run, parts = imported(folder)
+    assert set(parts) == {"nsys", "kineto"}
+    assert busy(run) == seen.busy_ns
 
 
 def test_a_clock_that_is_too_rough_lends_nothing(folder):

@@ -21,7 +21,7 @@ from profiler.pipelines.tiny import default_model_folder
 from profiler.trace.columns import CommandColumns, SliceColumns, TraceColumns
 from profiler.trace.reader import read_trace
 
-SAMPLE = Path(__file__).parent.parent / "sample_traces" / "sd35_mi300x_cut"
+SAMPLE = Path(__file__).parent.parent / "sample_traces" / "sd35_mi300x"
 _GPU_CALLS = ("000_text_encoder.prompt", "007_transformer.step001", "010_vae.decode")
 _TEXTS = ("layer", "op_type", "role", "shapes", "stage")
 _AMOUNTS = ("bytes_read", "bytes_written", "flops")

@@ -3,6 +3,7 @@
 - `reference/cli.md`: every command with its options, from the command line itself;
 - `decisions/index.md`: all decisions by number, which are also in the navigation;
 - `contributing.md`, `changelog.md`: the files of the repository's root;
+- `example-report.html`: the page of a run of `sample_traces/`, as `analyze` writes it;
 - links that leave this folder: to those two pages where they lead there, else their text alone,
   since the site holds no sources.
 """
@@ -11,12 +12,15 @@ from __future__ import annotations
 
 import posixpath
 import re
+import subprocess
 import sys
+import tempfile
 from html import escape
 from pathlib import Path
 from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parent.parent
+EXAMPLE, EXAMPLE_RUN = "example-report.html", "sd35_mi300x"
 ROOT_PAGES = {"CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 _LINK = re.compile(r"(?<!!)\[(?P<text>(?:[^\]\[]|\[[^\]]*\])*)\]\((?P<target>[^)\s]+)\)")
 
@@ -38,6 +42,7 @@ def on_files(files: Any, config: Any) -> Any:
     pages = {"reference/cli.md": command_line(), "decisions/index.md": decision_list()}
     for source, page in ROOT_PAGES.items():
         pages[page] = (REPOSITORY / source).read_text(encoding="utf-8")
+    pages[EXAMPLE] = example_report()
     for name, text in pages.items():
         files.append(File.generated(config, name, content=text))
     return files
@@ -80,6 +85,16 @@ def decision_list() -> str:
         number, _, title = path.open(encoding="utf-8").readline().strip("# \n").partition(". ")
         lines.append(f"- {number}: [{title}]({path.name})")
     return "\n".join(lines) + "\n"
+
+
+def example_report() -> str:
+    """The page of the report on a run that the repository has."""
+    with tempfile.TemporaryDirectory() as folder:
+        page = Path(folder) / EXAMPLE
+        run = REPOSITORY / "sample_traces" / EXAMPLE_RUN
+        analyze = [sys.executable, "-m", "profiler", "analyze", str(run), "--html", str(page)]
+        subprocess.run(analyze, check=True, cwd=REPOSITORY, stdout=subprocess.DEVNULL)  # noqa: S603
+        return page.read_text(encoding="utf-8")
 
 
 def command_line() -> str:

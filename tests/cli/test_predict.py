@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from profiler.sources.load import load
@@ -61,12 +63,16 @@ def test_a_sample(predict):
     assert "2 requests at once" in text
 
 
-def test_an_excerpt_of_a_gpu_trace_is_refused(predict):
-    """Its launches were left out, so it says what is missing, and nothing is predicted."""
-    code, text, error = predict(SAMPLES / "sd35_mi300x_cut", "--guidance", "off")
+def test_a_gpu_trace_of_which_a_call_was_not_traced_is_refused(predict, tmp_path):
+    """Its launches are missing, so it says what is missing, and nothing is predicted; as a whole
+    it is predicted."""
+    whole = load(SAMPLES / "sd35_mi300x")
+    traced = (pl.col("step") != 2).fill_null(True).alias("ops_traced")
+    write_parquet(replace(whole, calls=whole.calls.with_columns(traced)), tmp_path / "excerpt")
+    code, text, error = predict(tmp_path / "excerpt", "--guidance", "off")
     assert (code, text) == (2, "")
-    assert "recorded without their launches" in error
-    code, text, _ = predict(SAMPLES / "sd35_mi300x_cut", "--concurrency", 2)
+    assert "some calls of transformer were recorded without their launches" in error
+    code, text, _ = predict(SAMPLES / "sd35_mi300x", "--concurrency", 2)
     assert (code, "2 requests at once" in text) == (0, True)
 
 

@@ -15,6 +15,7 @@ GENERATED = {
     "docs/changelog.md",
     "docs/contributing.md",
     "docs/decisions/index.md",
+    "docs/example-report.html",
 }
 """Pages that the site alone has: docs/hooks.py makes them."""
 

@@ -38,7 +38,7 @@ RUNS = {
     "tiny": lambda _: tiny_run(),
     "generated": _generated,
     "two devices": lambda _: load(SAMPLES / "tiny_two_devices"),
-    "imported": lambda _: load(SAMPLES / "sd35_mi300x_cut"),
+    "imported": lambda _: load(SAMPLES / "sd35_mi300x"),
 }
 
 

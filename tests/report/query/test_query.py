@@ -25,9 +25,7 @@ from tests.trace.samples import small_bundle
 pytest.importorskip("duckdb", reason="needs the query extra")
 
 _REPOSITORY = Path(__file__).parents[3]
-_SAMPLES = [
-    _REPOSITORY / "sample_traces" / name for name in ("tiny_two_devices", "sd35_mi300x_cut")
-]
+_SAMPLES = [_REPOSITORY / "sample_traces" / name for name in ("tiny_two_devices", "sd35_mi300x")]
 _READY = re.findall(
     r"```sql\n(.+?)```", (_REPOSITORY / "docs" / "query.md").read_text("utf-8"), re.DOTALL
 )

@@ -99,6 +99,8 @@ def _related(own: _Seen, others: Sequence[_Seen]) -> Placed | None:
     best: Fit | None = None
     near = (0, _EPOCH_NS) if _counts_from_1970(own.part, others[0].part) else None
     for other in others:
+        if other.part.importer == own.part.importer:
+            continue  # what one recorder wrote into two files are two processes
         found = fit(own.work, other.work, WITHIN_NS, near, of_all=True)
         if found is None:
             found = fit(own.ranges, other.ranges, _RANGES_NS, near)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -11,13 +11,15 @@ import numpy.typing as npt
 
 from profiler.events import CPU_DEVICE
 from profiler.importers.mixed.collected import Part, Written, selected
-from profiler.importers.mixed.matching import Events, fit, pairs_at
+from profiler.importers.mixed.matching import FEWEST, Events, fit, pairs_at
 from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 
 __all__ = ["WITHIN_NS", "Once", "once", "work_events", "work_rows"]
 
 WITHIN_NS = 10_000
 """By which begins of work may differ that two recorders saw: both have them from the device."""
+_UNNAMED_NS = 1_000
+_NEARLY_ALL = 0.8
 _CPU = re.compile(CPU_DEVICE)
 _HOST = ("host", "sync")
 
@@ -97,7 +99,9 @@ def once(parts: Sequence[Part]) -> list[Once]:
     for place, number in enumerate(order):
         renamed: dict[str, str] = {}
         for richer in order[:place]:
-            renamed = _mark(works[number], works[richer]) | renamed
+            same = parts[number].importer == parts[richer].importer
+            alike = _copied if same else _alike
+            renamed = _mark(works[number], works[richer], alike) | renamed
         found[number] = _without(parts[number], works[number], renamed)
         works[number] = {renamed.get(name, name): work for name, work in works[number].items()}
     return [found[number] for number in range(len(parts))]
@@ -136,21 +140,44 @@ def _by_device(part: Part, codes: dict[str, int]) -> dict[str, _Work]:
     return works
 
 
-def _mark(own: Mapping[str, _Work], other: Mapping[str, _Work]) -> dict[str, str]:
+def _mark(
+    own: Mapping[str, _Work],
+    other: Mapping[str, _Work],
+    alike: Callable[[Events, Events], tuple[Int64s, int]],
+) -> dict[str, str]:
     """Mark what the other part has as well; the other's name of each device on which that is."""
-    fits = []
+    found = []
     for name, work in own.items():
         for theirs, their_work in other.items():
-            found = fit(work.events, their_work.events, WITHIN_NS, (0, WITHIN_NS))
-            if found is not None:
-                fits.append((found.pairs, -found.residual_ns, name == theirs, name, theirs))
+            rows, apart = alike(work.events, their_work.events)
+            if len(rows):
+                found.append((len(rows), -apart, name == theirs, name, theirs, rows))
     renamed: dict[str, str] = {}
-    for *_, name, theirs in sorted(fits, reverse=True):
+    for *_, name, theirs, rows in sorted(found, key=lambda one: one[:5], reverse=True):
         if name not in renamed and theirs not in renamed.values():
             renamed[name] = theirs
-            mine, _rows = pairs_at(own[name].events, other[theirs].events, 0, WITHIN_NS)
-            own[name].seen[mine] = True
+            own[name].seen[rows] = True
     return renamed
+
+
+def _copied(own: Events, other: Events) -> tuple[Int64s, int]:
+    """All rows, where the other is a copy. No recorder writes what ran into two files: processes
+    of a job do the same at nearly the same time, each on a device of its own."""
+    same = np.array_equal(own.time_ns, other.time_ns) and np.array_equal(own.name, other.name)
+    return np.arange(len(own) if same else 0), 0
+
+
+def _alike(own: Events, other: Events) -> tuple[Int64s, int]:
+    """The rows of what the other has as well, and how far that is apart in the median: by names,
+    else, where recorders name work differently, by begins that nearly all agree to 1 µs."""
+    found = fit(own, other, WITHIN_NS, (0, WITHIN_NS))
+    if found is not None:
+        return pairs_at(own, other, 0, WITHIN_NS)[0], found.residual_ns
+    own, other = (Events(np.zeros_like(one.name), one.time_ns) for one in (own, other))
+    rows, _theirs = pairs_at(own, other, 0, _UNNAMED_NS)
+    if len(rows) < FEWEST or len(rows) < _NEARLY_ALL * min(len(own), len(other)):
+        rows = rows[:0]
+    return rows, _UNNAMED_NS
 
 
 def _without(part: Part, works: Mapping[str, _Work], renamed: Mapping[str, str]) -> Once:

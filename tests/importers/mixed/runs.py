@@ -99,12 +99,22 @@ class Run:
             )
         return trace.write(folder, name)
 
-    def nsys(self, folder: Path, name: str = "report.sqlite", *, off_ns=0, utc=True, ranges=True):
-        """As Nsight Systems exports it, from its session's begin 5 ms before the run's."""
+    def nsys(
+        self,
+        folder: Path,
+        name: str = "report.sqlite",
+        *,
+        off_ns=0,
+        utc=True,
+        ranges=True,
+        says=str,
+    ):
+        """As Nsight Systems exports it, from its session's begin 5 ms before the run's; `says`
+        gives kernels other names."""
         session = 5_000_000
         rows: list[object] = []
         for number, work in enumerate(self.works, 1):
-            rows.append(Kernel(work.start + session, work.end + session, number, work.name))
+            rows.append(Kernel(work.start + session, work.end + session, number, says(work.name)))
             called = work.launched + session
             rows.append(Call(called, called + 1_000, number))
         if ranges:

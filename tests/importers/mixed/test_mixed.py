@@ -176,6 +176,32 @@ def test_a_clock_that_is_too_rough_lends_nothing(folder):
     assert {called[number] for number in work["call"]} == {"run"}
 
 
+def test_work_under_other_names_counts_once(folder):
+    """Recorders that name kernels differently saw the same ones where nearly all begin together."""
+    seen = Run()
+    seen.kineto(folder)
+    seen.nsys(folder, says=lambda name: f"kernel {len(name)}", ranges=False)
+    run, parts = imported(folder)
+    assert busy(run) == seen.busy_ns
+    assert parts["kineto"].related_by is RelatedBy.EPOCH
+    assert parts["nsys"].twice + parts["kineto"].twice == len(seen.works)
+
+
+def test_processes_that_do_the_same_count_each(folder):
+    """Two files of one recorder are two processes, though these ran the same kernels within 2 µs
+    of each other; the copy of a file is none."""
+    seen = Run()
+    seen.kineto(folder, "first.json")
+    seen.kineto(folder, "second.json", off_ns=2_000)
+    run = load(folder)
+    assert busy(run) == 2 * seen.busy_ns
+    run.close()
+    seen.kineto(folder, "second.json")
+    run = load(folder)
+    assert busy(run) == seen.busy_ns
+    run.close()
+
+
 def test_another_run_is_a_run_of_its_own(folder, cli):
     """Files of the same script, a minute later, make a bundle of their own, and a sentence says
     why; with nothing but a clock of its own and other work, too."""

@@ -108,5 +108,3 @@ class DropReason(NoteCode):
     COPY_ALL = "copy_all"
     RANKS_NOT_GIVEN = "ranks_not_given"  # (given, size)
     RANK_UNALIGNED = "rank_unaligned"  # (rank, reference)
-    RECORDED_APART = "recorded_apart"  # (file: of the run): at another time
-    CLOCK_UNRELATED = "clock_unrelated"  # (file: of the run)

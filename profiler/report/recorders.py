@@ -9,11 +9,10 @@ from profiler.messages import said
 from profiler.report.sentences.worded import worded
 from profiler.report.units import count, duration
 from profiler.trace.manifest import RunInfo
-from profiler.trace.manifest_parts import LeftOut, PartOfRun, Parts, RelatedBy
+from profiler.trace.manifest_parts import Apart, LeftOut, PartOfRun, Parts, RelatedBy, WhyApart
 
 __all__ = ["beside", "part_rows"]
 
-_APART = (DropReason.RECORDED_APART, DropReason.CLOCK_UNRELATED, DropReason.ERROR)
 _NAMED = 4  # files that are left out
 
 
@@ -21,6 +20,8 @@ def part_rows(parts: Parts) -> Iterator[tuple[str, str]]:
     """A row for each part: its file, what relates its clock, what of it is left out."""
     for part in parts.parts:
         yield _files(part), said("{producer}: {clock}{twice}", **_said_of(part))
+    for apart in parts.apart:
+        yield apart.files[0], _why(apart, parts)
     for one in parts.left_out:
         yield one.file, said("not read: it is or looks like {what}", what=one.what)
 
@@ -30,13 +31,32 @@ def beside(info: RunInfo) -> Iterator[str]:
     trace."""
     if info.parts is None:
         return
+    for apart in info.parts.apart:
+        yield f"{apart.files[0]}: {_why(apart, info.parts)}"
     for drop in info.drops:
-        if drop.detail.code in _APART:
+        if drop.detail.code is DropReason.ERROR:
             yield f"{drop.where}: {worded(drop.detail)}"
     left_out = info.parts.left_out
     if left_out:
         more = f" and {len(left_out) - _NAMED} more" if len(left_out) > _NAMED else ""
         yield f"not read: {', '.join(map(_left_out, left_out[:_NAMED]))}{more}"
+
+
+def _why(apart: Apart, parts: Parts) -> str:
+    """Why files are not of the run, and what would make them so."""
+    file = parts.parts[0].files[0]
+    if apart.why is WhyApart.ANOTHER_TIME:
+        return said(
+            "recorded at another time than {file}, so it is a run of its own: give it alone to see "
+            "it",
+            file=file,
+        )
+    return said(
+        "neither a clock nor three events in common relate it to {file}, so it is a run of its "
+        "own: give it alone to see it, or record ranges of the same names in both "
+        "(record_function, NVTX, roctx)",
+        file=file,
+    )
 
 
 def _left_out(one: LeftOut) -> str:

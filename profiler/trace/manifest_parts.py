@@ -10,7 +10,7 @@ from msgspec import Meta
 
 from profiler.trace.manifest_fields import LARGEST, Fields
 
-__all__ = ["Apart", "LeftOut", "PartOfRun", "Parts", "RelatedBy"]
+__all__ = ["Apart", "LeftOut", "PartOfRun", "Parts", "RelatedBy", "WhyApart"]
 
 _Count = Annotated[int, Meta(ge=0, le=LARGEST)]
 _Time = Annotated[int, Meta(ge=-(1 << 63), le=(1 << 63) - 1)]
@@ -23,6 +23,13 @@ class RelatedBy(StrEnum):
     EPOCH = "epoch"  # both count from 1970
     LOCAL_TIME = "local_time"  # that of the begin, which a file's name tells
     EVENTS = "events"  # that both recorded
+
+
+class WhyApart(StrEnum):
+    """Why files that lay beside a run are not of it."""
+
+    ANOTHER_TIME = "another_time"  # both clocks count from 1970
+    UNRELATED = "unrelated"  # neither a clock nor three events in common
 
 
 class PartOfRun(Fields, frozen=True, kw_only=True):
@@ -49,6 +56,7 @@ class Apart(Fields, frozen=True, kw_only=True):
 
     files: tuple[str, ...]
     producer: str
+    why: WhyApart
 
 
 class LeftOut(Fields, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from profiler.importers.mixed.work import work_rows
 from profiler.trace.columns import CommandColumns, Int64s
 from profiler.trace.manifest_fields import CallsFrom
 
-__all__ = ["lent"]
+__all__ = ["lent", "told_well"]
 
 _PROCESS = "run"  # what the only process's call is called, where nothing tells calls apart
 _EXACT = 10  # times longer than what its begin may be off a call must be
@@ -68,6 +68,11 @@ def lent(parts: Sequence[Part], within_ns: Sequence[int]) -> list[Part]:
     ]
 
 
+def told_well(call: Call, within_ns: int) -> bool:
+    """Whether a call is so long that it does not matter how far its begin may be off."""
+    return call.duration_ns >= _EXACT * within_ns
+
+
 def _is_untold(part: Part, call: Call) -> bool:
     recording = part.info.recording
     if recording is not None and recording.calls_from is CallsFrom.NOTHING:
@@ -83,7 +88,7 @@ def _told(parts: Sequence[Part], within_ns: Sequence[int]) -> _Told | None:
         for place, one in enumerate(own.writings)
         if (call := one.call) is not None
         and not _is_untold(own, call)
-        and call.duration_ns >= _EXACT * within_ns[part]
+        and told_well(call, within_ns[part])
     )
     start = np.array([one[0] for one in found], dtype=np.int64)
     end = np.array([one[1] for one in found], dtype=np.int64)

@@ -15,7 +15,7 @@ from profiler.importers.components import component, stages
 from profiler.importers.mixed import NAME
 from profiler.importers.mixed.clocks import Placed, device_time
 from profiler.importers.mixed.collected import Part, joined
-from profiler.importers.mixed.lending import lent
+from profiler.importers.mixed.lending import lent, told_well
 from profiler.importers.mixed.work import Once, once
 from profiler.importers.spans import spans
 from profiler.notes import Note
@@ -29,7 +29,7 @@ from profiler.trace.manifest_fields import (
     Recording,
     Submodule,
 )
-from profiler.trace.manifest_parts import Apart, LeftOut, PartOfRun, Parts, RelatedBy
+from profiler.trace.manifest_parts import Apart, LeftOut, PartOfRun, Parts, RelatedBy, WhyApart
 
 __all__ = ["MixedRun"]
 
@@ -88,6 +88,12 @@ class MixedRun:
         bundle.write_host(self._spans(told, calls), host, ROOT_DEVICE, counters)
         return self._info()
 
+    @property
+    def _producer(self) -> str:
+        """The only one whose calls and commands these are, if there is but one."""
+        found = {part.info.producer for part in self._order if part.calls}
+        return found.pop() if len(found) == 1 else NAME
+
     def _spans(self, told: Sequence[Call], calls: Sequence[Call]) -> list[Span]:
         """Those of the only part with calls, where these are what it told; else one pipeline around
         the calls of all."""
@@ -110,13 +116,13 @@ class MixedRun:
         activities = [one for part in order if part.calls for one in part.info.host_activities]
         return structs.replace(
             first,
-            producer=NAME,
+            producer=self._producer,
             pipeline=self.name,
             command_line=("profile-sd3", "import", str(self.placed[0].part.files[0].parent)),
             versions={
                 key: value for info in reversed(told) for key, value in info.versions.items()
             },
-            devices={ROOT_DEVICE: Device()} | devices,
+            devices=devices,
             submodules=self._submodules(),
             recording=self._recording(first),
             clocks=self._clocks(),
@@ -140,7 +146,9 @@ class MixedRun:
             if name in devices
         }
         return {
-            name: structs.replace(one, device=devices[name].most_common(1)[0][0])
+            name: one
+            if one.device in devices[name]
+            else structs.replace(one, device=devices[name].most_common(1)[0][0])
             for name, one in known.items()
         }
 
@@ -159,26 +167,26 @@ class MixedRun:
             yield from part.info.drops
         yield from self.unread
         for one in self.placed:
-            if one.related_by is RelatedBy.LOCAL_TIME:
+            rough = not all(told_well(call, one.within_ns or 0) for call in one.part.calls)
+            if one.related_by is RelatedBy.LOCAL_TIME and rough:
                 note = Note.of(DropReason.BEGIN_BY_NAME, within_ns=one.within_ns or 0)
                 count = len(one.part.files)
                 yield Drop(DropKind.UNALIGNED_CLOCK, one.part.label, count, "files", note)
-        for run in self.others:
-            for one in run.placed:
-                note = Note.of(self._why(one.part), file=self.placed[0].part.label)
-                count = len(one.part.files)
-                yield Drop(DropKind.UNALIGNED_CLOCK, one.part.label, count, "files", note)
 
-    def _why(self, other: Part) -> DropReason:
+    def _why(self, other: Part) -> WhyApart:
         both = (other.info.clocks.clock, self.placed[0].part.info.clocks.clock)
         same = all(clock is ClockName.REALTIME for clock in both)
-        return DropReason.RECORDED_APART if same else DropReason.CLOCK_UNRELATED
+        return WhyApart.ANOTHER_TIME if same else WhyApart.UNRELATED
 
     def _told(self) -> Parts:
         return Parts(
             parts=tuple(map(_told, self.placed, self._parts)),
             apart=tuple(
-                Apart(files=_names(one.part), producer=one.part.importer)
+                Apart(
+                    files=_names(one.part),
+                    producer=one.part.importer,
+                    why=self._why(one.part),
+                )
                 for run in self.others
                 for one in run.placed
             ),

@@ -242,15 +242,6 @@ SENTENCES: Sentences = {
             "fewer than three collectives relate the clock of rank {rank} to that of rank "
             "{reference}: it has a timeline of its own, so times do not compare across ranks"
         ),
-        DropReason.RECORDED_APART: said(
-            "recorded at another time than {file}, so it is a run of its own: give it alone to see "
-            "it"
-        ),
-        DropReason.CLOCK_UNRELATED: said(
-            "neither a clock nor three events in common relate it to {file}, so it is a run of its "
-            "own: give it alone to see it, or record ranges of the same names in both "
-            "(record_function, NVTX, roctx)"
-        ),
         DropReason.COPY_ALL: said("copy all files, and give the run in which they were written"),
     },
 }

@@ -12,7 +12,7 @@ from profiler.events import DropKind
 from profiler.importers.importing import import_all, import_trace
 from profiler.sources.load import load
 from profiler.trace.manifest_fields import ClockName
-from profiler.trace.manifest_parts import LeftOut, RelatedBy
+from profiler.trace.manifest_parts import Apart, LeftOut, RelatedBy, WhyApart
 from tests.importers.kineto.jobs import Job
 from tests.importers.mixed.runs import CALLS, EPOCH_NS, NODES, Run
 from tests.importers.nsys.generated import Kernel, export
@@ -62,6 +62,7 @@ def test_files_of_one_run_are_one_run(folder):
     assert run.info.producer == "mixed"
     assert {"shapes", "metrics", "launches"} <= set(run.info.capabilities)
     assert not run.counters.is_empty()
+    assert run.drops == ()
     begins = run.calls["start_ns"].to_list()
     assert begins[:-1] == [EPOCH_NS + start for _, start, _ in seen.ranges()]
     assert begins[-1] == EPOCH_NS + seen.decode_ns
@@ -174,6 +175,8 @@ def test_a_clock_that_is_too_rough_lends_nothing(folder):
     work = run.commands.filter(pl.col("device") == "cuda:0")
     called = run.calls["submodule"].cast(pl.String).to_list()
     assert {called[number] for number in work["call"]} == {"run"}
+    kinds = {drop.detail.code for drop in run.drops if drop.kind is DropKind.UNALIGNED_CLOCK}
+    assert kinds == {DropReason.BEGIN_BY_NAME}
 
 
 def test_work_under_other_names_counts_once(folder):
@@ -219,11 +222,11 @@ def test_another_run_is_a_run_of_its_own(folder, cli):
     assert busy(first) == seen.busy_ns
     assert busy(second) == sum(work.end - work.start for work in seen.works[:30])
     assert busy(third, "rocm:0") == sum(work.end - work.start for work in other.works[:20])
-    reasons = {drop.where: drop.detail.code for drop in first.drops}
-    assert reasons == {
-        "second.json": DropReason.RECORDED_APART,
-        "third_results.json": DropReason.CLOCK_UNRELATED,
-    }
+    assert first.info.parts.apart == (
+        Apart(files=("second.json",), producer="kineto", why=WhyApart.ANOTHER_TIME),
+        Apart(files=("third_results.json",), producer="rocprofv3", why=WhyApart.UNRELATED),
+    )
+    assert first.drops == ()
     assert "second.json: recorded at another time than report.sqlite" in error
     assert "third_results.json: neither a clock nor three events in common" in error
     code, text, error = cli("analyze", folder, "--no-html")
@@ -246,8 +249,8 @@ def test_a_session_without_a_time_in_its_name(folder):
     seen.kineto(folder)
     seen.onnxruntime(folder, named=False)
     first, second = (load(path) for path in import_all(folder, folder.parent / "traces"))
-    assert [drop.kind for drop in first.drops] == [DropKind.UNALIGNED_CLOCK]
-    assert first.info.parts.apart[0].files == ("vae_decoder.json",)
+    apart = Apart(files=("vae_decoder.json",), producer="onnxruntime", why=WhyApart.UNRELATED)
+    assert first.info.parts.apart == (apart,)
     assert second.calls["submodule"].cast(pl.String).to_list() == ["vae_decoder"]
 
 

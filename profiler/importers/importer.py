@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from profiler.trace.bundle import BundleWriter
     from profiler.trace.manifest import RunInfo
 
-__all__ = ["ForeignRun", "Importer", "Landmarked", "Option", "only_path"]
+__all__ = ["ForeignRun", "Importer", "Landmarked", "Option", "only_path", "recognised_by"]
 
 _DIGITS = 18  # of a number that an option takes
 
@@ -116,6 +116,14 @@ class Importer:
                 use = f"use {', '.join(known)}" if known else "it has none"
                 raise InputError(f"the importer {self.name} has no option {name}: {use}")
         return {name: known[name].read(value) for name, value in given.items()}
+
+
+def recognised_by(path: Path, head: bytes, importer: Importer) -> bool:
+    """Whether an importer recognises a path; one that fails on what it does not know does not."""
+    try:
+        return bool(importer.recognises(path, head))
+    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
+        return False
 
 
 def only_path(paths: Sequence[Path], accepts: str) -> Path:

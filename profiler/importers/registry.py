@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import pkgutil
 from collections.abc import Mapping, Sequence
-from functools import cache, partial
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 
 from profiler.errors import InputError
 from profiler.importers.head import head_of
-from profiler.importers.importer import Importer
+from profiler.importers.importer import Importer, recognised_by
 from profiler.importers.likeness import likeness
 from profiler.importers.mixed import mixed_importer
 from profiler.importers.refusals import refuse
@@ -53,7 +53,8 @@ def recognised(paths: Sequence[Path]) -> Importer | None:
     heads = [head_of(path) for path in paths]
     if len(paths) == 1:  # among several it may be what another needs beside it
         refuse(paths, heads)
-    matching = (one for one in importers() if all(map(partial(_recognises, one), paths, heads)))
+    given = list(zip(paths, heads, strict=True))
+    matching = (one for one in importers() if all(recognised_by(*each, one) for each in given))
     found = next(matching, None)
     if len(paths) == 1 and paths[0].is_dir():
         return _of_folder(paths[0], found)
@@ -104,11 +105,3 @@ def accepted() -> str:
 
 def _names(importer: Importer) -> set[str]:
     return {option.name for option in importer.options}
-
-
-def _recognises(importer: Importer, path: Path, head: bytes) -> bool:
-    """Whether it does; an importer that fails on what it does not know does not."""
-    try:
-        return bool(importer.recognises(path, head))
-    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
-        return False

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from profiler.errors import InputError
 from profiler.importers.head import head_of
-from profiler.importers.importer import Importer
+from profiler.importers.importer import Importer, recognised_by
 from profiler.importers.likeness import likeness
 from profiler.importers.refusals import refusal_of
 from profiler.plain_text import plain_text
@@ -42,7 +42,7 @@ def contents_of(folder: Path, importers: Sequence[Importer]) -> Contents:
         except InputError:
             left_out.append(LeftOut(file=plain_text(name), what="unreadable"))
             continue
-        matching = filter(partial(_recognises, path=path, head=head), importers)
+        matching = filter(partial(recognised_by, path, head), importers)
         importer = next(matching, None)
         if importer is not None:
             found.setdefault(importer.name, []).append(path)
@@ -67,11 +67,3 @@ def _entries(folder: Path) -> list[Path]:
         return sorted(one for one in folder.iterdir() if not one.name.startswith("."))
     except OSError:
         return []
-
-
-def _recognises(importer: Importer, path: Path, head: bytes) -> bool:
-    """Whether it does; an importer that fails on what it does not know does not."""
-    try:
-        return bool(importer.recognises(path, head))
-    except Exception:  # noqa: BLE001 - a file of another format must not end in a traceback
-        return False

@@ -120,7 +120,8 @@ def _run(added: Path, program: str, *arguments: object) -> str:
 def test_an_importer_a_table_a_section(added: Path) -> None:
     """A file of the new format is analyzed, its report has the section, and that the table, which
     names it; JSON has the rows."""
-    text = _run(added, _COMMAND, "analyze", "first.toy", "--json", "found.json", "--no-html")
+    options = ("--json", "found.json", "--no-html", "--full")
+    text = _run(added, _COMMAND, "analyze", "first.toy", *options)
     lines = text.splitlines()
     at = next(i for i, line in enumerate(lines) if line.startswith("A room of toys ─"))
     assert lines[at + 1] == "Nothing is put away."
@@ -142,7 +143,7 @@ def test_a_subcommand(added: Path) -> None:
 def test_a_backend(added: Path) -> None:
     """Operators of its runtime are recorded, and `doctor` lists it."""
     _run(added, _PROFILED)
-    text = _run(added, _COMMAND, "analyze", added / "traces" / "run", "--no-html")
+    text = _run(added, _COMMAND, "analyze", added / "traces" / "run", "--no-html", "--full")
     assert "blocks.0.toy" in text
     assert "toy:3" in text
     listed = _run(added, _COMMAND, "doctor").partition("backends\n")[2].partition("importers\n")

@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 
 from profiler._version import __version__
 from profiler.cli import commands
+from profiler.cli.completion import typed_command
 from profiler.cli.plain_values import take_plain_values
 from profiler.cli.stderr import write_what_fits
 from profiler.cli.subcommands import add_subcommands
@@ -60,7 +61,6 @@ def command_line(named: str = "") -> typer.Typer:
         name="profile-sd3",
         help="Profile inference pipelines submodule by submodule, and analyze what they did.",
         no_args_is_help=True,
-        add_completion=False,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
     )
@@ -88,7 +88,7 @@ def main() -> None:
     _stay_unprofiled()
     write_what_fits()
     try:
-        command_line(sys.argv[1] if sys.argv[1:] else "")()
+        command_line(sys.argv[1] if sys.argv[1:] else typed_command())()
     except ProfilerError as error:
         sentence = printable(" ".join(str(error).split()))
         sys.stderr.write(f"profile-sd3: {sentence}\n")

@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from profiler.cli.completion import complete_submodules
+
 __all__ = [
     "BundleFolder",
     "CallDevices",
@@ -71,7 +73,12 @@ CallStages = Annotated[
 ]
 CallSubmodules = Annotated[
     list[str] | None,
-    typer.Option("--submodule", metavar="NAME", help="Only these submodules, with commas."),
+    typer.Option(
+        "--submodule",
+        metavar="NAME",
+        help="Only these submodules, with commas.",
+        autocompletion=complete_submodules,
+    ),
 ]
 CallDevices = Annotated[
     list[str] | None,

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from profiler.cli.printed import Printed
 from profiler.cli.progress import progress
 from profiler.cli.runs import (
     check_whole,
@@ -35,7 +36,8 @@ __all__ = ["Request", "report_run"]
 @dataclass(frozen=True, slots=True)
 class Request:
     """What is asked of the run at `path`: `importing` are the importer's options, `out` keeps what
-    is imported, `against` are baselines, `memory` is bytes by device, `top` rows of operators."""
+    is imported, `against` are baselines, `memory` is bytes by device, `top` rows of each table,
+    `printed` what the terminal shows."""
 
     path: Path
     selection: Selection
@@ -45,7 +47,8 @@ class Request:
     out: Path | None = None
     device_profile: Path | None = None
     memory: Mapping[str, int] | None = None
-    top: int = 15
+    top: int | None = None
+    printed: Printed = field(default_factory=Printed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +75,7 @@ def report_run(request: Request) -> None:
         done = _reported(request, found, imports, say)
     written = [*request.files.write_tables(done.run, done.analysis), *done.pages]
     if not request.files.only_json:
-        _print(done.report, done.notes, written)
+        request.printed.print(done.report, done.source.place, done.notes, written)
     if done.failure is not None:
         raise done.failure
     check_whole(done.run, done.source)
@@ -135,7 +138,7 @@ def _not_compared(comparison: Comparison | None, against: Sequence[Found]) -> It
 
 
 def _report(
-    run: Run, source: Source, analysis: Analysis, against: Comparison | None, top: int
+    run: Run, source: Source, analysis: Analysis, against: Comparison | None, top: int | None
 ) -> Report:
     """The report that is printed and that the page shows."""
     from profiler.report.build import build_report
@@ -144,15 +147,3 @@ def _report(
 
     begin_ns, end_ns = extent(run)
     return build_report(ReportInput(analysis, begin_ns, end_ns, against, source.path, top))
-
-
-def _print(report: Report, notes: tuple[str, ...], written: Sequence[Path]) -> None:
-    """Print the report, and the name of each file that was `written`."""
-    from profiler.cli.terminal import tell, terminal
-    from profiler.report.terminal.report import print_report
-
-    print_report(terminal(), report, notes=notes)
-    if written:
-        tell()
-    for path in written:
-        tell(f"wrote {path}")

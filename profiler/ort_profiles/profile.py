@@ -1,4 +1,4 @@
-"""ONNX Runtime's profile files, read line by line.
+"""ONNX Runtime's profile files: the runs of a session and the nodes of each.
 
 ONNX Runtime writes one JSON array per session, one event per line: `Node` events as nodes finish,
 then `SequentialExecutor::Execute` and `model_run` when the run does. Times are integer µs since
@@ -13,72 +13,27 @@ node fails, `RunOptions.terminate`) leaves its `model_run` and the nodes that ha
 
 from __future__ import annotations
 
-import gzip
-import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, BinaryIO
 
-import msgspec
+import numpy as np
+import numpy.typing as npt
 
 from profiler.errors import InputError
 from profiler.events import UNKNOWN
-from profiler.trace.unpack import may_unpack_to, too_small
+from profiler.ort_profiles.lines import Args, Event, KernelEvent, Unread, read_events
+from profiler.ort_profiles.nodes import NodeColumns, NodeRows, node_name, nodes_of
 
-__all__ = ["EVENT_CAP", "NodeEvent", "ProfiledRun", "Unread", "read_profile"]
+__all__ = ["EVENT_CAP", "ProfiledRun", "read_profile"]
 
 EVENT_CAP = 1_000_000  # onnxruntime/core/common/profiler.h: max_num_events_
-_KERNEL_SUFFIX = "_kernel_time"
-_RUN = "model_run"
-_GZIP = b"\x1f\x8b"
-_BROKEN = (msgspec.DecodeError, UnicodeDecodeError)
-_Microseconds = Annotated[int, msgspec.Meta(gt=-(1 << 50), lt=1 << 50)]  # 35 years: ns fit int64
-_DIGITS = 18  # of a number of bytes
+_RUN, _TRUNCATED = "model_run", "profile_truncated"
+_DIGITS = 18  # of a number of events
 _SLACK = 2_000  # ns: begins and durations are cut to whole µs
 
 
-class _Args(msgspec.Struct):
-    op_name: str = ""
-    provider: str = ""
-    input_type_shape: msgspec.Raw = msgspec.Raw(b"[]")
-    output_type_shape: msgspec.Raw = msgspec.Raw(b"[]")
-    parameter_size: str = ""
-    activation_size: str = ""
-    output_size: str = ""
-    mem_bytes_in_use: str = ""
-    max_num_events: msgspec.Raw = msgspec.Raw(b"")
-    dropped_event_count: msgspec.Raw = msgspec.Raw(b"")
-
-
-class _Event(msgspec.Struct):
-    name: str
-    cat: str = ""
-    ts: _Microseconds = 0
-    dur: _Microseconds = 0
-    tid: int = 0
-    args: _Args | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class NodeEvent:
-    """One executed node. `start_ns` is relative to the session's profiling start; bytes are -1
-    where ONNX Runtime gave none; `arena_bytes` is what the arena of the node's provider holds
-    after it."""
-
-    name: str
-    op_type: str
-    provider: str
-    thread: int
-    start_ns: int
-    duration_ns: int
-    bytes_read: int
-    bytes_written: int
-    arena_bytes: int
-    shapes: str
-
-
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class ProfiledRun:
     """One `session.run` on `thread`: its window, relative to the profiling start, and its nodes in
     order of completion. `mixed`: nodes of runs that overlapped cannot be told apart, so it has
@@ -87,7 +42,7 @@ class ProfiledRun:
     start_ns: int
     duration_ns: int
     thread: int = 0
-    nodes: list[NodeEvent] = field(default_factory=list)
+    nodes: NodeColumns = field(default_factory=NodeColumns)
     mixed: bool = False
     dropped: int = 0
 
@@ -96,159 +51,132 @@ class ProfiledRun:
         return self.start_ns + self.duration_ns
 
 
-@dataclass(slots=True)
-class Unread:
-    """What of a profile is left out: `lines` that are no events, `kernels` of GPUs, whose begins
-    ONNX Runtime computes from their ends."""
+@dataclass(frozen=True, slots=True)
+class _Ended:
+    """A `model_run`, in µs, and how many nodes the file has ahead of it."""
 
-    lines: int = 0
-    kernels: int = 0
+    start: int
+    duration: int
+    thread: int
+    nodes: int
+
+
+class _Found:
+    """What a file holds, taken from its events one block after the other."""
+
+    def __init__(self, unread: Unread) -> None:
+        self.nodes = NodeRows()
+        self.runs: list[_Ended] = []
+        self.dropped = 0
+        self._unread = unread
+        self._last: Event | None = None  # the last node
+
+    def add(self, events: Sequence[Event]) -> None:
+        nodes = nodes_of(events)
+        if len(nodes) != len(events):
+            self._add_others(events, set(map(id, nodes)))
+        self._unread.events += len(events)
+        self._last = nodes[-1] if nodes else self._last
+        self.nodes.add(nodes)
+
+    def _add_others(self, events: Sequence[Event], nodes: set[int]) -> None:
+        before, last = self.nodes.count, self._last
+        for event in events:
+            if id(event) in nodes:
+                before, last = before + 1, event
+            elif event.cat == "Kernel":
+                self._unread.kernels.append(_kernel(event, last))
+                self._unread.events -= 1  # they are added when recording has ended
+            elif event.name == _RUN:
+                self.runs.append(_Ended(event.ts, event.dur, event.tid, before))
+            elif event.name == _TRUNCATED and event.args is not None:
+                self.dropped = _count(bytes(event.args.dropped_event_count))
+
+
+def _kernel(event: Event, last: Event | None) -> KernelEvent:
+    """A kernel; its node is the last one ahead of it in the file, if that has its parent's name."""
+    args = event.args or Args()
+    launched = last is not None and last.name == args.parent_name
+    return KernelEvent(
+        name=event.name,
+        op_type=args.op_name,
+        stream=bytes(args.stream).strip(b'"').decode("utf-8", "replace"),
+        start_ns=event.ts * 1000,
+        duration_ns=event.dur * 1000,
+        parent=(last.ts * 1000, node_name(last)) if last is not None and launched else None,
+    )
 
 
 def read_profile(path: Path, unread: Unread | None = None) -> Iterator[ProfiledRun]:
     """Read the runs of one session, in order of their ends. Raises InputError where a line is no
-    event, unless `unread` is there to count it.
+    event, after the runs ahead of it, unless `unread` is there to count it; that gets what GPUs
+    executed as well.
 
     Nodes that belong to no run are left out, but for those after the last run: they, and a
     truncation marker, come as a last run whose `duration_ns` is -1.
     """
-    tolerant = None if unread is None else Unread()
-    threads = iter(_threads_of_overlapping(path, tolerant))
-    shapes: dict[bytes, str] = {}
-    nodes: list[NodeEvent] = []
-    dropped = 0
-    for event in _events(path, unread):
-        if event.cat == "Kernel" and unread is not None:
-            unread.kernels += 1
-        elif event.cat == "Node" and event.args and event.name.endswith(_KERNEL_SUFFIX):
-            nodes.append(_node(event, event.args, shapes))
-        elif event.name == _RUN:
-            run, nodes = _cut(event, nodes, next(threads))
-            yield run
-        elif event.name == "profile_truncated" and event.args:
-            count = bytes(event.args.dropped_event_count).strip(b'"')
-            dropped = _integer(count.decode("utf-8", "replace"))
-    if nodes or dropped:
-        start = nodes[0].start_ns if nodes else 0
-        yield ProfiledRun(start, UNKNOWN, nodes=nodes, dropped=max(dropped, 0))
+    found = _Found(Unread() if unread is None else unread)
+    failure: InputError | None = None
+    try:
+        for events in read_events(path, unread):
+            found.add(events)
+    except InputError as error:
+        failure = error
+    nodes = found.nodes.columns()
+    begin, waiting = 0, np.zeros(0, dtype=np.intp)
+    for run, threads in zip(found.runs, _threads_of_overlapping(found.runs), strict=True):
+        waiting = np.concatenate((waiting, np.arange(begin, run.nodes)))
+        begin = run.nodes
+        cut, waiting = _cut(run, nodes, waiting, threads)
+        yield cut
+    if failure is not None:
+        raise failure
+    waiting = np.concatenate((waiting, np.arange(begin, len(nodes))))
+    if len(waiting) or found.dropped:
+        rest = nodes.rows(waiting)
+        start = int(rest.start_ns[0]) if len(rest) else 0
+        yield ProfiledRun(start, UNKNOWN, nodes=rest, dropped=max(found.dropped, 0))
 
 
-def _events(path: Path, unread: Unread | None, containing: bytes = b"") -> Iterator[_Event]:
-    """The events of the lines that contain those bytes; a line may be the whole array."""
-    event, array = msgspec.json.Decoder(_Event), msgspec.json.Decoder(list[_Event])
-    for number, line in _lines(path, unread):
-        text = line.strip().rstrip(b",")
-        if text in (b"[", b"]", b"") or containing not in text:
-            continue
-        try:
-            for one in array.decode(text) if text.startswith(b"[") else (event.decode(text),):
-                if one.dur < 0 and one.cat != "Kernel":
-                    raise msgspec.ValidationError("it ends before it begins")
-                yield one
-        except _BROKEN as error:
-            if unread is None:
-                advice = "the profile was cut or is not ONNX Runtime's: run again"
-                raise InputError(
-                    f"{path} line {number} is no profile event ({error}): {advice}"
-                ) from error
-            unread.lines += 1
-
-
-def _lines(path: Path, unread: Unread | None) -> Iterator[tuple[int, bytes]]:
-    """The lines of a file, plain or gzip, with their numbers; of a cut one those before the cut."""
-    with path.open("rb") as file:
-        packed = file.read(2) == _GZIP
-        file.seek(0)
-        try:
-            yield from enumerate(_unpacked(path, file) if packed else file, 1)
-        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            if unread is None:
-                raise InputError(f"{path} is damaged ({error}): copy it again") from error
-            unread.lines += 1
-
-
-def _unpacked(path: Path, file: BinaryIO) -> Iterator[bytes]:
-    """The lines of a gzip file, never more of one than the file may hold. Raises InputError."""
-    left = may_unpack_to(path.stat().st_size)
-    with gzip.GzipFile(fileobj=file) as stream:
-        while line := stream.readline(left + 1):
-            left -= len(line)
-            if left < 0:
-                raise too_small(str(path))
-            yield line
-
-
-def _threads_of_overlapping(path: Path, unread: Unread | None) -> list[frozenset[int] | None]:
+def _threads_of_overlapping(runs: Sequence[_Ended]) -> list[frozenset[int] | None]:
     """For each run in order of the file: the threads of the runs that it overlaps, directly or
     through others, its own among them; None where it overlaps none."""
-    runs = [event for event in _events(path, unread, _RUN.encode()) if event.name == _RUN]
-    by_start = sorted(range(len(runs)), key=lambda i: runs[i].ts)
+    by_start = sorted(range(len(runs)), key=lambda i: runs[i].start)
     found: list[frozenset[int] | None] = [None] * len(runs)
     together: list[int] = []
     end = -1
     for position in [*by_start, -1]:
-        if position < 0 or runs[position].ts * 1000 >= end * 1000 + _SLACK:
-            threads = frozenset(runs[i].tid for i in together)
+        if position < 0 or runs[position].start * 1000 >= end * 1000 + _SLACK:
+            threads = frozenset(runs[i].thread for i in together)
             if len(threads) > 1:
                 for i in together:
                     found[i] = threads
             together = []
         if position >= 0:
             together.append(position)
-            end = max(end, runs[position].ts + runs[position].dur)
+            end = max(end, runs[position].start + runs[position].duration)
     return found
 
 
 def _cut(
-    event: _Event, nodes: list[NodeEvent], threads: frozenset[int] | None
-) -> tuple[ProfiledRun, list[NodeEvent]]:
-    """The run that has ended, and which of the `nodes` before it may belong to others."""
-    start, end = event.ts * 1000, (event.ts + event.dur) * 1000
-    inside = [
-        node
-        for node in nodes
-        if node.start_ns >= start - _SLACK and node.start_ns + node.duration_ns <= end + _SLACK
-    ]
+    run: _Ended,
+    nodes: NodeColumns,
+    waiting: npt.NDArray[np.intp],
+    threads: frozenset[int] | None,
+) -> tuple[ProfiledRun, npt.NDArray[np.intp]]:
+    """The run that has ended, and which of the `waiting` nodes may belong to others."""
+    start, end = run.start * 1000, (run.start + run.duration) * 1000
+    begins = nodes.start_ns[waiting]
+    ends = begins + nodes.duration_ns[waiting]
+    inside = waiting[(begins >= start - _SLACK) & (ends <= end + _SLACK)]
     if threads is None:
-        return ProfiledRun(start, end - start, event.tid, inside), []
-    mixed = any(node.thread not in threads for node in inside)
-    own = [] if mixed else [node for node in inside if node.thread == event.tid]
-    others = [node for node in nodes if node.thread != event.tid]
-    return ProfiledRun(start, end - start, event.tid, own, mixed), others
+        return ProfiledRun(start, end - start, run.thread, nodes.rows(inside)), waiting[:0]
+    mixed = not np.isin(nodes.thread[inside], list(threads)).all()
+    own = inside[:0] if mixed else inside[nodes.thread[inside] == run.thread]
+    others = waiting[nodes.thread[waiting] != run.thread]
+    return ProfiledRun(start, end - start, run.thread, nodes.rows(own), mixed), others
 
 
-def _node(event: _Event, args: _Args, shapes: dict[bytes, str]) -> NodeEvent:
-    parameters, activations = _integer(args.parameter_size), _integer(args.activation_size)
-    known = parameters >= 0 or activations >= 0
-    inputs, outputs = bytes(args.input_type_shape), bytes(args.output_type_shape)
-    key = inputs + b">" + outputs
-    text = shapes.get(key)
-    if text is None:
-        text = shapes[key] = f"{_shapes(inputs)} -> {_shapes(outputs)}"
-    return NodeEvent(
-        name=event.name.removesuffix(_KERNEL_SUFFIX),
-        op_type=args.op_name,
-        provider=args.provider,
-        thread=event.tid,
-        start_ns=event.ts * 1000,
-        duration_ns=event.dur * 1000,
-        bytes_read=max(parameters, 0) + max(activations, 0) if known else UNKNOWN,
-        bytes_written=_integer(args.output_size),
-        arena_bytes=_integer(args.mem_bytes_in_use),
-        shapes=text,
-    )
-
-
-def _integer(text: str) -> int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else UNKNOWN
-
-
-def _shapes(raw: bytes) -> str:
-    """`[{"float":[2,77,64]},{"int64":[1]}]` → `float[2,77,64] int64[1]`; "" for anything else."""
-    try:
-        entries = msgspec.json.decode(raw, type=list[dict[str, list[int]]])
-    except _BROKEN:
-        return ""
-    return " ".join(
-        f"{dtype}[{','.join(map(str, dims))}]" for entry in entries for dtype, dims in entry.items()
-    )
+def _count(raw: bytes) -> int:
+    text = raw.strip(b'"')
+    return int(text) if text.isdigit() and len(text) <= _DIGITS else 0

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import pkgutil
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 from functools import cache
 from types import ModuleType
 
@@ -21,6 +22,7 @@ from profiler.analysis.table import Table
 from profiler.report.declared_figures import declared_figure, drawer
 from profiler.report.model import Figure, Part, Report, ReportInput, Section, SectionKind
 from profiler.report.nouns import noun_of, with_nouns
+from profiler.report.sections.opening import opening_of
 from profiler.report.sections.summary import summary_of
 from profiler.report.untold import untold_parts
 from profiler.report.views import registered_view
@@ -68,7 +70,9 @@ def build_report(of: ReportInput) -> Report:
     known = {name for kind in section_kinds() for name in kind.tables}
     rest = [_placed(table) for table in tables() if table.name not in known]
     sections = (_section(kind, of, rest) for kind in section_kinds())
-    return Report(summary_of(of), tuple(section for section in sections if section.parts))
+    shown = tuple(section for section in sections if section.parts)
+    summary = summary_of(of)
+    return Report(summary, shown, opening=opening_of(of, summary))
 
 
 def _placed(table: Table) -> Table:
@@ -93,10 +97,22 @@ def _section(kind: SectionKind, of: ReportInput, rest: Iterable[Table]) -> Secti
     added = (_added(table, of) for table in rest if table.section == kind.key)
     noun = noun_of(of.analysis)
     parts = tuple(
-        with_nouns(part, noun) for part in (*kind.parts(of), *added) if part.shows_something
+        _limited(with_nouns(part, noun), of.top)
+        for part in (*kind.parts(of), *added)
+        if part.shows_something
     )
     parts += tuple(untold_parts(kind.key, of.analysis))
     return Section(kind.key, kind.title, kind.contents or kind.title, parts)
+
+
+def _limited(part: Part, top: int | None) -> Part:
+    """The part whose table shows `top` rows, where so many were asked for; one with a row for the
+    sum shows all that adds up to it."""
+    view = part.table
+    if view is None or view.totals is not None or not top:
+        return part
+    held = max(view.held, top) if view.held else 0
+    return replace(part, table=replace(view, shown=top, held=held))
 
 
 def _added(table: Table, of: ReportInput) -> Part:

@@ -56,8 +56,9 @@ def _of_devices(analysis: Analysis, noun: Noun, notes: Sequence[str]) -> Fact:
         one = numbers["copies"] == 1
         copies = said("{number} copies and fills", number=count(numbers["copies"]))
         others.append(said("1 copy or fill") if one else copies)
-        told = said("{number} launches and others of the host", number=count(numbers["host"]))
-        others.append(told)
+        launches = said("{number} launches and others of the host", number=count(numbers["host"]))
+        one = numbers["host"] == 1
+        others.append(said("1 launch or other of the host") if one else launches)
     elif numbers["host"]:
         others.append(said("beside {number} of the host", number=count(numbers["host"])))
     return Fact(label, count(numbers["own"]), joined(", ", others))

@@ -26,10 +26,17 @@ from profiler.trace.manifest_fields import (
 
 __all__ = [
     "attributed_to",
+    "calls_from_facts",
+    "cost_fact",
+    "coverage_facts",
+    "drops_fact",
+    "end_to_end_fact",
     "key_facts",
     "missing_lines",
     "missing_rows",
+    "residual_fact",
     "uncaptured_text",
+    "unrecorded_facts",
 ]
 
 _RESIDUAL_LIMIT = 0.01
@@ -39,23 +46,24 @@ _MOST_UNCAPTURED = 3  # that are named
 def key_facts(analysis: Analysis, span_ns: int) -> tuple[Fact, ...]:
     """The figures that qualify everything else in the report."""
     return (
-        _end_to_end(analysis, span_ns),
-        *_calls_from(analysis),
+        end_to_end_fact(analysis, span_ns),
+        *calls_from_facts(analysis),
         *_graphs(analysis),
-        *_unrecorded(analysis),
+        *unrecorded_facts(analysis),
         *_carried_over(analysis),
         *_steps(analysis),
         events_fact(analysis),
-        _cost(analysis.run.overhead),
-        *_coverage(analysis.run.coverage),
+        cost_fact(analysis.run.overhead),
+        *coverage_facts(analysis.run.coverage),
         *_attributed(analysis.run.attribution),
         *_asynchronous(analysis),
-        _residual(analysis),
-        _drops(analysis),
+        residual_fact(analysis),
+        drops_fact(analysis),
     )
 
 
-def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
+def end_to_end_fact(analysis: Analysis, span_ns: int) -> Fact:
+    """How long the pipeline calls took, else the run's extent `span_ns`."""
     account = analysis.accounting
     if account.end_to_end_ns:
         noun, number = ("pipeline call", account.pipelines)
@@ -74,7 +82,7 @@ def _end_to_end(analysis: Analysis, span_ns: int) -> Fact:
     return Fact(said("First to last event"), duration(span_ns), note)
 
 
-def _calls_from(analysis: Analysis) -> Iterator[Fact]:
+def calls_from_facts(analysis: Analysis) -> Iterator[Fact]:
     """What tells the calls of an import whose trace has no modules; nothing where modules do."""
     recording = analysis.run.recording
     source = recording.calls_from if recording else None
@@ -122,7 +130,7 @@ def _graphs(analysis: Analysis) -> Iterator[Fact]:
     yield Fact(said("Graphs"), counted(graphs.replays, "replay"), note)
 
 
-def _coverage(coverage: Coverage | None) -> Iterator[Fact]:
+def coverage_facts(coverage: Coverage | None) -> Iterator[Fact]:
     """How much of the modules' time is in captured calls, and what is not; nothing where nobody
     measured that."""
     if coverage is None or coverage.share is None:
@@ -150,7 +158,7 @@ def uncaptured_text(coverage: Coverage) -> Said | str:
     return joined(", ", parts)
 
 
-def _unrecorded(analysis: Analysis) -> Iterator[Fact]:
+def unrecorded_facts(analysis: Analysis) -> Iterator[Fact]:
     """What of the pipeline calls' time counts nowhere; nothing where all of it does."""
     lost = analysis.accounting.unrecorded_ns
     if lost:
@@ -181,7 +189,8 @@ def _steps(analysis: Analysis) -> Iterator[Fact]:
         yield Fact(said("Median step"), duration(steps.median_ns), joined(", ", notes))
 
 
-def _cost(overhead: Overhead) -> Fact:
+def cost_fact(overhead: Overhead) -> Fact:
+    """What tracing took of the run, and how that is known."""
     share, name = overhead.share, said("Cost of tracing")
     if share is None:
         if overhead.hooks_ns is None:
@@ -218,7 +227,8 @@ def attributed_to(attribution: Mapping[str, Attribution]) -> Said:
     return joined(", ", [_TARGETS[to] for to in sorted({p.to for p in attribution.values()})])
 
 
-def _residual(analysis: Analysis) -> Fact:
+def residual_fact(analysis: Analysis) -> Fact:
+    """How much of the end-to-end time no stage accounts for."""
     account = analysis.accounting
     if not account.possible:
         return Fact(said("Unaccounted"), said("unknown"), why_not(account.why_not))
@@ -231,7 +241,8 @@ def _residual(analysis: Analysis) -> Fact:
     return Fact(said("Unaccounted"), percent(account.residual_share), note, alert=bad)
 
 
-def _drops(analysis: Analysis) -> Fact:
+def drops_fact(analysis: Analysis) -> Fact:
+    """How much that was executed is not in the trace, or not surely."""
     if not analysis.drops:
         return Fact(said("Dropped"), said("nothing"), said("all that was executed is here"))
     kinds = joined(", ", map(label, sorted({drop.kind for drop in analysis.drops})))

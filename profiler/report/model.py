@@ -25,10 +25,12 @@ from profiler.table.columns import Column
 
 __all__ = [
     "TOP",
+    "Advice",
     "Bars",
     "Fact",
     "Figure",
     "Group",
+    "Opening",
     "Opens",
     "Part",
     "Report",
@@ -46,23 +48,27 @@ TOP = 15  # rows of a table of operators
 @dataclass(frozen=True, slots=True, eq=False)
 class ReportInput:
     """What sections are made of. `begin_ns` to `end_ns` is the extent of the run on its clock,
-    `source` its bundle or file, `against` how it compares with a baseline; `top` limits the rows of
-    tables that rank operators and other parts by time, 0 leaves them out."""
+    `source` its bundle or file, `against` how it compares with a baseline. `top` is how many rows
+    each table shows, 0 leaves out those that rank something; None: as many as each declares."""
 
     analysis: Analysis
     begin_ns: int
     end_ns: int
     against: Comparison | None = None
     source: Path | None = None
-    top: int = TOP
+    top: int | None = None
 
     @property
     def span_ns(self) -> int:
         return self.end_ns - self.begin_ns
 
     def rows(self, shown: int) -> int:
-        """How many rows are shown of a table that `top` limits."""
-        return min(self.top, shown)
+        """How many rows are shown of a table that shows so many where nobody asks for others."""
+        return shown if self.top is None else self.top
+
+    def most(self, shown: int) -> int:
+        """The same where there is room for `shown` rows and no more."""
+        return shown if self.top is None else min(self.top, shown)
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,12 +237,50 @@ class Summary:
     against: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Advice:
+    """A finding in brief: its `title`, in words the `gain` of following it, at most, and the
+    `change` that gets it."""
+
+    finding: Finding
+    title: str
+    gain: str
+    change: str
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Opening:
+    """What a reader with thirty seconds needs: a terminal prints it, a page has it on its first
+    screen.
+
+    `subject` is what ran on what, `selection` that tables show a part of the run, `against` how it
+    compares with its baseline. `facts` are the end-to-end time, what each device did with it, and
+    steps, whose durations are `bars`. `checks` say whether the figures can be trusted, `alert`
+    where something is wrong. `submodules` and `shapes` are the largest, with a name each for what
+    stands above them. `sections` are those to read next, by key.
+    """
+
+    headline: str
+    subject: tuple[str, ...] = ()
+    selection: str = ""
+    against: str = ""
+    facts: tuple[Fact, ...] = ()
+    checks: tuple[Fact, ...] = ()
+    bars: tuple[Bars, ...] = ()
+    submodules: TableView | None = None
+    advice: tuple[Advice, ...] = ()
+    advice_title: str = ""
+    shapes: TableView | None = None
+    sections: tuple[str, ...] = ()
+
+
 @dataclass(frozen=True, slots=True, eq=False)
 class Report:
     """A summary and the sections that have something to show, in their order. `verdicts` say what
     passed and what failed: a document has them at its head, a terminal, which is read from its end,
-    there."""
+    there. The report of a run has an `opening`."""
 
     summary: Summary
     sections: tuple[Section, ...] = field(default_factory=tuple)
     verdicts: tuple[Fact, ...] = ()
+    opening: Opening | None = None

@@ -30,6 +30,7 @@ __all__ = [
     "TraceColumns",
     "TrackRow",
     "number_within",
+    "numbered",
 ]
 
 Int32s = npt.NDArray[np.int32]
@@ -317,13 +318,13 @@ class CommandBuilder:
         return CommandColumns(
             tracks=tuple(self._tracks),
             strings=tuple(self._strings),
-            command_index=_numbers(sorted_columns["layer"], sorted_columns.pop("command_index")),
+            command_index=numbered(sorted_columns["layer"], sorted_columns.pop("command_index")),
             flows=position[flows] if len(flows) else flows,
             **sorted_columns,
         )
 
 
-def _numbers(layer: Int32s, given: Int32s) -> Int32s:
+def numbered(layer: Int32s, given: Int32s) -> Int32s:
     """Numbers of the commands of each layer: the `given` ones, where a layer's first has it, and
     for the others those after the layer's largest."""
     numbers = number_within(layer)

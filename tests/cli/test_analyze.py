@@ -8,10 +8,12 @@ from pathlib import Path
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner
 
 import profiler
 from profiler.analysis.registry import tables
 from profiler.cli.commands.analyze import analyze
+from profiler.cli.main import command_line
 from profiler.errors import InputError, OutputError
 from profiler.events import Drop, DropKind
 from profiler.sources.load import load
@@ -65,7 +67,7 @@ def test_no_html(bundle, capsys):
 
 
 def test_newest_of_several_bundles(bundle, capsys):
-    """The others are named below the answer."""
+    """The others are named below the answer, with paths that can be copied."""
     older = write_tiny_bundle(bundle.parent, "20260101-000000-older")
     os.utime(older / "manifest.json", (1, 1))
     analyze(bundle.parent, no_html=True)
@@ -108,7 +110,7 @@ def test_single_trace(bundle, capsys):
 
 def test_single_call_has_no_accounting(bundle, capsys):
     """One call file holds no spans."""
-    analyze(bundle / "003_vae.decode.pb", no_html=True)
+    analyze(bundle / "003_vae.decode.pb", no_html=True, full=True)
     out = capsys.readouterr().out
     assert "No accounting of the whole time: the trace holds no pipeline" in out
 
@@ -139,7 +141,7 @@ def test_page_that_cannot_be_written(bundle, tmp_path, capsys):
     (bundle / "report.html").mkdir()
     with pytest.raises(OutputError, match="give another place with --html FILE, or --no-html"):
         analyze(bundle)
-    assert "end to end" in capsys.readouterr().out
+    assert "End to end" in capsys.readouterr().out
 
 
 def test_json_on_stdout_is_all_there(bundle, capsys):
@@ -181,7 +183,7 @@ def test_filters(bundle, capsys):
 
 def test_top(bundle, capsys):
     """--top 1 prints one operator."""
-    analyze(bundle, top=1, no_html=True)
+    analyze(bundle, top=1, no_html=True, full=True)
     out = capsys.readouterr().out
     assert "1 of 4 rows" in out
     assert "blocks.0.mlp" not in out
@@ -233,14 +235,14 @@ def test_elsewhere_run_json_is_a_name_like_any_other(bundle, tmp_path, monkeypat
 
 
 def test_cut_file_is_reported_and_then_an_error(bundle, capsys):
-    """The full report with the drop, then file, offset and recommendation."""
+    """The report with the drop, then file, offset and recommendation."""
     path = bundle / "001_transformer.step000.pb"
     path.write_bytes(path.read_bytes()[:-9])
     with pytest.raises(InputError, match=r"step000.pb is not whole \(cut or damaged at byte \d"):
         analyze(bundle)
     out = capsys.readouterr().out
     assert "truncated file in 001_transformer.step000.pb" in out
-    assert "end to end" in out
+    assert "End to end" in out
     assert (bundle / "report.html").is_file()
 
 
@@ -259,7 +261,7 @@ def test_cut_merged_trace_is_told(bundle, capsys):
     path = bundle / "merged.pb"
     size = path.stat().st_size
     path.write_bytes(path.read_bytes()[:-9])
-    analyze(bundle, no_html=True)
+    analyze(bundle, no_html=True, full=True)
     out = " ".join(capsys.readouterr().out.split())
     assert f"damaged copy in merged.pb: 9 bytes. has {size - 9:,} of {size:,} bytes" in out
     assert "`profile-sd3 merge` makes it anew" in out
@@ -290,14 +292,14 @@ def test_missing_file_is_reported_and_then_an_error(bundle, capsys):
     (bundle / "001_transformer.step000.pb").unlink()
     (bundle / "003_vae.decode.pb").unlink()
     with pytest.raises(InputError, match=r"step000.pb is missing, .* \(and 1 more\)$"):
-        analyze(bundle, no_html=True)
+        analyze(bundle, no_html=True, full=True)
     assert capsys.readouterr().out.count("\nmissing file in ") == 2
 
 
 def test_drops_without_damage_are_no_error(tmp_path, capsys):
     """A run that says what it did not trace is a whole run."""
     drop = Drop(DropKind.UNTRACED_CALL, "run", 1, "calls", why("the call did not return"))
-    analyze(write_tiny_bundle(tmp_path, drops=[asdict(drop)]), no_html=True)
+    analyze(write_tiny_bundle(tmp_path, drops=[asdict(drop)]), no_html=True, full=True)
     assert "untraced call in run: 1 calls. the call did not return" in capsys.readouterr().out
 
 
@@ -356,7 +358,7 @@ def base(tmp_path):
 
 def test_against_a_baseline(bundle, base, capsys):
     """Terminal and page have the sentence and the section."""
-    analyze(bundle, against=[base])
+    analyze(bundle, against=[base], full=True)
     out = " ".join(capsys.readouterr().out.split())
     assert "end_to_end 0.0 %, measured once (1.00 µs → 1.00 µs)" in out
     assert "Against the baseline ──" in out
@@ -409,3 +411,58 @@ def test_filters_take_commas(cli, tmp_path):
     found = profiler.analyze(profiler.load(bundle), **selection)
     assert found.run.selection.submodule == ("vae", "transformer")
     assert found.run.selected_calls == 2
+
+
+def test_full_prints_all_sections(bundle, capsys):
+    """The 40 lines have no section; all that have something to show stand below `--full`."""
+    analyze(bundle, no_html=True)
+    assert " ──" not in capsys.readouterr().out
+    analyze(bundle, no_html=True, full=True)
+    out = capsys.readouterr().out
+    for title in ("Where the time went ─", "Findings ─", "Idle time and critical path ─"):
+        assert f"\n{title}" in out
+
+
+def test_sections_are_printed_alone(bundle, capsys):
+    """In the report's order, with commas or one by one; an empty one says so; no headline."""
+    analyze(bundle, no_html=True, section=["idle,time", "ranks"])
+    out = capsys.readouterr().out
+    assert out.startswith("Where the time went ─")
+    assert out.index("\nIdle time and critical path ─") > 0
+    assert out.endswith("ranks: this run has nothing to show there\n")
+    assert "Findings" not in out
+
+
+def test_the_summary_is_a_section(bundle, capsys):
+    """What stands above all sections: headline, key figures, accounting."""
+    analyze(bundle, no_html=True, section=["summary"])
+    out = capsys.readouterr().out
+    assert out.startswith("2 steps in 1.00 µs")
+    assert "End to end 1.00 µs = calls" in " ".join(out.split())
+    assert " ──" not in out
+
+
+def test_a_section_that_is_none(bundle, capsys):
+    """One sentence, before anything is read or written."""
+    with pytest.raises(InputError, match="there is no section 'idel': there is summary, time, "):
+        analyze(bundle, section=["time,idel"])
+    with pytest.raises(InputError, match="--full and --section contradict each other"):
+        analyze(bundle, section=["time"], full=True)
+    assert capsys.readouterr().out == ""
+    assert not (bundle / "report.html").exists()
+
+
+def test_sections_are_listed():
+    """Key and heading of each; no run is needed."""
+    done = CliRunner().invoke(command_line("analyze"), ["analyze", "--list-sections", "nowhere"])
+    assert (done.exit_code, done.output.splitlines()[1]) == (0, "time        Where the time went")
+    assert len(done.output.splitlines()) == 14
+
+
+def test_top_reaches_all_tables(bundle, capsys):
+    """Two rows of calls, submodules and idle time; the stages, which add up, are all there."""
+    analyze(bundle, no_html=True, full=True, top=2)
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert lines.count("2 of 4 rows") >= 2
+    assert "2 of 3 rows" in lines
+    assert any(line.startswith("end to end 1.00") for line in lines)

@@ -192,7 +192,7 @@ def test_analyze_takes_what_a_plugin_reads(tmp_path):
     """An importer that another package brings works for `analyze` as for `import`."""
     installed = toy.install(tmp_path)
     path = toy.write_trace(tmp_path / "a.toy")
-    done = toy.run(installed, "analyze", path, "--import", "slower=2", cwd=tmp_path)
+    done = toy.run(installed, "analyze", path, "--import", "slower=2", "--full", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
     assert "blocks.0" in done.stdout
     assert (tmp_path / "a.report.html").is_file()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 import re
@@ -13,9 +14,11 @@ import pytest
 from profiler.errors import InputError
 from profiler.importers.importing import import_trace
 from tests.cli.test_hostile_names import PAYLOADS, _cells, _is_formula, _steering
+from tests.importers.kineto.jobs import Job
 from tests.importers.kineto.traces import Trace
 from tests.importers.nsys import generated as nsys
 from tests.importers.onnxruntime.test_profiles import node, run, written
+from tests.importers.rocprofv3 import generated as rocprof
 
 _SECRETS = ("hunter2", "hf_abcDEF123456789", "alice", "node-17.cluster", "train.py")
 _COMMAND_LINE = "python train.py --password=hunter2 --hf-token hf_abcDEF123456789"
@@ -79,7 +82,55 @@ def _tensorrt(folder, names=("Conv_0",)):
     return path
 
 
-FILES = {"nsys": _nsys, "onnxruntime": _onnxruntime, "kineto": _kineto, "tensorrt": _tensorrt}
+def _recorded(names):
+    """Kernels of these names with their launches, for every form of rocprofv3."""
+    kernels = [rocprof.Kernel(20 + 10 * n, 25 + 10 * n, n + 1, name=x) for n, x in enumerate(names)]
+    calls = [rocprof.Call(10 + 10 * n, 12 + 10 * n, n + 1) for n in range(len(names))]
+    return rocprof.Told(kernels, calls, marks=[rocprof.Mark(0, 20, x) for x in names])
+
+
+def _rocprofv3(folder, names=("void kernel()",)):
+    path = rocprof.as_json(_recorded(names), folder)
+    document = json.loads(path.read_text())
+    told = {"hostname": "node-17.cluster", "command": _COMMAND_LINE.split(), "user": "alice"}
+    document["rocprofiler-sdk-tool"][0]["metadata"] |= {"node": told, "command": _COMMAND_LINE}
+    path.write_text(json.dumps(document), encoding="utf-8")
+    return path
+
+
+def _rocprofv3_csv(folder, names=("void kernel()",)):
+    path = folder / "made_kernel_trace.csv"
+    header = ("Kind", "Agent_Id", "Kernel_Name", "Correlation_Id", "Start_Timestamp")
+    with path.open("w", newline="", encoding="utf-8") as file:
+        rows = csv.writer(file)
+        rows.writerow((*header, "End_Timestamp", "Host", "User", "Command"))
+        for at, name in enumerate(names):
+            begin = 20 + 10 * at
+            told = ("node-17.cluster", "alice", _COMMAND_LINE)
+            rows.writerow(("KERNEL_DISPATCH", "Agent 1", name, at + 1, begin, begin + 5, *told))
+    return path
+
+
+def _rocpd(folder, names=("void kernel()",)):
+    path = rocprof.as_rocpd(_recorded(names), folder, times_in_rows=True)
+    database = sqlite3.connect(path)
+    database.execute("CREATE TABLE rocpd_metadata_of_a_run (tag, value)")
+    told = ("HOSTNAME", "node-17.cluster"), ("COMMAND_LINE", _COMMAND_LINE), ("USER", "alice")
+    database.executemany("INSERT INTO rocpd_metadata_of_a_run VALUES (?, ?)", told)
+    database.commit()
+    database.close()
+    return path
+
+
+FILES = {
+    "nsys": _nsys,
+    "onnxruntime": _onnxruntime,
+    "kineto": _kineto,
+    "tensorrt": _tensorrt,
+    "rocprofv3": _rocprofv3,
+    "rocprofv3_csv": _rocprofv3_csv,
+    "rocpd": _rocpd,
+}
 
 
 @pytest.mark.parametrize("kind", FILES)
@@ -142,3 +193,26 @@ def test_what_a_packed_file_may_hold(tmp_path, kind):
     with pytest.raises(InputError, match="unpacks to more than 256 times its size"):
         import_trace([path], tmp_path / "traces")
     assert not list((tmp_path / "traces").glob("*"))
+
+
+def test_a_job_tells_no_secret_and_steers_nothing(tmp_path, cli):
+    """The same for a folder of ranks, whose names of operators and processes are hostile and whose
+    second rank is cut: nothing of who ran it reaches the bundle, and the cut one is a sentence."""
+    folder = tmp_path / "job"
+    folder.mkdir()
+    for path in Job(offsets_ns=(0, 300_000), rounds=4, straggler=1).write(folder):
+        document = json.loads(path.read_text(encoding="utf-8"))
+        document |= {"host_name": "node-17.cluster", "user": "alice", "command": _COMMAND_LINE}
+        for number, event in enumerate(document["traceEvents"]):
+            event["name"] += PAYLOADS[number % len(PAYLOADS)]
+            event.setdefault("args", {})["command"] = _COMMAND_LINE
+        path.write_text(json.dumps(document), encoding="utf-8")
+    bundle = import_trace([folder], tmp_path / "traces")
+    data = b"".join(file.read_bytes() for file in bundle.iterdir())
+    assert [secret for secret in _SECRETS if secret.encode() in data] == []
+    code, out, err = cli("analyze", folder, "--no-html")
+    assert (code, _steering(out + err)) == (0, []), err
+    path.write_text(path.read_text(encoding="utf-8")[:-300], encoding="utf-8")
+    code, out, err = cli("analyze", folder, "--no-html")
+    assert (code, _steering(out + err), len(err.strip().splitlines())) == (2, [], 1)
+    assert path.name in err

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 from rich.console import Console
@@ -13,10 +14,11 @@ from profiler.analysis.result import Analysis
 from profiler.report.build import build_report
 from profiler.report.html.body import Body, body_of
 from profiler.report.model import Report, ReportInput
+from profiler.report.terminal.opening import print_opening
 from profiler.report.terminal.report import print_report
 from tests.runs import EPOCH
 
-__all__ = ["page_of", "part_lines", "printed", "report_of", "section_lines"]
+__all__ = ["opened", "page_of", "part_lines", "printed", "report_of", "section_lines"]
 
 _SPAN = 1000  # ns, of tests.runs.tiny_run
 
@@ -47,6 +49,23 @@ def printed(
     """What the terminal shows of it; `tty` are options of rich's console."""
     console = Console(file=io.StringIO(), width=width, highlight=False, **(tty or {}))
     print_report(console, report_of(analysis, **options), notes=notes)
+    text: str = console.file.getvalue()
+    return text
+
+
+def opened(
+    analysis: Analysis,
+    width: int = 80,
+    *,
+    place: Path = Path("traces/tiny"),
+    notes: Sequence[str] = (),
+    below: int = 0,
+    **options: Any,
+) -> str:
+    """The 40 lines of a terminal; `options` as in `ReportInput`."""
+    console = Console(file=io.StringIO(), width=width, highlight=False)
+    opening = report_of(analysis, **options).opening
+    print_opening(console, opening, place, notes=notes, below=below)
     text: str = console.file.getvalue()
     return text
 

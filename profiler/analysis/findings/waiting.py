@@ -77,7 +77,7 @@ def host_bound(analysis: Analysis) -> tuple[Finding, ...]:
 
 
 def idle_gaps(analysis: Analysis) -> tuple[Finding, ...]:
-    """A device stands still for over 100 µs at a time, and why it waits most. Silent where that is
+    """A device is idle for over 100 µs at a time, and why it waits most. Silent where that is
     what `host_bound` says, and where clocks of devices are not aligned: how far apart their calls
     were is not known."""
     if unaligned(analysis):

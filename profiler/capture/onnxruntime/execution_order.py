@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 from profiler.capture.onnxruntime.layer_inference import node_key
 from profiler.capture.onnxruntime.model_graph import Graph, Node
-from profiler.ort_profiles.profile import NodeEvent
+from profiler.ort_profiles.nodes import NodeKind
 
 __all__ = ["ExecutionOrder", "execution_order"]
 
@@ -28,7 +28,7 @@ class ExecutionOrder:
     nodes: tuple[tuple[str, str, str], ...] = ()
     inner: frozenset[str] = field(default_factory=frozenset)
 
-    def keys_of(self, events: Iterable[NodeEvent]) -> dict[str, str]:
+    def keys_of(self, events: Iterable[NodeKind]) -> dict[str, str]:
         """The keys of nodes without a name in one run, by the names that its profile gives them.
 
         Empty where the run's events are not these nodes in this order, from the first on; a run

@@ -47,7 +47,7 @@ from profiler.capture.onnxruntime.split_operations import (
     operation_parts,
 )
 from profiler.interruptions import let_pass
-from profiler.ort_profiles.profile import NodeEvent
+from profiler.ort_profiles.nodes import NodeKind
 
 __all__ = [
     "ExportedModel",
@@ -82,10 +82,13 @@ class LayerMap:
     order: ExecutionOrder = field(default_factory=ExecutionOrder)
     keys: Mapping[str, str] = field(default_factory=dict)
 
-    def knowing(self, run: Iterable[NodeEvent]) -> LayerMap:
-        """This map with the names that a run's profile gives to nodes without one."""
+    def knowing(self, run: Iterable[NodeKind]) -> LayerMap:
+        """This map with the names that a run's profile gives to nodes without one; this map itself
+        where it has them."""
         found = self.order.keys_of(run)
-        return replace(self, keys={**self.keys, **found}) if found else self
+        if found.items() <= self.keys.items():
+            return self
+        return replace(self, keys={**self.keys, **found})
 
     def layer_of(self, node: str, op_type: str) -> tuple[str, str]:
         """The layer of an executed node, the path of its operation; and that of its module, ""

@@ -18,7 +18,7 @@ from pathlib import Path
 from profiler.capture.conversions import Conversions
 from profiler.capture.invocations import Invocation
 from profiler.capture.module_classes import known_modules
-from profiler.capture.onnxruntime.commands import Attributed, Placement, arena_counters, commands_of
+from profiler.capture.onnxruntime.commands import Attributed, Commands, Placement, arena_counters
 from profiler.capture.onnxruntime.layers import ExportedModel, LayerMap, build_layer_map
 from profiler.capture.onnxruntime.runs import place_runs
 from profiler.capture.onnxruntime.segments import EVENTS_BESIDE_NODES, Segment
@@ -161,6 +161,7 @@ class ProfileConverter:
             return LayerMap({})
 
     def _cut(self, segment: Segment, file: Path, layers: LayerMap) -> Iterator[OperatorTrace]:
+        known: Commands | None = None
         lost = {DropReason.NO_SESSION_RUN: 0, DropReason.RUNS_MIXED: 0}
         for call in place_runs(self._read(file), segment.noted):
             invocation = call.invocation
@@ -170,11 +171,13 @@ class ProfileConverter:
                 lost[DropReason.RUNS_MIXED if call.mixed else DropReason.NO_SESSION_RUN] += 1
                 continue
             for run in call.runs:
-                layers = layers.knowing(run.nodes)
+                layers = layers.knowing(run.nodes.each())
             nodes = call.nodes
             self._events += len(nodes) + EVENTS_BESIDE_NODES * len(call.runs)
             origin_ns = call.begin_run_ns - call.begin_ns
-            commands = commands_of(nodes, origin_ns, self._placement, layers, self._attributed)
+            if known is None or known.layers is not layers:
+                known = Commands(self._placement, layers, nodes)
+            commands = known.of(nodes, origin_ns, self._attributed)
             invocation.ops_traced = True
             counters = arena_counters(nodes, origin_ns, self._placement, self._name)
             call.runs.clear()

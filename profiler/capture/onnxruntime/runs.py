@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from itertools import accumulate
 
 from profiler.capture.invocations import Invocation
-from profiler.ort_profiles.profile import NodeEvent, ProfiledRun
+from profiler.ort_profiles.nodes import NodeColumns
+from profiler.ort_profiles.profile import ProfiledRun
 
 __all__ = ["NotedCall", "place_runs"]
 
@@ -41,9 +42,9 @@ class NotedCall:
     mixed: bool = False
 
     @property
-    def nodes(self) -> list[NodeEvent]:
+    def nodes(self) -> NodeColumns:
         """What its runs executed."""
-        return [node for run in self.runs for node in run.nodes]
+        return NodeColumns.joined([run.nodes for run in self.runs])
 
 
 def place_runs(runs: Iterable[ProfiledRun], noted: Sequence[NotedCall]) -> Iterator[NotedCall]:

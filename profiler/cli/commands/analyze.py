@@ -9,6 +9,8 @@ from typing import Annotated
 
 import typer
 
+from profiler.cli.completion import complete_runs, complete_sections
+from profiler.cli.device_memory import device_sizes
 from profiler.cli.garbage import keep_to_the_end
 from profiler.cli.options import (
     CallDevices,
@@ -19,6 +21,7 @@ from profiler.cli.options import (
     ImportOptions,
     KeptImport,
 )
+from profiler.cli.printed import Printed, list_sections
 from profiler.cli.report_files import ReportFiles
 from profiler.cli.subcommands import Subcommand
 from profiler.filters import name_list
@@ -39,9 +42,33 @@ _Path = Annotated[
         metavar="PATH",
         help="A bundle, a folder of bundles (the newest is taken), one .pb, a Parquet run, or "
         "what `import` takes.",
+        autocompletion=complete_runs,
     ),
 ]
-_Top = Annotated[int, typer.Option(metavar="N", min=0, help="Operators to print; 0: none.")]
+_Top = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=0,
+        help="Rows of each table; 0: leave out those that rank.  [default: 10, 15 operators]",
+    ),
+]
+_Full = Annotated[bool, typer.Option("--full", help="Print all sections, not 40 lines.")]
+_Sections = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--section",
+        metavar="NAME",
+        help="Print these sections alone, with commas: idle,roofline; may be repeated.",
+        autocompletion=complete_sections,
+    ),
+]
+_ListSections = Annotated[
+    bool,
+    typer.Option(
+        "--list-sections", callback=list_sections, is_eager=True, help="Name the sections, and end."
+    ),
+]
 _JsonFile = Annotated[
     Path | None,
     typer.Option(
@@ -106,7 +133,10 @@ _Watching = Annotated[
 
 def analyze(
     path: _Path = Path("traces"),
-    top: _Top = 15,
+    top: _Top = None,
+    full: _Full = False,
+    section: _Sections = None,
+    _sections: _ListSections = False,
     stage: CallStages = None,
     submodule: CallSubmodules = None,
     device: CallDevices = None,
@@ -126,24 +156,21 @@ def analyze(
 ) -> None:
     """Report where the time of a run went.
 
-    Per stage, device, submodule, step and operator, with findings and what lies behind them. Prints
-    the report and writes it as a self-contained page. Files of the trace itself are never written
-    over.
+    Prints what matters most in 40 lines, with findings and what gains most, and writes all of it as
+    a self-contained page. Files of the trace itself are never written over.
     """
     keep_to_the_end()
     from profiler.analysis.selection import Selection
-    from profiler.cli.device_memory import device_sizes
     from profiler.cli.run_report import Request, report_run
 
     memory = device_sizes(device_memory or ())
-    spoken = language.value if language else "auto"
-    files = ReportFiles(json_file, csv_dir, parquet_dir, html, no_html, spoken)
+    files = ReportFiles(json_file, csv_dir, parquet_dir, html, no_html, language or "auto")
     files.check()
-    if watching:
-        path = _watched(path)
+    printed = Printed.of(section or (), full=full)
+    run = _watched(path) if watching else path
     filters = (name_list(names or ()) for names in (stage, submodule, device, step))
     where = (against or (), importing or (), out, device_profile)
-    report_run(Request(path, Selection(*filters), files, *where, memory, top))
+    report_run(Request(run, Selection(*filters), files, *where, memory, top, printed))
 
 
 def _watched(path: Path) -> Path:

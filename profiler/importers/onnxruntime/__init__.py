@@ -45,6 +45,6 @@ IMPORTER = Importer(
     accepts="a profile of ONNX Runtime (.json or .json.gz), or a folder with those of a run",
     recognises=_recognises,
     read=_read,
-    capabilities=frozenset({"timeline", "shapes", "bytes"}),
-    seen="1.32, and a build of 2022 with kernel_time events",
+    capabilities=frozenset({"timeline", "launches", "shapes", "bytes"}),
+    seen="1.32, and a build of 2022 with fences; kernels of GPUs by their sources alone",
 )

@@ -14,25 +14,29 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
+
 from profiler.drop_reasons import DropReason
 from profiler.events import (
     NO_ITERATION,
     ROOT_DEVICE,
     UNKNOWN,
     Call,
-    Category,
     Drop,
     DropKind,
     Track,
 )
 from profiler.importers.components import stages
+from profiler.importers.onnxruntime.devices import device_of, launches
+from profiler.importers.onnxruntime.kernels import KernelKind
 from profiler.importers.onnxruntime.sessions import Session, read_sessions
 from profiler.importers.spans import spans
 from profiler.notes import Note
-from profiler.ort_profiles.profile import NodeEvent, ProfiledRun
-from profiler.ort_profiles.providers import KNOWN, device_of_provider
+from profiler.ort_profiles.commands import CommandTable, Placed
+from profiler.ort_profiles.nodes import NodeKind
+from profiler.ort_profiles.profile import ProfiledRun
 from profiler.trace.bundle import BundleWriter
-from profiler.trace.columns import CommandBuilder, CommandColumns
+from profiler.trace.columns import CommandBuilder, CommandColumns, Int64s
 from profiler.trace.manifest import RunInfo
 from profiler.trace.manifest_fields import (
     ClockName,
@@ -48,8 +52,6 @@ from profiler.trace.manifest_fields import (
 __all__ = ["OrtRun", "read_run"]
 
 _TRANSFERS = ("MemcpyToHost", "MemcpyFromHost")
-_LAUNCHING = ("cuda", "rocm", "tensorrt", "dml", "webgpu", "js")
-_UNKNOWN_DEVICE = "npu:0"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,7 @@ class _Placed:
 
     session: Session
     run: ProfiledRun
+    flows: Int64s
     start_ns: int
 
 
@@ -79,11 +82,13 @@ class OrtRun:
     @property
     def capabilities(self) -> set[str]:
         """The timeline, and what the version that wrote the files tells of nodes."""
-        nodes = [node for placed in self.placed for node in placed.run.nodes]
+        nodes = [kind for session in self.sessions for kind in session.kinds]
         known = {
-            "shapes": any(node.shapes.strip(" ->") for node in nodes),
-            "bytes": any(node.bytes_written >= 0 for node in nodes),
+            "shapes": any(one.shapes.strip(" ->") for one in nodes),
+            "bytes": any(one.bytes_written >= 0 for one in nodes),
         }
+        if any(len(placed.flows) for placed in self.placed):
+            known["launches"] = True
         return {"timeline", *(name for name, there in known.items() if there)}
 
     def write(self, bundle: BundleWriter) -> RunInfo:
@@ -91,9 +96,12 @@ class OrtRun:
         names = [placed.session.name for placed in self.placed]
         labels = stages(names, [NO_ITERATION] * len(names))
         calls = []
+        tables = {one.name: CommandTable(one.kinds, _command) for one in self.sessions}
         for number, (placed, label) in enumerate(zip(self.placed, labels, strict=True)):
-            call = _call(number, placed, *label)
-            bundle.write_call(call, _commands(placed))
+            origin = placed.start_ns - placed.run.start_ns
+            commands = tables[placed.session.name].commands(placed.run.nodes, origin, placed.flows)
+            call = _call(number, placed, commands, *label)
+            bundle.write_call(call, commands)
             calls.append(call)
         empty = CommandBuilder().build()
         bundle.write_host(spans(self.name, calls), empty, ROOT_DEVICE)
@@ -130,17 +138,21 @@ class OrtRun:
         """Nodes with their begins: a build of ONNX Runtime with NVTX marks them so."""
         for placed in self.placed:
             origin = placed.start_ns - placed.run.start_ns
-            for node in placed.run.nodes:
-                if node.name:
-                    yield node.name, origin + node.start_ns
+            nodes = placed.run.nodes
+            for kind, start in zip(nodes.each(), nodes.start_ns.tolist(), strict=True):
+                if kind.name:
+                    yield kind.name, origin + start
 
     def _devices(self) -> dict[str, Device]:
         """The devices that commands ran on, with the provider that used each."""
         found: dict[str, Device] = {ROOT_DEVICE: Device()}
-        for provider in sorted(_providers(self.placed)):
-            device = _device_of(provider)
-            if device != ROOT_DEVICE and not _launches(provider):
+        for provider in sorted(_providers(self.sessions)):
+            device = device_of(provider)
+            if device != ROOT_DEVICE and not launches(provider):
                 found.setdefault(device, Device(provider=provider))
+        for device in sorted(_worked(self.sessions)):
+            by = [one for one in _providers(self.sessions) if device_of(one) == device]
+            found.setdefault(device, Device(provider=min(by, default="")))
         return found
 
     def _drops(self) -> list[Drop]:
@@ -148,21 +160,36 @@ class OrtRun:
         for session in self.sessions:
             where = session.path.name
             dropped = sum(run.dropped for run in session.runs)
-            if dropped:
+            if dropped or session.full:
                 note = Note.of(DropReason.PROFILE_FULL)
-                found.append(Drop(DropKind.DROPPED_EVENTS, where, dropped, "events", note))
-            if session.unread.lines:
-                note = Note.of(DropReason.DAMAGED)
-                lines = session.unread.lines
-                found.append(Drop(DropKind.DROPPED_EVENTS, where, lines, "events", note))
-            if session.unread.kernels:
-                note = Note.of(DropReason.KERNELS_BY_END)
-                kernels = session.unread.kernels
-                found.append(Drop(DropKind.DROPPED_EVENTS, where, kernels, "commands", note))
-        for provider in sorted(filter(_launches, _providers(self.placed))):
-            note = Note.of(DropReason.LAUNCH_TIMES, provider=provider)
-            device = _device_of(provider)
-            found.append(Drop(DropKind.DROPPED_EVENTS, device, UNKNOWN, "commands", note))
+                found.append(
+                    Drop(DropKind.DROPPED_EVENTS, where, dropped or UNKNOWN, "events", note)
+                )
+            found += [
+                Drop(kind, where, count, unit, Note.of(reason))
+                for kind, count, unit, reason in (
+                    (DropKind.DROPPED_EVENTS, session.damaged, "events", DropReason.DAMAGED),
+                    (
+                        DropKind.DROPPED_EVENTS,
+                        session.launched.lost,
+                        "commands",
+                        DropReason.KERNELS_OF_NO_RUN,
+                    ),
+                    (
+                        DropKind.ESTIMATED_TIMES,
+                        session.launched.by_end,
+                        "commands",
+                        DropReason.KERNELS_BY_END,
+                    ),
+                )
+                if count
+            ]
+        told = self._devices()
+        for provider in sorted(filter(launches, _providers(self.sessions))):
+            device = device_of(provider)
+            if device not in told:
+                note = Note.of(DropReason.LAUNCH_TIMES, provider=provider)
+                found.append(Drop(DropKind.DROPPED_EVENTS, device, UNKNOWN, "commands", note))
         if len(self.sessions) > 1:
             within = max(session.within_ns for session in self.sessions)
             note = Note.of(DropReason.BEGIN_BY_NAME, within_ns=within)
@@ -178,81 +205,64 @@ def read_run(paths: Sequence[Path]) -> OrtRun:
     """
     sessions = read_sessions(paths)
     placed = [
-        _Placed(session, run, (session.begin_ns or 0) + run.start_ns)
+        _Placed(session, run, flows, (session.begin_ns or 0) + run.start_ns)
         for session in sessions
-        for run in session.runs
-        if run.duration_ns >= 0 or run.nodes
+        for run, flows in zip(session.runs, session.launched.flows, strict=True)
+        if run.duration_ns >= 0 or len(run.nodes)
     ]
     placed.sort(key=lambda one: one.start_ns)
     return OrtRun(tuple(sessions), tuple(placed))
 
 
-def _providers(placed: Sequence[_Placed]) -> set[str]:
-    return {node.provider for one in placed for node in one.run.nodes if node.provider}
+def _providers(sessions: Sequence[Session]) -> set[str]:
+    return {kind.provider for session in sessions for kind in session.kinds if kind.provider}
 
 
-def _device_of(provider: str) -> str:
-    device = device_of_provider(provider, {})
-    return device if device == ROOT_DEVICE or provider in KNOWN else _UNKNOWN_DEVICE
+def _worked(sessions: Sequence[Session]) -> set[str]:
+    """The devices whose work is told kernel by kernel."""
+    kinds = [kind for session in sessions for kind in session.kinds]
+    return {kind.track.device for kind in kinds if isinstance(kind, KernelKind)}
 
 
-def _launches(provider: str) -> bool:
-    """Whether its nodes only launch what its device runs."""
-    return _device_of(provider).partition(":")[0] in _LAUNCHING
-
-
-def _call(number: int, placed: _Placed, stage: str, step: int, iteration: int) -> Call:
-    nodes = placed.run.nodes
+def _call(  # its labels, one by one
+    number: int, placed: _Placed, commands: CommandColumns, stage: str, step: int, iteration: int
+) -> Call:
     length = placed.run.duration_ns
     if length < 0:  # the run was under way when the profile ended
-        length = max(node.start_ns + node.duration_ns for node in nodes) - placed.run.start_ns
-    time = Counted[str]()
-    for node in nodes:
-        if not _launches(node.provider):
-            time[_device_of(node.provider) if node.provider else ROOT_DEVICE] += node.duration_ns
+        length = int(commands.end_ns.max()) - placed.start_ns
     return Call(
         index=number,
         submodule=placed.session.name,
         stage=stage,
         branch="",
         step=step,
-        device=time.most_common(1)[0][0] if time else ROOT_DEVICE,
+        device=_busiest(commands),
         start_ns=placed.start_ns,
         duration_ns=length,
-        ops_traced=bool(nodes),
+        ops_traced=len(commands) > 0,
         iteration=iteration,
     )
 
 
-def _commands(placed: _Placed) -> CommandColumns:
-    builder = CommandBuilder()
-    threads: dict[tuple[str, str], list[int]] = {}
-    origin = placed.start_ns - placed.run.start_ns
-    for position, node in enumerate(placed.run.nodes):
-        builder.add(
-            _track(node, threads),
-            node.name or f"{node.op_type or 'node'}_{position}",
-            node.op_type,
-            origin + node.start_ns,
-            node.duration_ns,
-            shapes="" if not node.shapes.strip(" ->") else node.shapes,
-            bytes_read=node.bytes_read,
-            bytes_written=node.bytes_written,
-        )
-    return builder.build()
+def _busiest(commands: CommandColumns) -> str:
+    """The device that worked longest, but for what the host launched."""
+    time = Counted[str]()
+    spent = np.zeros(len(commands.tracks), dtype=np.int64)
+    np.add.at(spent, commands.track, commands.duration_ns)
+    for track, length in zip(commands.tracks, spent.tolist(), strict=True):
+        if track.category != "host":
+            time[track.device] += length
+    return time.most_common(1)[0][0] if time else ROOT_DEVICE
 
 
-def _track(node: NodeEvent, threads: dict[tuple[str, str], list[int]]) -> Track:
-    """The track of its provider on its thread; of the host, where it only launches."""
+def _command(node: NodeKind) -> Placed:
+    """The command of a node: on the track of its provider; of the host, where it only launches."""
+    if isinstance(node, KernelKind):
+        return Placed(node.track, node.name, kernel=node.kernel)
     provider = node.provider or "provider unknown"
-    launches = _launches(node.provider)
-    device = ROOT_DEVICE if launches or not node.provider else _device_of(node.provider)
-    category: Category = "host" if launches else "compute"
-    name = f"{provider} launches" if launches else provider
-    if node.op_type in _TRANSFERS and not launches:
-        category, name = "dma", "Memcpy"
-    seen = threads.setdefault((device, name), [])
-    if node.thread not in seen:
-        seen.append(node.thread)
-    number = seen.index(node.thread)
-    return Track(device, f"{name} thread {number}" if number else name, category)
+    if launches(node.provider):
+        return Placed(Track(ROOT_DEVICE, f"{provider} launches", "host"), node.name)
+    device = device_of(node.provider) if node.provider else ROOT_DEVICE
+    moves = node.op_type in _TRANSFERS
+    track = Track(device, "Memcpy", "dma") if moves else Track(device, provider, "compute")
+    return Placed(track, node.name)

@@ -14,10 +14,16 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
+
 from profiler.errors import InputError
 from profiler.importers.components import component
 from profiler.importers.onnxruntime import profiles_in
-from profiler.ort_profiles.profile import ProfiledRun, Unread, read_profile
+from profiler.importers.onnxruntime.devices import launching_device
+from profiler.importers.onnxruntime.kernels import Launched, add_kernels
+from profiler.ort_profiles.lines import Unread
+from profiler.ort_profiles.nodes import NodeKind
+from profiler.ort_profiles.profile import EVENT_CAP, ProfiledRun, read_profile
 
 __all__ = ["Session", "read_sessions"]
 
@@ -29,14 +35,26 @@ _DEFAULT = "onnxruntime_profile"
 @dataclass(frozen=True, slots=True)
 class Session:
     """One profile: `name` is what the session is called, `begin_ns` when its profile began by the
-    file's name, to within `within_ns`; None where that does not tell."""
+    file's name, to within `within_ns`; None where that does not tell. `damaged` lines are no
+    events, and a `full` profile has as many as ONNX Runtime records. The runs stand in `launched`,
+    with what GPUs executed in them."""
 
     path: Path
     name: str
     begin_ns: int | None
     within_ns: int
-    runs: tuple[ProfiledRun, ...]
-    unread: Unread
+    launched: Launched
+    damaged: int
+    full: bool
+
+    @property
+    def runs(self) -> tuple[ProfiledRun, ...]:
+        return self.launched.runs
+
+    @property
+    def kinds(self) -> Sequence[NodeKind]:
+        """Its nodes, each once."""
+        return self.runs[0].nodes.kinds if self.runs else ()
 
 
 def read_sessions(paths: Sequence[Path]) -> list[Session]:
@@ -49,6 +67,12 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
     with_runs = [session for session in sessions if session.runs]
     if not with_runs:
         named = ", ".join(map(str, paths[:3]))
+        damaged = sum(session.damaged for session in sessions)
+        if damaged:
+            raise InputError(
+                f"{named} holds no whole session.run, and what is no event ({damaged}): "
+                "copy it again, or record again"
+            )
         raise InputError(
             f"{named} holds no session.run: end profiling after the runs that are to be seen"
         )
@@ -66,7 +90,7 @@ def read_sessions(paths: Sequence[Path]) -> list[Session]:
 def _read(path: Path) -> Session:
     unread = Unread()
     try:
-        runs = tuple(read_profile(path, unread))
+        runs = _named(list(read_profile(path, unread)))
     except OSError as error:
         raise InputError(f"cannot read {path} ({error.strerror or error}): give a file") from error
     stem = path.name.removesuffix(".gz").removesuffix(".json")
@@ -76,7 +100,31 @@ def _read(path: Path) -> Session:
     within = _SECOND
     if begin is not None and found and found["ms"]:
         begin, within = begin + int(found["ms"]) * _MILLISECOND, _MILLISECOND
-    return Session(path, name, begin, within, runs, unread)
+    launched = add_kernels(runs, unread.kernels, launching_device)
+    full = unread.events >= EVENT_CAP
+    return Session(path, name, begin, within, launched, unread.lines, full)
+
+
+def _named(runs: list[ProfiledRun]) -> tuple[ProfiledRun, ...]:
+    """The runs with a name for each node: those that old versions left without one are called after
+    their type and their place in the run."""
+    kinds = list(runs[0].nodes.kinds) if runs else []
+    nameless = np.array([not kind.name for kind in kinds], dtype=np.bool_)
+    if not nameless.any():
+        return tuple(runs)
+    codes: dict[tuple[int, int], int] = {}
+    found = []
+    for run in runs:
+        of_kind = run.nodes.kind.copy()
+        for place in np.flatnonzero(nameless[of_kind]).tolist():
+            which = int(of_kind[place]), place
+            if which not in codes:
+                codes[which] = len(kinds)
+                one = kinds[which[0]]
+                kinds.append(replace(one, name=f"{one.op_type or 'node'}_{place}"))
+            of_kind[place] = codes[which]
+        found.append(replace(run, nodes=replace(run.nodes, kinds=kinds, kind=of_kind)))
+    return tuple(found)
 
 
 def _plain(name: str) -> str:

@@ -61,6 +61,8 @@ class CsvColumns:
         """Rows of a block, by begin and end of each field, int64 [rows, fields]."""
         self.count += len(ends)
         for at, name in enumerate(self.header):
+            if self.header.index(name) < at:  # the first of those that share a name
+                continue
             if name in self._numbers:
                 found = _whole_numbers(block, buffer, starts[:, at], ends[:, at])
                 self._numbers[name].append(found)

@@ -7,12 +7,12 @@ import zlib
 from pathlib import Path
 
 from profiler.errors import InputError
+from profiler.trace.unpack import may_unpack_to, too_small
 
 __all__ = ["plain_bytes"]
 
 _GZIP = b"\x1f\x8b"
 _CHUNK = 4 << 20
-_SIZE_LIMIT = 8 << 30  # bytes, unpacked
 
 
 def plain_bytes(path: Path) -> tuple[bytes, bool]:
@@ -32,13 +32,12 @@ def plain_bytes(path: Path) -> tuple[bytes, bool]:
 
 def _unpacked(path: Path, stream: gzip.GzipFile) -> tuple[bytes, bool]:
     data = bytearray()
+    most = may_unpack_to(path.stat().st_size)
     try:
         while chunk := stream.read1(_CHUNK):
             data += chunk
-            if len(data) > _SIZE_LIMIT:
-                raise InputError(
-                    f"{path} holds more than {_SIZE_LIMIT >> 30} GiB: unpack it and give the file"
-                )
+            if len(data) > most:
+                raise too_small(str(path))
     except (EOFError, gzip.BadGzipFile, zlib.error):
         return bytes(data), True
     return bytes(data), False

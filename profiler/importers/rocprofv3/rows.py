@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from profiler.events import ROOT_DEVICE, Drop
-from profiler.importers.gpu.activity import KINDS, Api, Names, Work, global_ids, joined
+from profiler.importers.gpu.activity import KINDS, NO_TIME, Api, Names, Work, global_ids, joined
 from profiler.importers.gpu.commands import Devices
 from profiler.importers.gpu.distinct import distinct
 from profiler.importers.gpu.marks import Marks
@@ -43,6 +43,11 @@ class Times:
     end: Int64s
     pid: Int64s
     correlation: Int64s
+
+    @property
+    def begun(self) -> Int64s:
+        """The begins, `NO_TIME` for those ahead of the clock's own begin."""
+        return np.where(self.start < 0, NO_TIME, self.start)
 
 
 class Rows:
@@ -79,7 +84,7 @@ class Rows:
         self._api.append(
             Api(
                 name=self._api_names.of(names, place),
-                start=times.start,
+                start=times.begun,
                 end=times.end,
                 thread=global_ids(times.pid, tid),
                 pid=times.pid,
@@ -134,7 +139,7 @@ class Rows:
 
     def _joined_marks(self, given: Collection[str]) -> Marks:
         parts = [(_no_times(), np.zeros(0, dtype=np.int64), []), *self._marks]
-        start = np.concatenate([times.start for times, _, _ in parts])
+        start = np.concatenate([times.begun for times, _, _ in parts])
         end = np.concatenate([times.end for times, _, _ in parts])
         thread = np.concatenate([thread for _, thread, _ in parts])
         texts = [text for _, _, some in parts for text in some]
@@ -171,7 +176,7 @@ def _work(
     return Work(
         kind=np.full(len(name), KINDS.index(kind), dtype=np.int64),
         name=name,
-        start=times.start,
+        start=times.begun,
         end=times.end,
         device=device,
         stream=queue,

@@ -95,7 +95,7 @@ def operator_parts(of: ReportInput) -> Iterator[Part]:
         said("Operators"),
         lead=lead,
         figure=operators_figure(analysis),
-        table=_operators(operators, of.top),
+        table=_operators(operators, of.rows(TOP)),
         anchor="operators",
     )
     yield _split(of)

@@ -184,7 +184,11 @@ SENTENCES: Sentences = {
             "the device did is not in the file"
         ),
         DropReason.KERNELS_BY_END: said(
-            "kernels of the GPU, whose begins ONNX Runtime computes from their ends: left out"
+            "this version of ONNX Runtime wrote when kernels ended: their begins are computed from "
+            "that"
+        ),
+        DropReason.KERNELS_OF_NO_RUN: said(
+            "kernels that no session.run, or no device, can be told for: left out"
         ),
         DropReason.ENTRIES_CUT: said("the file is cut: what of it is whole was read"),
         DropReason.LAID_END_TO_END: said(

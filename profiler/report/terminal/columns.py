@@ -98,12 +98,22 @@ def sizes(header: str, values: Iterable[int | None], *, rank: int = 0) -> Drawn:
 
 
 def times(
-    header: str, values: Iterable[int | None], *, rank: int = 0, like_ns: int | None = None
+    header: str,
+    values: Iterable[int | None],
+    *,
+    rank: int = 0,
+    like_ns: int | None = None,
+    significant: bool = False,
 ) -> Drawn:
-    """Nanoseconds in the unit that suits the column's largest, or `like_ns`: the header has it."""
+    """Nanoseconds in the unit that suits the column's largest, or `like_ns`: the header has it.
+    All have the same number of digits behind the point, or each three `significant` ones."""
     values = list(values)
     largest = max((abs(v) for v in values if v is not None), default=0)
     factor, unit = _unit(largest if like_ns is None else like_ns)
+    if significant:
+        return rates(
+            f"{header} {unit}", (None if v is None else v / factor for v in values), rank=rank
+        )
     digits = max(0, min(3, 2 - math.floor(math.log10(max(largest / factor, 1)))))
     digits = 0 if factor == 1 else max(digits, 1)
     cells = (_NOTHING if v is None else _fixed(v / factor, digits) for v in values)

@@ -11,13 +11,14 @@ from profiler.report.sentences.findings.words import evidence_pairs, gained, wor
 from profiler.report.sentences.nouns import Noun
 from profiler.report.terminal.layout import shorten, wrapped
 
-__all__ = ["evidence_text", "finding_texts"]
+__all__ = ["STYLES", "evidence_text", "finding_texts"]
 
 _WHOLE = 5  # findings with evidence and recommendation; of the others the title
 _NUMBERS = 5  # of the evidence
 _TEXT = 48  # characters of a text in it
 _INDENT = 8
-_STYLES: dict[Severity, str] = {"high": "bold red", "medium": "yellow", "low": "dim"}
+STYLES: dict[Severity, str] = {"high": "bold red", "medium": "yellow", "low": "dim"}
+"""Of what stands before a finding's title."""
 
 
 def finding_texts(
@@ -43,7 +44,7 @@ def evidence_text(finding: Finding, numbers: int | None = None, noun: Noun = Nou
 def _title(finding: Finding, width: int) -> Iterator[Text]:
     """Severity and title."""
     for number, part in enumerate(wrapped(words(finding).title, width)):
-        label = Text(f"{'' if number else finding.severity:<{_INDENT}}", _STYLES[finding.severity])
+        label = Text(f"{'' if number else finding.severity:<{_INDENT}}", STYLES[finding.severity])
         yield label.append(part, style="not dim not bold default")
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from textwrap import wrap
 
-from rich.cells import cell_len, set_cell_size
+from rich.cells import cell_len, chop_cells, set_cell_size
 from rich.console import Console, ConsoleOptions, RenderResult
 from rich.segment import Segment
 from rich.text import Text
@@ -204,5 +204,25 @@ def clean(text: str) -> str:
 def wrapped(text: str, width: int) -> Iterator[str]:
     """Lines of at most `width` characters that part no number from its unit and no name, which one
     may want to copy, at a hyphen; cleaned."""
-    for part in wrap(_BEFORE_UNIT.sub(_NO_BREAK, clean(text)), width, break_on_hyphens=False):
+    shown = _BEFORE_UNIT.sub(_NO_BREAK, clean(text))
+    if cell_len(shown) != len(shown):
+        yield from (part.replace(_NO_BREAK, " ") for part in _wrapped_wide(shown, width))
+        return
+    for part in wrap(shown, width, break_on_hyphens=False):
         yield part.replace(_NO_BREAK, " ")
+
+
+def _wrapped_wide(text: str, width: int) -> Iterator[str]:
+    """The same of a text with characters that take two columns, or none."""
+    line = ""
+    for word in text.split(" "):
+        longer = f"{line} {word}" if line else word
+        if cell_len(longer) <= width:
+            line = longer
+            continue
+        if line:
+            yield line
+        *whole, line = chop_cells(word, max(width, 2)) or [""]
+        yield from whole
+    if line:
+        yield line

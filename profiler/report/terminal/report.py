@@ -1,6 +1,7 @@
 """The report in the terminal.
 
-    print_report(Console(highlight=False), build_report(given))
+    print_report(Console(highlight=False), build_report(given))  # everything
+    print_sections(Console(highlight=False), build_report(given), ["idle"])
 
 Fits the console's width: tables drop what matters least and shorten layer names in the middle.
 Every string that came from a trace is stripped of control characters on its way.
@@ -9,6 +10,7 @@ Every string that came from a trace is stripped of control characters on its way
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 
 from rich.console import Console, RenderableType
 from rich.text import Text
@@ -18,7 +20,7 @@ from profiler.report.terminal.findings import finding_texts
 from profiler.report.terminal.layout import clean, shorten, sparkline, wrapped
 from profiler.report.terminal.tables import table_texts
 
-__all__ = ["print_report", "report_texts"]
+__all__ = ["print_report", "print_sections", "report_texts"]
 
 _ALERT = "bold red"
 _LABEL = 22  # characters at most
@@ -40,6 +42,24 @@ def print_report(console: Console, report: Report, *, notes: Sequence[str] = ())
         console.print(text)
 
 
+def print_sections(console: Console, report: Report, keys: Sequence[str]) -> None:
+    """Print the sections with these keys and nothing else, in the report's order; `summary` is what
+    stands above them. A section in which the run has nothing to show says so."""
+    width = console.width
+    texts: list[RenderableType] = []
+    if "summary" in keys:
+        above = replace(report, sections=())
+        texts += [*_headline(report.summary, width), *_below_headline(above, width)]
+    found = {section.key: section for section in report.sections}
+    texts += _sections([found[key] for key in found if key in keys], width)
+    for key in keys:
+        if key not in found and key != "summary":
+            texts.append(_paragraph(f"{key}: this run has nothing to show there", width))
+    for number, text in enumerate(texts):
+        if number or not isinstance(text, Text) or text.plain:  # no blank line above all
+            console.print(text)
+
+
 def report_texts(report: Report, width: int) -> Iterator[RenderableType]:
     """What `print_report` prints, a line or table after the other."""
     yield from _headline(report.summary, width)
@@ -57,7 +77,12 @@ def _below_headline(report: Report, width: int) -> Iterator[RenderableType]:
     if summary:
         yield Text()
     yield from summary
-    for section in report.sections:
+    yield from _sections(report.sections, width)
+
+
+def _sections(sections: Sequence[Section], width: int) -> Iterator[RenderableType]:
+    """Each section that prints something, behind a blank line."""
+    for section in sections:
         parts = [(part, [*_content(part, width)]) for part in section.parts]
         shown = [(part, content) for part, content in parts if content]
         if shown:

@@ -61,10 +61,10 @@ def _strong(view: TableView, frame: pl.DataFrame) -> Iterator[int]:
         yield len(shown) + len(view.totals) - 1
 
 
-def drawn(view: TableView, frame: pl.DataFrame) -> list[Drawn]:
+def drawn(view: TableView, frame: pl.DataFrame, *, significant: bool = False) -> list[Drawn]:
     """The columns of a table with the cells of its first rows and its totals, `frame` its own or
     that of a variant; times are in one unit, and rates in that of all rows, which the headers
-    name."""
+    name. Times have the same number of digits behind the point, or three `significant` ones."""
     rows = frame.head(view.shown)
     values = {
         column.name: [*worded(column, rows[column.name]), *_of_totals(view, column)]
@@ -74,7 +74,7 @@ def drawn(view: TableView, frame: pl.DataFrame) -> list[Drawn]:
     return [
         _rates(column, values[column.name], frame[column.name], RATES[column.kind])
         if column.kind in RATES
-        else _column(column, values[column.name], longest)
+        else _column(column, values[column.name], longest, significant=significant)
         for column in view.columns
     ]
 
@@ -87,11 +87,13 @@ def _most(values: Sequence[int | None]) -> int:
     return max((abs(value) for value in values if value is not None), default=0)
 
 
-def _column(shown: Column, values: list[Any], longest_ns: int) -> Drawn:
+def _column(
+    shown: Column, values: list[Any], longest_ns: int, *, significant: bool = False
+) -> Drawn:
     """The values as their kind is written; times of a table are in one unit."""
     label, rank = shown.label, shown.importance
     if shown.kind in ("ns", "instant"):
-        return times(label, values, rank=rank, like_ns=longest_ns)
+        return times(label, values, rank=rank, like_ns=longest_ns, significant=significant)
     if shown.kind in _SHRUNK:
         write = lists if any(isinstance(value, list) for value in values) else texts
         return write(label, values, rank=rank, shrink=_SHRUNK[shown.kind])

@@ -265,12 +265,12 @@ def test_profile_is_cut_by_model_run(tmp_path):
     path = tmp_path / "profile.json"
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
     runs = list(read_profile(path))
-    assert [(r.start_ns, r.duration_ns, [n.name for n in r.nodes]) for r in runs] == [
+    assert [(r.start_ns, r.duration_ns, [n.name for n in r.nodes.each()]) for r in runs] == [
         (9_000, 4_000, ["a"]),
         (19_000, 5_000, ["b"]),
     ]
-    assert runs[1].nodes[0].op_type == "Mul"
-    assert runs[1].nodes[0].duration_ns == 3_000
+    assert next(runs[1].nodes.each()).op_type == "Mul"
+    assert runs[1].nodes.duration_ns[0] == 3_000
 
 
 def test_profile_truncated_marker_is_counted(tmp_path):

@@ -13,7 +13,7 @@ from profiler.capture.event_cost import EventCost
 from profiler.capture.onnxruntime import cost
 from profiler.capture.onnxruntime.execution_order import ExecutionOrder
 from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
-from profiler.ort_profiles.profile import NodeEvent
+from profiler.ort_profiles.nodes import NodeKind
 from tests.capture.onnx_pipelines import Part, Pipeline, opened
 
 SCOPES = "pkg.torch.onnx.name_scopes"
@@ -102,7 +102,7 @@ def test_every_command_of_a_float16_model_has_its_module(tmp_path, named):
 
 
 def event(name, op_type):
-    return NodeEvent(name, op_type, "CPUExecutionProvider", 1, 0, 1, 0, 0, 0, "")
+    return NodeKind(name, op_type, "CPUExecutionProvider")
 
 
 ORDER = ExecutionOrder(

@@ -15,9 +15,9 @@ from profiler.capture.event_cost import EventCost
 from profiler.capture.onnxruntime import cost
 from profiler.capture.onnxruntime.commands import (
     Attributed,
+    Commands,
     Placement,
     arena_counters,
-    commands_of,
 )
 from profiler.capture.onnxruntime.layers import LayerMap
 from profiler.ort_profiles.profile import read_profile
@@ -70,7 +70,7 @@ PLACEMENT = Placement("cuda:1", {CUDA: "cuda:1", TENSORRT: "cuda:1", CPU: "cpu:0
 def test_tracks_by_provider(nodes):
     """Each provider's nodes are on its own track of its device, copies between host and device
     on a `dma` track, further executor threads on tracks of their own."""
-    commands = commands_of(nodes, 1_000_000, PLACEMENT, LayerMap({}), Attributed())
+    commands = Commands(PLACEMENT, LayerMap({}), nodes).of(nodes, 1_000_000, Attributed())
     tracks = [commands.tracks[i] for i in commands.track.tolist()]
     starts = commands.start_ns.tolist()
     assert [(t.device, t.name, t.category, s) for t, s in zip(tracks, starts, strict=True)] == [
@@ -101,7 +101,7 @@ def test_memory_by_device(nodes):
 def test_a_cpu_of_its_own_keeps_its_nodes(nodes):
     """A submodule on cpu:1 has its CPU nodes there, and not on the root device."""
     placement = Placement("cpu:1", {CPU: "cpu:0"})
-    assert [placement.device_of(n) for n in nodes][4:6] == ["cpu:1", "cpu:1"]
+    assert [placement.device_of(node) for node in nodes.each()][4:6] == ["cpu:1", "cpu:1"]
 
 
 @pytest.mark.parametrize(

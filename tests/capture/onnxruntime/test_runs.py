@@ -232,7 +232,7 @@ def test_runs_that_cannot_be_told_apart_are_mixed(tmp_path):
     path = tmp_path / "profile.json"
     path.write_text("[\n" + ",\n".join(lines) + "\n]\n")
     runs = list(read_profile(path))
-    assert [([node.name for node in run.nodes], run.mixed) for run in runs] == [
+    assert [([node.name for node in run.nodes.each()], run.mixed) for run in runs] == [
         ([], True),
         ([], True),
         (["c"], False),

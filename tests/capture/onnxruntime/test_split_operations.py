@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 from onnx import TensorProto, helper, save
 
-from profiler.capture.onnxruntime.commands import Attributed, Placement, commands_of
+from profiler.capture.onnxruntime.commands import Attributed, Commands, Placement
 from profiler.capture.onnxruntime.layers import ExportedModel, build_layer_map
 from profiler.graph import metadata
-from profiler.ort_profiles.profile import NodeEvent
+from profiler.ort_profiles.nodes import NodeColumns, NodeKind
 
 CPU = "CPUExecutionProvider"
 
@@ -35,12 +36,22 @@ def write(path, *nodes):
 
 
 def event(name, op_type, start_ns):
-    return NodeEvent(name, op_type, CPU, 1, start_ns, 10, -1, -1, -1, "")
+    return NodeKind(name, op_type, CPU), start_ns
 
 
 def rows(layers, *events):
     """(layer, command index, category) of each command."""
-    columns = commands_of(events, 0, Placement("cpu:0", {CPU: "cpu:0"}), layers, Attributed())
+    count = len(events)
+    nodes = NodeColumns(
+        kinds=[kind for kind, _ in events],
+        kind=np.arange(count, dtype=np.int32),
+        thread=np.ones(count, dtype=np.int64),
+        start_ns=np.array([start_ns for _, start_ns in events]),
+        duration_ns=np.full(count, 10),
+        arena_bytes=np.full(count, -1),
+    )
+    placement = Placement("cpu:0", {CPU: "cpu:0"})
+    columns = Commands(placement, layers, nodes).of(nodes, 0, Attributed())
     return [
         (columns.strings[layer], int(index), columns.tracks[track].category)
         for layer, index, track in zip(

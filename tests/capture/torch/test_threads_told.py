@@ -67,7 +67,7 @@ def test_each_call_of_several_threads_has_its_operators_or_is_told(tmp_path: Pat
     assert sum(drop.count for drop in drops) == THREADS * CALLS - len(traced)
     assert {drop.where for drop in drops} <= {"transformer"}
     assert all("no operators: " in told(drop) for drop in drops)
-    code, out, _ = cli("analyze", run.path, "--no-html")
+    code, out, _ = cli("analyze", run.path, "--no-html", "--full")
     assert code == 0
     text = " ".join(out.split())
     assert all(f"in transformer: {drop.count} call" in text for drop in drops)

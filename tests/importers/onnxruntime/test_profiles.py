@@ -12,6 +12,7 @@ from profiler.analysis.analyze import analyze
 from profiler.errors import InputError
 from profiler.events import DropKind
 from profiler.importers.importing import import_trace
+from profiler.importers.onnxruntime import sessions
 from profiler.importers.registry import recognised
 from profiler.sources.load import load
 from tests.corpus import CORPUS, needs_corpus
@@ -130,7 +131,6 @@ def test_providers_that_launch(tmp_path):
         node("a", 1, 5, provider="CUDAExecutionProvider"),
         node("b", 10, 5, provider="SystolicExecutionProvider"),
         node("", 20, 5, provider="", op="Add"),
-        event("kernel", 30, 5, cat="Kernel"),
         run(0, 50),
     )
     loaded = imported(tmp_path, path)
@@ -140,7 +140,6 @@ def test_providers_that_launch(tmp_path):
         ("Add_2", "cpu:0", "compute", "provider unknown"),
     ]
     assert [(drop.where, drop.count, drop.detail.code.value) for drop in loaded.drops] == [
-        ("x.json", 1, "kernels_by_end"),
         ("cuda:0", -1, "launch_times"),
     ]
 
@@ -195,6 +194,18 @@ def test_damaged_profiles(tmp_path):
     assert [drop.count for drop in loaded.drops] == [12]
 
 
+def test_a_full_profile_of_versions_that_do_not_tell(tmp_path, monkeypatch):
+    """A file with as many events as ONNX Runtime records lacks an unknown number; the kernels that
+    are added when recording has ended are not among them."""
+    monkeypatch.setattr(sessions, "EVENT_CAP", 4)
+    events = [node("a", 1, 5), run(0, 10), node("b", 21, 5)]
+    kernel = event("k", 2, 1, cat="Kernel", stream="7")
+    loaded = imported(tmp_path, written(tmp_path / "x.json", *events, kernel))
+    assert [drop.detail.code.value for drop in loaded.drops] == ["kernels_of_no_run"]
+    loaded = imported(tmp_path, written(tmp_path / "y.json", *events, run(20, 10)))
+    assert [(drop.count, drop.detail.code.value) for drop in loaded.drops] == [(-1, "profile_full")]
+
+
 def test_what_has_no_run(tmp_path):
     """A session that never ran is refused with what to do, and leaves nothing."""
     path = written(tmp_path / "x.json", event("session_initialization", 0, 5, cat="Session"))
@@ -208,6 +219,21 @@ def test_one_line_for_all(tmp_path):
     path = tmp_path / "x.json"
     path.write_text(json.dumps([node("a", 1, 5), run(0, 10)]))
     assert commands(imported(tmp_path, path), "layer", "op_type") == [("a", "MatMul")]
+
+
+@pytest.mark.parametrize("indent", [None, 2])
+def test_events_over_several_lines(tmp_path, indent):
+    """A profile that another tool wrote anew is read event by event where one of them is odd, and
+    an odd one is told; one that is cut has no run that is whole, which is said."""
+    events = [node("a", 1, 5), node("odd", 2, 3) | {"ts": "x"}, run(0, 10)]
+    path = tmp_path / "x.json"
+    path.write_text(json.dumps(events, indent=indent))
+    loaded = imported(tmp_path, path)
+    assert commands(loaded, "layer") == [("a",)]
+    assert [(drop.kind, drop.count) for drop in loaded.drops] == [(DropKind.DROPPED_EVENTS, 1)]
+    path.write_text(json.dumps(events, indent=indent)[:-20])
+    with pytest.raises(InputError, match=r"x\.json holds no whole session\.run"):
+        imported(tmp_path, path)
 
 
 def test_a_profile_recorded_here(tmp_path, monkeypatch):

@@ -90,7 +90,7 @@ def test_analyze_guesses_what_ran_in_rblns_own_folder(cli, tmp_path, monkeypatch
     write_sd3(tmp_path / "traces", steps=2)
     (tmp_path / "traces" / "runtime.log").write_text("comp_name(linear), comp_cycle(12)")
     monkeypatch.chdir(tmp_path)
-    code, out, err = cli("analyze", "traces/", "--no-html", "--json", "guessed.json")
+    code, out, err = cli("analyze", "traces/", "--no-html", "--full", "--json", "guessed.json")
     assert code == 0, err
     document = json.loads((tmp_path / "guessed.json").read_text())
     submodules = [call["submodule"] for call in document["calls"]]
@@ -98,7 +98,7 @@ def test_analyze_guesses_what_ran_in_rblns_own_folder(cli, tmp_path, monkeypatch
     assert submodules == [*encoders, *encoders, "transformer", "transformer", "vae"]
     assert "sd3 (steps: 2) was guessed" in " ".join(out.split())
     said = ("--import", "pipeline=sd3", "--import", "steps=2")
-    code, out, err = cli("analyze", "traces/", "--no-html", *said)
+    code, out, err = cli("analyze", "traces/", "--no-html", "--full", *said)
     assert code == 0, err
     assert "guessed" not in out
     refused(cli("analyze", "traces/", "--import", "pipeline=sd4"), "no pipeline 'sd4'")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import sqlite3
+from functools import partial
 
 import polars as pl
 import pytest
@@ -89,6 +90,29 @@ def test_rows_that_are_no_rows(tmp_path):
         (DropKind.DROPPED_EVENTS, path.name, 2, "events"),
         (DropKind.DROPPED_EVENTS, "x_kernel_trace", 2, "commands"),
     ]
+
+
+@pytest.mark.parametrize("form", [as_json, as_csv, partial(as_rocpd, times_in_rows=True)])
+def test_times_ahead_of_the_clock(form, tmp_path):
+    """A kernel and a call before the machine's clock began are left out and told."""
+    what = told(3)
+    what.kernels[0].start, what.calls[1].start = -5, -1
+    (tmp_path / "in").mkdir()
+    run = load(import_trace(form(what, tmp_path / "in"), tmp_path / "traces"))
+    assert kernels(run)["start_ns"].to_list() == [30, 40]
+    assert sum(count for _, _, count, _ in dropped(run)) == 2
+
+
+def test_columns_that_share_a_name(tmp_path):
+    """The first of them is read."""
+    folder = as_csv(told(3), tmp_path / "csv")
+    path = folder / "4242_kernel_trace.csv"
+    text = path.read_text().replace("Correlation_Id", "Kernel_Name", 1)
+    assert text != path.read_text()
+    path.write_text(text)
+    run = load(import_trace(folder, tmp_path / "traces"))
+    assert kernels(run)["start_ns"].to_list() == [20, 30, 40]
+    assert kernels(run)["layer"].cast(pl.String).unique().to_list() == ["at::native::mul_kernel"]
 
 
 def test_numbers_of_64_bits(tmp_path):

@@ -40,7 +40,7 @@ def _scheduler_sync(found: Finding) -> Words:
             "The host waits for {device} between the calls of most steps", device=given["device"]
         ),
         caveat=said(
-            "While the host waits it launches nothing, so the device stands still behind every "
+            "While the host waits it launches nothing, so the device is idle after every "
             "wait. The wait itself is the device's work, not lost time."
         ),
         recommendation=said(

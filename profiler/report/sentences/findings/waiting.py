@@ -89,8 +89,8 @@ def _idle_gaps(found: Finding) -> Words:
     given = texts(found)
     return Words(
         title=said(
-            "{device} stands still for over 100 µs {times}, {share} of its time: it "
-            "waits most for {most}",
+            "{device} is idle for over 100 µs {times}, {share} of its time: it waits most for "
+            "{most}",
             device=given["device"],
             times=_times(round(number(found, "gaps"))),
             share=given["gap_share"],

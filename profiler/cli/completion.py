@@ -1,0 +1,116 @@
+"""What a shell offers behind a half-typed word: runs, and their submodules, and sections.
+
+Asked at each press of a key, so that nothing heavy is imported, and what cannot be read offers
+nothing: a broken bundle is no reason for a traceback in somebody's prompt.
+"""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import shlex
+from collections.abc import Iterable, Iterator
+from itertools import islice
+from pathlib import Path
+
+__all__ = ["complete_runs", "complete_sections", "complete_submodules", "typed_command"]
+
+_MANIFEST = "manifest.json"
+_MOST = 200  # entries of a folder that are looked at
+_LARGEST = 4 << 20  # bytes of a manifest
+_SECTIONS = Path(__file__).parents[1] / "report" / "sections"
+
+
+def typed_command() -> str:
+    """The subcommand of the line that a shell wants completed, "" where none is typed yet."""
+    return next(iter(_typed()[1:2]), "")
+
+
+def _typed() -> list[str]:
+    """The words of that line."""
+    line = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS") or ""
+    try:
+        return shlex.split(line)
+    except ValueError:  # a quotation that has only begun
+        return line.split()
+
+
+def complete_sections(incomplete: str) -> list[str]:
+    """Sections of a report, behind those that stand before the last comma."""
+    return [*_of_list(incomplete, _section_keys())]
+
+
+def complete_submodules(incomplete: str) -> list[str]:
+    """Submodules of the run that the line names, else of the newest in `traces`, behind those that
+    stand before the last comma."""
+    try:
+        named = (Path(word) for word in _typed()[2:] if not word.startswith("-"))
+        run = next((path for path in named if path.is_dir()), Path("traces"))
+        return [*_of_list(incomplete, _submodules(run))]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return []
+
+
+def complete_runs(incomplete: str) -> list[str]:
+    """Runs, folders and files that begin so; where nothing is typed, runs in `traces` first."""
+    try:
+        usual = [*_entries("traces" + os.sep)] if not incomplete else []
+        return [*usual, *_entries(incomplete)]
+    except (OSError, ValueError):
+        return []
+
+
+def _of_list(incomplete: str, names: Iterable[str]) -> Iterator[str]:
+    before, comma, typed = incomplete.rpartition(",")
+    taken = before.split(",")
+    for name in names:
+        if name.startswith(typed) and name not in taken:
+            yield f"{before}{comma}{name}"
+
+
+def _section_keys() -> list[str]:
+    """The keys that modules of sections declare, in their order, as their source has them: to
+    import them takes what reports take."""
+    found = []
+    for path in sorted(_SECTIONS.glob("*.py")):
+        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+            call = node.value if isinstance(node, ast.Assign) else None
+            if isinstance(call, ast.Call) and getattr(call.func, "id", "") == "SectionKind":
+                key, place = (getattr(part, "value", None) for part in call.args[:2])
+                found.append((place, str(key)))
+    return [key for _, key in sorted(found)]
+
+
+def _submodules(path: Path) -> list[str]:
+    manifest = max(_manifests(path), key=lambda found: found.stat().st_mtime_ns, default=None)
+    if manifest is None or manifest.stat().st_size > _LARGEST:
+        return []
+    return [str(name) for name in json.loads(manifest.read_bytes())["submodules"]]
+
+
+def _manifests(path: Path) -> Iterator[Path]:
+    """That of a bundle, or those of a folder of bundles."""
+    for folder in (path, *_folders(path)):
+        if (folder / _MANIFEST).is_file():
+            yield folder / _MANIFEST
+
+
+def _folders(path: Path) -> list[Path]:
+    return [entry for entry in _listed(path) if entry.is_dir()] if path.is_dir() else []
+
+
+def _listed(folder: Path) -> Iterator[Path]:
+    with os.scandir(folder) as found:
+        yield from (Path(entry.path) for entry in islice(found, _MOST))
+
+
+def _entries(typed: str) -> Iterator[str]:
+    """Paths that begin with what is typed: runs without a separator behind them, other folders with
+    one, so that they can be gone into."""
+    folder, separator, name = typed.rpartition(os.sep)
+    for entry in sorted(_listed(Path(folder + separator or "."))):
+        if not entry.name.startswith(name) or (entry.name.startswith(".") and not name):
+            continue
+        whole = entry.is_file() or (entry / _MANIFEST).is_file()
+        yield f"{folder}{separator}{entry.name}{'' if whole else os.sep}"

@@ -1,0 +1,112 @@
+"""Ten questions that somebody with thirty seconds has about a run, and what answers them.
+
+`answers(analysis)` has for each question the words that must be read in what a report shows first:
+40 lines of a terminal, the first screen of a page. They are made of the analysis alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+
+import polars as pl
+
+from profiler.analysis.findings import trust
+from profiler.analysis.result import Analysis
+from profiler.analysis.work.registry import Family
+from profiler.report.sentences.findings.changes import change
+from profiler.report.units import count, duration, percent
+
+__all__ = ["QUESTIONS", "answers", "plain"]
+
+
+def plain(text: str) -> str:
+    """The text with single blanks, so that lines and units need not be told apart."""
+    return " ".join(text.replace("\N{NO-BREAK SPACE}", " ").split())
+
+
+def answers(analysis: Analysis) -> dict[str, tuple[str, ...]]:
+    """What must be read for each question; nothing where the run cannot tell."""
+    return {
+        question: tuple(plain(text) for text in answer(analysis))
+        for question, answer in QUESTIONS.items()
+    }
+
+
+def _how_long(analysis: Analysis) -> Iterator[str]:
+    yield duration(analysis.accounting.end_to_end_ns)
+
+
+def _which_submodule(analysis: Analysis) -> Iterator[str]:
+    rows = analysis.submodules.sort("elapsed_ns", descending=True)
+    yield rows["submodule"][0]
+
+
+def _idle_and_why(analysis: Analysis) -> Iterator[str]:
+    waits = dict(analysis.idle.select("device", "launch_ns").iter_rows())
+    total = analysis.accounting.wall_ns or analysis.accounting.end_to_end_ns
+    for device, share in analysis.devices.select("device", "idle_share").iter_rows():
+        if share is not None:
+            yield device
+            yield f"busy {percent(1 - share)}, idle {percent(share)}"
+            yield f"launch-bound {percent(waits[device] / total)}"
+
+
+def _largest_product(analysis: Analysis) -> Iterator[str]:
+    products = analysis.shapes.filter(
+        (pl.col("family") == Family.MATMUL) & pl.col("shapes").is_not_null()
+    )
+    if len(products):
+        first = products.sort("total_ns", descending=True, maintain_order=True).row(0, named=True)
+        yield first["label"]
+        if first["flops_of_peak"] is not None:
+            yield f"{first['flops_of_peak'] * 100:.1f}"
+
+
+def _what_first(analysis: Analysis) -> Iterator[str]:
+    gaining = [finding for finding in analysis.findings if finding.cost_ns]
+    if gaining:
+        yield duration(gaining[0].cost_ns or 0)
+        yield change(gaining[0])
+
+
+def _trust(analysis: Analysis) -> Iterator[str]:
+    number = len(analysis.drops)
+    yield f"{count(number)} record" if number else "dropped nothing"
+    fired = {finding.rule for finding in analysis.findings}
+    if trust.unaccounted_time.__name__ not in fired and analysis.accounting.possible:
+        yield f"unaccounted {percent(analysis.accounting.residual_share)}"
+
+
+def _on_what(analysis: Analysis) -> Iterator[str]:
+    for name, device in analysis.run.devices.items():
+        yield name
+        yield device.hardware or ""
+
+
+def _step(analysis: Analysis) -> Iterator[str]:
+    if analysis.step_summary.count:
+        yield f"median {duration(analysis.step_summary.median_ns)}"
+
+
+def _cost_of_tracing(analysis: Analysis) -> Iterator[str]:
+    share = analysis.run.overhead.share
+    yield "ost of tracing"
+    yield "not " if share is None else percent(share)
+
+
+def _how_to_go_on(_analysis: Analysis) -> Iterator[str]:
+    yield from ("--full", "--section ", "--list-sections")
+
+
+QUESTIONS: Mapping[str, Callable[[Analysis], Iterator[str]]] = {
+    "How long did it take?": _how_long,
+    "Which submodule took it?": _which_submodule,
+    "Is the device idle, and why?": _idle_and_why,
+    "What is the largest matrix product, and how good is it?": _largest_product,
+    "What do I do first, and what do I gain?": _what_first,
+    "Can I trust it?": _trust,
+    "On what did it run?": _on_what,
+    "How long is a step?": _step,
+    "What did tracing cost?": _cost_of_tracing,
+    "How do I go on?": _how_to_go_on,
+}

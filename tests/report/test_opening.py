@@ -1,0 +1,120 @@
+"""What a reader with thirty seconds needs: the values of the 40 lines and of the first screen."""
+
+import pytest
+from msgspec import structs
+
+from profiler.analysis.analyze import analyze
+from profiler.analysis.findings.finding import Finding
+from profiler.analysis.findings.rules import RULES
+from profiler.analysis.waiting.codes import WaitCause
+from profiler.events import Drop, DropKind
+from profiler.report.sentences.findings.changes import BY_CAUSE, CHANGES, OTHERWISE, change
+from profiler.report.units import duration, percent
+from profiler.sources.load import load
+from tests.report.generated import write_generated_bundle
+from tests.report.rendered import report_of
+from tests.runs import TINY_INFO, Command, make_call, make_info, make_run, make_span, tiny_run, why
+
+
+def _opening(run, **options):
+    return report_of(analyze(run), **options).opening
+
+
+@pytest.fixture(scope="module")
+def generated(tmp_path_factory):
+    return load(write_generated_bundle(tmp_path_factory.mktemp("generated")))
+
+
+def _plain(text):
+    return text.replace("\N{NO-BREAK SPACE}", " ")
+
+
+def test_opening_begins_as_the_report_does():
+    """Headline and subject are those of the summary, whoever renders them."""
+    report = report_of(analyze(tiny_run()))
+    assert report.opening.headline == report.summary.headline
+    assert report.opening.subject == report.summary.subject
+
+
+def test_devices_say_how_busy_they_were_and_why_not():
+    """Busy and idle share of each device, and first of all how much of it is launch-bound."""
+    facts = {fact.label: fact for fact in _opening(tiny_run()).facts}
+    assert _plain(facts["End to end"].value) == "1.00 µs"
+    busy = analyze(tiny_run()).devices.select("device", "idle_share").rows()
+    for device, idle in busy:
+        if idle is not None:
+            assert _plain(facts[device].value) == f"busy {_plain(percent(1 - idle))}"
+            assert _plain(facts[device].note).startswith(
+                f"idle {_plain(percent(idle))}: launch-bound"
+            )
+
+
+def test_many_devices_are_a_range_and_the_idlest():
+    """Eight devices take two lines; the idlest has its own."""
+    calls = [make_call(n, "t", 0, 100, device=f"cuda:{n}") for n in range(8)]
+    commands = [
+        Command(n, f"cuda:{n}", "stream 7", "compute", "l", 0, 10 * (n + 1)) for n in range(8)
+    ]
+    spans = [make_span("pipeline", "P", 0, 100), make_span("stage", "denoise", 0, 100)]
+    facts = _opening(make_run(calls, commands, spans)).facts
+    labels = [fact.label for fact in facts]
+    assert labels[1:3] == ["8 devices", "cuda:0"]
+    assert _plain(facts[1].value) == "busy 10 % to 80 %"
+
+
+def test_checks_alert_only_where_something_is_wrong():
+    """A whole run has no alert; a drop, a costly tracing, a residual each have one."""
+    assert not any(check.alert for check in _opening(tiny_run()).checks)
+    drop = Drop(DropKind.MISSING_FILE, "host.pb", 1, "files", why("the run was killed"))
+    alerts = [check.label for check in _opening(tiny_run(drops=(drop,))).checks if check.alert]
+    assert alerts == ["Dropped"]
+    info = structs.replace(TINY_INFO, overhead=make_info(overhead={"share": 0.4}).overhead)
+    alerts = [check.label for check in _opening(tiny_run(info=info)).checks if check.alert]
+    assert alerts == ["Cost of tracing"]
+    spans = [make_span("pipeline", "P", 10, 110), make_span("stage", "denoise", 10, 110)]
+    run = make_run([make_call(0, "t", 0, 100)], (), spans)
+    assert [check.label for check in _opening(run).checks if check.alert] == ["Unaccounted"]
+
+
+def test_the_largest_of_submodules_and_shapes(generated):
+    """Three submodules, five shapes, and at most three findings; `top` limits them further."""
+    opening = _opening(generated)
+    rows = opening.submodules.frame.head(opening.submodules.shown)
+    assert rows["submodule"].to_list() == ["transformer", "vae", "text_encoder_3"]
+    assert opening.submodules.shown == 3
+    assert opening.shapes.shown == 5
+    assert len(opening.advice) <= 3
+    fewer = _opening(generated, top=2)
+    assert (fewer.submodules.shown, fewer.shapes.shown) == (2, 2)
+    none = _opening(generated, top=0)
+    assert (none.submodules, none.shapes, none.advice) == (None, None, ())
+
+
+def test_findings_with_a_known_gain_come_first(generated):
+    """Those that save most lead; what is wrong with the trace is among the checks."""
+    costs = [advice.finding.cost_ns for advice in _opening(generated).advice]
+    known = [cost for cost in costs if cost]
+    assert costs[: len(known)] == known
+    gains = [advice.gain for advice in _opening(generated).advice]
+    assert gains[: len(known)] == [duration(cost) for cost in known]
+
+
+def test_every_rule_has_a_change_of_one_line():
+    """What to do about a finding fits beside its gain in 80 columns; causes say it for the rest."""
+    assert CHANGES.keys() | OTHERWISE.keys() | {"idle_gaps"} == RULES.keys()
+    for text in (*CHANGES.values(), *BY_CAUSE.values(), *OTHERWISE.values()):
+        assert 0 < len(text) <= 72
+
+
+def test_what_a_change_depends_on():
+    """A cause has its own; a rule of somebody else's says its whole recommendation."""
+    gaps = Finding("idle_gaps", {"cause": WaitCause.SYNC})
+    assert change(gaps) == BY_CAUSE[WaitCause.SYNC]
+    assert change(Finding("outlier_steps", {})) == OTHERWISE["outlier_steps"]
+    assert change(Finding("somebody_elses", {})) == ""
+
+
+def test_an_empty_run_has_an_opening():
+    """Nothing ran: no tables, no findings, and no error."""
+    opening = _opening(make_run((), ()))
+    assert (opening.submodules, opening.bars) == (None, ())

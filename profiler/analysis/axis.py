@@ -8,11 +8,10 @@ has ended, though on the host they follow each other, it lasts from there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct, field
 
 from profiler.analysis.pipelines import PipelineCalls
 from profiler.events import CATEGORIES, CPU_DEVICE, NO_CALL
@@ -29,8 +28,7 @@ _HOST = CATEGORIES.index("host")
 _CONVERT = "convert"  # the profiler's work that waits until nobody waits for it
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class GroupAxis:
+class GroupAxis(Struct, frozen=True, eq=False):
     """What belongs to some pipeline calls: `windows` are their times, `tiles` their calls', `host`
     is when the host worked for them and no tile was, all of it less what was not recorded or
     carried over (`lost`, within the windows) and, outside of tiles, less the profiler's own work
@@ -58,8 +56,7 @@ class GroupAxis:
         return elapsed, calls, host, elapsed - calls - host
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Axis:
+class Axis(Struct, frozen=True, eq=False):
     """The axis of a run. `first` and `last` are the windows of its pipeline calls, int64 [p], in
     order of `pipelines.numbers`; `begin` and `end` are the tiles of its calls, int64 [n], `code`
     their pipeline calls. `own` is the profiler's work: begin, end, and the pipeline call that
@@ -77,7 +74,7 @@ class Axis:
     lost: Stretches
     waits: Stretches
     whole: EndToEnd | None
-    _made: dict[int | None, Stretches] = field(default_factory=dict, init=False)
+    _made: dict[int | None, Stretches] = field(default_factory=dict)
 
     @classmethod
     def of(cls, run: Run, pipelines: PipelineCalls) -> Axis:

@@ -6,9 +6,9 @@ Step times, what is computed twice, and what stays the same from step to step al
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
@@ -17,8 +17,7 @@ from profiler.table.batches import Codes, Times, counts, is_sorted
 __all__ = ["CallKinds", "rows_by_call"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class CallKinds:
+class CallKinds(Struct, frozen=True, eq=False):
     """One row a call and kind that ran in it, by call, then kind; int64 [n] each.
 
     `call` is a row of the frame of calls; work of no call is left out. `busy` sums the durations of

@@ -8,12 +8,12 @@ commands through `of_command`.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.host_side import has_accelerators, host_waits
 from profiler.table.batches import Codes, Times, batches, counts
@@ -48,8 +48,7 @@ _KEYS = 1 << 63  # keys are below
 _MULTIPLIER = np.int64(-7046029254386353131)  # of Fibonacci hashing: 2^64 / golden ratio
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Kinds:
+class Kinds(Struct, frozen=True, eq=False):
     """The k kinds of n commands.
 
     `table` has the columns of `KIND`, one row a kind, in order of submodule, layer, op type,

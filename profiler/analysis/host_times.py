@@ -8,11 +8,10 @@ copy that returned when the device was done.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
@@ -27,8 +26,7 @@ __all__ = ["HostTimes", "host_times", "own_times"]
 _WAITS = r"(?i)synchronize|memcpy"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostTimes:
+class HostTimes(Struct, frozen=True, eq=False):
     """Of commands of the host, int64 [h]: `row`, ascending; `within_ns`, how long other commands of
     the host ran within it; `waited_ns`, its own time where it is a wait, else 0. Rows of which both
     are 0 are left out."""

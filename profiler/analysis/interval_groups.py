@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import polars as pl
+from msgspec import Struct
 
 from profiler.table.batches import Codes, Times
 from profiler.table.command_times import ends
@@ -13,8 +12,7 @@ from profiler.table.intervals import union_by
 __all__ = ["Grouped"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Grouped:
+class Grouped(Struct, frozen=True, eq=False):
     """Intervals `[start, end)` in ns, each in the group that `group` names; below 0: in none."""
 
     start: Times

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
@@ -18,8 +18,7 @@ __all__ = ["KindTimes", "kind_times"]
 _BEFORE_ALL = np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KindTimes:
+class KindTimes(Struct, frozen=True, eq=False):
     """Cells of kinds and devices that have commands, all [c]. `device` indexes
     `CommandArrays.devices`, its length for none. `wait_ns` is the idle time of the device directly
     before the cell's commands, within their calls: when it ran nothing, no transfer or wait either;
@@ -32,8 +31,7 @@ class KindTimes:
     wait_ns: Times
 
 
-@dataclass(slots=True)
-class _Device:
+class _Device(Struct):
     """Where a device stands: until when it is busy, and in which call."""
 
     until: int = _BEFORE_ALL

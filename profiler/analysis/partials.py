@@ -9,9 +9,9 @@ step, device, …). A further key is one more column of a dictionary.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import polars as pl
+from msgspec import Struct
 
 __all__ = ["MOST_PARTS", "SEVERAL", "Partials", "partials"]
 
@@ -24,8 +24,7 @@ SEVERAL = "\n"
 _LEFT_OUT = (("call", "group"), ("step",), ("branch",), ("stage",))  # in this order
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Partials:
+class Partials(Struct, frozen=True, eq=False):
     """Parts under a `name`, which tables share.
 
     `dictionaries` are tuples of attributes by the name of the column of `rows` that numbers them;

@@ -6,10 +6,9 @@ before pipeline calls had numbers) a row belongs to the pipeline span that began
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.events import NO_PIPELINE
@@ -20,8 +19,7 @@ from profiler.table.run import Run
 __all__ = ["PipelineCalls", "call_groups", "step_keys"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class PipelineCalls:
+class PipelineCalls(Struct, frozen=True, eq=False):
     """The pipeline calls of a run. `known` tells whether the run says what belongs to which;
     `numbers` are those of its pipeline spans, sorted, int32 [p]; `spans` are these spans."""
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.partials import Partials
 from profiler.table.columns import Column, checked
@@ -21,8 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["FigureSpec", "Table"]
 
 
-@dataclass(frozen=True, slots=True)
-class FigureSpec:
+class FigureSpec(Struct, frozen=True):
     """A figure as data: its `kind`, which a module of `report/charts/` draws, and the columns of
     the table that it is drawn from, by what that kind calls them."""
 

@@ -6,9 +6,10 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
+
+from msgspec import Struct
 
 from profiler.kineto.archives import packed_as
 from profiler.plain_text import plain_text
@@ -24,8 +25,7 @@ _TABLE = re.compile(rb"CREATE (?:TABLE|VIEW) [\"'`\[]?(\w+)", re.IGNORECASE)
 _XPLANE = re.compile(rb"\x0a.{1,5}(\x08.{1,9})?\x12.(/host:|/device:|Task Environment)", re.DOTALL)
 
 
-@dataclass(frozen=True, slots=True)
-class Known:
+class Known(Struct, frozen=True):
     """A kind of file, in words that follow "looks like", and what tells it by its first MiB."""
 
     what: str

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+from msgspec import Struct
 
 from profiler.errors import InputError
 
@@ -23,8 +24,7 @@ _TENSORS = re.compile(rb'\s*\[\s*\{\s*"name"\s*:[^{}]*"dimensions"\s*:[^{}]*"val
 _OTLP = re.compile(rb'\s*\[?\s*\{\s*"resourceSpans"\s*:')
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(Struct, frozen=True):
     """A kind of file: what it is, by what it is told, and what to give instead.
 
     `what` follows "FILE is", `instead` is an imperative; `matches` sees the path and the first
@@ -69,8 +69,8 @@ def _header(*columns: str) -> Callable[[Path, bytes], bool]:
 
     def matches(_path: Path, head: bytes) -> bool:
         line = head.split(b"\n", 1)[0].decode("utf-8", "replace")
-        found = [name.strip().strip('"') for name in line.split(",")]
-        return found[: len(wanted)] == wanted
+        names = line.split(",", len(wanted))[: len(wanted)]  # a JSON text may be one long line
+        return [name.strip().strip('"') for name in names] == wanted
 
     return matches
 

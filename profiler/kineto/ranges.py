@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from msgspec import Struct
 
 from profiler.trace.columns import Int32s, Int64s
 
@@ -14,8 +14,7 @@ __all__ = ["Bools", "Ranges"]
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ranges:
+class Ranges(Struct, frozen=True, eq=False):
     """n ranges `[start_ns, end_ns)` in order of thread, start, and outer before inner.
 
     `row` is whatever the ranges stand for, int64 [n]; `parent` is the index of the innermost

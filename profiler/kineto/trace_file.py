@@ -26,6 +26,7 @@ from profiler.errors import InputError
 from profiler.kineto.archives import PackedError, opened
 from profiler.kineto.collectives import CollectiveArgs, collective_args
 from profiler.kineto.events import Event, Scalar
+from profiler.kineto.names import queue
 from profiler.kineto.older import OLDER, renamed
 from profiler.trace.columns import Int32s, Int64s
 from profiler.trace.unpack import may_unpack_to, too_small
@@ -42,6 +43,7 @@ SIZE_LIMIT = 8 << 30  # bytes of JSON, decompressed; the largest files in use ar
 _CHUNK = 4 << 20  # bytes
 _EXACT_BELOW_US = float(2**43)  # a float64 holds three decimals below; 101 days
 _Float64s = npt.NDArray[np.float64]
+_NO_ROWS = np.empty(0, dtype=np.int64)
 _MEMORY = "[memory]"
 _LATEST_NS = 1 << 62  # the year 2116; twice of it still is an int64
 _NOT_A_NUMBER = re.compile(rb":\s*-?(?:inf|nan|infinity)\s*(?=[,}\]])", re.IGNORECASE)
@@ -152,8 +154,9 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
     others = [event for event in header.traceEvents if event.ph != "X"]
     memory = [event for event in others if event.ph == "i" and event.name == _MEMORY]
     memory_ns, _ = _times(path, header, memory, _microseconds(memory), data)
-    codes: dict[tuple[Scalar, Scalar], int] = {}
-    thread = [codes.setdefault((event.pid, event.tid), len(codes)) for event in complete]
+    codes: defaultdict[tuple[Scalar, Scalar], int] = defaultdict()
+    codes.default_factory = codes.__len__  # the next number for each that is new
+    thread = [codes[event.pid, event.tid] for event in complete]
     return KinetoTrace(
         where=str(path),
         header=header,
@@ -167,20 +170,24 @@ def read_kineto_file(path: Path, file: BinaryIO, limit: int = SIZE_LIMIT) -> Kin
         memory=memory,
         memory_ns=memory_ns,
         dropped=len(told) - len(complete),
-        collectives=_collectives(header, complete, data),
+        collectives=_collectives(header, complete, rows, data),
     )
 
 
 def _collectives(
-    header: Header, complete: list[Event], data: bytes | bytearray
+    header: Header, complete: list[Event], rows: Mapping[str, Int64s], data: bytes | bytearray
 ) -> dict[int, CollectiveArgs]:
-    """What kernels tell of collectives, by the row of their event."""
+    """What kernels tell of collectives, by the row of their event; of a trace without such kernels
+    nothing is looked for, which would take as long as unpacking it."""
+    kernels = {complete[row].name for row in rows.get("kernel", _NO_ROWS).tolist()}
+    if not any(queue("kernel", name)[1] == "collective" for name in kernels):
+        return {}
     found = collective_args(data)
     if not found:
         return {}
     places = {id(header.traceEvents[place]): args for place, args in found.items()}
-    rows = ((row, places.get(id(event))) for row, event in enumerate(complete))
-    return {row: args for row, args in rows if args is not None}
+    told = ((row, places.get(id(event))) for row, event in enumerate(complete))
+    return {row: args for row, args in told if args is not None}
 
 
 def _read(path: Path, file: BinaryIO, limit: int) -> bytes | bytearray:
@@ -306,7 +313,8 @@ def _thread_names(events: list[Event]) -> dict[tuple[Scalar, Scalar], str]:
 
 
 def _rows(events: list[Event]) -> dict[str, Int64s]:
-    found: defaultdict[str, list[int]] = defaultdict(list)
-    for row, event in enumerate(events):
-        found[event.cat].append(row)
-    return {name: np.array(rows, dtype=np.int64) for name, rows in found.items()}
+    """The rows of each category, in the order in which categories first appear."""
+    codes: defaultdict[str, int] = defaultdict()
+    codes.default_factory = codes.__len__
+    code = np.array([codes[event.cat] for event in events], dtype=np.int32)
+    return {name: np.flatnonzero(code == number) for name, number in codes.items()}

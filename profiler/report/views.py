@@ -109,11 +109,8 @@ def _heading(name: str) -> str:
 
 def _says_something(column: pl.Series) -> bool:
     """Whether a column holds any value, and one that is often 0 any other."""
-    if column.dtype.is_nested():
-        return column.null_count() < len(column)
-    known = column.drop_nulls()
-    if known.dtype == pl.String:
-        known = known.filter(known != "")
-    if known.is_empty():
+    if column.null_count() == len(column):
         return False
-    return column.name not in _MAY_BE_ALL_ZERO or bool((known != 0).any())
+    if column.dtype == pl.String:
+        return bool((column != "").any())
+    return column.name not in _MAY_BE_ALL_ZERO or bool((column != 0).any())

@@ -8,13 +8,14 @@ somebody asks for its values.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import fields
 from functools import partial
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.events import NO_RANK, Call, Drop, Span, rank_of_device
 from profiler.table.columns import CATEGORY, COMMANDS, COUNTERS, FLOWS, ROLE, TEXT, empty
@@ -29,8 +30,7 @@ _NO_COUNTERS, _NO_FLOWS = empty(COUNTERS), empty(FLOWS)  # made once: most trace
 _FEW = 1 << 12  # strings: taking all of them is faster than looking which are used
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class TraceFrames:
+class TraceFrames(Struct, frozen=True, eq=False):
     """One trace. `commands`, `counters`, `flows` and `args` (None: there are none) have the
     declared columns, in which rows of commands count from 0; commands are in order of call and
     start. Stage and step of commands are as the trace has them: only host work has its own."""

@@ -33,13 +33,16 @@ from profiler.table.columns import (
 )
 from profiler.table.frames import TraceFrames, trace_frames
 from profiler.table.run import Run
+from profiler.table.small_traces import together
 from profiler.trace.bundle import HOST_NAME, MERGED_NAME
+from profiler.trace.columns import TraceColumns
 from profiler.trace.manifest import MANIFEST_NAME, Manifest, RunInfo, read_manifest
 from profiler.trace.reader import read_trace
 
 __all__ = ["load_bundle", "load_trace"]
 
 _OF_CALL = ("pipeline", "stage", "step")  # what commands have of their call
+_TOGETHER = 1 << 21  # bytes of small files that become one frame
 
 
 def load_bundle(directory: Path) -> Run:
@@ -49,7 +52,7 @@ def load_bundle(directory: Path) -> Run:
     sizes = {entry.file: entry.bytes for entry in manifest.calls}
     sizes[HOST_NAME] = manifest.files.get(HOST_NAME, UNKNOWN)
     traces: list[TraceFrames] = []
-    for part, lost in _read_parts(directory, sizes):
+    for part, lost in _read_parts(directory, list(_batches(sizes)), sizes):
         traces.extend(part)
         part.clear()
         for drop in lost:
@@ -63,22 +66,46 @@ def load_bundle(directory: Path) -> Run:
     return _assemble(manifest.run_id, traces, manifest.info, calls, (*told, *found.values()))
 
 
-def _read_parts(
-    directory: Path, sizes: Mapping[str, int]
-) -> Iterable[tuple[list[TraceFrames], list[Drop]]]:
-    """What `_read_part` gives for each file, in their order; the largest are begun first.
+def _batches(sizes: Mapping[str, int]) -> Iterator[tuple[str, ...]]:
+    """The names in their order, small files together."""
+    batch: list[str] = []
+    for name, size in sizes.items():
+        if batch and sum(max(sizes[one], 0) for one in batch) + size > _TOGETHER:
+            yield tuple(batch)
+            batch = []
+        batch.append(name)
+    yield tuple(batch)
 
-    Each thread turns its trace into frames, which take less, before it reads the next.
+
+def _read_parts(
+    directory: Path, batches: Sequence[tuple[str, ...]], sizes: Mapping[str, int]
+) -> Iterable[tuple[list[TraceFrames], list[Drop]]]:
+    """What `_read_batch` gives for each batch, in their order; the largest are begun first.
+
+    Each thread turns its traces into frames, which take less, before it reads the next.
     """
-    largest_first = sorted(sizes, key=sizes.__getitem__, reverse=True)
-    pool = ThreadPoolExecutor(max(1, min(_cores(), len(sizes))))
+
+    def bytes_of(batch: tuple[str, ...]) -> int:
+        return sum(sizes[name] for name in batch)
+
+    pool = ThreadPoolExecutor(max(1, min(_cores(), len(batches))))
     try:
         parts = {
-            name: pool.submit(_read_part, directory / name, sizes[name]) for name in largest_first
+            batch: pool.submit(_read_batch, directory, {name: sizes[name] for name in batch})
+            for batch in sorted(batches, key=bytes_of, reverse=True)
         }
-        return [parts[name].result() for name in sizes]
+        return [parts[batch].result() for batch in batches]
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _read_batch(directory: Path, sizes: Mapping[str, int]) -> tuple[list[TraceFrames], list[Drop]]:
+    """The files of a batch as frames, and what they lack."""
+    parts = [_read_part(directory / name, size) for name, size in sizes.items()]
+    lost = [drop for _, drops in parts for drop in drops]
+    traces = together([trace for trace, _ in parts if trace is not None])
+    parts.clear()
+    return [trace_frames(traces.pop(0)) for _ in range(len(traces))], lost  # nobody keeps a trace
 
 
 def _cores() -> int:
@@ -88,19 +115,19 @@ def _cores() -> int:
     return os.cpu_count() or 1
 
 
-def _read_part(path: Path, size: int) -> tuple[list[TraceFrames], list[Drop]]:
+def _read_part(path: Path, size: int) -> tuple[TraceColumns | None, list[Drop]]:
     """One file of a bundle, and what it lacks against the `size` that the manifest knows."""
     name = path.name
     if not path.is_file():
         detail = Note.of(DropReason.NOT_THERE, file=name)
-        return [], [Drop(DropKind.MISSING_FILE, name, 1, "files", detail)]
+        return None, [Drop(DropKind.MISSING_FILE, name, 1, "files", detail)]
     try:
-        trace = trace_frames(read_trace(path))
+        trace = read_trace(path)
     except MissingPackageError:
         raise
     except InputError as error:
         detail = Note.of(DropReason.ERROR, error=str(error))
-        return [], [Drop(DropKind.TRUNCATED_FILE, name, max(size, UNKNOWN), "bytes", detail)]
+        return None, [Drop(DropKind.TRUNCATED_FILE, name, max(size, UNKNOWN), "bytes", detail)]
     drops = list(trace.drops)
     found = path.stat().st_size
     if found < size and all(drop.kind != DropKind.TRUNCATED_FILE for drop in drops):
@@ -109,7 +136,7 @@ def _read_part(path: Path, size: int) -> tuple[list[TraceFrames], list[Drop]]:
     elif found > size != UNKNOWN:
         detail = Note.of(DropReason.LARGER_THAN_RECORDED, size=found, recorded=size)
         drops.append(Drop(DropKind.CHANGED_FILE, name, found - size, "bytes", detail))
-    return [trace], drops
+    return trace, drops
 
 
 def _copy_drops(directory: Path, manifest: Manifest) -> Iterator[Drop]:

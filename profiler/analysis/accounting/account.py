@@ -17,10 +17,11 @@ accounted for as if it were one.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.accounting.codes import NoAccount
 from profiler.analysis.accounting.columns import PIPELINES, STAGES
@@ -40,8 +41,7 @@ from profiler.table.tiles.stretches import Stretches
 __all__ = ["account", "stage_times"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Balance:
+class _Balance(Struct, frozen=True, eq=False):
     """Pipeline calls against their stages, in ns: `elapsed`, `calls`, `host` and `idle` are int64
     [pipeline calls, stages], the rest is of each pipeline call, int64 [p]."""
 

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.axis import Axis, GroupAxis
 from profiler.analysis.pipelines import PipelineCalls
@@ -17,8 +16,7 @@ from profiler.table.run import Run
 __all__ = ["StageRows", "stage_parts", "stage_starts"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StageRows:
+class StageRows(Struct, frozen=True, eq=False):
     """What the account is made of, and the names of the stages."""
 
     axis: Axis

@@ -20,9 +20,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.analysis.roofline.call_costs import (
     CallCosts,
@@ -46,8 +47,7 @@ _UNKNOWN = Scaled(0.5, 0.5, known=False)
 _GUESS = Ratio(0.5, 0.5, 1.0, known=0.0)
 
 
-@dataclass(frozen=True, slots=True)
-class HalfBatch:
+class HalfBatch(Struct, frozen=True):
     """What half of a batch takes over the whole: `wall` of a call's time, `busy` of its device
     time. `measured` is the number of calls for the prompt alone that tell, 0 where none do; then it
     is estimated from operators (`from_operators`), else a guess."""

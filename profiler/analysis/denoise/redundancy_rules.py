@@ -17,11 +17,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from math import prod
 
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.denoise.codes import Over, RedundancyEvidence, RedundancyKind
 from profiler.analysis.distinct_commands import Kinds
@@ -33,8 +33,7 @@ from profiler.notes import Note
 __all__ = ["Redundancy", "module_path", "redundancies_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Redundancy:
+class Redundancy(Struct, frozen=True):
     """Why a kind computes the same again: `rule`, what it is the same `over`, and `evidence`."""
 
     rule: RedundancyKind
@@ -71,8 +70,7 @@ _VECTOR = _words("linear", "silu", "time_emb_proj", r"(?:img_mod|txt_mod)\.\d+")
 _ROWS = 16  # of a vector for each member of a batch; more are tokens
 
 
-@dataclass(frozen=True, slots=True)
-class _Row:
+class _Row(Struct, frozen=True):
     """What decides about a kind."""
 
     submodule: str

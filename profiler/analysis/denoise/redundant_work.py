@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.codes import Over, RedundancyEvidence
@@ -40,8 +40,7 @@ _EQUAL_SHAPES, _NO_SHAPES = (
 _ROW = ["submodule", "rule", "over", "pattern"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RedundantWork:
+class RedundantWork(Struct, frozen=True, eq=False):
     """The `table` (`columns.REDUNDANT_WORK`), and whether each kind's inputs do not change from
     step to step, bool [k]."""
 

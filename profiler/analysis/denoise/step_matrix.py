@@ -9,11 +9,11 @@ steps in which a part had as many commands as usual.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.call_kinds import CallKinds
 from profiler.analysis.denoise.codes import PartLevel
@@ -33,8 +33,7 @@ _PARTS = ("level", "submodule", "layer", "role")
 _Flags = npt.NDArray[np.bool_]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StepMatrix:
+class StepMatrix(Struct, frozen=True, eq=False):
     """The times of p parts in s steps.
 
     `parts` has the columns level, submodule, layer, role: first whole steps, then submodules, then

@@ -7,11 +7,11 @@ pairs, with Sen's interval.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import NormalDist
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 __all__ = ["Reals", "Slopes", "medians", "outlying", "slopes", "spreads", "warm_up"]
 
@@ -26,8 +26,7 @@ _POINTS = 64  # of a row whose pairs are looked at; longer rows are halved by me
 _QUANTILE = NormalDist().inv_cdf(0.975)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Slopes:
+class Slopes(Struct, frozen=True, eq=False):
     """Change from one column to the next, and its 95 % interval; float64 [rows], NaN where a row
     has fewer than five values."""
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
@@ -92,8 +92,7 @@ def device_table(
     return table.with_columns(idle).select(pl.col(n).cast(t) for n, t in schema(DEVICES).items())
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Ran:
+class Ran(Struct, frozen=True, eq=False):
     """Commands, and when each device ran any of them that is its work."""
 
     commands: CommandArrays

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.table.batches import Times
 from profiler.table.run import Run
@@ -18,8 +17,7 @@ CHANGES = "since the pipeline began"
 _ARENA, _TORCH = " arena in use", "torch allocated"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryCounter:
+class MemoryCounter(Struct, frozen=True, eq=False):
     """What one counter held: `values[i]` bytes from `times[i]` on, `before` until then. `owner` is
     the submodule whose arena it is, None for torch's allocator."""
 

@@ -10,11 +10,11 @@ where an arena never holds as much as its submodule's weights, weights are added
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.memory.columns import MEMORY, MEMORY_DEVICES, MEMORY_TIMELINE
 from profiler.analysis.memory.counters import CHANGES, MemoryCounter, memory_counters, summed
@@ -32,8 +32,7 @@ _POINTS = 256  # of a device's timeline
 _COUNTED = 0.9  # of a submodule's weights: an arena that always holds that much holds them
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Memory:
+class Memory(Struct, frozen=True, eq=False):
     """`devices` (`columns.MEMORY_DEVICES`), who held what (`columns.MEMORY`), and the course of it
     (`columns.MEMORY_TIMELINE`)."""
 
@@ -63,8 +62,7 @@ def find_memory(run: Run, sizes: Mapping[str, int]) -> Memory:
     )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _OfDevice:
+class _OfDevice(Struct, frozen=True, eq=False):
     """A device: its counters, the submodules placed there with their weights, and the sum of the
     counters: `values[i]` bytes from `times[i]` on."""
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
@@ -28,8 +28,7 @@ _COMPUTE = CATEGORIES.index("compute")
 _OPERATOR = ("submodule", "layer", "host")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Folds:
+class Folds(Struct, frozen=True, eq=False):
     """The operators of single calls, in order of `key` and call.
 
     `key` numbers submodule, layer and host together and indexes `submodules`, `layers` and

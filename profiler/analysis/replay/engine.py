@@ -13,10 +13,9 @@ their begin. In a stretch ends follow from a running maximum: with `c` the sum o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from profiler.analysis.replay.recording import Recording, Script
 from profiler.analysis.replay.works import NEVER
@@ -28,8 +27,7 @@ _Reals = npt.NDArray[np.float64]
 _FEW = 4  # pieces of work, for which plain numbers are faster than arrays
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Replayed:
+class Replayed(Struct, frozen=True, eq=False):
     """What a replay came to, in ns. `begin` and `end` are the host's in each slice of the script,
     int64 [k]. `work` are the places of its m pieces of work in `Works`, `slice` their slices,
     `start` and `done` when they ran, int64 [m] each, slice by slice."""
@@ -88,8 +86,7 @@ def _free(recording: Recording, script: Script) -> list[int]:
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Expanded:
+class _Expanded(Struct, frozen=True, eq=False):
     """The work of a script, slice by slice and there in order of launches: its place in `Works`,
     its slice, stream, the moment of its launch, when it may begin (NEVER: after what is before it)
     and how long after that; were the host never late. `begins` is where each slice begins, `rank`
@@ -137,8 +134,7 @@ class _Expanded:
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Stops:
+class _Stops(Struct, frozen=True, eq=False):
     """Waits in order of their ends, were the host never late: begin, end, tail and least time,
     int64 [v]; and the work they wait for, [v, n], -1 for none."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from profiler.analysis.replay.engine import Replayed, replay
 from profiler.analysis.replay.recording import Recording, Script, recording_of
@@ -17,8 +16,7 @@ __all__ = ["TOLERANCE", "Fidelity", "WholeRun", "fidelity", "whole_run"]
 TOLERANCE = 0.01  # of the recorded device span: a replay that is further off predicts nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Fidelity:
+class Fidelity(Struct, frozen=True):
     """The device span of some host time in ns, as it was recorded and as it is replayed."""
 
     recorded_ns: int
@@ -42,8 +40,7 @@ def fidelity(recording: Recording, unchanged: Replayed) -> Fidelity:
     return Fidelity(recorded, unchanged.device_span_ns)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class WholeRun:
+class WholeRun(Struct, frozen=True, eq=False):
     """All that was launched in a run, to be replayed with other lengths of work."""
 
     recording: Recording

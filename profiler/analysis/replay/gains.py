@@ -7,11 +7,11 @@ launch a call. Recording slows the host, so that what a run without it gains lie
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.replay.engine import replay
 from profiler.analysis.replay.faithful import WholeRun, whole_run
@@ -23,8 +23,7 @@ from profiler.table.tiles.launches import Flags, Times
 __all__ = ["Gain", "Gains", "gains_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class Gain:
+class Gain(Struct, frozen=True):
     """By how much the device span becomes shorter, in ns: with the `recorded` host, and with one
     that is `never_late`."""
 
@@ -42,8 +41,7 @@ class Gain:
         return max(self.recorded, self.never_late)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Gains:
+class Gains(Struct, frozen=True, eq=False):
     """A run to be replayed; of its n calls the numbers, the host's `begin` and `end`, int64 [n],
     their submodules and branches, and which of them launched work, bool [n]."""
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from profiler.analysis.replay.waits import Waits, waits_of
 from profiler.analysis.replay.works import NEVER, Works, works_of
@@ -14,8 +13,7 @@ from profiler.table.tiles.launches import Flags, Times, launches_of
 __all__ = ["Recording", "Script", "recording_of"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Recording:
+class Recording(Struct, frozen=True, eq=False):
     """Works and waits of a run; `launch_ns` is how long a launch takes the host, the median."""
 
     works: Works
@@ -35,8 +33,7 @@ def recording_of(run: Run) -> Recording | None:
     return Recording(works, waits_of(works, launches), int(np.median(taken)))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Script:
+class Script(Struct, frozen=True, eq=False):
     """k slices of the host's recorded time, one after the other, int64 [k]: each from `first` up to
     `last`. A slice takes `pace` times as long as it did, float64 [k]; where it is a `graph`, bool
     [k], all its launches are one at its begin, and it takes as long as that."""

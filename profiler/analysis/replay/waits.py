@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from profiler.analysis.replay.works import NEVER, Works
 from profiler.table.tiles.launches import Flags, Launches, Times
@@ -17,8 +16,7 @@ _DEEP = 16  # pieces of work: fewer fill no queue
 _FULL = 0.95  # of the most that ever waited: a launch that returns then waited for room
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Waits:
+class Waits(Struct, frozen=True, eq=False):
     """v times at which the host waited for a device, in order of their begins, int64 [v] each.
 
     Where `own` is the work that the call launched, it waits for the work `back` places before that

@@ -7,10 +7,9 @@ device.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.table.run import Run
 from profiler.table.tiles.launches import Launches, Times, device_work, streams_of
@@ -20,8 +19,7 @@ __all__ = ["NEVER", "Works", "works_of"]
 NEVER = np.iinfo(np.int64).min // 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Works:
+class Works(Struct, frozen=True, eq=False):
     """w pieces of device work, stream by stream in order of begin; int64 [w] each.
 
     `row` is its command, -1 for time that nobody recorded, `call` the row of its call, -1 for none.

@@ -14,8 +14,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import pairwise
+
+from msgspec import Struct
 
 from profiler.analysis.roles.operations import Operation, Sort
 
@@ -59,8 +60,7 @@ _CHAINS: tuple[tuple[str, str, re.Pattern[str]], ...] = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Chained:
+class Chained(Struct, frozen=True):
     """What the chain that a kind stands in is; `norm_kind` for norms, else ""."""
 
     role: str

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from profiler.analysis.roles.chains import Chained
 from profiler.analysis.roles.operations import Operation
@@ -15,8 +15,7 @@ ROLE_BY = ("producer", "category", "op_type", "class", "path", "chain", "shapes"
 """What can decide a role: the trace's producer gave it, or the evidence of that name."""
 
 
-@dataclass(frozen=True, slots=True)
-class Evidence:
+class Evidence(Struct, frozen=True):
     """What is known of one kind.
 
     `rotates` is whether its attention module turns queries and keys by position, `projected`
@@ -37,8 +36,7 @@ class Evidence:
     attends: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Decision:
+class Decision(Struct, frozen=True):
     """A role and what decided (`ROLE_BY`, "" for `other` without evidence); `norm_kind` of
     norms, "" where it is not known."""
 

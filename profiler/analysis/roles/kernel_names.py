@@ -11,7 +11,8 @@ languages are a function without arguments. Names may have been cut.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 __all__ = ["KernelName", "parse_kernel"]
 
@@ -22,8 +23,7 @@ _ANONYMOUS = "(anonymous namespace)::"
 _NO_CODE = re.compile(r"Mem(cpy|set)\b")  # what runtimes do themselves, in words
 
 
-@dataclass(frozen=True, slots=True)
-class KernelName:
+class KernelName(Struct, frozen=True):
     """`function` with its namespaces, without return type; `arguments` of its template and its
     call as they stand in the name, "" where it has none."""
 

@@ -11,8 +11,9 @@ from: Triton kernels of these sorts (`poi`, `red`, `per`) compute none. `tem` ke
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from profiler.analysis.roles.operations import Sort, operation_of
 
@@ -74,8 +75,7 @@ _MOVES = (Sort.LAYOUT, Sort.IDENTITY)
 _CUSTOM = ("moe_forward_shared", "moe_forward", "unified_attention_with_output")  # of vLLM
 
 
-@dataclass(frozen=True, slots=True)
-class FusedKernel:
+class FusedKernel(Struct, frozen=True):
     """A kernel that torch.compile wrote: its operations by name, without those that only gave it
     its input, whose sorts are in `after`. `arithmetic` are the words that move no data;
     `foreach` is whether it works on a list of tensors."""

@@ -13,29 +13,23 @@ FlashInfer, vLLM, SGLang, FBGEMM, llama.cpp, ATen, CUB and rocPRIM, NCCL and RCC
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import lru_cache
+
+from msgspec import Struct
 
 from profiler.analysis.roles.kernel_names import parse_kernel
 
 __all__ = ["LibraryKernel", "library_kernel", "writes_cache"]
 
 
-@dataclass(frozen=True, slots=True)
-class LibraryKernel:
+class LibraryKernel(Struct, frozen=True):
     """A kernel's role; `norm_kind` of norms, "" where the name does not tell."""
 
     role: str
     norm_kind: str = ""
 
 
-_Rules = tuple[tuple[re.Pattern[str], str], ...]
-
-
-def _rules(*rules: tuple[str, str]) -> _Rules:
-    return tuple((re.compile(pattern, re.IGNORECASE), role) for pattern, role in rules)
-
+_Rules = tuple[tuple[str, str], ...]  # pattern, which `re` compiles when it is first asked; role
 
 _ATTENTION = (
     r"flash(?!infer)|fmha|attn|attention|sdpa|(?<![a-z])mha_|fav3|(?<![a-z])fa[23]_"
@@ -60,7 +54,7 @@ _OPTIMIZER = r"(?<![a-z])(fused_?)?(adam|adamw|sgd|lamb|lion|adagrad|adafactor|r
 _CACHE = r"(store|write|copy|reshape_and|concat_and|append).*cache"
 _GATED = r"act_and_mul|swi?glu|geglu|(silu|gelu)_and_mul"  # stands in no part but a gated mlp
 
-_FUNCTIONS = _rules(
+_FUNCTIONS: _Rules = (
     (r"^(nccl|rccl|msccl)|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all", "collective"),
     (r"cross_device_reduce|nvshmem|(?<![a-z])c10d|param_comms", "collective"),
     (r"^mem(cpy|set)\b|_foreach_(copy|zero)", "data_movement"),
@@ -93,14 +87,14 @@ _ARITHMETIC = re.compile(
     re.IGNORECASE,
 )
 _OF_ANYTHING = re.compile(r"(^|::)(device_)?kernel2?$|kentry$|kernel_entry$|globalkernel$", re.I)
-_WRAPPED = _rules(  # the arguments of a function that runs anything
+_WRAPPED: _Rules = (  # the arguments of a function that runs anything
     (r"moe", "mlp"),
     (_ATTENTION, "attention"),
     (_NORM, "norm"),
     (_CONVOLUTION, "convolution"),
     (_PRODUCT, "matmul"),
 )
-_FUNCTORS = _rules(  # of ATen's elementwise kernels and reductions
+_FUNCTORS: _Rules = (  # of ATen's elementwise kernels and reductions
     (r"copyfunctor|copy_kernel|copy_device_to_device|hfp8|quantiz|fillfunctor", "data_movement"),
     (r"index_(put_)?kernel_impl|tensorassign|(flip|roll)_", "data_movement"),
     (r"argm(ax|in)ops|exponential", "sampling"),
@@ -109,7 +103,7 @@ _OF_FUNCTORS = re.compile(r"(^|::)(\w*elementwise_(kernel|grid_stride)\w*|reduce
 _COPIES = re.compile(r"CopyFunctor|native::Copy<")
 _LOG_SOFTMAX = re.compile(r"<[^,]*,[^,]*,[^,]*, *\d+, *true|LogSoftMax")
 _INDICES = re.compile(r"<(long|int|short|bool|unsigned)")
-_NORM_KINDS = _rules(
+_NORM_KINDS: _Rules = (
     (r"rms_?norm|qk_?norm", "RMSNorm"),
     (r"group_?norm|computefusedparams", "GroupNorm"),
     (r"batch_?norm|bn_?(fw|bw)", "BatchNorm"),
@@ -149,5 +143,6 @@ def _role(function: str, arguments: str) -> str:
     return role or ("elementwise" if _ARITHMETIC.search(function) else "")
 
 
-def _first(rules: Iterable[tuple[re.Pattern[str], str]], text: str) -> str:
-    return next((value for pattern, value in rules if pattern.search(text)), "")
+def _first(rules: _Rules, text: str) -> str:
+    found = (value for pattern, value in rules if re.search(pattern, text, re.IGNORECASE))
+    return next(found, "")

@@ -8,11 +8,11 @@ Works on kinds in plain Python; what concerns commands is one gather (`Kinds.spr
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
 import polars as pl
+from msgspec.structs import replace
 
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.roles.chains import after_negation, chained_kinds

@@ -10,9 +10,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+from msgspec import Struct
 
 __all__ = ["Operation", "Sort", "operation_of", "word_of"]
 
@@ -35,8 +36,7 @@ class Sort(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """An op type's word and sort; `norm_kind` of what is a norm by itself, else ""."""
 
     word: str

@@ -7,10 +7,10 @@ pipeline call) on one device.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.inputs import Inputs
 from profiler.analysis.partials import Partials, partials
@@ -30,8 +30,7 @@ _WORK = (
 )
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cells:
+class Cells(Struct, frozen=True, eq=False):
     """The selected commands, summed.
 
     `rows` has `work` and `key` (UInt32), entries of the dictionaries `works` and `keys`, and Int64

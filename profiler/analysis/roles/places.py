@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from functools import lru_cache
+
+from msgspec import Struct
 
 from profiler.grammars.names import parse_name
 
@@ -98,8 +99,7 @@ _CLASS_NUMBER = re.compile(r"_\d+$")
 _CLASS_LIKE = re.compile(r"[A-Z]\w{2,}")
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(Struct, frozen=True):
     """What a module path says.
 
     `purpose` is that of the innermost module that has one, `own_class` its class as far as known
@@ -130,7 +130,8 @@ class Places:
     def __init__(self, layers: Iterable[str], classes: Mapping[str, str]) -> None:
         self._classes = classes
         self._root = classes.get("", "")
-        self._paths = frozenset(map(self._path, layers)) | classes.keys()
+        self._path_of = {layer: self._path(layer) for layer in layers}
+        self._paths = frozenset(self._path_of.values()) | classes.keys()
         self._parents = frozenset(
             path.rpartition(".")[0]
             for path in self._paths
@@ -149,7 +150,7 @@ class Places:
 
     def of(self, layer: str) -> Place:
         """The place that a layer names; without a path nothing is known."""
-        path = self._path(layer)
+        path = self._path_of[layer] if layer in self._path_of else self._path(layer)
         place = self._known.get(path)
         if place is None:
             place = self._known[path] = self._read(path)

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from profiler.analysis.roles.places import Place
 from profiler.analysis.work.shapes import Shapes
@@ -43,8 +44,7 @@ _IMAGE = frozenset(
 _OUTSIDE = frozenset(["img_in", "x_embedder", "pos_embed", "proj_out", "norm_out"])
 
 
-@dataclass(frozen=True, slots=True)
-class StreamKind:
+class StreamKind(Struct, frozen=True):
     """What is known of a kind, its role included."""
 
     submodule: str

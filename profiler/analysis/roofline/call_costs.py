@@ -15,9 +15,10 @@ and when it goes with the larger and what is not known stays.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 
 import polars as pl
+from msgspec import Struct
+from msgspec.structs import replace
 
 from profiler.analysis.roofline.device_profile import DeviceProfile
 from profiler.analysis.work.formulas import work_of
@@ -29,8 +30,7 @@ __all__ = ["CallCosts", "KindCost", "Ratio", "Scaled", "call_costs"]
 _SHORTEST = 0.05  # of the commands
 
 
-@dataclass(frozen=True, slots=True)
-class Ratio:
+class Ratio(Struct, frozen=True):
     """New time over old, with its bounds; `known` is the share of the time whose work is known."""
 
     value: float
@@ -44,8 +44,7 @@ class Ratio:
         return (self.low / self.value, self.high / self.value) if self.value > 0 else (1.0, 1.0)
 
 
-@dataclass(frozen=True, slots=True)
-class KindCost:
+class KindCost(Struct, frozen=True):
     """The commands of one kind: their number, their time, the work of one of them."""
 
     commands: int
@@ -74,8 +73,7 @@ class KindCost:
         return (read + (self.work.bytes_written or 0)) / self.work.parts
 
 
-@dataclass(frozen=True, slots=True)
-class Scaled:
+class Scaled(Struct, frozen=True):
     """FLOPs (or rather the time for them) and bytes of a kind over what they were; None where its
     work is not known to change like that. `least` is the smallest that either may become."""
 
@@ -85,8 +83,7 @@ class Scaled:
     least: float = 0.5
 
 
-@dataclass(frozen=True, slots=True)
-class CallCosts:
+class CallCosts(Struct, frozen=True):
     """The traced calls of a submodule: `duration_ns` in all of them, of it `outside_ns` in none of
     the commands of `kinds`."""
 

@@ -6,10 +6,9 @@ nobody knows, it is the kernel. Which layer it is in makes no difference.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.distinct_commands import Kinds
@@ -24,8 +23,7 @@ _MOVES = ("dma", "copy", "collective")
 _CUT = "…"  # where the name of a kernel was too long
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class Rows(Struct, frozen=True, eq=False):
     """`cells` has one line a kind, device and kernel of what devices computed: kind, row, device,
     kernel, commands, total_ns. `names` has one line a row: row, submodule, op_type, shapes (of the
     whole operator), kind (one of them). `busy` is the time of all work by device: device, busy_ns.

@@ -3,16 +3,15 @@ first kernel of its calls."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from statistics import median
 
 import polars as pl
+from msgspec import Struct
 
 __all__ = ["LaunchBoundSteps", "launch_bound_steps"]
 
 
-@dataclass(frozen=True, slots=True)
-class LaunchBoundSteps:
+class LaunchBoundSteps(Struct, frozen=True):
     """Shortest, median and longest time of some steps in which their calls were launch-bound;
     shortest and longest of that before their first kernels, None where nobody knows."""
 

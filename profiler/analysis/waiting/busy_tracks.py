@@ -11,10 +11,10 @@ shows them too.
 from __future__ import annotations
 
 from collections.abc import Mapping, Set
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.call_kinds import rows_by_call
@@ -38,8 +38,7 @@ Place = tuple[str, str]
 """A device ("" for none) and one of its tracks."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Busy:
+class _Busy(Struct, frozen=True, eq=False):
     """When a track was busy: `covered` ns of it before each of `edges`; and what ran, by
     `start`."""
 
@@ -73,16 +72,14 @@ class _Busy:
         return str(found.group_by("layer").sum().sort("time", "layer").item(-1, 0))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BusyTracks:
+class BusyTracks(Struct, frozen=True, eq=False):
     """The tracks that were busy between two moments; `looked_at` commands were read for it."""
 
     tracks: Mapping[Place, _Busy]
     looked_at: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Window:
+class Window(Struct, frozen=True, eq=False):
     """Disjoint intervals in order, in which something of one's `own` tracks ran, among others."""
 
     busy: BusyTracks
@@ -109,8 +106,7 @@ class Window:
         return self.busy.tracks[place].longest(self.start, self.end)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class BusySource:
+class BusySource(Struct, frozen=True, eq=False):
     """The commands of a run by call, and from when to when those of each call ran."""
 
     run: Run
@@ -169,8 +165,7 @@ class BusySource:
         }
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Tracks:
+class Tracks(Struct, frozen=True, eq=False):
     """The tracks of commands: their `names`, and a code for each, int [n]."""
 
     names: pl.Series

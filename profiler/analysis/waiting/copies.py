@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.codes import CopyDirection
@@ -71,8 +71,7 @@ def _directions(run: Run, commands: CommandArrays) -> npt.NDArray[np.uint8] | No
     return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _NameMarks:
+class _NameMarks(Struct, frozen=True, eq=False):
     """What the names in a column of categories tell, a bit each: the patterns of `_PATTERNS` that
     are found in it. `table` has them by the column's code, nothing for null."""
 

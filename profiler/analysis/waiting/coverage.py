@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from profiler.table.batches import Codes, Times, batches, is_sorted
 from profiler.table.intervals import reaches
@@ -13,8 +12,7 @@ from profiler.table.intervals import reaches
 __all__ = ["Cover", "Covered", "InOrder", "covered_before", "union_and_shared"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Cover:
+class Cover(Struct, frozen=True, eq=False):
     """Disjoint intervals `[start, end)` in ns in order of time, none empty, int64 [n] each."""
 
     start: Times
@@ -63,8 +61,7 @@ class Cover:
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class InOrder:
+class InOrder(Struct, frozen=True, eq=False):
     """Some of many intervals in order of their start, taken by slices of that order. `rows` are
     their rows, int32 [n]; None where they are all, and stand in order."""
 

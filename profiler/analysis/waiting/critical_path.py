@@ -28,11 +28,11 @@ which nothing recorded ran on the path.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.analysis.axis import Axis
@@ -75,8 +75,7 @@ def critical_path_table(timeline: RunTimeline) -> pl.DataFrame:
     return table.sort(order, descending=[False, True, False, False, False], nulls_last=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Names:
+class _Names(Struct, frozen=True, eq=False):
     """Submodules, parts and devices as one number: (submodule * parts + part) * places + place.
     The last submodule and the last place stand for none. `of_call` is the submodule of each call,
     one more for -1; `of_tile` the place of each call's tile, `of_device` that of each of
@@ -116,8 +115,7 @@ class _Names:
         return self.submodules[submodule], _PARTS[part], self.places[place]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Activities:
+class _Activities(Struct, frozen=True, eq=False):
     """Tiles and work of no call, by pipeline call: `start`, `end` and `code` (of `_Names`), int64
     [n]; those of pipeline call p are in `bounds[p]` to `bounds[p + 1]`."""
 
@@ -200,8 +198,7 @@ def _pipeline_of(timeline: RunTimeline, behind: Times, free: Times) -> Codes:
     return np.concatenate((code, code[behind], of_free))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Paths:
+class _Paths(Struct, frozen=True, eq=False):
     """What paths are made of."""
 
     commands: CommandArrays

@@ -6,10 +6,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from profiler.analysis.waiting.codes import WaitCause
 from profiler.table.batches import Codes, Times, batches
@@ -33,8 +33,7 @@ PARTS: tuple[str, ...] = (
 """What a moment without work is put down to."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceGaps:
+class DeviceGaps(Struct, frozen=True, eq=False):
     """The k gaps of a device, in order; the first goes on before all time and the last behind it,
     of which what lies in its `span` counts. `launch` is the row of the command that launched what
     ends each, -1 where none is known, and `late` whether it did so too late, [k] each; both None

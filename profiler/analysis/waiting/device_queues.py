@@ -21,10 +21,10 @@ on the host.
 from __future__ import annotations
 
 from bisect import bisect_right
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import HOST, CommandArrays, queue_codes
 from profiler.analysis.waiting.run_timeline import RunTimeline
@@ -40,8 +40,7 @@ _SYNC = CATEGORIES.index("sync")
 _WAITS = "(?i)synchronize"
 
 
-@dataclass(frozen=True, slots=True)
-class Stretch:
+class Stretch(Struct, frozen=True):
     """The path is on a device from `start` to `end`: commands `first` to `last` of `Queues.row`,
     of which none had ended by `start`."""
 
@@ -51,8 +50,7 @@ class Stretch:
     last: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Queues:
+class Queues(Struct, frozen=True, eq=False):
     """m launched commands by queue and start, int64 [m]: `row` of the command; `reach`, until when
     the queue was busy; `bound`, the place of the last host-bound one up to it; `launched`, when it
     had been launched. Waits of the host in order of their ends, int64 [w]: `returned`, and

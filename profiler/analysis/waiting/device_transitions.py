@@ -18,11 +18,10 @@ and are not.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.columns import CPU_FALLBACK, DEVICE_TRANSITIONS
@@ -56,8 +55,7 @@ def transition_tables(
     return _transitions(nodes, frame, commands, submodule), _cpu_fallback(nodes, frame, submodule)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Nodes:
+class _Nodes(Struct, frozen=True, eq=False):
     """Nodes and copies of calls with several providers, in order of call and begin.
 
     `rows` are rows of commands, `call` rows of calls, `provider` indexes `providers`, -1 for

@@ -21,11 +21,11 @@ not launch ahead, because it waited.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import HOST, SYNC, CommandArrays
 from profiler.analysis.axis import Axis
@@ -70,8 +70,7 @@ def device_gaps(
     return tuple(found)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Work:
+class _Work(Struct, frozen=True, eq=False):
     """What the gaps of all devices are measured with. `uses` tells which call, of those in rows,
     worked or has its tile on which device, bool [devices, calls]; `last` is when the last work of
     each call on each device ended, int64 likewise, long ago for none; `pipeline` is the pipeline

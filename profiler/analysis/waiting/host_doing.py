@@ -8,9 +8,8 @@ one that covers most of it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from profiler.analysis.arrays import HOST, SYNC, CommandArrays
 from profiler.analysis.host_side import thread_of
@@ -25,8 +24,7 @@ __all__ = ["Doing", "HostDoings"]
 _LEAST = 10  # of a time: what covers less than one part in so many is not what the host did
 
 
-@dataclass(frozen=True, slots=True)
-class Doing:
+class Doing(Struct, frozen=True):
     """What the host was in, for how much of a time, and what it called most often meanwhile."""
 
     name: str
@@ -36,8 +34,7 @@ class Doing:
     times: int | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class HostDoings:
+class HostDoings(Struct, frozen=True, eq=False):
     """k things that the host was in, in order of begin: `start` and `end`, int64 [k]; `reach` is
     the latest end so far; `row` that of the command, or of the activity behind -1, int64."""
 

@@ -6,10 +6,10 @@ A kernel is a command of category compute or other; copies, which may run long b
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.waiting.codes import GapPosition
@@ -25,8 +25,7 @@ _KERNELS = np.array([name in ("compute", "other") for name in CATEGORIES])
 _NEVER = np.iinfo(np.int64).max
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KernelsOfCalls:
+class KernelsOfCalls(Struct, frozen=True, eq=False):
     """Of each call of a run, int64 [n]: begin and end of its tile, and on one device the begin of
     its `first` kernel and the end of its `last`; the former behind the latter for none. `own` are
     the rows of those that used the device."""

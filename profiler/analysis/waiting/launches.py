@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from profiler.analysis.arrays import HOST, CommandArrays
 from profiler.table.batches import Times, batches
@@ -15,8 +14,7 @@ __all__ = ["NOT_LAUNCHED", "Launches", "launches_of"]
 NOT_LAUNCHED = np.iinfo(np.int64).min
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Launches:
+class Launches(Struct, frozen=True, eq=False):
     """`source` and `target` are rows of commands, int64 [m]: host commands, and what each launched
     on a device. `returned` is when the launch of each command of the run had returned, int64 [n],
     NOT_LAUNCHED where none is known; it is empty where there are no launches."""

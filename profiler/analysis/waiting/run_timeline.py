@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from msgspec import Struct
 
 from profiler.analysis.arrays import CommandArrays
 from profiler.analysis.axis import Axis
@@ -13,8 +13,7 @@ from profiler.table.run import Run
 __all__ = ["RunTimeline"]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunTimeline:
+class RunTimeline(Struct, frozen=True, eq=False):
     """A whole run whose calls are sorted by `call`: its commands as arrays, its axis, what launched
     which command, and its pipeline calls."""
 

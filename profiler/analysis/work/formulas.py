@@ -8,7 +8,7 @@ unknown and counted, never zero.
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from profiler.analysis.work import (  # registers their formulas
     attention,

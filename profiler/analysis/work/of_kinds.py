@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 import polars as pl
+from msgspec import Struct
 
 from profiler.analysis.distinct_commands import Kinds
 from profiler.analysis.work.formulas import work_of
@@ -35,8 +34,7 @@ UNRATED = ("host", "sync", "dma", "collective")
 _LARGEST = (1 << 63) - 1
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class KindWork:
+class KindWork(Struct, frozen=True, eq=False):
     """The work of k kinds: `table` has the columns of `WORK`, one row a kind; `works` what the
     formula of one command gave, None where there is none or its shapes do not fit."""
 

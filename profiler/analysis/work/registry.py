@@ -14,8 +14,9 @@ of keys and values) that part counts alone: bytes are what must be moved at leas
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
+
+from msgspec import Struct
 
 from profiler.analysis.work.shapes import Tensor
 
@@ -41,8 +42,7 @@ class DoesNotFit(Exception):  # noqa: N818 (not an error of anybody's: the work 
     """The shapes are not those that the operation takes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Operation:
+class Operation(Struct, frozen=True):
     """An operation type and its tensors. Fetching an input that is not there raises DoesNotFit."""
 
     op_type: str
@@ -63,8 +63,7 @@ class Operation:
         return self.outputs[0]
 
 
-@dataclass(frozen=True, slots=True)
-class Work:
+class Work(Struct, frozen=True):
     """What one operation computes and moves; None is not known.
 
     `reads` and `writes` are the tensors that pass through memory, `writes` None where the outputs

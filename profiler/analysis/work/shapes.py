@@ -16,6 +16,8 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from math import prod
 
+from msgspec import Struct
+
 __all__ = ["Shapes", "Tensor", "broadcast", "parse_shapes", "whole_text"]
 
 _BYTES = {
@@ -88,8 +90,7 @@ class Tensor:
         return Tensor(self.dtype, dims)
 
 
-@dataclass(frozen=True, slots=True)
-class Shapes:
+class Shapes(Struct, frozen=True):
     """Inputs and outputs in order; `outputs` is None where the text has inputs alone. The command
     is the `part`-th of `parts` that share this text, from 1."""
 

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from profiler.importers.kineto.calls import CallRange
 from profiler.importers.kineto.launch import launched_work
@@ -40,16 +40,14 @@ _MANY_CONVOLUTIONS = 10  # of a UNet; a transformer has one, of its patches
 _AHEAD_NS = 1_000_000  # of an embedding, at which the copy of its tokens may lie
 
 
-@dataclass(frozen=True, slots=True)
-class _Convolution:
+class _Convolution(Struct, frozen=True):
     start_ns: int
     end_ns: int
     channels: int  # of its input
     results: int  # channels of its result
 
 
-@dataclass(frozen=True, slots=True)
-class _Host:
+class _Host(Struct, frozen=True):
     """Of one thread, each in order of time: begins and ends of outermost operators that launched a
     kernel, times of blocking calls, convolutions, compiled regions, embeddings of tokens with their
     size."""

@@ -17,9 +17,9 @@ frames each `ProfilerStep#n` that holds scheduler steps; else the whole trace.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
 
 import numpy as np
+from msgspec import Struct, field
 
 from profiler.importers.kineto.frames import Frames, Kind, class_of, parse_frame
 from profiler.kineto.ranges import Bools, Ranges
@@ -41,8 +41,7 @@ _CLASS_IN_FOLDER = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class CallRange:
+class CallRange(Struct, frozen=True):
     """One submodule call on the host.
 
     `instance` tells submodules apart ("T5EncoderModel_0"; "vae" for autoencoder methods);
@@ -60,8 +59,7 @@ class CallRange:
     told: bool = True  # whether the trace tells the class: not of what was guessed or annotated
 
 
-@dataclass(slots=True)
-class Section:
+class Section(Struct):
     """One call of a pipeline: its frame, and in order of time what ran in it.
 
     `steps` are the (start, end) of its scheduler steps, `prompts` of its `encode_prompt` frames.

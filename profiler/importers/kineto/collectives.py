@@ -7,7 +7,8 @@ recorders write no numbers; by its stream, kind and order, where they write no g
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from profiler.grammars.collectives import CollectiveKind, collective_kind
 from profiler.importers.kineto.commands import whole
@@ -37,8 +38,7 @@ _LARGEST = 1 << 50  # bytes of a message
 Among = tuple[str, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class RankCollective:
+class RankCollective(Struct, frozen=True):
     """One collective on one rank, in ns of its file. `among` says which others it is counted with,
     `number` its place among them; `size` is that of the group. None is what nobody tells."""
 

@@ -8,11 +8,12 @@ each `nn.Module.__call__` as `nn.Module: Class_k`, where k numbers the instances
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from enum import IntEnum
+from functools import cache
 
 import numpy as np
 import numpy.typing as npt
+from msgspec import Struct
 
 from profiler.kineto.ranges import Bools, Ranges
 from profiler.kineto.trace_file import KinetoTrace
@@ -38,8 +39,7 @@ class Kind(IntEnum):
     COMPILED = 6  # torch.compile runs what it has compiled
 
 
-@dataclass(frozen=True, slots=True)
-class Frame:
+class Frame(Struct, frozen=True):
     """`folder/stem.py(line): function`, with "/" in paths on every system."""
 
     folder: str
@@ -47,8 +47,7 @@ class Frame:
     function: str
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Frames:
+class Frames(Struct, frozen=True, eq=False):
     """The Python frames of a trace: `rows` int64 [n] and the `Kind` of each, int8 [n].
 
     `modules` are the nn.Module ranges, `instances` their names without prefix ("Linear_3").
@@ -63,15 +62,8 @@ class Frames:
     @classmethod
     def of(cls, trace: KinetoTrace) -> Frames:
         rows = trace.rows_of(PYTHON)
-        known: dict[str, Kind] = {}
-        kinds = np.empty(len(rows), dtype=np.int8)
-        events = trace.events
-        for position, row in enumerate(rows.tolist()):
-            name = events[row].name
-            kind = known.get(name)
-            if kind is None:
-                kind = known[name] = _kind(name)
-            kinds[position] = kind
+        events, kind_of = trace.events, cache(lambda name: _kind(name).value)
+        kinds = np.array([kind_of(events[row].name) for row in rows.tolist()], dtype=np.int8)
         modules = _ranges(trace, rows[kinds == Kind.MODULE])
         instances = tuple(events[row].name[len(_MODULE) :] for row in modules.row.tolist())
         return cls(trace, rows, kinds, modules, instances)

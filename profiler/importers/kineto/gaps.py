@@ -10,9 +10,9 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from profiler.importers.kineto.commands import thread_name
 from profiler.importers.kineto.frames import PYTHON
@@ -76,8 +76,7 @@ def _gaps(
     yield from zip(*columns, strict=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Host:
+class _Host(Struct, frozen=True, eq=False):
     """What was recorded of the host: `rows` of the trace, with begin, end and thread of each."""
 
     trace: KinetoTrace

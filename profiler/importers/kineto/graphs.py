@@ -12,10 +12,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
+from msgspec import Struct, field
 
 from profiler.errors import InputError
 from profiler.importers.kineto.calls import CallRange, call_ranges, find_calls
@@ -57,8 +57,7 @@ _COMPARED = 25_000_000  # pairs of kernels of a replay and a capture, at most
 _FILES = 64  # of a folder
 
 
-@dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Struct, frozen=True):
     """What a capture tells of one kernel; `part` is which of its operator's kernels it is."""
 
     operator: Event | None
@@ -67,8 +66,7 @@ class Entry:
     part: str
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """One captured graph: its launches in order, by the names of their kernels, or, where the
     recorder tells none, by their kinds; `root` is the class of the module around them."""
 
@@ -84,8 +82,7 @@ class Capture:
         return any(self.kernels)
 
 
-@dataclass(frozen=True, slots=True)
-class Replays:
+class Replays(Struct, frozen=True):
     """`launches` are the rows of graph launches, `entries` by the place of a kernel in what
     `launched_work` finds, `roots` by the row of a graph launch; numbers of replays, of their
     kernels and of captures, and the best alignment of a replay that none fits."""

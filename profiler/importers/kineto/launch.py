@@ -16,9 +16,10 @@ the correlation id.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from functools import cache
 
 import numpy as np
+from msgspec import Struct, field
 
 from profiler.importers.kineto.calls import CallRange, call_ranges
 from profiler.importers.kineto.frames import Frames
@@ -57,8 +58,7 @@ _NO_ID = frozenset((None, 0, -1, "", "0", "-1"))
 _NOTHING = np.zeros(0, dtype=np.int64)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Launches:
+class Launches(Struct, frozen=True, eq=False):
     """m pieces of work, all int64 [m]; -1 stands for unknown or none.
 
     `row` is the event that did the work, `launch` the runtime call's, `operator` the innermost
@@ -119,7 +119,8 @@ def find_launches(trace: KinetoTrace, frames: Frames, calls: list[CallRange]) ->
 
 def real_operators(trace: KinetoTrace, annotated: Int64s) -> Ranges:
     """Operators, without the ranges of torch.compile and the profiler among them."""
-    real = np.array([is_operator(trace.events[row].name) for row in annotated.tolist()], dtype=bool)
+    events, is_real = trace.events, cache(is_operator)
+    real = np.array([is_real(events[row].name) for row in annotated.tolist()], dtype=bool)
     return _ranges(trace, annotated[real])
 
 
@@ -150,7 +151,8 @@ def _has_dims(event: Event) -> bool:
 def _waits(trace: KinetoTrace, around: Ranges, launch: Int64s) -> tuple[Int64s, Int64s]:
     """Runtime calls that launched nothing and wait, and the call in which each was made."""
     runtime = trace.rows_of(*RUNTIME)
-    waits = [row for row in runtime.tolist() if _WAIT.search(trace.events[row].name)]
+    events, is_wait = trace.events, cache(_WAIT.search)
+    waits = [row for row in runtime.tolist() if is_wait(events[row].name)]
     rows = np.setdiff1d(np.array(waits, dtype=np.int64), launch)
     return rows, _at(around.row, _around(trace, around, rows))
 

@@ -9,9 +9,9 @@ changes is all that is known: what was held before is not in it, and the counter
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from profiler.events import ROOT_DEVICE
 from profiler.kineto.events import Args, Scalar
@@ -26,8 +26,7 @@ _RELATIVE = "torch allocated since the pipeline began"
 _LARGEST = 1 << 42  # bytes; a million of them still add up in an int64
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class MemoryLevels:
+class MemoryLevels(Struct, frozen=True, eq=False):
     """What an allocator held: `values[i]` bytes from `times_ns[i]` on, both int64 [n], n > 0."""
 
     device: str

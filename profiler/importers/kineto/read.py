@@ -12,8 +12,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
+
+from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.events import GRAPH_CAPTURE, NO_CALL, NO_STEP, Call
@@ -51,8 +53,7 @@ __all__ = ["KinetoRun", "read_run", "run_of"]
 _ENDINGS = re.compile(r"(?:\.pt)?(?:\.trace)?\.json(?:\.gz)?$|\.(?:zip|tar|tgz|tar\.gz)$")
 
 
-@dataclass(frozen=True, slots=True)
-class KinetoRun:
+class KinetoRun(Struct, frozen=True):
     """The calls of a trace, and what writes their commands."""
 
     path: Path
@@ -78,7 +79,7 @@ class KinetoRun:
         known = {
             "launches": launched,
             "shapes": bool(self.trace.header.record_shapes),
-            "bytes": any(event.cat == "gpu_memcpy" for event in self.trace.events),
+            "bytes": "gpu_memcpy" in self.trace.rows,
             "memory": bool(self.memory),
             GRAPH_CAPTURE: only_captures_graphs(self.trace),
         }

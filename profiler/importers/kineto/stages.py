@@ -15,6 +15,8 @@ from bisect import bisect_right
 from collections import Counter
 from dataclasses import dataclass
 
+from msgspec import Struct
+
 from profiler.events import NO_ITERATION, NO_STEP, RUN_STAGE, Span
 from profiler.importers.kineto.branches import BatchOf, branches_of
 from profiler.importers.kineto.calls import CallRange, Section
@@ -44,8 +46,7 @@ class PlacedCall:
     iteration: int = NO_ITERATION
 
 
-@dataclass(frozen=True, slots=True)
-class Staging:
+class Staging(Struct, frozen=True):
     """A section parted: its calls, and the times that part it into stages and steps.
 
     `steps_from` is None without a denoiser. `stages` are (stage,

@@ -8,9 +8,8 @@ number, nested or in turn: the backward is the last one's. What else autograd's 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from profiler.kineto.events import Event
 from profiler.kineto.ranges import Ranges
@@ -24,8 +23,7 @@ _OPTIMIZER = "Optimizer."
 _ENGINE = "autograd::"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Training:
+class Training(Struct, frozen=True, eq=False):
     """`phases` has the phase of each launch, "" for none; `backward` is the row of the outermost
     backward operator around it, `forward` that of the operator whose backward it is, int64, -1 for
     none."""

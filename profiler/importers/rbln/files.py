@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
+
+from msgspec import Struct
 
 from profiler.errors import InputError
 from profiler.importers.head import head_of
@@ -33,8 +34,7 @@ _ASKED = 8  # files of a folder
 _OURS = b"profile_sd3.trace"  # in every file of a bundle, imported ones included
 
 
-@dataclass(frozen=True, slots=True)
-class Shard:
+class Shard(Struct, frozen=True):
     """The trace of one runtime call; `number` counts the calls of the process, -1 if unnumbered.
 
     Where a file holds several calls, a shard is one of them (`is_part`), with the runtime instance
@@ -48,8 +48,7 @@ class Shard:
     workload: int = -1
 
 
-@dataclass(frozen=True, slots=True)
-class Capture:
+class Capture(Struct, frozen=True):
     """The files of one profiled process: its shards in order of their number.
 
     `aggregate` holds what they hold, None where there is none or it is all there is. Where they

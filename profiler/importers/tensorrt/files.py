@@ -9,12 +9,12 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
+from msgspec import Struct, field
 
 from profiler.errors import InputError
 from profiler.importers.head import content_of, head_of
@@ -58,8 +58,7 @@ class Row(msgspec.Struct, frozen=True):
     endD2hMs: _Milliseconds = 0.0  # noqa: N815
 
 
-@dataclass(frozen=True, slots=True)
-class Export:
+class Export(Struct, frozen=True):
     """A file: what it has of its kind, and how many entries could not be read; `cut` where it does
     not end as JSON does."""
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
+from msgspec import Struct
 
 from profiler.table.intervals import union_by
 from profiler.table.tiles.device_axis import DeviceAxis, value_at
@@ -45,8 +46,7 @@ class Tiles:
         return found
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Own:
+class _Own(Struct, frozen=True, eq=False):
     """What k calls have on a device: `count` of pieces of work, `first` begin and `last` end of
     them (the host's begin where there are none), `lead`, and whether any launch is known. `heads`
     are where the work of the axis changes its `owner`, from one call to another."""

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
+from msgspec import Struct
 
 from profiler.table.batches import choose, is_sorted
 from profiler.table.tiles.launches import Codes, Flags, Launches, Times
@@ -15,8 +14,7 @@ __all__ = ["Busy", "DeviceAxis", "value_at"]
 _FOREVER = np.iinfo(np.int64).max // 4
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Busy:
+class Busy(Struct, frozen=True, eq=False):
     """When a device worked: from `begin` to `end`, but for `gaps`, which go on before and after."""
 
     gaps: Stretches
@@ -34,8 +32,7 @@ class Busy:
         return length - self.gaps.within(first, last)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class DeviceAxis:
+class DeviceAxis(Struct, frozen=True, eq=False):
     """m pieces of work of one device in order of begin, [m] each: `start`, `end`, `call` (a row of
     the calls, -1 for none; it changes at `heads`), `reach` (until when the device was busy),
     `launch` (when it was launched: its own begin where nobody knows, before everything where it

@@ -8,12 +8,12 @@ stream keeps the order of launches: it is *carried over*.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.events import CATEGORIES, CPU_DEVICE
 from profiler.table.command_times import CommandTimes, ends
@@ -31,8 +31,7 @@ _WAITS = "(?i)synchronize"
 _GRAPHS = "(?i)graph_?launch"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Launches:
+class Launches(Struct, frozen=True, eq=False):
     """Of n commands: `source` is the row of the command that launched each, int32 [n], -1 where
     none was recorded; `start` and `end` are the commands' own, int64 [n]. `graphs` are the rows of
     those that launch whole graphs, `carried` those of work that was launched before the recording

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 import polars as pl
+from msgspec import Struct
 
 from profiler.table.columns import schema
 from profiler.table.intervals import union_by
@@ -27,8 +28,7 @@ from profiler.table.tiles.stretches import Stretches
 __all__ = ["EndToEnd", "RunTiles", "tiles_of"]
 
 
-@dataclass(frozen=True, slots=True)
-class EndToEnd:
+class EndToEnd(Struct, frozen=True):
     """From `begin_ns` to `end_ns`, of which `unrecorded_ns` and `carried_over_ns` do not count."""
 
     begin_ns: int
